@@ -1,0 +1,266 @@
+"""Everything that can go wrong, as one tree, and the one table that gives each its status on every door.
+
+    QuantraError
+    ├── InvalidInputError              the caller sent something that cannot be right
+    │   ├── MalformedRequestError      bytes that are no request, or a request that breaks its own rules
+    │   ├── BarsError                  a bar that no market can have made
+    │   ├── TooFewBarsError            a shorter history than the model reads
+    │   ├── NoUsableSymbolError        a panel in which no symbol can be forecast
+    │   ├── ExpressionError            a feature's text that does not parse or is not allowed
+    │   ├── FeatureMismatchError       feature windows made for another schema
+    │   ├── WindowShapeError           a feature window of another shape than the model's
+    │   ├── UnknownHorizonError        a horizon that the model does not forecast
+    │   ├── UnknownQuantileError       a quantile that the model does not forecast
+    │   ├── UnknownFeatureError        a feature that the model does not read
+    │   └── ConfigurationError         settings that contradict themselves
+    ├── ModelNotFoundError             no model of that name
+    ├── VersionNotFoundError           the model has no such version or alias
+    ├── ArtifactError                  an artifact that is damaged, incomplete, foreign or newer
+    ├── BarIncompleteError             the last bar's session has not closed yet
+    ├── SessionGapError                sessions are missing between the bars
+    ├── CalendarEndedError             dates beyond the calendar that the artifact carries
+    ├── ExplainUnsupportedError        an explanation method that the model does not have
+    ├── QueueFullError                 too much work is waiting already
+    ├── RequestTooLargeError           more rows or bytes than the door accepts
+    ├── DeadlineExceededError          the caller's time ran out first
+    ├── CallCancelledError             the caller went away
+    ├── UnavailableError               nobody answers at that address, or the server is stopping
+    ├── MissingPackageError            an optional package is needed and not installed
+    └── InternalError                  our own bug; the log holds the rest
+
+Every message says what is wrong, with which value, and what to do. `metadata` holds the same facts for programs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+
+class Status(StrEnum):
+    """gRPC's canonical codes, by name, so that doors without gRPC speak of the same ones."""
+
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    NOT_FOUND = "NOT_FOUND"
+    FAILED_PRECONDITION = "FAILED_PRECONDITION"
+    DATA_LOSS = "DATA_LOSS"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    CANCELLED = "CANCELLED"
+    UNAVAILABLE = "UNAVAILABLE"
+    INTERNAL = "INTERNAL"
+
+
+class QuantraError(Exception):
+    """The root of the tree. `metadata` repeats the message's facts as text, for programs."""
+
+    def __init__(self, message: str, *, metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.metadata: dict[str, str] = dict(metadata or {})
+
+
+class InvalidInputError(QuantraError):
+    """The caller sent something that cannot be right; asking again unchanged fails again."""
+
+
+class MalformedRequestError(InvalidInputError):
+    """Bytes that are no request, or a request that breaks its own rules."""
+
+
+class BarsError(InvalidInputError):
+    """A bar that no market can have made."""
+
+    @classmethod
+    def at(cls, symbol: str, session: int, field: str, value: float, rule: str) -> Self:
+        """Name the one cell that breaks a rule; `session` is yyyymmdd."""
+        day = f"{session // 10000:04d}-{session // 100 % 100:02d}-{session % 100:02d}"
+        return cls(
+            f"{symbol} {day}: {field} is {value:g}, but {rule}",
+            metadata={"symbol": symbol, "date": day, "field": field, "value": repr(float(value))},
+        )
+
+
+class TooFewBarsError(InvalidInputError):
+    """A shorter history than the model reads."""
+
+    @classmethod
+    def of(cls, symbol: str, *, have: int, need: int, encoder_length: int, lookback: int) -> Self:
+        """Say how many bars there are, how many are needed, and why."""
+        return cls(
+            f"{symbol}: have {have} bars, need {need}, because the model reads {encoder_length} bars and its features "
+            f"look back {lookback - 1} bars before the first of them; send at least {need} bars, oldest first",
+            metadata={"symbol": symbol, "have": str(have), "need": str(need)},
+        )
+
+
+class NoUsableSymbolError(InvalidInputError):
+    """A panel in which no symbol can be forecast."""
+
+
+class ExpressionError(InvalidInputError):
+    """A feature's text that does not parse or is not allowed; `metadata["position"]` counts from 0."""
+
+    @classmethod
+    def at(cls, text: str, position: int, problem: str) -> Self:
+        """Show the text with a caret under the place."""
+        line = " ".join(text.split("\n"))
+        start = max(0, position - 60)
+        pointer = " " * (position - start) + "^"
+        shown = line[start : start + 120]
+        return cls(
+            f"{problem} (column {position + 1})\n  {shown}\n  {pointer}",
+            metadata={"position": str(position), "problem": problem},
+        )
+
+
+class FeatureMismatchError(InvalidInputError):
+    """Feature windows made for another schema than the model's."""
+
+    @classmethod
+    def between(cls, expected: Iterable[str], given: Iterable[str]) -> Self:
+        """Name what is missing and what is unknown."""
+        want, have = list(expected), list(given)
+        missing = [name for name in want if name not in have]
+        unknown = [name for name in have if name not in want]
+        return cls(
+            f"the features are not the model's: missing {missing}, unknown {unknown}; expected {want} in this order",
+            metadata={"missing": ",".join(missing), "unknown": ",".join(unknown)},
+        )
+
+
+class WindowShapeError(InvalidInputError):
+    """A feature window of another shape than the model's."""
+
+
+class UnknownHorizonError(InvalidInputError):
+    """A horizon that the model does not forecast."""
+
+
+class UnknownQuantileError(InvalidInputError):
+    """A quantile that the model does not forecast."""
+
+
+class UnknownFeatureError(InvalidInputError):
+    """A feature that the model does not read."""
+
+
+class ConfigurationError(InvalidInputError):
+    """Settings that contradict themselves or each other."""
+
+
+class ModelNotFoundError(QuantraError):
+    """No model of that name; the message lists those that exist."""
+
+
+class VersionNotFoundError(QuantraError):
+    """The model has no such version or alias; the message lists those that exist."""
+
+
+class ArtifactError(QuantraError):
+    """An artifact that is damaged, incomplete, foreign or newer; the message names file and cause."""
+
+
+class BarIncompleteError(QuantraError):
+    """The last bar's session has not closed yet, so its close is no close."""
+
+
+class SessionGapError(QuantraError):
+    """Sessions are missing between the bars."""
+
+
+class CalendarEndedError(QuantraError):
+    """Dates beyond the calendar that the artifact carries."""
+
+
+class ExplainUnsupportedError(QuantraError):
+    """An explanation method that the model does not have; the message lists those it has."""
+
+
+class QueueFullError(QuantraError):
+    """Too much work is waiting already; try again later."""
+
+
+class RequestTooLargeError(QuantraError):
+    """More rows or bytes than the door accepts."""
+
+
+class DeadlineExceededError(QuantraError):
+    """The caller's time ran out before the answer was there."""
+
+
+class CallCancelledError(QuantraError):
+    """The caller went away before the answer was there."""
+
+
+class UnavailableError(QuantraError):
+    """Nobody answers at that address, or the server is stopping."""
+
+
+class MissingPackageError(QuantraError):
+    """An optional package is needed and not installed."""
+
+    @classmethod
+    def of(cls, package: str, extra: str, purpose: str) -> Self:
+        """Say which extra brings the package."""
+        return cls(
+            f"{purpose} needs the package {package}: pip install 'quantra[{extra}]'",
+            metadata={"package": package, "extra": extra},
+        )
+
+
+class InternalError(QuantraError):
+    """Our own bug. The message carries an id under which the server's log tells more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How an error looks from outside: a canonical code, and a reason that stays the same between versions."""
+
+    status: Status
+    reason: str
+
+
+ANSWERS: Mapping[type[QuantraError], Answer] = {
+    QuantraError: Answer(Status.INTERNAL, "ERROR"),
+    InvalidInputError: Answer(Status.INVALID_ARGUMENT, "INVALID_INPUT"),
+    MalformedRequestError: Answer(Status.INVALID_ARGUMENT, "MALFORMED_REQUEST"),
+    BarsError: Answer(Status.INVALID_ARGUMENT, "BARS_INVALID"),
+    TooFewBarsError: Answer(Status.INVALID_ARGUMENT, "TOO_FEW_BARS"),
+    NoUsableSymbolError: Answer(Status.INVALID_ARGUMENT, "NO_USABLE_SYMBOL"),
+    ExpressionError: Answer(Status.INVALID_ARGUMENT, "EXPRESSION_INVALID"),
+    FeatureMismatchError: Answer(Status.INVALID_ARGUMENT, "FEATURE_MISMATCH"),
+    WindowShapeError: Answer(Status.INVALID_ARGUMENT, "WINDOW_SHAPE"),
+    UnknownHorizonError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_HORIZON"),
+    UnknownQuantileError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_QUANTILE"),
+    UnknownFeatureError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_FEATURE"),
+    ConfigurationError: Answer(Status.INVALID_ARGUMENT, "CONFIGURATION_INVALID"),
+    ModelNotFoundError: Answer(Status.NOT_FOUND, "MODEL_NOT_FOUND"),
+    VersionNotFoundError: Answer(Status.NOT_FOUND, "VERSION_NOT_FOUND"),
+    ArtifactError: Answer(Status.DATA_LOSS, "ARTIFACT_INVALID"),
+    BarIncompleteError: Answer(Status.FAILED_PRECONDITION, "BAR_INCOMPLETE"),
+    SessionGapError: Answer(Status.FAILED_PRECONDITION, "SESSION_GAP"),
+    CalendarEndedError: Answer(Status.FAILED_PRECONDITION, "CALENDAR_ENDED"),
+    ExplainUnsupportedError: Answer(Status.UNIMPLEMENTED, "EXPLAIN_UNSUPPORTED"),
+    QueueFullError: Answer(Status.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    RequestTooLargeError: Answer(Status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"),
+    DeadlineExceededError: Answer(Status.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    CallCancelledError: Answer(Status.CANCELLED, "CANCELLED"),
+    UnavailableError: Answer(Status.UNAVAILABLE, "UNAVAILABLE"),
+    MissingPackageError: Answer(Status.FAILED_PRECONDITION, "PACKAGE_MISSING"),
+    InternalError: Answer(Status.INTERNAL, "INTERNAL"),
+}
+"""The one table of statuses; a test holds that every error type has a row."""
+
+_TYPES: Mapping[str, type[QuantraError]] = {answer.reason: kind for kind, answer in ANSWERS.items()}
+
+
+def answer_of(error: QuantraError) -> Answer:
+    """The row of this error's own type."""
+    return ANSWERS[type(error)]
+
+
+def from_reason(reason: str, message: str, metadata: Mapping[str, str]) -> QuantraError:
+    """The error that a server meant; a reason of a newer server becomes a plain QuantraError."""
+    return _TYPES.get(reason, QuantraError)(message, metadata=metadata)

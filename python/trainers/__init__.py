@@ -1,0 +1,1 @@
+"""Quantra's training half: how a forecaster comes to be."""
