@@ -1,0 +1,48 @@
+"""What is known of a served model: what it reads, what it forecasts, where it came from."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureInfo:
+    """One feature: its name, its expression in the feature language, what it means and its unit."""
+
+    name: str
+    expression: str
+    meaning: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """One version of a model, as ListModels and GetModel tell it."""
+
+    name: str
+    version: int
+    aliases: tuple[str, ...]
+    is_default: bool
+    """Whether the plain name means this version."""
+    kind: str
+    """The network, for example `lstm`."""
+    observed_features: tuple[FeatureInfo, ...]
+    known_features: tuple[FeatureInfo, ...]
+    static_features: tuple[FeatureInfo, ...]
+    schema_hash: str
+    encoder_length: int
+    """Sessions that the network reads."""
+    lookback: int
+    """Bars that the features look back on, the bar itself included."""
+    bars_needed: int
+    future_length: int
+    """Sessions after the last bar that known features cover."""
+    horizons: tuple[int, ...]
+    quantiles: tuple[float, ...]
+    lag: int
+    target_kind: str
+    calendar: str
+    calendar_ends: int
+    is_panel_model: bool
+    explain_methods: tuple[str, ...]
+    weights_hash: str
+    card_json: str
+    """JSON: data, splits, training recipe, held-out scores beside the baselines."""

@@ -1,0 +1,220 @@
+"""What comes back from a model: `Forecast` and `Attribution`, plain values over NumPy arrays, equal at every door."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor import charts
+from predictor.errors import UnknownHorizonError, UnknownQuantileError
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+
+LOG_RETURN = "log-return"
+LOG_VOLATILITY = "log-volatility"
+
+
+class ForecastRow(NamedTuple):
+    """One cell of a forecast, for tables. `price` is NaN where the target is no return or no anchor is known."""
+
+    symbol: str
+    horizon: int
+    session: int
+    quantile: float
+    value: float
+    price: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecast:
+    """Quantiles of the target for S symbols, H horizons and Q quantiles.
+
+    A symbol that could not be forecast has NaN rows and is named in `warnings`.
+    """
+
+    symbols: tuple[str, ...]
+    as_of_session: int
+    """Session of the last bar, yyyymmdd; 0 if the caller sent windows without it."""
+    target_sessions: IntArray
+    """[H] session that each horizon ends on; empty if `as_of_session` is 0."""
+    lag: int
+    """Sessions between the last bar and the close that returns count from."""
+    horizons: tuple[int, ...]
+    """Trading days."""
+    quantiles: tuple[float, ...]
+    """Levels, rising, each in (0, 1)."""
+    target_kind: str
+    """`log-return` or `log-volatility` (log of the daily Parkinson volatility)."""
+    values: FloatArray
+    """[S, H, Q] in the target's unit, never falling along Q."""
+    returns: FloatArray | None
+    """[S, H, Q] log returns; None for other targets."""
+    prices: FloatArray | None
+    """[S, H, Q] in the bars' currency; None without an anchor."""
+    anchor_price: FloatArray | None
+    """[S] last raw close."""
+    model: str
+    version: int
+    weights_hash: str
+    warnings: tuple[str, ...]
+    forecast_id: str
+    """Hash of weights, input, symbols and engine."""
+
+    def to_numpy(self) -> FloatArray:
+        """`values`, [S, H, Q]."""
+        return self.values
+
+    def table(self) -> list[ForecastRow]:
+        """One row a symbol, horizon and quantile."""
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[ForecastRow]:
+        for s, symbol in enumerate(self.symbols):
+            for h, horizon in enumerate(self.horizons):
+                session = int(self.target_sessions[h]) if len(self.target_sessions) else 0
+                for q, level in enumerate(self.quantiles):
+                    price = float(self.prices[s, h, q]) if self.prices is not None else float("nan")
+                    yield ForecastRow(symbol, horizon, session, level, float(self.values[s, h, q]), price)
+
+    def plot(self, symbol: str | None = None) -> "Figure":
+        """The fan of one symbol (the first if none is named); needs the extra `report`."""
+        s = self.symbols.index(symbol) if symbol is not None else 0
+        shown = self.prices if self.prices is not None else self.values
+        return charts.quantile_lines(
+            self.horizons, self.quantiles, shown[s], title=f"{self.symbols[s]}: {self.model} as of {self.as_of_session}"
+        )
+
+    def _repr_html_(self) -> str:
+        head = "<tr><th>symbol</th><th>days</th><th>session</th><th>quantile</th><th>value</th><th>price</th></tr>"
+        body = "".join(
+            f"<tr><td>{escape(r.symbol)}</td><td>{r.horizon}</td><td>{r.session}</td><td>{r.quantile:g}</td>"
+            f"<td>{r.value:+.4f}</td><td>{r.price:.2f}</td></tr>"
+            for r in self._rows()
+        )
+        return f"<table>{head}{body}</table>"
+
+
+class RowKind(StrEnum):
+    """Which kind of input an attribution's row stands for."""
+
+    OBSERVED = "observed"
+    KNOWN = "known"
+    STATIC = "static"
+    LOCATION = "location"
+    SCALE = "scale"
+    CONFORMAL = "conformal"
+
+
+class Detail(StrEnum):
+    """How fine an attribution is: per feature, also per session, also per cell."""
+
+    FEATURES = "features"
+    TIMES = "times"
+    CELLS = "cells"
+
+
+class TargetPoint(NamedTuple):
+    """One output of a model: a horizon in trading days and a quantile's level."""
+
+    horizon: int
+    quantile: float
+
+    def index_in(self, horizons: Sequence[int], quantiles: Sequence[float]) -> tuple[int, int]:
+        """Position of this point in a forecast's arrays.
+
+        Raises:
+            UnknownHorizonError: the model does not forecast that horizon; the message lists those it does.
+            UnknownQuantileError: the same for the quantile.
+        """
+        if self.horizon not in horizons:
+            raise UnknownHorizonError(f"horizon {self.horizon} is not forecast; the model has {list(horizons)}")
+        for q, level in enumerate(quantiles):
+            if abs(level - self.quantile) < _SAME_LEVEL:
+                return list(horizons).index(self.horizon), q
+        raise UnknownQuantileError(f"quantile {self.quantile:g} is not forecast; the model has {list(quantiles)}")
+
+
+_SAME_LEVEL = 1e-9
+
+
+class Contribution(NamedTuple):
+    """One row of an attribution: a named input and what it added, in the target's unit."""
+
+    name: str
+    kind: RowKind
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Attribution:
+    """Signed contributions of each input to one target, for S symbols.
+
+    A symbol's rows add up to `prediction - baseline_prediction` within `relative_gap`.
+    """
+
+    symbols: tuple[str, ...]
+    as_of_session: int
+    horizon: int
+    quantile: float
+    method: str
+    baseline: str
+    """What the forecast is compared with."""
+    unit: str
+    row_names: tuple[str, ...]
+    row_kinds: tuple[RowKind, ...]
+    per_row: FloatArray
+    """[S, R]"""
+    sessions: IntArray
+    """[T] of the encoder; empty if unknown."""
+    per_time: FloatArray | None
+    """[S, T] observed and known rows by encoder session; None unless asked for."""
+    cells: FloatArray | None
+    """[S, T, F] observed features; None unless asked for."""
+    prediction: FloatArray
+    """[S] in the target's unit."""
+    baseline_prediction: FloatArray
+    """[S]"""
+    relative_gap: FloatArray
+    """[S] completeness: |sum of rows - (prediction - baseline_prediction)| relative to that difference."""
+    converged: BoolArray
+    """[S] whether the gap is within the tolerance asked for."""
+    nodes: IntArray
+    """[S] quadrature nodes used."""
+    model: str
+    version: int
+    weights_hash: str
+    warnings: tuple[str, ...]
+
+    def to_numpy(self) -> FloatArray:
+        """`per_row`, [S, R]."""
+        return self.per_row
+
+    @property
+    def importance(self) -> FloatArray:
+        """[S, R] share of each row in the sum of absolute contributions; a symbol's shares add up to 1."""
+        size = np.abs(self.per_row)
+        return size / size.sum(axis=1, keepdims=True)
+
+    def table(self, symbol: str | None = None) -> list[Contribution]:
+        """The rows of one symbol (the first if none is named), largest absolute contribution first."""
+        s = self.symbols.index(symbol) if symbol is not None else 0
+        order = np.argsort(-np.abs(self.per_row[s]), kind="stable")
+        return [Contribution(self.row_names[r], self.row_kinds[r], float(self.per_row[s, r])) for r in order]
+
+    def plot(self, symbol: str | None = None) -> "Figure":
+        """Bars of the rows of one symbol; needs the extra `report`."""
+        rows = self.table(symbol)
+        return charts.importance_bars([r.name for r in rows], np.array([r.value for r in rows]), self.unit)
+
+    def _repr_html_(self) -> str:
+        body = "".join(f"<tr><td>{escape(r.name)}</td><td>{r.value:+.3e}</td></tr>" for r in self.table())
+        return f"<table><tr><th>input</th><th>contribution ({escape(self.unit)})</th></tr>{body}</table>"

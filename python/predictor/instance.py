@@ -1,0 +1,54 @@
+"""What is asked: one panel of bars, or the feature windows of a caller that computes features itself."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+
+
+class GapPolicy(StrEnum):
+    """What to do about sessions that the exchange held and the bars lack."""
+
+    REFUSE = "refuse"
+    """Raise SessionGapError and name them."""
+    MASK = "mask"
+    """Count them as sessions without a bar."""
+    IGNORE = "ignore"
+    """Take the bars as consecutive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FeatureWindow:
+    """Inputs of the network for S symbols, made with the schema that `schema_hash` names."""
+
+    symbols: tuple[str, ...]
+    observed: NDArray[np.float32]
+    """[S, encoder_length, F] scaled features; 0 where `mask` is False."""
+    known: NDArray[np.float32]
+    """[S, encoder_length + future_length, K]"""
+    static: NDArray[np.float32]
+    """[S, C]"""
+    mask: NDArray[np.bool_]
+    """[S, encoder_length, F] True where the cell is known."""
+    location: NDArray[np.float64]
+    """[S] the window's own level of the target."""
+    scale: NDArray[np.float64]
+    """[S] the window's own volatility, positive."""
+    schema_hash: str
+    anchor_price: NDArray[np.float64] | None = None
+    """[S] last close; None gives no prices."""
+    as_of_session: int = 0
+    """yyyymmdd of the last row; 0 = unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Instance:
+    """One question: a panel of bars or of windows, and how strictly its calendar is read."""
+
+    input: BarPanel | FeatureWindow
+    request_id: str = ""
+    allow_incomplete_last_bar: bool = False
+    gap_policy: GapPolicy = GapPolicy.REFUSE
