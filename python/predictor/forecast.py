@@ -218,3 +218,12 @@ class Attribution:
     def _repr_html_(self) -> str:
         body = "".join(f"<tr><td>{escape(r.name)}</td><td>{r.value:+.3e}</td></tr>" for r in self.table())
         return f"<table><tr><th>input</th><th>contribution ({escape(self.unit)})</th></tr>{body}</table>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Explanation:
+    """The attributions of one query, one a target in the order asked, and the time they took."""
+
+    attributions: tuple[Attribution, ...]
+    queue_ms: float
+    compute_ms: float

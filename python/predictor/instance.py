@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
+from predictor.forecast import Detail, TargetPoint
 
 
 class GapPolicy(StrEnum):
@@ -52,3 +53,19 @@ class Instance:
     request_id: str = ""
     allow_incomplete_last_bar: bool = False
     gap_policy: GapPolicy = GapPolicy.REFUSE
+
+
+INTEGRATED_GRADIENTS = "integrated-gradients"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Query:
+    """A question for the reasons behind a forecast."""
+
+    instance: Instance
+    targets: tuple[TargetPoint, ...] = ()
+    """Empty = every horizon, at the quantile nearest to 0.5."""
+    method: str = INTEGRATED_GRADIENTS
+    detail: Detail = Detail.FEATURES
+    tolerance: float = 0.01
+    """Largest relative completeness gap that counts as converged, in (0, 1)."""
