@@ -1,0 +1,44 @@
+"""Networks and what stands around them: inputs, target, normaliser, quantile head, and the kinds there are."""
+
+from predictor.networks.inputs import Inputs, InputSizes
+from predictor.networks.kinds import (
+    KINDS,
+    Forecasting,
+    NetworkConfig,
+    NetworkKind,
+    build_network,
+    kind_named,
+    read_config,
+    write_config,
+)
+from predictor.networks.lstm import LSTMConfig, LSTMForecaster
+from predictor.networks.normaliser import Normaliser
+from predictor.networks.output import OutputMap, normalise, restore, uncrossed
+from predictor.networks.quantiles import QuantileHead, anchor_index, check_quantiles, pinball_loss
+from predictor.networks.target import Target, TargetKind
+
+__all__ = [
+    "KINDS",
+    "Forecasting",
+    "InputSizes",
+    "Inputs",
+    "LSTMConfig",
+    "LSTMForecaster",
+    "NetworkConfig",
+    "NetworkKind",
+    "Normaliser",
+    "OutputMap",
+    "QuantileHead",
+    "Target",
+    "TargetKind",
+    "anchor_index",
+    "build_network",
+    "check_quantiles",
+    "kind_named",
+    "normalise",
+    "pinball_loss",
+    "read_config",
+    "restore",
+    "uncrossed",
+    "write_config",
+]

@@ -1,0 +1,43 @@
+"""The one input value that every network reads, and the sizes it has."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Inputs(NamedTuple):
+    """N windows. A group of inputs that a model lacks has width 0.
+
+    Legend: N rows, T encoder sessions, D future sessions, F observed, K known, C static features.
+    """
+
+    observed: Tensor
+    """float32 [N, T, F] scaled features, 0 where unknown."""
+    known: Tensor
+    """float32 [N, T + D, K] features whose future is known, such as the weekday."""
+    static: Tensor
+    """float32 [N, C]"""
+    mask: Tensor
+    """bool [N, T, F] True where the observed cell is known."""
+    location: Tensor
+    """float64 [N] the window's own level of the target."""
+    scale: Tensor
+    """float64 [N] the window's own volatility, positive."""
+
+    def rows(self, start: int, stop: int) -> "Inputs":
+        """The windows from `start` up to `stop`."""
+        return Inputs(*(group[start:stop] for group in self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSizes:
+    """How large each group of a network's inputs is."""
+
+    encoder_length: int
+    """Sessions that the network reads (T)."""
+    future_length: int
+    """Sessions after the last one that known features cover (D)."""
+    observed: int
+    known: int
+    static: int

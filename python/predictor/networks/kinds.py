@@ -1,0 +1,91 @@
+"""The kinds of network there are, by the names that artifacts and the command line use."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, fields
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from predictor.errors import ConfigurationError
+from predictor.networks.inputs import Inputs, InputSizes
+from predictor.networks.lstm import LSTMConfig, LSTMForecaster
+from predictor.networks.quantiles import QuantileHead
+from predictor.networks.target import Target
+
+Setting = int | float | str | bool
+NetworkConfig = LSTMConfig
+
+
+@runtime_checkable
+class Forecasting(Protocol):
+    """What every network offers: quantiles from inputs, and a head that can start at given quantiles."""
+
+    head: QuantileHead
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkKind:
+    """A kind of network: its settings and its constructor. `version` rises when the same settings mean another net."""
+
+    name: str
+    version: int
+    config: type[NetworkConfig]
+    build: Callable[..., nn.Module]
+    is_panel_model: bool = False
+
+
+KINDS: Mapping[str, NetworkKind] = {
+    "lstm": NetworkKind(name="lstm", version=1, config=LSTMConfig, build=LSTMForecaster),
+}
+
+
+def kind_named(name: str) -> NetworkKind:
+    """The kind of that name.
+
+    Raises:
+        ConfigurationError: there is none; the message lists those that exist.
+    """
+    if name not in KINDS:
+        raise ConfigurationError(f"there is no network kind {name!r}; the kinds are {sorted(KINDS)}")
+    return KINDS[name]
+
+
+def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkConfig:
+    """Settings from an artifact: each must be named, known and of its own type.
+
+    Raises:
+        ConfigurationError: a setting is missing, unknown or of another type.
+    """
+    known = {field.name: field for field in fields(kind.config)}
+    if set(settings) != set(known):
+        raise ConfigurationError(
+            f"network {kind.name!r}: missing {sorted(set(known) - set(settings))}, "
+            f"unknown {sorted(set(settings) - set(known))}"
+        )
+    for name, value in settings.items():
+        _check_type(kind, known[name], value)
+    return kind.config(**settings)  # pyright: ignore[reportArgumentType] - every type was just checked
+
+
+def write_config(config: NetworkConfig) -> dict[str, Setting]:
+    """Every setting by name, for an artifact."""
+    return asdict(config)
+
+
+def build_network(
+    kind: NetworkKind, config: NetworkConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]
+) -> nn.Module:
+    """A network with fresh weights, in train mode."""
+    return kind.build(config, sizes=sizes, target=target, levels=levels)
+
+
+def _check_type(kind: NetworkKind, field: "Field[Setting]", value: Setting) -> None:
+    want = type(field.default)
+    if field.default is MISSING or type(value) is not want:
+        raise ConfigurationError(
+            f"network {kind.name!r}: {field.name} is {value!r}, but must be of type {want.__name__}"
+        )

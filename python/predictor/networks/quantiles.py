@@ -1,0 +1,60 @@
+"""The quantile head: outputs that cannot cross, and the loss that teaches them."""
+
+from itertools import pairwise
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from predictor.errors import ConfigurationError
+
+
+def check_quantiles(levels: tuple[float, ...]) -> None:
+    """Raise ConfigurationError unless the levels rise within (0, 1)."""
+    if not levels or not all(0 < q < 1 for q in levels) or not all(a < b for a, b in pairwise(levels)):
+        raise ConfigurationError(f"quantiles are {list(levels)}, but must be rising levels between 0 and 1")
+
+
+def anchor_index(levels: tuple[float, ...]) -> int:
+    """Position of the level nearest to the median; the other quantiles are steps away from it."""
+    return min(range(len(levels)), key=lambda q: abs(levels[q] - 0.5))
+
+
+class QuantileHead(nn.Module):
+    """Quantiles for each horizon from a context for each horizon: an anchor plus or minus sums of softplus steps.
+
+    The steps are positive, so quantiles never cross. Shapes: N rows, H horizons, W width, Q quantiles.
+    """
+
+    def __init__(self, width: int, *, horizons: int, levels: tuple[float, ...]) -> None:
+        super().__init__()
+        check_quantiles(levels)
+        self.anchor: Final = anchor_index(levels)
+        self.weight = nn.Parameter(torch.randn(horizons, width, len(levels)) * (0.1 / width**0.5))
+        self.bias = nn.Parameter(torch.zeros(horizons, len(levels)))
+
+    def forward(self, context: Tensor) -> Tensor:
+        """Map [N, H, W] to [N, H, Q], rising along Q."""
+        raw = torch.einsum("nhw,hwq->nhq", context, self.weight) + self.bias
+        a = self.anchor
+        middle = raw[..., a : a + 1]
+        above = functional.softplus(raw[..., a + 1 :]).cumsum(-1)
+        below = functional.softplus(raw[..., :a]).flip(-1).cumsum(-1).flip(-1)
+        return torch.cat([middle - below, middle, middle + above], dim=-1)
+
+    @torch.no_grad()
+    def start_at(self, quantiles: Tensor) -> None:
+        """Set the biases so that a context of zero gives these quantiles [H, Q], rising along Q."""
+        a = self.anchor
+        steps = torch.diff(quantiles, dim=-1).clamp(min=1e-3)
+        self.bias[:, a] = quantiles[:, a]
+        raw = torch.log(torch.expm1(steps))
+        self.bias[:, a + 1 :] = raw[:, a:]
+        self.bias[:, :a] = raw[:, :a]
+
+
+def pinball_loss(quantiles: Tensor, targets: Tensor, levels: Tensor) -> Tensor:
+    """[N, H, Q] pinball loss of quantiles [N, H, Q] at targets [N, H] (Koenker & Bassett 1978)."""
+    error = targets.unsqueeze(-1) - quantiles
+    return torch.maximum(levels * error, (levels - 1) * error)

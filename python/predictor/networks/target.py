@@ -1,0 +1,97 @@
+"""What is forecast: its definition for training, and the way back from a network's output."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars import AdjustedBars
+from predictor.errors import ConfigurationError
+
+FloatArray = NDArray[np.float64]
+
+MAX_HORIZON = 250
+"""Trading days; a year."""
+
+
+class TargetKind(StrEnum):
+    """The quantity that a model forecasts."""
+
+    LOG_RETURN = "log-return"
+    """log(close[t + lag + h] / close[t + lag])"""
+    LOG_VOLATILITY = "log-volatility"
+    """log of the daily volatility over the h sessions after t + lag, by Parkinson's estimator (1980):
+    log sqrt(mean of log(high/low)^2 / (4 log 2))."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What is forecast from session t: a kind, over horizons of h sessions that start `lag` sessions after t."""
+
+    kind: TargetKind = TargetKind.LOG_RETURN
+    lag: int = 0
+    """0: from the last known close (the price fan). 1: from the next close (what a trader can still get)."""
+    horizons: tuple[int, ...] = (1, 5, 10, 20)
+    """Trading days, rising."""
+
+    def __post_init__(self) -> None:
+        if self.lag not in (0, 1):
+            raise ConfigurationError(f"lag is {self.lag}, but must be 0 or 1")
+        rising = all(a < b for a, b in zip(self.horizons, self.horizons[1:], strict=False))
+        if not self.horizons or not rising or self.horizons[0] < 1 or self.horizons[-1] > MAX_HORIZON:
+            raise ConfigurationError(
+                f"horizons are {list(self.horizons)}, but must be rising numbers of days from 1 to {MAX_HORIZON}"
+            )
+
+    @property
+    def reach(self) -> int:
+        """Sessions between the last bar and the end of the longest horizon."""
+        return self.lag + self.horizons[-1]
+
+    @property
+    def spread(self) -> FloatArray:
+        """[H] how the target's scale grows with the horizon: sqrt(h) for returns, 1 for volatility."""
+        if self.kind is TargetKind.LOG_RETURN:
+            return np.sqrt(np.array(self.horizons, np.float64))
+        return np.ones(len(self.horizons))
+
+    def daily(self, bars: AdjustedBars) -> FloatArray:
+        """[S, T] the daily series whose recent level and volatility normalise the target; NaN where unknown."""
+        if self.kind is TargetKind.LOG_RETURN:
+            return _returns(bars.close)
+        return np.log(np.maximum(_parkinson_variance(bars), _SMALLEST_VARIANCE)) / 2
+
+    def labels(self, bars: AdjustedBars) -> FloatArray:
+        """[S, T, H] the target's value for a forecast made after session t; NaN where the future is not all there."""
+        start = self.lag
+        if self.kind is TargetKind.LOG_RETURN:
+            ends = [_ahead(bars.close, start + h) for h in self.horizons]
+            return np.stack([np.log(end / _ahead(bars.close, start)) for end in ends], axis=-1)
+        variance = _parkinson_variance(bars)
+        means = [sum((_ahead(variance, start + k) for k in range(1, h + 1)), 0.0) / h for h in self.horizons]
+        return np.stack([np.log(np.maximum(mean, _SMALLEST_VARIANCE)) / 2 for mean in means], axis=-1)
+
+
+_SMALLEST_VARIANCE = 1e-10
+"""Daily variance of a session without a range; 1e-5 of the price."""
+
+
+def _returns(close: FloatArray) -> FloatArray:
+    """[S, T] log return from the session before; NaN where either close is missing."""
+    returns = np.full_like(close, np.nan)
+    returns[:, 1:] = np.log(close[:, 1:] / close[:, :-1])
+    return returns
+
+
+def _parkinson_variance(bars: AdjustedBars) -> FloatArray:
+    logs = np.log(bars.high / bars.low)
+    return logs * logs / (4 * log(2))
+
+
+def _ahead(series: FloatArray, sessions: int) -> FloatArray:
+    """The value `sessions` later, NaN beyond the end."""
+    moved = np.full_like(series, np.nan)
+    moved[:, : series.shape[1] - sessions] = series[:, sessions:]
+    return moved
