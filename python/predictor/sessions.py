@@ -11,6 +11,7 @@ import calendar
 import difflib
 import json
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
@@ -148,7 +149,7 @@ class SessionCalendar:
         days = _session_days(exchange)
         end = min(end, _bound(exchange.bound_max(), end))
         holidays = tuple(dates_of(np.setdiff1d(_weekdays(start, end), days)).tolist())
-        regular = _regular_closes(exchange, start)
+        regular = _regular_closes(exchange, start, end)
         return cls(
             name=exchange.name,
             time_zone=str(exchange.tz),
@@ -473,11 +474,12 @@ def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
         raise MissingPackageError.of("exchange-calendars", "calendars", f"the calendar of {name}") from error
     _require_known(name, exchange_calendars.get_calendar_names())
     try:
-        kind = type(exchange_calendars.get_calendar(name))
-        earliest, latest = _bound(kind.bound_min(), first), _bound(kind.bound_max(), last)
-        _require_recorded(name, (first, last), (earliest, latest))
-        return exchange_calendars.get_calendar(name, start=_shown(first), end=_shown(min(last, latest)))
-    except ValueError as error:  # the package cannot build some calendars whose trading week has changed
+        with warnings.catch_warnings(category=DeprecationWarning, action="ignore"):  # its own use of newer pandas
+            default = exchange_calendars.get_calendar(name)
+            earliest, latest = _bound(default.bound_min(), first), _bound(default.bound_max(), last)
+            _require_recorded(name, (first, last), (earliest, latest))
+            return exchange_calendars.get_calendar(name, start=_shown(first), end=_shown(min(last, latest)))
+    except (ValueError, NotImplementedError) as error:  # some of its calendars fail on their own rules
         raise ConfigurationError(
             f"exchange-calendars cannot build {name}: {str(error)[:200]}; use {WEEKDAYS!r} instead",
             metadata={"exchange": name},
@@ -533,11 +535,12 @@ def _unannounced(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple
     return tuple(day for day in holidays if day in one_off)
 
 
-def _regular_closes(exchange: "ExchangeCalendar", first: int) -> tuple[CloseTime, ...]:
-    """The usual closes from `first` on."""
+def _regular_closes(exchange: "ExchangeCalendar", first: int, last: int) -> tuple[CloseTime, ...]:
+    """The usual closes from `first` to `last`."""
     closes = [
         CloseTime(date=max(_bound(start, first), first), time=at.strftime("%H:%M"))
         for start, at in exchange.close_times
+        if _bound(start, first) <= last
     ]
     # of several that began before `first`, the last one holds
     return tuple({close.date: close for close in closes}.values())

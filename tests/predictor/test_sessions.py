@@ -13,6 +13,9 @@ import pytest
 from predictor.errors import ArtifactError, BarsError, CalendarEndedError, ConfigurationError, MissingPackageError
 from predictor.sessions import FIELDS, CloseTime, SessionCalendar, dates_of, days_of
 
+# exchange-calendars still uses what newer releases of pandas deprecate
+pytestmark = pytest.mark.filterwarnings("ignore:Series.values:DeprecationWarning")
+
 NYSE = SessionCalendar.from_exchange("XNYS", 20000103, 20311120)
 WEEKDAYS = SessionCalendar.weekdays(20200101, 20311231)
 

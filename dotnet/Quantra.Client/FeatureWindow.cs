@@ -1,0 +1,45 @@
+namespace Quantra.Client;
+
+/// <summary>Inputs of the network for S symbols, for callers that compute the model's features themselves.</summary>
+/// <remarks>
+/// T encoder sessions, D future sessions, F observed, K known and C static features: see <see cref="ModelInfo"/>. Arrays
+/// are row-major and sent without a copy.
+/// </remarks>
+public sealed record FeatureWindow
+{
+    /// <summary>S unique names.</summary>
+    public required IReadOnlyList<string> Symbols { get; init; }
+
+    /// <summary>T, the sessions that the network reads.</summary>
+    public required int EncoderLength { get; init; }
+
+    /// <summary>D, the sessions after the last bar that known features cover.</summary>
+    public required int FutureLength { get; init; }
+
+    /// <summary>[S, T, F] scaled features; 0 where <see cref="Mask"/> is false.</summary>
+    public required ReadOnlyMemory<float> Observed { get; init; }
+
+    /// <summary>[S, T + D, K]; empty if the model has none.</summary>
+    public ReadOnlyMemory<float> Known { get; init; }
+
+    /// <summary>[S, C]; empty if the model has none.</summary>
+    public ReadOnlyMemory<float> Static { get; init; }
+
+    /// <summary>[S, T, F] true where the cell is known; empty = every cell is.</summary>
+    public ReadOnlyMemory<bool> Mask { get; init; }
+
+    /// <summary>[S] the window's own level of the target.</summary>
+    public required ReadOnlyMemory<double> Location { get; init; }
+
+    /// <summary>[S] the window's own volatility, positive.</summary>
+    public required ReadOnlyMemory<double> Scale { get; init; }
+
+    /// <summary>Names the features; must equal the model's.</summary>
+    public required string SchemaHash { get; init; }
+
+    /// <summary>[S] last close; empty = none, then the forecast has no prices.</summary>
+    public ReadOnlyMemory<double> AnchorPrice { get; init; }
+
+    /// <summary>Session of the last row; null = unknown, then the forecast names no sessions.</summary>
+    public DateOnly? AsOf { get; init; }
+}

@@ -1,0 +1,132 @@
+using System.Globalization;
+using System.Text;
+
+namespace Quantra.Client;
+
+/// <summary>Quantiles of a target for S symbols, H horizons and Q quantiles.</summary>
+/// <remarks>A symbol that could not be forecast has NaN rows and is named in <see cref="Warnings"/>.</remarks>
+public sealed record Forecast
+{
+    /// <summary>S names, in the order of the request.</summary>
+    public required IReadOnlyList<string> Symbols { get; init; }
+
+    /// <summary>Session of the last bar; null if feature windows were sent without it.</summary>
+    public required DateOnly? AsOf { get; init; }
+
+    /// <summary>[H] session that each horizon ends on; empty if <see cref="AsOf"/> is null.</summary>
+    public required IReadOnlyList<DateOnly> TargetSessions { get; init; }
+
+    /// <summary>Sessions between the last bar and the close that returns count from.</summary>
+    public required int Lag { get; init; }
+
+    /// <summary>H horizons in trading days.</summary>
+    public required IReadOnlyList<int> Horizons { get; init; }
+
+    /// <summary>Q levels, rising, each in (0, 1).</summary>
+    public required IReadOnlyList<double> Quantiles { get; init; }
+
+    /// <summary>"log-return" or "log-volatility".</summary>
+    public required string TargetKind { get; init; }
+
+    /// <summary>[S, H, Q] in the target's unit, row-major, never falling along Q.</summary>
+    public required ReadOnlyMemory<double> Values { get; init; }
+
+    /// <summary>[S, H, Q] log returns; null for other targets.</summary>
+    public required ReadOnlyMemory<double>? Returns { get; init; }
+
+    /// <summary>[S, H, Q] in the bars' currency; null without a last close.</summary>
+    public required ReadOnlyMemory<double>? Prices { get; init; }
+
+    /// <summary>[S] last close, not adjusted; null if unknown.</summary>
+    public required ReadOnlyMemory<double>? AnchorPrice { get; init; }
+
+    /// <summary>Name of the model that answered.</summary>
+    public required string Model { get; init; }
+
+    /// <summary>Version of the model that answered.</summary>
+    public required int Version { get; init; }
+
+    /// <summary>SHA-256 of the model's weights.</summary>
+    public required string WeightsHash { get; init; }
+
+    /// <summary>What a reader of the numbers has to know.</summary>
+    public required IReadOnlyList<string> Warnings { get; init; }
+
+    /// <summary>Names this answer: a hash of weights, input, symbols and engine.</summary>
+    public required string ForecastId { get; init; }
+
+    /// <summary>One number of the forecast.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
+    /// <returns>In the target's unit; NaN = no forecast for this symbol.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
+    public double Value(string symbol, int horizon, double quantile) => Values.Span[IndexOf(symbol, horizon, quantile)];
+
+    /// <summary>One price of the forecast.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
+    /// <returns>In the bars' currency; NaN = no forecast for this symbol, or a forecast without prices.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
+    public double Price(string symbol, int horizon, double quantile) => PriceAt(IndexOf(symbol, horizon, quantile));
+
+    /// <summary>Every number of the forecast with its names.</summary>
+    /// <returns>One row a symbol, horizon and quantile.</returns>
+    public IReadOnlyList<ForecastRow> Table()
+    {
+        var rows = new List<ForecastRow>(Values.Length);
+        for (var cell = 0; cell < Values.Length; cell++)
+            rows.Add(RowAt(cell));
+        return rows;
+    }
+
+    /// <summary>A text table: one line a symbol and horizon, prices where there are some, else values.</summary>
+    /// <returns>Text of several lines, the same in every culture.</returns>
+    public override string ToString()
+    {
+        var text = new StringBuilder(Heading());
+        var cells = Table();
+        for (var cell = 0; cell < cells.Count; cell += Quantiles.Count)
+            text.Append('\n').Append(Line(cells, cell));
+        foreach (var warning in Warnings)
+            text.Append("\n! ").Append(warning);
+        return text.ToString();
+    }
+
+    private static string Number(ForecastRow row) =>
+        (double.IsNaN(row.Price) ? row.Value : row.Price).ToString("F4", CultureInfo.InvariantCulture);
+
+    private string Heading()
+    {
+        var names = Quantiles.Select(q => string.Create(CultureInfo.InvariantCulture, $"q{q:0.###}").PadLeft(12));
+        return string.Create(CultureInfo.InvariantCulture, $"{Model}@{Version} as of {AsOf:yyyy-MM-dd}")
+            + $"\n{"symbol",-10}{"days",6}{"session",12}{string.Concat(names)}";
+    }
+
+    private string Line(IReadOnlyList<ForecastRow> cells, int first)
+    {
+        var (symbol, horizon, session) = (cells[first].Symbol, cells[first].Horizon, cells[first].Session);
+        var numbers = cells.Skip(first).Take(Quantiles.Count).Select(cell => Number(cell).PadLeft(12));
+        return string.Create(CultureInfo.InvariantCulture, $"{symbol,-10}{horizon,6}{session,12:yyyy-MM-dd}")
+            + string.Concat(numbers);
+    }
+
+    private ForecastRow RowAt(int cell)
+    {
+        var (rest, q) = Math.DivRem(cell, Quantiles.Count);
+        var (s, h) = Math.DivRem(rest, Horizons.Count);
+        var session = TargetSessions.Count > 0 ? TargetSessions[h] : (DateOnly?)null;
+        return new(Symbols[s], Horizons[h], session, Quantiles[q], Values.Span[cell], PriceAt(cell));
+    }
+
+    private double PriceAt(int cell) => Prices is { } prices ? prices.Span[cell] : double.NaN;
+
+    private int IndexOf(string symbol, int horizon, double quantile)
+    {
+        var s = Axis.IndexOf(Symbols, symbol, nameof(symbol));
+        var h = Axis.IndexOf(Horizons, horizon, nameof(horizon));
+        var q = Axis.IndexOf(Quantiles, quantile, nameof(quantile));
+        return (((s * Horizons.Count) + h) * Quantiles.Count) + q;
+    }
+}

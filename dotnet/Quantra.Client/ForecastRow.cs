@@ -1,0 +1,16 @@
+namespace Quantra.Client;
+
+/// <summary>One cell of a forecast, for tables.</summary>
+/// <param name="Symbol">Whose.</param>
+/// <param name="Horizon">Trading days ahead.</param>
+/// <param name="Session">The day that the horizon ends on; null if the last bar's day is unknown.</param>
+/// <param name="Quantile">Level in (0, 1).</param>
+/// <param name="Value">In the target's unit; NaN = no forecast for this symbol.</param>
+/// <param name="Price">In the bars' currency; NaN where the target is no return or no last close is known.</param>
+public readonly record struct ForecastRow(
+    string Symbol,
+    int Horizon,
+    DateOnly? Session,
+    double Quantile,
+    double Value,
+    double Price);

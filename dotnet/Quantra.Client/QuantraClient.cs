@@ -1,0 +1,155 @@
+using Grpc.Core;
+using Grpc.Net.Client;
+using Quantra.Client.Wire;
+using Stub = Quantra.V1.PredictionService.PredictionServiceClient;
+
+namespace Quantra.Client;
+
+/// <summary>Asks a Quantra server over gRPC. Keep one client an application: it is safe to share between threads.</summary>
+/// <example>
+/// <code>
+/// await using var client = new QuantraClient(new Uri("http://127.0.0.1:50051"));
+/// var bars = BarPanel.ReadCsv("bars.csv").Select("AAPL");
+/// Console.WriteLine(await client.PredictAsync(new PredictionRequest("stock", bars)));
+/// </code>
+/// </example>
+public sealed class QuantraClient : IStockPredictor
+{
+    private readonly Stub _stub;
+    private readonly QuantraClientOptions _options;
+    private readonly GrpcChannel? _ownChannel;
+    private bool _disposed;
+
+    /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
+    /// <param name="address">For example http://127.0.0.1:50051.</param>
+    public QuantraClient(Uri address)
+        : this(address, new QuantraClientOptions())
+    {
+    }
+
+    /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
+    /// <param name="address">For example http://127.0.0.1:50051.</param>
+    /// <param name="options">How to call.</param>
+    public QuantraClient(Uri address, QuantraClientOptions options)
+    {
+        ArgumentNullException.ThrowIfNull(address);
+        ArgumentNullException.ThrowIfNull(options);
+        _ownChannel = OpenChannel(address, options);
+        _stub = new Stub(_ownChannel);
+        _options = options;
+    }
+
+    /// <summary>Uses a channel that stays the caller's: disposing of this client leaves it open.</summary>
+    /// <param name="channel">An open channel.</param>
+    /// <param name="options">How to call.</param>
+    public QuantraClient(GrpcChannel channel, QuantraClientOptions options)
+    {
+        ArgumentNullException.ThrowIfNull(channel);
+        ArgumentNullException.ThrowIfNull(options);
+        _stub = new Stub(channel);
+        _options = options;
+    }
+
+    /// <summary>Calls through an invoker, for example one with interceptors or a test's own.</summary>
+    /// <param name="invoker">Makes the calls.</param>
+    /// <param name="options">How to call.</param>
+    public QuantraClient(CallInvoker invoker, QuantraClientOptions options)
+    {
+        ArgumentNullException.ThrowIfNull(invoker);
+        ArgumentNullException.ThrowIfNull(options);
+        _stub = new Stub(invoker);
+        _options = options;
+    }
+
+    /// <inheritdoc/>
+    public async Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        var results = await PredictManyAsync([request], cancellationToken).ConfigureAwait(false);
+        return results[0].GetForecast();
+    }
+
+    /// <inheritdoc/>
+    public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
+        IReadOnlyList<PredictionRequest> requests,
+        CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(requests);
+        return ByModel.PredictAsync(requests, async (model, same) =>
+        {
+            var answer = await CallAsync(_stub.PredictAsync, RequestWriter.Predict(model, same), cancellationToken)
+                .ConfigureAwait(false);
+            return [.. answer.Results.Select(ResponseReader.Result)];
+        });
+    }
+
+    /// <inheritdoc/>
+    public async Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        var answer = await CallAsync(_stub.ExplainAsync, RequestWriter.Explain(request), cancellationToken)
+            .ConfigureAwait(false);
+        return ResponseReader.Attribution(answer.Attributions[0]);
+    }
+
+    /// <inheritdoc/>
+    public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
+    {
+        var answer = await CallAsync(_stub.ListModelsAsync, new V1.ListModelsRequest(), cancellationToken)
+            .ConfigureAwait(false);
+        return [.. answer.Models.Select(ResponseReader.Model)];
+    }
+
+    /// <inheritdoc/>
+    public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(model);
+        var answer = await CallAsync(_stub.GetModelAsync, new V1.GetModelRequest { Model = model.Text }, cancellationToken)
+            .ConfigureAwait(false);
+        return ResponseReader.Model(answer.Model);
+    }
+
+    /// <summary>Closes the channel if this client opened it.</summary>
+    /// <returns>A finished task.</returns>
+    public ValueTask DisposeAsync()
+    {
+        _disposed = true;
+        _ownChannel?.Dispose();
+        return ValueTask.CompletedTask;
+    }
+
+    private static GrpcChannel OpenChannel(Uri address, QuantraClientOptions options) =>
+        GrpcChannel.ForAddress(address, new GrpcChannelOptions
+        {
+            HttpHandler = new SocketsHttpHandler
+            {
+                UseProxy = !address.IsLoopback,
+                EnableMultipleHttp2Connections = true,
+            },
+            DisposeHttpClient = true,
+            MaxReceiveMessageSize = options.MaxMessageBytes,
+        });
+
+    /// <summary>The one place that sets a deadline and turns a status into an exception.</summary>
+    private async Task<TAnswer> CallAsync<TQuestion, TAnswer>(
+        Func<TQuestion, CallOptions, AsyncUnaryCall<TAnswer>> method,
+        TQuestion question,
+        CancellationToken cancellationToken)
+    {
+        ObjectDisposedException.ThrowIf(_disposed, this);
+        var deadline = DateTime.UtcNow + _options.Timeout;
+        try
+        {
+            using var call = method(question, new CallOptions(null, deadline, cancellationToken));
+            return await call.ResponseAsync.ConfigureAwait(false);
+        }
+        catch (RpcException error) when (cancellationToken.IsCancellationRequested)
+        {
+            throw new OperationCanceledException("the call was cancelled", error, cancellationToken);
+        }
+        catch (RpcException error)
+        {
+            throw StatusReader.Error(error).ToException(error);
+        }
+    }
+}

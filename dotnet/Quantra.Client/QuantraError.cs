@@ -1,0 +1,26 @@
+using System.Collections.ObjectModel;
+using Grpc.Core;
+
+namespace Quantra.Client;
+
+/// <summary>What went wrong, for people and for programs.</summary>
+/// <param name="Code">gRPC's canonical code; the same from a predictor inside this process.</param>
+/// <param name="Reason">One of <see cref="QuantraReason"/>, or a newer server's.</param>
+/// <param name="Message">What, which value, what to do.</param>
+/// <param name="Metadata">The message's facts as text.</param>
+public sealed record QuantraError(
+    StatusCode Code,
+    string Reason,
+    string Message,
+    IReadOnlyDictionary<string, string> Metadata)
+{
+    /// <summary>This error as an exception.</summary>
+    /// <param name="inner">What caused it, if it is known.</param>
+    /// <returns>An exception to throw.</returns>
+    public QuantraException ToException(Exception? inner = null) => new(this, inner);
+
+    internal static QuantraError BadBars(string message) => Of(StatusCode.InvalidArgument, QuantraReason.BarsInvalid, message);
+
+    internal static QuantraError Of(StatusCode code, string reason, string message) =>
+        new(code, reason, message, ReadOnlyDictionary<string, string>.Empty);
+}

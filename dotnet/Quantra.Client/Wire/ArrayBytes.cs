@@ -1,0 +1,42 @@
+using System.Buffers;
+using System.Runtime.InteropServices;
+using Google.Protobuf;
+
+namespace Quantra.Client.Wire;
+
+/// <summary>Arrays as raw little-endian bytes.</summary>
+internal static class ArrayBytes
+{
+    /// <summary>An array's bytes, without a copy: it must not change until the call is over.</summary>
+    public static ByteString Of<T>(ReadOnlyMemory<T> array)
+        where T : unmanaged
+    {
+        if (!BitConverter.IsLittleEndian)
+            throw new PlatformNotSupportedException("arrays travel as little-endian bytes, and this machine has another order");
+        return UnsafeByteOperations.UnsafeWrap(new View<T>(array).Memory);
+    }
+
+    /// <summary>A copy of the numbers in bytes.</summary>
+    public static double[] Doubles(ByteString bytes) => MemoryMarshal.Cast<byte, double>(bytes.Span).ToArray();
+
+    /// <summary>The same, or null if there are no bytes.</summary>
+    public static ReadOnlyMemory<double>? DoublesOrNull(ByteString bytes) => bytes.IsEmpty ? null : Doubles(bytes);
+
+    /// <summary>Memory of any element as memory of bytes.</summary>
+    private sealed class View<T>(ReadOnlyMemory<T> array) : MemoryManager<byte>
+        where T : unmanaged
+    {
+        public override Span<byte> GetSpan() => MemoryMarshal.AsBytes(MemoryMarshal.AsMemory(array).Span);
+
+        public override MemoryHandle Pin(int elementIndex = 0) =>
+            throw new NotSupportedException("the bytes are read through spans alone");
+
+        public override void Unpin()
+        {
+        }
+
+        protected override void Dispose(bool disposing)
+        {
+        }
+    }
+}

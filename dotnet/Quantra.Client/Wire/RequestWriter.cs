@@ -1,0 +1,89 @@
+using Google.Protobuf;
+
+namespace Quantra.Client.Wire;
+
+/// <summary>Puts questions on the wire.</summary>
+internal static class RequestWriter
+{
+    /// <summary>A question for forecasts.</summary>
+    public static V1.PredictRequest Predict(ModelReference model, IEnumerable<PredictionRequest> requests) =>
+        new() { Model = model.Text, Instances = { requests.Select(Instance) } };
+
+    /// <summary>A question for reasons.</summary>
+    public static V1.ExplainRequest Explain(ExplanationRequest request) => new()
+    {
+        Model = request.Instance.Model.Text,
+        Instance = Instance(request.Instance),
+        Targets = { new V1.ExplainTarget { Horizon = request.Horizon, Quantile = request.Quantile } },
+        Detail = request.Detail switch
+        {
+            ExplanationDetail.Times => V1.ExplainDetail.Times,
+            ExplanationDetail.Cells => V1.ExplainDetail.Cells,
+            _ => V1.ExplainDetail.Features,
+        },
+        Tolerance = request.Tolerance,
+    };
+
+    private static V1.Instance Instance(PredictionRequest request)
+    {
+        var instance = new V1.Instance { RequestId = request.RequestId };
+        if (request.Window is { } window)
+            instance.Window = Window(window);
+        if (request.Bars is { } bars)
+            instance.Bars = Bars(bars, request);
+        return instance;
+    }
+
+    private static V1.BarPanel Bars(BarPanel bars, PredictionRequest request) => new()
+    {
+        Symbols = { bars.Symbols },
+        SessionYyyymmdd = { SessionNumber.Of(bars.Sessions.Span) },
+        Open = ArrayBytes.Of(bars.Open),
+        High = ArrayBytes.Of(bars.High),
+        Low = ArrayBytes.Of(bars.Low),
+        Close = ArrayBytes.Of(bars.Close),
+        Volume = ArrayBytes.Of(bars.Volume),
+        AdjClose = ArrayBytes.Of(bars.AdjustedClose),
+        SplitRatio = ArrayBytes.Of(bars.SplitRatio),
+        CashDividend = ArrayBytes.Of(bars.CashDividend),
+        Calendar = bars.Calendar,
+        Currency = bars.Currency,
+        Interval = V1.BarInterval.Day,
+        AllowIncompleteLastBar = request.AllowIncompleteLastBar,
+        GapPolicy = request.GapPolicy switch
+        {
+            GapPolicy.Mask => V1.GapPolicy.Mask,
+            GapPolicy.Ignore => V1.GapPolicy.Ignore,
+            _ => V1.GapPolicy.Refuse,
+        },
+    };
+
+    private static V1.FeatureWindow Window(FeatureWindow window)
+    {
+        var (s, t, d) = (window.Symbols.Count, window.EncoderLength, window.FutureLength);
+        var wire = new V1.FeatureWindow
+        {
+            Symbols = { window.Symbols },
+            Observed = Tensor(V1.DataType.Float32, window.Observed, s, t, LastAxis.Of(window.Observed.Length, s, t)),
+            Known = Tensor(V1.DataType.Float32, window.Known, s, t + d, LastAxis.Of(window.Known.Length, s, t + d)),
+            Static = Tensor(V1.DataType.Float32, window.Static, s, LastAxis.Of(window.Static.Length, s)),
+            Location = Tensor(V1.DataType.Float64, window.Location, window.Location.Length),
+            Scale = Tensor(V1.DataType.Float64, window.Scale, window.Scale.Length),
+            SchemaHash = window.SchemaHash,
+            AnchorPrice = { window.AnchorPrice.ToArray() },
+            AsOfSession = window.AsOf is { } day ? SessionNumber.Of(day) : 0,
+        };
+        if (!window.Mask.IsEmpty)
+            wire.Mask = Tensor(V1.DataType.Bool, window.Mask, s, t, LastAxis.Of(window.Mask.Length, s, t));
+        return wire;
+    }
+
+    private static V1.Tensor Tensor<T>(V1.DataType type, ReadOnlyMemory<T> data, params ReadOnlySpan<int> shape)
+        where T : unmanaged
+    {
+        var tensor = new V1.Tensor { Type = type, Data = ArrayBytes.Of(data) };
+        foreach (var length in shape)
+            tensor.Shape.Add(length);
+        return tensor;
+    }
+}

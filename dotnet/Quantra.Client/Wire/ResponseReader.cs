@@ -1,0 +1,108 @@
+namespace Quantra.Client.Wire;
+
+/// <summary>Reads answers off the wire.</summary>
+internal static class ResponseReader
+{
+    /// <summary>What became of one instance.</summary>
+    public static PredictionResult Result(V1.Result result) => result.OutcomeCase == V1.Result.OutcomeOneofCase.Forecast
+        ? new(result.RequestId, Forecast(result.Forecast), null)
+        : new(result.RequestId, null, StatusReader.Error(result.Error ?? new V1.Error()));
+
+    /// <summary>A forecast.</summary>
+    public static Forecast Forecast(V1.Forecast forecast) => new()
+    {
+        Symbols = forecast.Symbols,
+        AsOf = SessionNumber.ToDateOrNull(forecast.AsOfSession),
+        TargetSessions = Days(forecast.TargetSessions),
+        Lag = forecast.Lag,
+        Horizons = forecast.Horizons,
+        Quantiles = forecast.Quantiles,
+        TargetKind = forecast.TargetKind,
+        Values = ArrayBytes.Doubles(forecast.Values),
+        Returns = ArrayBytes.DoublesOrNull(forecast.Returns),
+        Prices = ArrayBytes.DoublesOrNull(forecast.Prices),
+        AnchorPrice = ArrayBytes.DoublesOrNull(forecast.AnchorPrice),
+        Model = forecast.Model,
+        Version = forecast.Version,
+        WeightsHash = forecast.WeightsHash,
+        Warnings = forecast.Warnings,
+        ForecastId = forecast.ForecastId,
+    };
+
+    /// <summary>The reasons behind one number.</summary>
+    public static Attribution Attribution(V1.Attribution attribution) => new()
+    {
+        Symbols = attribution.Symbols,
+        AsOf = SessionNumber.ToDateOrNull(attribution.AsOfSession),
+        Horizon = attribution.Horizon,
+        Quantile = attribution.Quantile,
+        Method = Method(attribution.Method),
+        Baseline = attribution.Baseline,
+        Unit = attribution.Unit,
+        RowNames = attribution.RowNames,
+        RowKinds = [.. attribution.RowKinds.Select(Kind)],
+        PerRow = ArrayBytes.Doubles(attribution.PerRow),
+        Sessions = Days(attribution.Sessions),
+        PerTime = ArrayBytes.DoublesOrNull(attribution.PerTime),
+        Cells = ArrayBytes.DoublesOrNull(attribution.Cells),
+        Prediction = ArrayBytes.Doubles(attribution.Prediction),
+        BaselinePrediction = ArrayBytes.Doubles(attribution.BaselinePrediction),
+        RelativeGap = ArrayBytes.Doubles(attribution.RelativeGap),
+        Converged = attribution.Converged,
+        Nodes = attribution.Nodes,
+        Model = attribution.Model,
+        Version = attribution.Version,
+        WeightsHash = attribution.WeightsHash,
+        Warnings = attribution.Warnings,
+    };
+
+    /// <summary>A version of a model.</summary>
+    public static ModelInfo Model(V1.ModelInfo model) => new()
+    {
+        Name = model.Name,
+        Version = model.Version,
+        Aliases = model.Aliases,
+        IsDefault = model.IsDefault,
+        Kind = model.Kind,
+        ObservedFeatures = [.. model.ObservedFeatures.Select(Feature)],
+        KnownFeatures = [.. model.KnownFeatures.Select(Feature)],
+        StaticFeatures = [.. model.StaticFeatures.Select(Feature)],
+        SchemaHash = model.SchemaHash,
+        EncoderLength = model.EncoderLength,
+        Lookback = model.Lookback,
+        BarsNeeded = model.BarsNeeded,
+        FutureLength = model.FutureLength,
+        Horizons = model.Horizons,
+        Quantiles = model.Quantiles,
+        Lag = model.Lag,
+        TargetKind = model.TargetKind,
+        Calendar = model.Calendar,
+        CalendarEnds = SessionNumber.ToDateOrNull(model.CalendarEnds),
+        IsPanelModel = model.IsPanelModel,
+        ExplainMethods = [.. model.ExplainMethods.Select(Method)],
+        WeightsHash = model.WeightsHash,
+        CardJson = model.CardJson,
+    };
+
+    private static FeatureInfo Feature(V1.FeatureInfo feature) =>
+        new(feature.Name, feature.Expression, feature.Meaning, feature.Unit);
+
+    private static DateOnly[] Days(IEnumerable<int> sessions) => [.. sessions.Select(SessionNumber.ToDate)];
+
+    private static string Method(V1.ExplainMethod method) => method switch
+    {
+        V1.ExplainMethod.IntegratedGradients => "integrated-gradients",
+        _ => "unknown",
+    };
+
+    private static RowKind Kind(V1.RowKind kind) => kind switch
+    {
+        V1.RowKind.Observed => RowKind.Observed,
+        V1.RowKind.Known => RowKind.Known,
+        V1.RowKind.Static => RowKind.Static,
+        V1.RowKind.Location => RowKind.Location,
+        V1.RowKind.Scale => RowKind.Scale,
+        V1.RowKind.Conformal => RowKind.Conformal,
+        _ => RowKind.Unknown,
+    };
+}

@@ -1,0 +1,397 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class BarInterval(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BAR_INTERVAL_UNSPECIFIED: _ClassVar[BarInterval]
+    BAR_INTERVAL_DAY: _ClassVar[BarInterval]
+
+class GapPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GAP_POLICY_UNSPECIFIED: _ClassVar[GapPolicy]
+    GAP_POLICY_REFUSE: _ClassVar[GapPolicy]
+    GAP_POLICY_MASK: _ClassVar[GapPolicy]
+    GAP_POLICY_IGNORE: _ClassVar[GapPolicy]
+
+class DataType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DATA_TYPE_UNSPECIFIED: _ClassVar[DataType]
+    DATA_TYPE_FLOAT32: _ClassVar[DataType]
+    DATA_TYPE_FLOAT64: _ClassVar[DataType]
+    DATA_TYPE_BOOL: _ClassVar[DataType]
+
+class ExplainMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXPLAIN_METHOD_UNSPECIFIED: _ClassVar[ExplainMethod]
+    EXPLAIN_METHOD_INTEGRATED_GRADIENTS: _ClassVar[ExplainMethod]
+
+class ExplainDetail(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXPLAIN_DETAIL_UNSPECIFIED: _ClassVar[ExplainDetail]
+    EXPLAIN_DETAIL_FEATURES: _ClassVar[ExplainDetail]
+    EXPLAIN_DETAIL_TIMES: _ClassVar[ExplainDetail]
+    EXPLAIN_DETAIL_CELLS: _ClassVar[ExplainDetail]
+
+class RowKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ROW_KIND_UNSPECIFIED: _ClassVar[RowKind]
+    ROW_KIND_OBSERVED: _ClassVar[RowKind]
+    ROW_KIND_KNOWN: _ClassVar[RowKind]
+    ROW_KIND_STATIC: _ClassVar[RowKind]
+    ROW_KIND_LOCATION: _ClassVar[RowKind]
+    ROW_KIND_SCALE: _ClassVar[RowKind]
+    ROW_KIND_CONFORMAL: _ClassVar[RowKind]
+BAR_INTERVAL_UNSPECIFIED: BarInterval
+BAR_INTERVAL_DAY: BarInterval
+GAP_POLICY_UNSPECIFIED: GapPolicy
+GAP_POLICY_REFUSE: GapPolicy
+GAP_POLICY_MASK: GapPolicy
+GAP_POLICY_IGNORE: GapPolicy
+DATA_TYPE_UNSPECIFIED: DataType
+DATA_TYPE_FLOAT32: DataType
+DATA_TYPE_FLOAT64: DataType
+DATA_TYPE_BOOL: DataType
+EXPLAIN_METHOD_UNSPECIFIED: ExplainMethod
+EXPLAIN_METHOD_INTEGRATED_GRADIENTS: ExplainMethod
+EXPLAIN_DETAIL_UNSPECIFIED: ExplainDetail
+EXPLAIN_DETAIL_FEATURES: ExplainDetail
+EXPLAIN_DETAIL_TIMES: ExplainDetail
+EXPLAIN_DETAIL_CELLS: ExplainDetail
+ROW_KIND_UNSPECIFIED: RowKind
+ROW_KIND_OBSERVED: RowKind
+ROW_KIND_KNOWN: RowKind
+ROW_KIND_STATIC: RowKind
+ROW_KIND_LOCATION: RowKind
+ROW_KIND_SCALE: RowKind
+ROW_KIND_CONFORMAL: RowKind
+
+class ListModelsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListModelsResponse(_message.Message):
+    __slots__ = ("models",)
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    models: _containers.RepeatedCompositeFieldContainer[ModelInfo]
+    def __init__(self, models: _Optional[_Iterable[_Union[ModelInfo, _Mapping]]] = ...) -> None: ...
+
+class GetModelRequest(_message.Message):
+    __slots__ = ("model",)
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    def __init__(self, model: _Optional[str] = ...) -> None: ...
+
+class GetModelResponse(_message.Message):
+    __slots__ = ("model",)
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    model: ModelInfo
+    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ...) -> None: ...
+
+class FeatureInfo(_message.Message):
+    __slots__ = ("name", "expression", "meaning", "unit")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    EXPRESSION_FIELD_NUMBER: _ClassVar[int]
+    MEANING_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    expression: str
+    meaning: str
+    unit: str
+    def __init__(self, name: _Optional[str] = ..., expression: _Optional[str] = ..., meaning: _Optional[str] = ..., unit: _Optional[str] = ...) -> None: ...
+
+class ModelInfo(_message.Message):
+    __slots__ = ("name", "version", "aliases", "is_default", "kind", "observed_features", "known_features", "static_features", "schema_hash", "encoder_length", "lookback", "bars_needed", "future_length", "horizons", "quantiles", "lag", "target_kind", "calendar", "calendar_ends", "is_panel_model", "explain_methods", "weights_hash", "card_json")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
+    IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    STATIC_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_HASH_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    LOOKBACK_FIELD_NUMBER: _ClassVar[int]
+    BARS_NEEDED_FIELD_NUMBER: _ClassVar[int]
+    FUTURE_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    HORIZONS_FIELD_NUMBER: _ClassVar[int]
+    QUANTILES_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    TARGET_KIND_FIELD_NUMBER: _ClassVar[int]
+    CALENDAR_FIELD_NUMBER: _ClassVar[int]
+    CALENDAR_ENDS_FIELD_NUMBER: _ClassVar[int]
+    IS_PANEL_MODEL_FIELD_NUMBER: _ClassVar[int]
+    EXPLAIN_METHODS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_HASH_FIELD_NUMBER: _ClassVar[int]
+    CARD_JSON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    version: int
+    aliases: _containers.RepeatedScalarFieldContainer[str]
+    is_default: bool
+    kind: str
+    observed_features: _containers.RepeatedCompositeFieldContainer[FeatureInfo]
+    known_features: _containers.RepeatedCompositeFieldContainer[FeatureInfo]
+    static_features: _containers.RepeatedCompositeFieldContainer[FeatureInfo]
+    schema_hash: str
+    encoder_length: int
+    lookback: int
+    bars_needed: int
+    future_length: int
+    horizons: _containers.RepeatedScalarFieldContainer[int]
+    quantiles: _containers.RepeatedScalarFieldContainer[float]
+    lag: int
+    target_kind: str
+    calendar: str
+    calendar_ends: int
+    is_panel_model: bool
+    explain_methods: _containers.RepeatedScalarFieldContainer[ExplainMethod]
+    weights_hash: str
+    card_json: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., aliases: _Optional[_Iterable[str]] = ..., is_default: bool = ..., kind: _Optional[str] = ..., observed_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., known_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., static_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., schema_hash: _Optional[str] = ..., encoder_length: _Optional[int] = ..., lookback: _Optional[int] = ..., bars_needed: _Optional[int] = ..., future_length: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., lag: _Optional[int] = ..., target_kind: _Optional[str] = ..., calendar: _Optional[str] = ..., calendar_ends: _Optional[int] = ..., is_panel_model: bool = ..., explain_methods: _Optional[_Iterable[_Union[ExplainMethod, str]]] = ..., weights_hash: _Optional[str] = ..., card_json: _Optional[str] = ...) -> None: ...
+
+class BarPanel(_message.Message):
+    __slots__ = ("symbols", "session_yyyymmdd", "open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend", "calendar", "currency", "interval", "allow_incomplete_last_bar", "gap_policy")
+    SYMBOLS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_YYYYMMDD_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_FIELD_NUMBER: _ClassVar[int]
+    ADJ_CLOSE_FIELD_NUMBER: _ClassVar[int]
+    SPLIT_RATIO_FIELD_NUMBER: _ClassVar[int]
+    CASH_DIVIDEND_FIELD_NUMBER: _ClassVar[int]
+    CALENDAR_FIELD_NUMBER: _ClassVar[int]
+    CURRENCY_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_INCOMPLETE_LAST_BAR_FIELD_NUMBER: _ClassVar[int]
+    GAP_POLICY_FIELD_NUMBER: _ClassVar[int]
+    symbols: _containers.RepeatedScalarFieldContainer[str]
+    session_yyyymmdd: _containers.RepeatedScalarFieldContainer[int]
+    open: bytes
+    high: bytes
+    low: bytes
+    close: bytes
+    volume: bytes
+    adj_close: bytes
+    split_ratio: bytes
+    cash_dividend: bytes
+    calendar: str
+    currency: str
+    interval: BarInterval
+    allow_incomplete_last_bar: bool
+    gap_policy: GapPolicy
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., session_yyyymmdd: _Optional[_Iterable[int]] = ..., open: _Optional[bytes] = ..., high: _Optional[bytes] = ..., low: _Optional[bytes] = ..., close: _Optional[bytes] = ..., volume: _Optional[bytes] = ..., adj_close: _Optional[bytes] = ..., split_ratio: _Optional[bytes] = ..., cash_dividend: _Optional[bytes] = ..., calendar: _Optional[str] = ..., currency: _Optional[str] = ..., interval: _Optional[_Union[BarInterval, str]] = ..., allow_incomplete_last_bar: bool = ..., gap_policy: _Optional[_Union[GapPolicy, str]] = ...) -> None: ...
+
+class Tensor(_message.Message):
+    __slots__ = ("type", "shape", "data")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    type: DataType
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    data: bytes
+    def __init__(self, type: _Optional[_Union[DataType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class FeatureWindow(_message.Message):
+    __slots__ = ("symbols", "observed", "known", "static", "mask", "location", "scale", "schema_hash", "anchor_price", "as_of_session")
+    SYMBOLS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    STATIC_FIELD_NUMBER: _ClassVar[int]
+    MASK_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_HASH_FIELD_NUMBER: _ClassVar[int]
+    ANCHOR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
+    symbols: _containers.RepeatedScalarFieldContainer[str]
+    observed: Tensor
+    known: Tensor
+    static: Tensor
+    mask: Tensor
+    location: Tensor
+    scale: Tensor
+    schema_hash: str
+    anchor_price: _containers.RepeatedScalarFieldContainer[float]
+    as_of_session: int
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., observed: _Optional[_Union[Tensor, _Mapping]] = ..., known: _Optional[_Union[Tensor, _Mapping]] = ..., static: _Optional[_Union[Tensor, _Mapping]] = ..., mask: _Optional[_Union[Tensor, _Mapping]] = ..., location: _Optional[_Union[Tensor, _Mapping]] = ..., scale: _Optional[_Union[Tensor, _Mapping]] = ..., schema_hash: _Optional[str] = ..., anchor_price: _Optional[_Iterable[float]] = ..., as_of_session: _Optional[int] = ...) -> None: ...
+
+class Instance(_message.Message):
+    __slots__ = ("request_id", "bars", "window")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    BARS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    bars: BarPanel
+    window: FeatureWindow
+    def __init__(self, request_id: _Optional[str] = ..., bars: _Optional[_Union[BarPanel, _Mapping]] = ..., window: _Optional[_Union[FeatureWindow, _Mapping]] = ...) -> None: ...
+
+class PredictRequest(_message.Message):
+    __slots__ = ("model", "instances")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    instances: _containers.RepeatedCompositeFieldContainer[Instance]
+    def __init__(self, model: _Optional[str] = ..., instances: _Optional[_Iterable[_Union[Instance, _Mapping]]] = ...) -> None: ...
+
+class PredictResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[Result]
+    def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ...) -> None: ...
+
+class Result(_message.Message):
+    __slots__ = ("request_id", "forecast", "error")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    forecast: Forecast
+    error: Error
+    def __init__(self, request_id: _Optional[str] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "message", "reason", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    reason: str
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Forecast(_message.Message):
+    __slots__ = ("symbols", "as_of_session", "target_sessions", "lag", "horizons", "quantiles", "target_kind", "values", "returns", "prices", "anchor_price", "model", "version", "weights_hash", "warnings", "forecast_id")
+    SYMBOLS_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    HORIZONS_FIELD_NUMBER: _ClassVar[int]
+    QUANTILES_FIELD_NUMBER: _ClassVar[int]
+    TARGET_KIND_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_FIELD_NUMBER: _ClassVar[int]
+    PRICES_FIELD_NUMBER: _ClassVar[int]
+    ANCHOR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_HASH_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_ID_FIELD_NUMBER: _ClassVar[int]
+    symbols: _containers.RepeatedScalarFieldContainer[str]
+    as_of_session: int
+    target_sessions: _containers.RepeatedScalarFieldContainer[int]
+    lag: int
+    horizons: _containers.RepeatedScalarFieldContainer[int]
+    quantiles: _containers.RepeatedScalarFieldContainer[float]
+    target_kind: str
+    values: bytes
+    returns: bytes
+    prices: bytes
+    anchor_price: bytes
+    model: str
+    version: int
+    weights_hash: str
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    forecast_id: str
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., target_sessions: _Optional[_Iterable[int]] = ..., lag: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., target_kind: _Optional[str] = ..., values: _Optional[bytes] = ..., returns: _Optional[bytes] = ..., prices: _Optional[bytes] = ..., anchor_price: _Optional[bytes] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., forecast_id: _Optional[str] = ...) -> None: ...
+
+class ExplainTarget(_message.Message):
+    __slots__ = ("horizon", "quantile")
+    HORIZON_FIELD_NUMBER: _ClassVar[int]
+    QUANTILE_FIELD_NUMBER: _ClassVar[int]
+    horizon: int
+    quantile: float
+    def __init__(self, horizon: _Optional[int] = ..., quantile: _Optional[float] = ...) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__ = ("model", "instance", "targets", "method", "detail", "tolerance")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    TOLERANCE_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    instance: Instance
+    targets: _containers.RepeatedCompositeFieldContainer[ExplainTarget]
+    method: ExplainMethod
+    detail: ExplainDetail
+    tolerance: float
+    def __init__(self, model: _Optional[str] = ..., instance: _Optional[_Union[Instance, _Mapping]] = ..., targets: _Optional[_Iterable[_Union[ExplainTarget, _Mapping]]] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., detail: _Optional[_Union[ExplainDetail, str]] = ..., tolerance: _Optional[float] = ...) -> None: ...
+
+class ExplainResponse(_message.Message):
+    __slots__ = ("request_id", "attributions", "queue_ms", "compute_ms")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_MS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    attributions: _containers.RepeatedCompositeFieldContainer[Attribution]
+    queue_ms: float
+    compute_ms: float
+    def __init__(self, request_id: _Optional[str] = ..., attributions: _Optional[_Iterable[_Union[Attribution, _Mapping]]] = ..., queue_ms: _Optional[float] = ..., compute_ms: _Optional[float] = ...) -> None: ...
+
+class Attribution(_message.Message):
+    __slots__ = ("symbols", "as_of_session", "horizon", "quantile", "method", "baseline", "unit", "row_names", "row_kinds", "per_row", "sessions", "per_time", "cells", "prediction", "baseline_prediction", "relative_gap", "converged", "nodes", "model", "version", "weights_hash", "warnings")
+    SYMBOLS_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
+    HORIZON_FIELD_NUMBER: _ClassVar[int]
+    QUANTILE_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    BASELINE_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    ROW_NAMES_FIELD_NUMBER: _ClassVar[int]
+    ROW_KINDS_FIELD_NUMBER: _ClassVar[int]
+    PER_ROW_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    PER_TIME_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    PREDICTION_FIELD_NUMBER: _ClassVar[int]
+    BASELINE_PREDICTION_FIELD_NUMBER: _ClassVar[int]
+    RELATIVE_GAP_FIELD_NUMBER: _ClassVar[int]
+    CONVERGED_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_HASH_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    symbols: _containers.RepeatedScalarFieldContainer[str]
+    as_of_session: int
+    horizon: int
+    quantile: float
+    method: ExplainMethod
+    baseline: str
+    unit: str
+    row_names: _containers.RepeatedScalarFieldContainer[str]
+    row_kinds: _containers.RepeatedScalarFieldContainer[RowKind]
+    per_row: bytes
+    sessions: _containers.RepeatedScalarFieldContainer[int]
+    per_time: bytes
+    cells: bytes
+    prediction: bytes
+    baseline_prediction: bytes
+    relative_gap: bytes
+    converged: _containers.RepeatedScalarFieldContainer[bool]
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    model: str
+    version: int
+    weights_hash: str
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., horizon: _Optional[int] = ..., quantile: _Optional[float] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., baseline: _Optional[str] = ..., unit: _Optional[str] = ..., row_names: _Optional[_Iterable[str]] = ..., row_kinds: _Optional[_Iterable[_Union[RowKind, str]]] = ..., per_row: _Optional[bytes] = ..., sessions: _Optional[_Iterable[int]] = ..., per_time: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., prediction: _Optional[bytes] = ..., baseline_prediction: _Optional[bytes] = ..., relative_gap: _Optional[bytes] = ..., converged: _Optional[_Iterable[bool]] = ..., nodes: _Optional[_Iterable[int]] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -1,0 +1,164 @@
+"""What a panel must obey before anything is computed from it; each break is named by symbol, date, field and value.
+
+The sound case costs one comparison a rule over whole arrays; only a panel that breaks a rule is looked at cell by cell.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import BarsError
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+LONGEST_NAME: Final = 64
+DAYS_IN_MONTH: Final = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int32)
+FLOAT64_BYTES: Final = 8
+
+
+def check_symbols(symbols: tuple[str, ...]) -> None:
+    """Refuse no symbols, repeated ones, and names that cannot be shown."""
+    if not symbols:
+        raise BarsError("a panel needs at least one symbol, but there is none")
+    for symbol in symbols:
+        if not symbol or len(symbol) > LONGEST_NAME or not symbol.isprintable():
+            raise BarsError(f"symbol {symbol[: LONGEST_NAME + 1]!r} must have 1 to {LONGEST_NAME} printable characters")
+    if len(set(symbols)) != len(symbols):
+        twice = next(symbol for position, symbol in enumerate(symbols) if symbol in symbols[:position])
+        raise BarsError(f"symbol {twice} stands twice in the panel; give each symbol one row")
+
+
+def check_label(name: str, text: str) -> None:
+    """Refuse a calendar or currency code that cannot be shown; empty means unknown."""
+    if len(text) > LONGEST_NAME or not text.isprintable():
+        raise BarsError(f"{name} {text[: LONGEST_NAME + 1]!r} must have at most {LONGEST_NAME} printable characters")
+
+
+def frozen_sessions(sessions: NDArray[np.integer]) -> NDArray[np.int32]:
+    """A read-only int32 copy of yyyymmdd sessions, each a real date, strictly increasing."""
+    if sessions.ndim != 1 or sessions.dtype.kind not in "iu":
+        raise BarsError(
+            f"sessions must be integers yyyymmdd of shape [T], but are {sessions.dtype} {list(sessions.shape)}"
+        )
+    if sessions.size == 0:
+        raise BarsError("a panel needs at least one session, but there is none")
+    _check_dates(sessions)
+    _check_order(sessions)
+    copy = sessions.astype(np.int32)
+    copy.setflags(write=False)
+    return copy
+
+
+def _check_dates(sessions: NDArray[np.integer]) -> None:
+    year, rest = np.divmod(sessions, 10_000)
+    month, day = np.divmod(rest, 100)
+    real = (year >= 1) & (year <= 9_999) & (month >= 1) & (month <= 12) & (day >= 1)  # noqa: PLR2004 (a calendar)
+    real &= day <= DAYS_IN_MONTH[np.where(real, month, 0)]
+    leap_day = (month == 2) & (day == 29)  # noqa: PLR2004 (29 February)
+    if leap_day.any():
+        real &= ~leap_day | ((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0)))
+    if not real.all():
+        raise BarsError(f"session {sessions[np.argmin(real)]} is no date; write yyyymmdd, for example 20131231")
+
+
+def _check_order(sessions: NDArray[np.integer]) -> None:
+    rising = sessions[1:] > sessions[:-1]
+    if rising.all():
+        return
+    at = int(np.argmin(rising)) + 1
+    if sessions[at] == sessions[at - 1]:
+        raise BarsError(f"session {sessions[at]} stands twice; give each session one bar")
+    raise BarsError(f"session {sessions[at]} stands after {sessions[at - 1]}; sort the sessions, oldest first")
+
+
+def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: tuple[int, int]) -> FloatArray:
+    """A read-only float64 copy of one field, of shape [S, T].
+
+    Whole numbers are converted; float32 is refused, because its rounding would show in the forecasts.
+    """
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if kind not in "iu" and (kind != "f" or size != FLOAT64_BYTES):
+        raise BarsError(f"{name} must be float64, but is {values.dtype}; read the bars as float64 from the start")
+    if values.shape != shape:
+        raise BarsError(f"{name} must have shape {list(shape)} (symbols, sessions), but has {list(values.shape)}")
+    copy = np.array(values, dtype=np.float64, order="C")
+    copy.setflags(write=False)
+    return copy
+
+
+def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Mapping[str, FloatArray]) -> None:
+    """Refuse the first bar that no market can have made.
+
+    Args:
+        symbols: S names.
+        sessions: T dates, yyyymmdd.
+        fields: open, high, low, close, volume and, where given, adj_close; each [S, T]. A bar whose fields are all NaN
+            is no bar.
+
+    Raises:
+        BarsError: Naming symbol, date, field and value.
+    """
+    sound = _sound_bars(fields)
+    if sound.all():
+        return
+    sound |= np.logical_and.reduce([np.isnan(values) for values in fields.values()])
+    if sound.all():
+        return
+    row, column = divmod(int(np.argmin(sound)), sessions.size)
+    bar = {name: float(values[row, column]) for name, values in fields.items()}
+    field, rule = _broken_rule(bar)
+    raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], rule)
+
+
+def _sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
+    """True where a bar obeys every rule; a comparison with NaN is False."""
+    low, high, volume = fields["low"], fields["high"], fields["volume"]
+    sound = low > 0
+    for inner in (fields["open"], fields["close"]):
+        sound &= low <= inner
+        sound &= inner <= high
+    sound &= high < math.inf
+    sound &= volume >= 0
+    sound &= volume < math.inf
+    if "adj_close" in fields:
+        sound &= fields["adj_close"] > 0
+        sound &= fields["adj_close"] < math.inf
+    return sound
+
+
+def _broken_rule(bar: Mapping[str, float]) -> tuple[str, str]:
+    """The first field of a bar that breaks a rule, and the rule."""
+    for field, value in bar.items():
+        if math.isnan(value):
+            return field, "the bar's other fields are numbers; leave all of them empty where there is no bar"
+        if math.isinf(value):
+            return field, "it must be finite"
+        if field == "volume" and value < 0:
+            return field, "a volume must not be negative"
+        if field != "volume" and value <= 0:
+            return field, "a price must be positive"
+    for field in ("open", "close"):
+        if bar[field] < bar["low"]:
+            return field, f"it must not be below the low, {bar['low']:g}"
+        if bar[field] > bar["high"]:
+            return field, f"it must not be above the high, {bar['high']:g}"
+    raise AssertionError(f"a bar that breaks a rule breaks none of them: {bar}")
+
+
+def check_events(
+    symbols: tuple[str, ...],
+    sessions: NDArray[np.int32],
+    field: str,
+    values: FloatArray,
+    sound: BoolArray,
+    rule: str,
+) -> None:
+    """Refuse the first split or dividend that is not sound; NaN is no event."""
+    sound = sound | np.isnan(values)
+    if not sound.all():
+        row, column = divmod(int(np.argmin(sound)), sessions.size)
+        raise BarsError.at(symbols[row], int(sessions[column]), field, float(values[row, column]), rule)

@@ -1,0 +1,86 @@
+"""Price moves so large that someone should ask whether they are an unrecorded split."""
+
+import math
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+LARGEST_USUAL_MOVE: Final = 1.4
+"""A price beyond this factor of the close before, or below its inverse, is a jump; a 3:2 split is the smallest."""
+
+SPLIT_TOLERANCE: Final = 0.04
+"""How far a split's first open may lie from the close before, apart from the split itself."""
+
+COMMON_SPLITS: Final = ((3, 2), (2, 1), (3, 1), (4, 1), (5, 1), (7, 1), (10, 1), (15, 1), (20, 1))
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriceJump:
+    """One day's jump, as a question: the data alone cannot tell a split from a crash.
+
+    Attributes:
+        symbol: Whose price jumped.
+        session: The first day at the new price, yyyymmdd.
+        ratio: New price divided by the close before; 0.5 is what a 2:1 split leaves.
+    """
+
+    symbol: str
+    session: int
+    ratio: float
+
+    @property
+    def nearest_split(self) -> str:
+        """The common split, such as "2:1", that would leave this ratio within 4 %; empty if there is none."""
+        for new, old in COMMON_SPLITS:
+            if abs(math.log(self.ratio * new / old)) < SPLIT_TOLERANCE:
+                return f"{new}:{old}"
+            if abs(math.log(self.ratio * old / new)) < SPLIT_TOLERANCE:
+                return f"{old}:{new}"
+        return ""
+
+    def __str__(self) -> str:
+        """The question, with what to do."""
+        day = f"{self.session // 10000:04d}-{self.session // 100 % 100:02d}-{self.session % 100:02d}"
+        hint = f" (a {self.nearest_split} split would look like this)" if self.nearest_split else ""
+        return (
+            f"{self.symbol} {day}: the price went to {self.ratio:.3g} times the close before{hint}: split or crash? "
+            "If it was a split, give split_ratio or adj_close; the bars were left as they are"
+        )
+
+
+def find_jumps(
+    symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: FloatArray, close: FloatArray
+) -> tuple[PriceJump, ...]:
+    """Every bar that opens or closes beyond the largest usual move from the close before.
+
+    A split acts at the open, so the opening ratio is reported where it is a jump, the closing one otherwise.
+
+    Args:
+        symbols: S names.
+        sessions: T dates, yyyymmdd.
+        open_: Raw opening prices [S, T], NaN = no bar.
+        close: Raw closing prices [S, T], NaN = no bar.
+
+    Returns:
+        The jumps, by symbol and then by date.
+    """
+    jumps: list[PriceJump] = []
+    for row, symbol in enumerate(symbols):
+        bars = np.flatnonzero(~np.isnan(close[row]))
+        before = close[row, bars[:-1]]
+        opening, closing = open_[row, bars[1:]] / before, close[row, bars[1:]] / before
+        ratios = np.where(_is_jump(opening), opening, closing)
+        jumps.extend(
+            PriceJump(symbol=symbol, session=int(sessions[bars[at + 1]]), ratio=float(ratios[at]))
+            for at in np.flatnonzero(_is_jump(ratios))
+        )
+    return tuple(jumps)
+
+
+def _is_jump(ratios: FloatArray) -> NDArray[np.bool_]:
+    return (ratios > LARGEST_USUAL_MOVE) | (ratios < 1 / LARGEST_USUAL_MOVE)

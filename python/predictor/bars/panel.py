@@ -1,0 +1,244 @@
+"""A panel of daily bars: 1 to S symbols on one axis of sessions, checked when it is made and never changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars import adjustment, checks, files
+from predictor.bars.adjustment import AdjustedBars
+from predictor.bars.jumps import PriceJump, find_jumps
+from predictor.errors import BarsError
+
+FloatArray = NDArray[np.float64]
+
+PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
+OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BarPanel:
+    """Raw daily bars. The arrays are copied and locked, so a panel never changes.
+
+    Attributes:
+        symbols: S unique names.
+        sessions: int32 [T], yyyymmdd, oldest first.
+        open: float64 [S, T], as are all the following; NaN in all fields of a bar = no bar that day.
+        high: The day's highest price.
+        low: The day's lowest price.
+        close: The day's last price.
+        volume: Shares traded, 0 or more.
+        adj_close: Close adjusted for splits and dividends, on any scale; never beside the two following.
+        split_ratio: 3.0 where 3 new shares replace an old one at that day's open; 1 or NaN = none.
+        cash_dividend: Quote currency for one share of the ex-date; 0 or NaN = none.
+        calendar: The exchange's code, such as "XNYS"; empty = unknown.
+        currency: The code of the quote currency; empty = unknown.
+
+    Raises:
+        BarsError: On construction, for the first rule that is broken.
+    """
+
+    symbols: tuple[str, ...]
+    sessions: NDArray[np.int32]
+    open: FloatArray
+    high: FloatArray
+    low: FloatArray
+    close: FloatArray
+    volume: FloatArray
+    adj_close: FloatArray | None = None
+    split_ratio: FloatArray | None = None
+    cash_dividend: FloatArray | None = None
+    calendar: str = ""
+    currency: str = ""
+
+    def __post_init__(self) -> None:
+        """Copy, lock and check."""
+        checks.check_symbols(self.symbols)
+        checks.check_label("calendar", self.calendar)
+        checks.check_label("currency", self.currency)
+        object.__setattr__(self, "sessions", checks.frozen_sessions(self.sessions))
+        self._freeze_columns()
+        self._check_bars()
+        self._check_splits()
+        self._check_dividends()
+
+    def _freeze_columns(self) -> None:
+        if self.adj_close is not None and (self.split_ratio is not None or self.cash_dividend is not None):
+            raise BarsError("give adj_close, or split_ratio and cash_dividend, but not both: they may contradict")
+        shape = (len(self.symbols), self.sessions.size)
+        for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS):
+            values = getattr(self, name)
+            if values is not None:
+                object.__setattr__(self, name, checks.frozen_column(name, values, shape))
+
+    def _check_bars(self) -> None:
+        columns = {name: getattr(self, name) for name in PRICE_FIELDS}
+        if self.adj_close is not None:
+            columns["adj_close"] = self.adj_close
+        checks.check_bars(self.symbols, self.sessions, columns)
+
+    def _check_splits(self) -> None:
+        if self.split_ratio is not None:
+            sound = (self.split_ratio > 0) & np.isfinite(self.split_ratio)
+            rule = "a split ratio must be positive and finite, 3 for 3:1; 1 or empty for none"
+            checks.check_events(self.symbols, self.sessions, "split_ratio", self.split_ratio, sound, rule)
+
+    def _check_dividends(self) -> None:
+        paid = self.cash_dividend
+        if paid is None:
+            return
+        sound = (paid >= 0) & np.isfinite(paid)
+        rule = "a dividend must be finite and not negative; 0 or empty for none"
+        checks.check_events(self.symbols, self.sessions, "cash_dividend", paid, sound, rule)
+        kept = adjustment.kept_shares(self, adjustment.later_shares(self))
+        rule = "a dividend must be less than the close before it"
+        checks.check_events(self.symbols, self.sessions, "cash_dividend", paid, kept > 0, rule)
+
+    @classmethod
+    def single(  # noqa: PLR0913 (one argument a column)
+        cls,
+        symbol: str,
+        *,
+        sessions: NDArray[np.integer],
+        open: FloatArray,  # noqa: A002 (the column's name)
+        high: FloatArray,
+        low: FloatArray,
+        close: FloatArray,
+        volume: FloatArray,
+        adj_close: FloatArray | None = None,
+        split_ratio: FloatArray | None = None,
+        cash_dividend: FloatArray | None = None,
+        calendar: str = "",
+        currency: str = "",
+    ) -> Self:
+        """A panel of one symbol from arrays of shape [T]."""
+        return cls(
+            symbols=(symbol,),
+            sessions=np.asarray(sessions, dtype=np.int32),
+            open=open[None],
+            high=high[None],
+            low=low[None],
+            close=close[None],
+            volume=volume[None],
+            adj_close=None if adj_close is None else adj_close[None],
+            split_ratio=None if split_ratio is None else split_ratio[None],
+            cash_dividend=None if cash_dividend is None else cash_dividend[None],
+            calendar=calendar,
+            currency=currency,
+        )
+
+    @classmethod
+    def read(cls, path: str | Path, *, calendar: str = "", currency: str = "") -> Self:
+        """Read a CSV or Parquet file of one row a bar, oldest first within each symbol.
+
+        Columns, in any case: symbol (optional when there is one: then the file's name in capitals), date, open, high,
+        low, close, volume, and adj_close, or split_ratio and cash_dividend. Other columns are ignored. The panel's
+        sessions are all dates of the file; a symbol without a row on one of them has no bar there.
+
+        Args:
+            path: A file that ends in .csv or .parquet.
+            calendar: The exchange's code, such as "XNYS".
+            currency: The code of the quote currency.
+
+        Raises:
+            BarsError: Naming the column, row and value that cannot be read, or the bar that breaks a rule.
+            MissingPackageError: Without the extra `data`.
+        """
+        table = files.read_table(Path(path))
+        columns = dict(table.columns)
+        return cls(
+            symbols=table.symbols,
+            sessions=table.sessions,
+            open=columns["open"],
+            high=columns["high"],
+            low=columns["low"],
+            close=columns["close"],
+            volume=columns["volume"],
+            adj_close=columns.get("adj_close"),
+            split_ratio=columns.get("split_ratio"),
+            cash_dividend=columns.get("cash_dividend"),
+            calendar=calendar,
+            currency=currency,
+        )
+
+    def write_csv(self, path: str | Path) -> None:
+        """Write one row a bar: shortest decimals that read back to the same bits, the same text for the same panel.
+
+        The file appears whole or not at all. A symbol without any bar leaves no row.
+        """
+        names = (*PRICE_FIELDS, *(name for name in OPTIONAL_FIELDS if getattr(self, name) is not None))
+        columns = {name: getattr(self, name) for name in names}
+        table = files.Table(symbols=self.symbols, sessions=self.sessions, columns=columns)
+        files.write_table(table, Path(path))
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Where there is a bar, [S, T]."""
+        return ~np.isnan(self.close)
+
+    def select(self, symbols: Sequence[str]) -> Self:
+        """The panel of these symbols, in this order.
+
+        Raises:
+            BarsError: If one of them is not in the panel, or stands twice.
+        """
+        missing = [symbol for symbol in symbols if symbol not in self.symbols]
+        if missing:
+            raise BarsError(f"no bars of {', '.join(missing)}; the panel has {', '.join(self.symbols)}")
+        checks.check_symbols(tuple(symbols))
+        rows = [self.symbols.index(symbol) for symbol in symbols]
+        return self._part(rows, slice(None), tuple(symbols))
+
+    def last(self, count: int) -> Self:
+        """The panel's last `count` sessions, or all of them where there are fewer."""
+        if count < 1:
+            raise BarsError(f"a panel needs at least one session, but {count} were asked for")
+        return self._part(slice(None), slice(-count, None), self.symbols)
+
+    def until(self, session: int) -> Self:
+        """The sessions up to this one (yyyymmdd), itself included."""
+        return self.between(0, session)
+
+    def between(self, first: int, last: int) -> Self:
+        """The sessions from `first` to `last` (yyyymmdd), both included."""
+        begin, end = np.searchsorted(self.sessions, (first, last + 1))
+        if begin >= end:
+            have = f"{self.sessions[0]} to {self.sessions[-1]}"
+            raise BarsError(f"no session lies between {first} and {last}; the panel has {have}")
+        return self._part(slice(None), slice(int(begin), int(end)), self.symbols)
+
+    def _part(self, rows: list[int] | slice, columns: slice, symbols: tuple[str, ...]) -> Self:
+        """A panel of some rows and columns; they were checked when this panel was made, so not again."""
+        part = object.__new__(type(self))
+        for field in fields(self):
+            object.__setattr__(part, field.name, getattr(self, field.name))
+        object.__setattr__(part, "symbols", symbols)
+        object.__setattr__(part, "sessions", self.sessions[columns])
+        for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS):
+            values = getattr(self, name)
+            if values is not None:
+                cut = np.ascontiguousarray(values[rows, columns])
+                cut.setflags(write=False)
+                object.__setattr__(part, name, cut)
+        return part
+
+    def last_close(self) -> FloatArray:
+        """Raw close at the panel's last session, [S]; NaN where that bar is missing."""
+        return self.close[:, -1]
+
+    def adjusted(self) -> AdjustedBars:
+        """The bars in the money and the shares of each symbol's last bar; see predictor.bars.adjustment."""
+        return adjustment.adjust(self)
+
+    def suspicious_jumps(self) -> tuple[PriceJump, ...]:
+        """Price jumps that may be splits which nobody recorded; none where the panel records its adjustments.
+
+        They are questions for a person: nothing is ever changed because of them.
+        """
+        if self.adj_close is not None or self.split_ratio is not None:
+            return ()
+        return find_jumps(self.symbols, self.sessions, self.open, self.close)

@@ -1,0 +1,11 @@
+"""What moved a forecast: signed contributions of every input, in the target's own unit, that add up.
+
+A served network stays as it is. Gradients come from an *attribution view*, a second module tree over the same weights.
+"""
+
+from predictor.explain.baseline import Baseline
+from predictor.explain.contributions import Contributions
+from predictor.explain.explainer import Explainer
+from predictor.explain.view import attribution_view, rnn_backward_mode
+
+__all__ = ["Baseline", "Contributions", "Explainer", "attribution_view", "rnn_backward_mode"]

@@ -1,0 +1,52 @@
+"""The numbers behind one explained target."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contributions:
+    """Signed contributions to one horizon and quantile for N windows, in the target's unit.
+
+    A window's contributions add up to `prediction - baseline_prediction` within `relative_gap`.
+    Legend: T encoder sessions, D future sessions, F observed, K known, C static features.
+    """
+
+    observed: FloatArray
+    """[N, T, F] exactly 0 where a cell is unknown."""
+    known: FloatArray
+    """[N, T + D, K]"""
+    static: FloatArray
+    """[N, C]"""
+    location: FloatArray
+    """[N]"""
+    scale: FloatArray
+    """[N]"""
+    conformal: FloatArray
+    """[N] all conformal offsets together."""
+    prediction: FloatArray
+    """[N]"""
+    baseline_prediction: FloatArray
+    """[N] the forecast at the baseline with the window's own mask."""
+    relative_gap: FloatArray
+    """[N] |sum - difference| / max(|difference|, floor), where the floor is 5 % of the window's volatility over the
+    horizon (scale x spread)."""
+    converged: NDArray[np.bool_]
+    """[N] whether the gap is within the tolerance asked for."""
+    nodes: NDArray[np.int32]
+    """[N] quadrature nodes used."""
+
+    def total(self) -> FloatArray:
+        """[N] sum of all contributions."""
+        return (
+            self.observed.sum((1, 2))
+            + self.known.sum((1, 2))
+            + self.static.sum(1)
+            + self.location
+            + self.scale
+            + self.conformal
+        )

@@ -1,0 +1,141 @@
+"""Integrated gradients (Sundararajan, Taly & Yan 2017, "Axiomatic attribution for deep networks", equation 1).
+
+A number's contribution is the distance from its baseline value times the mean of the forecast's gradient along the
+straight path between both. Contributions add up to the difference of the two forecasts as the nodes grow in number;
+the remaining gap is measured, and nodes are doubled until it is small.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Final, final
+
+import torch
+from torch import nn
+
+from predictor.deadline import Deadline
+from predictor.errors import ConfigurationError, InvalidInputError
+from predictor.explain.baseline import Baseline
+from predictor.explain.contributions import Contributions
+from predictor.explain.integration import PathIntegrator, Point
+from predictor.explain.path import StraightPath, copied
+from predictor.explain.quadrature import FEWEST_NODES, MOST_NODES, node_counts
+from predictor.explain.tally import Tally
+from predictor.explain.view import check_view
+from predictor.networks import Inputs, OutputMap
+
+FLOOR: Final = 0.05
+"""Smallest difference that the gap is measured against, in units of the window's volatility over the horizon."""
+
+
+@final
+class Explainer:
+    """Explains the forecasts of one model. Has no state of its own: any number of threads may call it at once.
+
+    Rows are explained each by itself, so the network must not look across them.
+    """
+
+    def __init__(self, view: nn.Module, output: OutputMap, baseline: Baseline, *, max_rows: int) -> None:
+        """Receive the parts.
+
+        Args:
+            view: what `attribution_view` made of the network, float32.
+            output: the model's way from the network's output to the forecast, on the device of the view.
+            baseline: what forecasts are compared with.
+            max_rows: most rows (windows x nodes) of one forward; bounds the memory, and the time between two looks
+                at a deadline.
+
+        Raises:
+            ConfigurationError: the view is none, or max_rows is below 1.
+        """
+        check_view(view)
+        if max_rows < 1:
+            raise ConfigurationError(f"max_rows is {max_rows}, but must be at least 1")
+        self._baseline = baseline
+        self._output = _out_of_inference_mode(output)
+        self._integrator = PathIntegrator(view, self._output, max_rows=max_rows)
+
+    def explain(
+        self,
+        inputs: Inputs,
+        points: Sequence[Point],
+        *,
+        deadline: Deadline,
+        tolerance: float = 0.01,
+        max_nodes: int = MOST_NODES,
+    ) -> list[Contributions]:
+        """Contributions to each of the points, in their order; all points share the forwards.
+
+        Args:
+            inputs: N windows; they may lie on another device, and come from inference mode.
+            points: indices (h, q) of the horizons and quantiles to explain.
+            deadline: looked at before every forward.
+            tolerance: largest relative gap (see `Contributions.relative_gap`) that counts as converged.
+            max_nodes: quadrature starts at 16 nodes and doubles, for the windows and points that have not
+                converged, up to this many.
+
+        Raises:
+            InvalidInputError: there is no window or no point, a point lies outside the forecast, or a forecast is
+                not finite.
+            WindowShapeError: the windows do not fit the baseline.
+            ConfigurationError: tolerance is not positive or max_nodes below 16.
+            DeadlineExceededError: the time is over.
+            CallCancelledError: the caller went away.
+            torch.OutOfMemoryError: even one row at a time does not fit.
+        """
+        _check_settings(tolerance, max_nodes)
+        self._check_request(inputs, points)
+        with _gradient_scope(self._output.offsets.device):
+            path = StraightPath.between(self._baseline, inputs, self._output.offsets)
+            tally = self._tally(path, points, deadline)
+            for count in node_counts(max_nodes):
+                asked = [points[p] for p in tally.open_points.tolist()]
+                gradients = self._integrator.mean_gradients(path.take(tally.open_rows), asked, count, deadline)
+                tally.put(gradients, count, tolerance)
+                if tally.all_settled:
+                    break
+            return tally.contributions()
+
+    def _tally(self, path: StraightPath, points: Sequence[Point], deadline: Deadline) -> Tally:
+        forecasts = self._integrator.ends(path, deadline)
+        ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
+        if not bool(ends.isfinite().all()):
+            raise InvalidInputError("the forecast of a window is not finite, so there is nothing to explain")
+        spread = self._output.spread[[h for h, _ in points]]
+        floor = FLOOR * spread[:, None] * path.end.scale
+        return Tally(ends=ends, floor=floor, distance=path.distance())
+
+    def _check_request(self, inputs: Inputs, points: Sequence[Point]) -> None:
+        if not points or not len(inputs.location):
+            raise InvalidInputError(
+                f"there are {len(inputs.location)} windows and {len(points)} points to explain, "
+                "but there must be one of each at least"
+            )
+        horizons, quantiles = self._output.offsets.shape
+        for h, q in points:
+            if not (0 <= h < horizons and 0 <= q < quantiles):
+                raise InvalidInputError(
+                    f"point {(h, q)} lies outside the forecast of {horizons} horizons and {quantiles} quantiles"
+                )
+
+
+@contextmanager
+def _gradient_scope(device: torch.device) -> Generator[None]:
+    """Gradients on and full precision, whatever modes the caller is in; `enable_grad` alone ends no inference mode."""
+    with torch.inference_mode(mode=False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        yield
+
+
+def _out_of_inference_mode(output: OutputMap) -> OutputMap:
+    with torch.inference_mode(mode=False):
+        return OutputMap(
+            spread=copied(output.spread, output.spread.device),
+            offsets=copied(output.offsets, output.offsets.device),
+            levels=output.levels,
+        )
+
+
+def _check_settings(tolerance: float, max_nodes: int) -> None:
+    if not tolerance > 0:
+        raise ConfigurationError(f"tolerance is {tolerance:g}, but must be positive")
+    if max_nodes < FEWEST_NODES:
+        raise ConfigurationError(f"max_nodes is {max_nodes}, but must be at least {FEWEST_NODES}")

@@ -1,0 +1,175 @@
+"""The straight path from the baseline to a batch of windows: everything that a forecast reads moves at once."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from predictor.errors import WindowShapeError
+from predictor.explain.baseline import Baseline
+from predictor.networks import Inputs
+
+
+class Parts(NamedTuple):
+    """One tensor for each group of numbers that an explanation varies: values, gradients or contributions.
+
+    Leading dimensions differ; the last ones are given here.
+    """
+
+    observed: Tensor
+    """[..., T, F]"""
+    known: Tensor
+    """[..., T + D, K]"""
+    static: Tensor
+    """[..., C]"""
+    location: Tensor
+    """[...]"""
+    scale: Tensor
+    """[...]"""
+    offsets: Tensor
+    """[..., H, Q]"""
+
+    def inputs(self, mask: Tensor) -> Inputs:
+        """What a network reads of these values."""
+        return Inputs(self.observed, self.known, self.static, mask, self.location, self.scale)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A rectangle of windows and nodes; one forward runs all of it."""
+
+    first_row: int
+    rows: int
+    first_node: int
+    nodes: int
+
+    @property
+    def size(self) -> int:
+        """Rows of the forward."""
+        return self.rows * self.nodes
+
+    @property
+    def row_slice(self) -> slice:
+        """The windows."""
+        return slice(self.first_row, self.first_row + self.rows)
+
+    @property
+    def node_slice(self) -> slice:
+        """The nodes."""
+        return slice(self.first_node, self.first_node + self.nodes)
+
+    def halves(self) -> "tuple[Block, Block]":
+        """Two blocks that cover this one; windows are parted before the nodes of one window."""
+        if self.rows > 1:
+            half = self.rows // 2
+            return (
+                Block(first_row=self.first_row, rows=half, first_node=self.first_node, nodes=self.nodes),
+                Block(
+                    first_row=self.first_row + half,
+                    rows=self.rows - half,
+                    first_node=self.first_node,
+                    nodes=self.nodes,
+                ),
+            )
+        half = self.nodes // 2
+        return (
+            Block(first_row=self.first_row, rows=1, first_node=self.first_node, nodes=half),
+            Block(first_row=self.first_row, rows=1, first_node=self.first_node + half, nodes=self.nodes - half),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StraightPath:
+    """From the baseline (position 0) to N windows (position 1); the mask stays the windows' own."""
+
+    start: Parts
+    end: Parts
+    mask: Tensor
+
+    @classmethod
+    def between(cls, baseline: Baseline, inputs: Inputs, offsets: Tensor) -> "StraightPath":
+        """The path on the device of the model's conformal offsets [H, Q].
+
+        Raises:
+            WindowShapeError: baseline and windows have other numbers of known or static features.
+        """
+        _check_width("known", inputs.known, baseline.known)
+        _check_width("static", inputs.static, baseline.static)
+        own = Inputs(*(copied(group, offsets.device) for group in inputs))
+        end = Parts(
+            own.observed,
+            own.known,
+            own.static,
+            own.location,
+            own.scale,
+            offsets.expand(len(own.location), -1, -1),
+        )
+        start = Parts(
+            torch.zeros_like(own.observed),
+            _filled(own.known, baseline.known),
+            _filled(own.static, baseline.static),
+            _filled(own.location, baseline.location),
+            _filled(own.scale, baseline.scale),
+            torch.zeros_like(end.offsets),
+        )
+        return cls(start=start, end=end, mask=own.mask)
+
+    @property
+    def rows(self) -> int:
+        """Windows (N)."""
+        return len(self.mask)
+
+    def take(self, rows: Tensor) -> "StraightPath":
+        """The path of some of the windows, by index."""
+        return StraightPath(
+            start=Parts(*(part[rows] for part in self.start)),
+            end=Parts(*(part[rows] for part in self.end)),
+            mask=self.mask[rows],
+        )
+
+    def distance(self) -> Parts:
+        """How far each number moves; float64 [N, ...]."""
+        return Parts(
+            *(end.to(torch.float64) - start.to(torch.float64) for start, end in zip(self.start, self.end, strict=True))
+        )
+
+    def at(self, block: Block, positions: Tensor) -> tuple[Parts, Tensor]:
+        """Values and masks at the block's nodes, [nodes x rows, ...] with the windows running fastest.
+
+        Positions 0 and 1 give baseline and windows to the last bit.
+        """
+        weights = positions[block.node_slice]
+        values = Parts(
+            *(
+                _interpolated(start[block.row_slice], end[block.row_slice], weights)
+                for start, end in zip(self.start, self.end, strict=True)
+            )
+        )
+        mask = self.mask[block.row_slice]
+        return values, mask.expand(block.nodes, *mask.shape).flatten(0, 1)
+
+
+def copied(values: Tensor, device: torch.device) -> Tensor:
+    """A copy outside inference mode: autograd may not keep tensors that were made under it."""
+    return values.to(device, copy=True)
+
+
+def _interpolated(start: Tensor, end: Tensor, weights: Tensor) -> Tensor:
+    """[nodes x rows, ...]; `lerp` hits both ends exactly."""
+    column = weights.to(end.dtype).view(-1, *(1,) * end.dim())
+    return torch.lerp(start.unsqueeze(0), end.unsqueeze(0), column).flatten(0, 1)
+
+
+def _filled(like: Tensor, values: ArrayLike) -> Tensor:
+    """The baseline's values in the shape, dtype and place of the windows' own."""
+    return torch.as_tensor(values, dtype=like.dtype, device=like.device).expand_as(like)
+
+
+def _check_width(group: str, windows: Tensor, baseline: ArrayLike) -> None:
+    have, want = windows.shape[-1], torch.as_tensor(baseline).shape
+    if (have,) != tuple(want):
+        raise WindowShapeError(
+            f"the windows hold {have} {group} features, but the baseline's values for them have shape {list(want)}"
+        )

@@ -1,0 +1,89 @@
+"""What is known so far about every explained point and window, and which of them need more nodes."""
+
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from predictor.explain.contributions import Contributions
+from predictor.explain.path import Parts
+
+
+@final
+class Tally:
+    """Contributions, gaps and node counts of P points and N windows; each pair settles by itself."""
+
+    def __init__(self, *, ends: Tensor, floor: Tensor, distance: Parts) -> None:
+        """Start with nothing settled.
+
+        Args:
+            ends: [2, P, N] forecasts at the baseline and at the windows, in the target's unit.
+            floor: [P, N] smallest difference that gaps are measured against.
+            distance: [N, ...] how far each number moves.
+        """
+        self._baseline, self._prediction = ends
+        self._floor = floor
+        self._distance = distance
+        self._parts = Parts(*(ends.new_zeros(ends.shape[1], *part.shape) for part in distance))
+        self._nodes = torch.zeros_like(floor, dtype=torch.int32)
+        self._gap = torch.full_like(floor, torch.inf)
+        self._open = torch.ones_like(floor, dtype=torch.bool)
+
+    @property
+    def open_points(self) -> Tensor:
+        """Indices of the points that some window still needs."""
+        return self._open.any(1).nonzero().squeeze(1)
+
+    @property
+    def open_rows(self) -> Tensor:
+        """Indices of the windows that some point still needs."""
+        return self._open.any(0).nonzero().squeeze(1)
+
+    def put(self, gradients: Parts, count: int, tolerance: float) -> None:
+        """Take mean gradients [open points, open rows, ...] of `count` nodes for the pairs that are open."""
+        where = (self.open_points[:, None], self.open_rows[None, :])
+        wanted = self._open[where]
+        for old, gradient, distance in zip(self._parts, gradients, self._distance, strict=True):
+            fresh = gradient * distance[self.open_rows]
+            old[where] = torch.where(_aligned(wanted, fresh), fresh, old[where])
+        self._nodes[self._open] = count
+        total = sum((part.flatten(2).sum(2) for part in self._parts), torch.zeros_like(self._gap))
+        difference = self._prediction - self._baseline
+        self._gap = (total - difference).abs() / torch.maximum(difference.abs(), self._floor)
+        self._open &= ~(self._gap <= tolerance)
+
+    @property
+    def all_settled(self) -> bool:
+        """Whether every pair has converged."""
+        return not bool(self._open.any())
+
+    def contributions(self) -> list[Contributions]:
+        """One for each point."""
+        return [self._contributions(p) for p in range(len(self._baseline))]
+
+    def _contributions(self, p: int) -> Contributions:
+        parts = Parts(*(part[p] for part in self._parts))
+        return Contributions(
+            observed=_array(parts.observed),
+            known=_array(parts.known),
+            static=_array(parts.static),
+            location=_array(parts.location),
+            scale=_array(parts.scale),
+            conformal=_array(parts.offsets.sum((1, 2))),
+            prediction=_array(self._prediction[p]),
+            baseline_prediction=_array(self._baseline[p]),
+            relative_gap=_array(self._gap[p]),
+            converged=(~self._open[p]).cpu().numpy(),
+            nodes=self._nodes[p].cpu().numpy(),
+        )
+
+
+def _aligned(pairs: Tensor, values: Tensor) -> Tensor:
+    """[P, N] with as many trailing dimensions of length 1 as the values have more."""
+    return pairs.view(*pairs.shape, *(1,) * (values.dim() - 2))
+
+
+def _array(values: Tensor) -> NDArray[np.float64]:
+    return values.cpu().numpy()

@@ -1,0 +1,187 @@
+"""Expressions turned into a list of steps once, and run over bars many times.
+
+Equal sub-expressions become one step. Inside, a series is [rows, symbols] with its rows starting at its own look-back,
+so every value of it has a full window and nothing is computed for the rows before, which are NaN by definition.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.features.expression import Binary, Call, Expression, Field, Negative, Number
+from predictor.features.kernels import Kernel
+from predictor.features.operators import BINARY_KERNELS, OPERATORS
+
+FloatArray = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A step's input: where it stands, and how many of its oldest rows have no partner in the other inputs."""
+
+    slot: int
+    skipped: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One operation; its result goes into `slot`, and the slots in `released` are not needed after it."""
+
+    kernel: Kernel
+    sources: tuple[_Source, ...]
+    slot: int
+    released: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """What is known of a slot while the plan is made."""
+
+    slot: int
+    lookback: int
+    constant: bool
+
+
+@final
+class Plan:
+    """The steps that evaluate several expressions together.
+
+    Attributes:
+        fields: The columns that are read.
+        lookbacks: Of each expression, in bars, the current one included.
+    """
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        builder = _Builder()
+        outputs = [builder.series_of(expression) for expression in expressions]
+        self.fields: tuple[str, ...] = tuple(builder.fields)
+        self.lookbacks: tuple[int, ...] = tuple(series.lookback for series in outputs)
+        self._field_slots = tuple(builder.fields.values())
+        self._outputs = tuple(series.slot for series in outputs)
+        self._slots: list[FloatArray | None] = list(builder.constants)
+        self._steps = _with_releases(builder.steps, (*self._outputs, *builder.constant_slots))
+
+    @property
+    def lookback(self) -> int:
+        """The longest of the expressions' look-backs; 1 without expressions."""
+        return max(self.lookbacks, default=1)
+
+    def evaluate(self, columns: Mapping[str, FloatArray]) -> FloatArray:
+        """Run the steps.
+
+        Args:
+            columns: At least `fields`, each [S, T], NaN = unknown.
+
+        Returns:
+            [F, T, S], F expressions; NaN where a window is not full or holds a NaN.
+        """
+        symbols, sessions = next(iter(columns.values())).shape
+        missing = max(0, self.lookback - sessions)
+        slots = self._slots.copy()
+        for name, slot in zip(self.fields, self._field_slots, strict=True):
+            slots[slot] = _time_first(columns[name], missing)
+        with np.errstate(all="ignore"):
+            for step in self._steps:
+                _run(step, slots)
+        result = np.empty((len(self._outputs), sessions + missing, symbols))
+        for values, slot, lookback in zip(result, self._outputs, self.lookbacks, strict=True):
+            values[: lookback - 1] = np.nan
+            values[lookback - 1 :] = slots[slot]
+        return result[:, missing:]
+
+
+def _time_first(column: FloatArray, missing: int) -> FloatArray:
+    """[T, S], contiguous, after as many rows of NaN as the look-back is longer than the bars."""
+    if missing:
+        column = np.pad(column, ((0, 0), (missing, 0)), constant_values=np.nan)
+    return np.ascontiguousarray(column.T)
+
+
+def _run(step: _Step, slots: list[FloatArray | None]) -> None:
+    inputs = [_aligned(slots[source.slot], source.skipped) for source in step.sources]
+    slots[step.slot] = step.kernel(*inputs)
+    for slot in step.released:
+        slots[slot] = None
+
+
+def _aligned(series: FloatArray | None, skipped: int) -> FloatArray:
+    assert series is not None, "a step runs before its input"  # noqa: S101 (the plan's own order)
+    return series[skipped:] if skipped else series
+
+
+def _with_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, ...]:
+    """The steps, each with the slots that no later step reads, so that memory is used again while it is in cache."""
+    needed = set(kept)
+    result: list[_Step] = []
+    for step in reversed(steps):
+        unneeded = {source.slot for source in step.sources} - needed
+        needed |= unneeded
+        result.append(_Step(step.kernel, step.sources, step.slot, tuple(sorted(unneeded))))
+    return tuple(reversed(result))
+
+
+@final
+class _Builder:
+    """Gives every different sub-expression one slot, children before parents."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, int] = {}
+        self.constants: list[FloatArray | None] = []
+        self.steps: list[_Step] = []
+        self._known: dict[Hashable, _Series] = {}
+
+    @property
+    def constant_slots(self) -> tuple[int, ...]:
+        """The slots of numbers, which stay for the next run."""
+        return tuple(slot for slot, value in enumerate(self.constants) if value is not None)
+
+    def series_of(self, expression: Expression) -> _Series:
+        """The slot of an expression, made if there is none yet."""
+        match expression:
+            case Number(value):
+                return self._leaf(("number", value), np.array(value))
+            case Field(name):
+                return self._field(name)
+            case Negative(operand):
+                return self._step("-", np.negative, (self.series_of(operand),))
+            case Binary(operator, left, right):
+                parts = (self.series_of(left), self.series_of(right))
+                return self._step(operator, BINARY_KERNELS[operator], parts)
+            case Call(name, arguments, windows):
+                parts = tuple(self.series_of(argument) for argument in arguments)
+                return self._call(name, parts, windows)
+
+    def _leaf(self, key: Hashable, value: FloatArray | None) -> _Series:
+        if key not in self._known:
+            self._known[key] = _Series(len(self.constants), 1, constant=value is not None)
+            self.constants.append(value)
+        return self._known[key]
+
+    def _field(self, name: str) -> _Series:
+        series = self._leaf(("field", name), None)
+        self.fields[name] = series.slot
+        return series
+
+    def _call(self, name: str, parts: tuple[_Series, ...], windows: tuple[int, ...]) -> _Series:
+        operator = OPERATORS[name]
+        return self._step(name, operator.kernel(*windows), parts, windows, operator.reach(windows))
+
+    def _step(
+        self, name: str, kernel: Kernel, parts: tuple[_Series, ...], windows: tuple[int, ...] = (), reach: int = 0
+    ) -> _Series:
+        key = (name, tuple(part.slot for part in parts), windows)
+        if key not in self._known:
+            lookback = max(part.lookback for part in parts)
+            constant = all(part.constant for part in parts)
+            slot = len(self.constants)
+            self.constants.append(None)
+            sources = tuple(_Source(part.slot, 0 if part.constant else lookback - part.lookback) for part in parts)
+            self.steps.append(_Step(kernel, sources, slot, ()))
+            self._known[key] = _Series(slot, lookback + reach, constant)
+        return self._known[key]

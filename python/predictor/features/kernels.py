@@ -1,0 +1,170 @@
+"""The operators' arithmetic, float64, to the last bit.
+
+Every series is an array [R, S], oldest row first, contiguous; a kernel that looks back n bars returns n rows fewer, so
+its first row is the first that has a full window. The rules that a second implementation follows:
+
+- a sum starts with the oldest value and adds the next younger one, one accumulator, no fused multiply-add, and every
+  row is summed anew, so a value depends on its own window alone;
+- a mean is the sum divided by n; a deviation takes a second pass over the window;
+- NaN anywhere in a window gives NaN; division by zero and the logarithm of zero follow IEEE 754;
+- `Log` alone may differ in its last bit between machines.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+Kernel = Callable[..., FloatArray]
+
+RELATIVE_EPSILON: Final = 1e-9
+"""A spread below this share of the level counts as rounding."""
+
+
+def windows_of(series: FloatArray, n: int) -> FloatArray:
+    """A view [n, R - n + 1, S]: its first row the oldest value of every window, its last row the youngest."""
+    rows, symbols = series.shape
+    row, cell = series.strides
+    return np.ndarray((n, rows - n + 1, symbols), np.float64, series, 0, (row, row, cell))
+
+
+def add_oldest_first(windows: FloatArray) -> FloatArray:
+    """The sum over the first axis in its order.
+
+    NumPy adds along the first axis row by row, unless a row is a single value: then it would add in pairs.
+    """
+    if windows[0].size == 1:
+        return np.add.accumulate(windows)[-1]
+    return np.add.reduce(windows)
+
+
+def ref(n: int) -> Kernel:
+    """The value n bars ago."""
+    return lambda x: x[: x.shape[0] - n]
+
+
+def delta(n: int) -> Kernel:
+    """The value minus that of n bars ago."""
+    return lambda x: x[n:] - x[: x.shape[0] - n]
+
+
+def rolling_sum(n: int) -> Kernel:
+    """The sum of the last n values."""
+    return lambda x: add_oldest_first(windows_of(x, n))
+
+
+def mean(n: int) -> Kernel:
+    """The sum of the last n values, divided by n."""
+    return lambda x: add_oldest_first(windows_of(x, n)) / n
+
+
+def variance(n: int) -> Kernel:
+    """The squared deviations from the window's mean, added and divided by n - 1."""
+
+    def kernel(x: FloatArray) -> FloatArray:
+        windows = windows_of(x, n)
+        deviations = windows - add_oldest_first(windows) / n
+        return add_oldest_first(np.multiply(deviations, deviations, deviations)) / (n - 1)
+
+    return kernel
+
+
+def deviation(n: int) -> Kernel:
+    """The square root of the variance."""
+    squared = variance(n)
+    return lambda x: np.sqrt(squared(x))
+
+
+def extreme(pick: Callable[[FloatArray, FloatArray], FloatArray], n: int) -> Kernel:
+    """The largest or smallest of the last n values; comparing has no rounding, so the windows are doubled."""
+
+    def kernel(x: FloatArray) -> FloatArray:
+        best, width = x, 1
+        while width < n:
+            step = min(width, n - width)
+            best = pick(best[:-step], best[step:])
+            width += step
+        return best
+
+    return kernel
+
+
+def exponential_weights(decay: float, taps: int) -> FloatArray:
+    """Weights [taps], oldest first: 1, decay, decay * decay ... from the youngest, divided by their sum.
+
+    Cutting the endless tail off leaves out a weight of decay ** taps, which the division hands to the rest.
+    """
+    weights = np.multiply.accumulate(np.concatenate(([1.0], np.full(taps - 1, decay))))[::-1]
+    return weights / np.add.accumulate(weights)[-1]
+
+
+def smoothed(decay: float, taps: int) -> Kernel:
+    """The weighted sum of the last `taps` values: each is multiplied by its weight, then they are added."""
+    weights = exponential_weights(decay, taps)[:, None, None]
+    return lambda x: add_oldest_first(windows_of(x, taps) * weights)
+
+
+def exponential(n: int, taps: int) -> Kernel:
+    """The exponential average of span n, cut off after `taps` values."""
+    return smoothed(1.0 - 2.0 / (n + 1), taps)
+
+
+def wilder(n: int, taps: int) -> Kernel:
+    """Wilder's average of n, cut off after `taps` values."""
+    return smoothed(1.0 - 1.0 / n, taps)
+
+
+def slope(n: int) -> Kernel:
+    """The slope per bar of the least-squares line through the last n values.
+
+    The values enter as differences from the window's oldest one, so a constant series has slope 0 exactly.
+    """
+    places = (np.arange(n, dtype=np.float64) - (n - 1) / 2)[:, None, None]
+    spread = n * (n * n - 1) / 12
+
+    def kernel(x: FloatArray) -> FloatArray:
+        windows = windows_of(x, n)
+        return add_oldest_first((windows - windows[0]) * places) / spread
+
+    return kernel
+
+
+def correlation(n: int) -> Kernel:
+    """Pearson's correlation over the last n pairs.
+
+    Each sum of squares gains n * (1e-9 * mean) ** 2, so a constant series, whose deviations are only rounding, gives
+    0 within 1e-6; where a sum of squares is 0 all the same (a constant 0), the result is 0.
+    """
+
+    def kernel(x: FloatArray, y: FloatArray) -> FloatArray:
+        x_off, x_root = _deviations(windows_of(x, n), n)
+        y_off, y_root = _deviations(windows_of(y, n), n)
+        below = x_root * y_root
+        return add_oldest_first(np.multiply(x_off, y_off, x_off)) / (below + (below == 0))
+
+    return kernel
+
+
+def _deviations(windows: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
+    """The deviations from the mean, and the root of their summed squares and of what rounding can make of them."""
+    average = add_oldest_first(windows) / n
+    off = windows - average
+    rounding = RELATIVE_EPSILON * average
+    return off, np.sqrt(add_oldest_first(off * off) + n * (rounding * rounding))
+
+
+def rank(n: int) -> Kernel:
+    """The youngest value's place among the last n, divided by n; equal values share the mean of their places."""
+
+    def kernel(x: FloatArray) -> FloatArray:
+        windows = windows_of(x, n)
+        youngest = windows[-1]
+        below = add_oldest_first((windows < youngest).astype(np.float64))
+        equal = add_oldest_first((windows == youngest).astype(np.float64))
+        known = np.where(np.isnan(add_oldest_first(np.abs(windows))), math.nan, 1.0)
+        return (below + (equal + 1.0) / 2.0) / n * known
+
+    return kernel

@@ -1,0 +1,214 @@
+"""Operator set 1: every named operator, its signature, how far it looks back, and its arithmetic.
+
+The names are those of Qlib. An artifact names the set it was made with, so what stands here does not change: a new
+meaning is a new set.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.features import flatness, kernels
+from predictor.features.expression import BinaryOperator
+from predictor.features.flatness import Flatness
+from predictor.features.kernels import Kernel
+
+FloatArray = NDArray[np.float64]
+
+OPERATOR_SET: Final = 1
+LONGEST_WINDOW: Final = 1000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A whole number in an operator's signature, from `smallest` to 1000.
+
+    Attributes:
+        name: As in the signature.
+        smallest: The least number of bars that gives a value.
+    """
+
+    name: str
+    smallest: int
+
+
+def _no_bars(_windows: tuple[int, ...]) -> int:
+    return 0
+
+
+def _n_bars(windows: tuple[int, ...]) -> int:
+    return windows[0]
+
+
+def _window_less_one(windows: tuple[int, ...]) -> int:
+    return windows[-1] - 1
+
+
+def _level(*_arguments: Flatness) -> Flatness:
+    return Flatness.LEVEL
+
+
+def _spread(*_arguments: Flatness) -> Flatness:
+    return Flatness.SPREAD
+
+
+def _same(argument: Flatness) -> Flatness:
+    return argument
+
+
+def _any_spread(*arguments: Flatness) -> Flatness:
+    return Flatness.SPREAD if Flatness.SPREAD in arguments else Flatness.LEVEL
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One named operator.
+
+    Attributes:
+        name: As in expressions.
+        series: Names of the arguments that are series.
+        windows: The whole numbers that follow them.
+        kernel: The arithmetic for given whole numbers.
+        reach: Bars before the current one that it reads, for given whole numbers.
+        flatness: What it leaves at a flat price, from what its series leave.
+        meaning: One line for people.
+    """
+
+    name: str
+    series: tuple[str, ...]
+    windows: tuple[Window, ...] = ()
+    kernel: Callable[..., Kernel]
+    reach: Callable[[tuple[int, ...]], int] = field(default=_window_less_one)
+    flatness: Callable[..., Flatness] = field(default=_level)
+    meaning: str
+
+    @property
+    def signature(self) -> str:
+        """The operator with the names of its arguments."""
+        return f"{self.name}({', '.join((*self.series, *(window.name for window in self.windows)))})"
+
+
+def _elementwise(
+    name: str, function: Kernel, meaning: str, *, series: tuple[str, ...] = ("x",), kept: Callable[..., Flatness]
+) -> Operator:
+    return Operator(
+        name=name, series=series, kernel=lambda: function, reach=_no_bars, flatness=kept, meaning=meaning
+    )
+
+
+_X, _XY = ("x",), ("x", "y")
+_N = (Window("n", 1),)
+_N2 = (Window("n", 2),)
+_TAPS = (Window("n", 1), Window("taps", 1))
+
+_TABLE: Final = (
+    Operator(
+        name="Ref",
+        series=_X,
+        windows=(Window("n", 0),),
+        kernel=kernels.ref,
+        reach=_n_bars,
+        flatness=_same,
+        meaning="x, n bars ago",
+    ),
+    Operator(
+        name="Delta",
+        series=_X,
+        windows=_N,
+        kernel=kernels.delta,
+        reach=_n_bars,
+        flatness=_spread,
+        meaning="x minus x of n bars ago",
+    ),
+    Operator(name="Mean", series=_X, windows=_N, kernel=kernels.mean, meaning="mean of the last n values"),
+    Operator(name="Sum", series=_X, windows=_N, kernel=kernels.rolling_sum, meaning="sum of the last n values"),
+    Operator(
+        name="Std",
+        series=_X,
+        windows=_N2,
+        kernel=kernels.deviation,
+        flatness=_spread,
+        meaning="sample standard deviation of the last n values (divisor n - 1)",
+    ),
+    Operator(
+        name="Var",
+        series=_X,
+        windows=_N2,
+        kernel=kernels.variance,
+        flatness=_spread,
+        meaning="sample variance of the last n values (divisor n - 1)",
+    ),
+    Operator(
+        name="Max",
+        series=_X,
+        windows=_N,
+        kernel=lambda n: kernels.extreme(np.maximum, n),
+        meaning="largest of the last n values",
+    ),
+    Operator(
+        name="Min",
+        series=_X,
+        windows=_N,
+        kernel=lambda n: kernels.extreme(np.minimum, n),
+        meaning="smallest of the last n values",
+    ),
+    Operator(
+        name="EMA",
+        series=_X,
+        windows=_TAPS,
+        kernel=kernels.exponential,
+        meaning="exponential average, weights falling by 1 - 2 / (n + 1) a bar, over the last `taps` values",
+    ),
+    Operator(
+        name="Wilder",
+        series=_X,
+        windows=_TAPS,
+        kernel=kernels.wilder,
+        meaning="exponential average, weights falling by 1 - 1 / n a bar, over the last `taps` values",
+    ),
+    Operator(
+        name="Slope",
+        series=_X,
+        windows=_N2,
+        kernel=kernels.slope,
+        flatness=_spread,
+        meaning="slope per bar of the least-squares line through the last n values",
+    ),
+    Operator(
+        name="Corr",
+        series=_XY,
+        windows=_N2,
+        kernel=kernels.correlation,
+        flatness=_spread,
+        meaning="Pearson's correlation of the last n pairs; 0 where one of them is constant",
+    ),
+    Operator(
+        name="Rank",
+        series=_X,
+        windows=_N,
+        kernel=kernels.rank,
+        meaning="place of x among the last n values, from 1 / n to 1; equal values share the mean of their places",
+    ),
+    _elementwise("Abs", np.absolute, "x without its sign", kept=_same),
+    _elementwise("Sign", np.sign, "-1, 0 or 1", kept=_spread),
+    _elementwise("Log", np.log, "natural logarithm", kept=_level),
+    _elementwise("Sqrt", np.sqrt, "square root", kept=_same),
+    _elementwise("Greater", np.maximum, "the larger of x and y", series=_XY, kept=flatness.of_sum),
+    _elementwise("Less", np.minimum, "the smaller of x and y", series=_XY, kept=_any_spread),
+)
+
+OPERATORS: Final[Mapping[str, Operator]] = {operator.name: operator for operator in _TABLE}
+"""Operator set 1 by name."""
+
+BINARY_KERNELS: Final[Mapping[BinaryOperator, Kernel]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+}
+"""The arithmetic between two series, element by element."""

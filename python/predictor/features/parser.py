@@ -1,0 +1,286 @@
+"""From a feature's text to its tree. Nothing is ever run as code; what is not in the language is refused with a caret.
+
+    sum      = product { ("+" | "-") product }
+    product  = unary { ("*" | "/") unary }
+    unary    = "-" unary | atom
+    atom     = number | "$" field | operator "(" arguments ")" | "(" sum ")"
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Final, cast, final
+
+from predictor.errors import ExpressionError
+from predictor.features import flatness
+from predictor.features.expression import Binary, BinaryOperator, Call, Expression, Field, Negative, Number
+from predictor.features.fields import FieldSet
+from predictor.features.flatness import Flatness
+from predictor.features.operators import LONGEST_WINDOW, OPERATORS, Operator, Window
+
+LONGEST_TEXT: Final = 2000
+DEEPEST_NESTING: Final = 32
+MOST_NODES: Final = 500
+LONGEST_LOOKBACK: Final = 2000
+
+_TOKEN: Final = re.compile(
+    r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<field>\$[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<symbol>[-+*/(),])"
+)
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_WHOLE: Final = re.compile(r"[0-9]+")
+
+
+def parse(text: str, fields: FieldSet) -> Expression:
+    """Read an expression and check everything that can be checked without bars.
+
+    Args:
+        text: At most 2000 characters, 500 nodes, nested at most 32 deep, looking back at most 2000 bars.
+        fields: The columns that it may read.
+
+    Raises:
+        ExpressionError: With the place of the first thing that is not allowed.
+    """
+    return _Parser(text, fields).whole()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    position: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A parsed piece: its tree, where it starts, and what the checks need to know of it."""
+
+    tree: Expression
+    position: int
+    height: int
+    lookback: int
+    flatness: Flatness
+    constant: bool
+
+
+def _tokens(text: str) -> list[_Token]:
+    if len(text) > LONGEST_TEXT:
+        raise ExpressionError.at(text, LONGEST_TEXT, f"an expression has at most {LONGEST_TEXT} characters")
+    tokens: list[_Token] = []
+    position = _skip_space(text, 0)
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ExpressionError.at(text, position, f"{text[position]!r} has no meaning here")
+        tokens.append(_Token(match.lastgroup or "", match.group(), position))
+        position = _skip_space(text, match.end())
+    return [*tokens, _Token("end", "", len(text))]
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return position if match is None else match.end()
+
+
+@final
+class _Parser:
+    """Reads the tokens once, from left to right."""
+
+    def __init__(self, text: str, fields: FieldSet) -> None:
+        self._text = text
+        self._fields = fields
+        self._tokens = _tokens(text)
+        self._place = 0
+        self._nodes = 0
+
+    def whole(self) -> Expression:
+        """The whole text as one expression."""
+        part = self._sum(0)
+        if self._token.kind != "end":
+            raise self._error(self._token.position, f"expected an operator or the end, found {self._token.text!r}")
+        if part.constant:
+            raise self._error(part.position, "a feature must read at least one field")
+        return part.tree
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._place]
+
+    def _take(self) -> _Token:
+        token = self._token
+        self._place += 1
+        return token
+
+    def _take_symbol(self, symbol: str) -> bool:
+        """Step over the symbol if it comes next."""
+        found = self._token.kind == "symbol" and self._token.text == symbol
+        self._place += found
+        return found
+
+    def _error(self, position: int, problem: str) -> ExpressionError:
+        return ExpressionError.at(self._text, position, problem)
+
+    def _sum(self, depth: int) -> _Part:
+        left = self._product(depth)
+        while self._token.text in ("+", "-"):
+            operator = self._take()
+            left = self._binary(operator, left, self._product(depth))
+        return left
+
+    def _product(self, depth: int) -> _Part:
+        left = self._unary(depth)
+        while self._token.text in ("*", "/"):
+            operator = self._take()
+            left = self._binary(operator, left, self._unary(depth))
+        return left
+
+    def _unary(self, depth: int) -> _Part:
+        position = self._token.position
+        if not self._take_symbol("-"):
+            return self._atom(depth)
+        operand = self._unary(self._deeper(depth, position))
+        return self._node(
+            Negative(operand.tree), (operand,), position, flatness=operand.flatness, lookback=operand.lookback
+        )
+
+    def _atom(self, depth: int) -> _Part:
+        token = self._take()
+        if token.kind == "number":
+            return self._number(token)
+        if token.kind == "field":
+            return self._field(token)
+        if token.kind == "name":
+            return self._call(token, self._deeper(depth, token.position))
+        if token.text == "(":
+            part = self._sum(self._deeper(depth, token.position))
+            self._close(token)
+            return part
+        found = "the end" if token.kind == "end" else repr(token.text)
+        raise self._error(token.position, f"expected a number, a field or an operator, found {found}")
+
+    def _deeper(self, depth: int, position: int) -> int:
+        if depth >= DEEPEST_NESTING:
+            raise self._error(position, f"an expression nests at most {DEEPEST_NESTING} deep")
+        return depth + 1
+
+    def _close(self, opening: _Token) -> None:
+        if not self._take_symbol(")"):
+            opened = f"the parenthesis of column {opening.position + 1}"
+            raise self._error(self._token.position, f"expected ')' to close {opened}")
+
+    def _number(self, token: _Token) -> _Part:
+        value = float(token.text)
+        if not math.isfinite(value):
+            raise self._error(token.position, f"{token.text} is too large for a number")
+        kind = Flatness.NUMBER if value else Flatness.SPREAD
+        return self._node(Number(value), (), token.position, flatness=kind, lookback=1)
+
+    def _field(self, token: _Token) -> _Part:
+        name = token.text[1:]
+        if name not in self._fields.formulas:
+            have = ", ".join(f"${field}" for field in self._fields.formulas)
+            raise self._error(token.position, f"unknown field {token.text}; {self._fields.name} fields are {have}")
+        return self._node(Field(name), (), token.position, flatness=Flatness.LEVEL, lookback=1)
+
+    def _binary(self, operator: _Token, left: _Part, right: _Part) -> _Part:
+        if operator.text == "/":
+            self._check_denominator(right)
+        combine = {"+": flatness.of_sum, "*": flatness.of_product, "/": flatness.of_quotient}
+        kind = Flatness.SPREAD if operator.text == "-" else combine[operator.text](left.flatness, right.flatness)
+        tree = Binary(cast("BinaryOperator", operator.text), left.tree, right.tree)
+        lookback = max(left.lookback, right.lookback)
+        return self._node(tree, (left, right), operator.position, flatness=kind, lookback=lookback, start=left.position)
+
+    def _check_denominator(self, part: _Part) -> None:
+        if part.tree == Number(0.0):
+            raise self._error(part.position, "division by zero")
+        if part.flatness is Flatness.SPREAD:
+            problem = "this denominator is only rounding where prices are flat; add something of their size"
+            raise self._error(part.position, f"{problem}, as in x / (Std($close, 20) + 1e-9 * Mean($close, 20))")
+
+    def _call(self, name: _Token, depth: int) -> _Part:
+        operator = OPERATORS.get(name.text)
+        if operator is None:
+            hint = f"; did you mean ${name.text}?" if name.text in self._fields.formulas else ""
+            raise self._error(name.position, f"unknown operator {name.text}; there are {', '.join(OPERATORS)}{hint}")
+        if not self._take_symbol("("):
+            raise self._error(self._token.position, f"expected '(' after {name.text}: {operator.signature}")
+        series = tuple(self._series(operator, place, depth) for place in range(len(operator.series)))
+        windows = tuple(
+            self._window(operator, window, len(series) + place) for place, window in enumerate(operator.windows)
+        )
+        if not self._take_symbol(")"):
+            raise self._error(self._token.position, f"expected ')' after the last argument of {operator.signature}")
+        return self._node(
+            Call(operator.name, tuple(part.tree for part in series), windows),
+            series,
+            name.position,
+            flatness=operator.flatness(*(part.flatness for part in series)),
+            lookback=max(part.lookback for part in series) + operator.reach(windows),
+        )
+
+    def _next_argument(self, operator: Operator, place: int) -> None:
+        """Step over the comma before every argument but the first; the arguments must not end here."""
+        token = self._token
+        ended = token.text == ")"
+        if not ended and place and not self._take_symbol(","):
+            raise self._error(token.position, f"expected ',' between the arguments of {operator.signature}")
+        if ended:
+            wanted = len(operator.series) + len(operator.windows)
+            raise self._error(token.position, f"{operator.signature} has {wanted} arguments, found {place}")
+
+    def _series(self, operator: Operator, place: int, depth: int) -> _Part:
+        self._next_argument(operator, place)
+        part = self._sum(depth)
+        if operator.windows and part.constant:
+            problem = f"{operator.name} looks back over a series, but this is a number"
+            raise self._error(part.position, problem)
+        return part
+
+    def _window(self, operator: Operator, window: Window, place: int) -> int:
+        self._next_argument(operator, place)
+        token = self._token
+        if token.text == "-" and operator.name in ("Ref", "Delta"):
+            raise self._error(token.position, f"{operator.name} with a negative {window.name} would read the future")
+        allowed = f"{window.name} of {operator.signature} must be a whole number from {window.smallest} to"
+        if not _WHOLE.fullmatch(token.text):
+            raise self._error(token.position, f"{allowed} {LONGEST_WINDOW}, found {token.text or 'the end'!r}")
+        value = int(self._take().text)
+        if not window.smallest <= value <= LONGEST_WINDOW:
+            raise self._error(token.position, f"{allowed} {LONGEST_WINDOW}, but is {token.text}")
+        if self._token.text not in (",", ")"):
+            raise self._error(token.position, f"{allowed} {LONGEST_WINDOW}, not an expression")
+        return value
+
+    def _node(
+        self,
+        tree: Expression,
+        parts: tuple[_Part, ...],
+        position: int,
+        *,
+        flatness: Flatness,
+        lookback: int,
+        start: int | None = None,
+    ) -> _Part:
+        """A new piece of the tree, within the limits on size, depth and look-back."""
+        self._nodes += 1
+        height = 1 + max((part.height for part in parts), default=0)
+        if self._nodes > MOST_NODES:
+            raise self._error(position, f"an expression has at most {MOST_NODES} nodes")
+        if height > DEEPEST_NESTING:
+            problem = f"an expression nests at most {DEEPEST_NESTING} deep; group long sums with parentheses"
+            raise self._error(position, problem)
+        if lookback > LONGEST_LOOKBACK:
+            raise self._error(position, f"this looks back {lookback} bars, at most {LONGEST_LOOKBACK} are allowed")
+        return _Part(
+            tree=tree,
+            position=position if start is None else start,
+            height=height,
+            lookback=lookback,
+            flatness=flatness,
+            constant=not isinstance(tree, Field) and all(part.constant for part in parts),
+        )

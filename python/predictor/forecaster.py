@@ -1,0 +1,94 @@
+"""The in-process front door: one artifact, the same methods and answers as a server's client."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from predictor.bars import BarPanel
+from predictor.catalog import ModelInfo
+from predictor.deadline import Deadline
+from predictor.errors import QuantraError
+from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
+from predictor.inference import choose_device
+from predictor.instance import Instance, Query
+from predictor.registry import Line, Registry, Runtime, load_model
+from predictor.service import Outcome, PredictionService
+
+
+class Forecaster:
+    """One model in this process.
+
+    Example:
+        forecaster = Forecaster.load("models/demo/1")
+        forecast = forecaster.predict(BarPanel.read("bars.csv").select(["AAPL"]))
+    """
+
+    def __init__(self, service: PredictionService) -> None:
+        self._service = service
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "auto", *, max_batch_rows: int = 256) -> Self:
+        """Load one artifact folder, usually `models/NAME/VERSION`.
+
+        Raises:
+            ArtifactError: the artifact is damaged, incomplete, foreign or newer.
+        """
+        folder = Path(path).resolve()
+        name, version = folder.parent.name, int(folder.name) if folder.name.isdigit() else 0
+        model = load_model(folder, (name, version), Runtime(choose_device(device), max_batch_rows))
+        line = Line(versions={version: model}, aliases={})
+        return cls(PredictionService(Registry(lines={name: line}, problems=())))
+
+    def predict(self, bars: BarPanel | Instance) -> Forecast:
+        """Forecast one panel of bars.
+
+        Raises:
+            QuantraError: the bars cannot be forecast; see predictor.errors.
+        """
+        outcome = self.predict_many([bars])[0]
+        if isinstance(outcome, QuantraError):
+            raise outcome
+        return outcome
+
+    def predict_many(self, instances: Sequence[BarPanel | Instance]) -> tuple[Outcome, ...]:
+        """Forecast many panels, in order; a bad one is answered with its error."""
+        asked = [_instance(item) for item in instances]
+        return self._service.predict("", asked, Deadline()).result()
+
+    def feature_importance(self, bars: BarPanel | Instance, horizon: int = 5, quantile: float = 0.5) -> Attribution:
+        """How much each input moved one quantile of one horizon away from the baseline's.
+
+        Raises:
+            QuantraError: the bars cannot be forecast, or the model has no such horizon or quantile.
+        """
+        query = Query(instance=_instance(bars), targets=(TargetPoint(horizon, quantile),))
+        return self.explain(query).attributions[0]
+
+    def explain(self, query: Query) -> Explanation:
+        """Attributions of many targets at once.
+
+        Raises:
+            QuantraError: as `feature_importance`.
+        """
+        return self._service.explain("", query, Deadline()).result()
+
+    def model(self) -> ModelInfo:
+        """What the model reads and forecasts, and how it was made."""
+        return self._service.model("")
+
+    def close(self) -> None:
+        """Finish what waits."""
+        self._service.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _instance(item: BarPanel | Instance) -> Instance:
+    return item if isinstance(item, Instance) else Instance(input=item)

@@ -1,0 +1,62 @@
+"""Forecasts from inputs: eval mode, frozen parameters, `torch.inference_mode()`, rows in bounded chunks."""
+
+import torch
+from torch import Tensor, nn
+
+from predictor.errors import ConfigurationError
+from predictor.networks import Inputs, OutputMap
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; `auto` takes CUDA where it is, else the CPU.
+
+    Raises:
+        ConfigurationError: there is no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigurationError(f"device {name!r} is not to be had here: {error}; use --device auto or cpu") from error
+    return device
+
+
+def freeze(network: nn.Module) -> nn.Module:
+    """Put a network into the state it is served in, for good: eval, no gradients, no dropout between RNN layers.
+
+    Dropout between layers does nothing in eval mode; at 0 it also does nothing to whoever runs the same weights in
+    train mode for an explanation.
+    """
+    network.eval().requires_grad_(requires_grad=False)
+    for module in network.modules():
+        if isinstance(module, nn.RNNBase):
+            module.dropout = 0.0
+            module.flatten_parameters()
+    return network
+
+
+class Engine:
+    """Runs one frozen network. Thread-safe: nothing on it changes."""
+
+    name = "eager"
+
+    def __init__(self, network: nn.Module, output: OutputMap, *, device: torch.device, max_rows: int) -> None:
+        self.network = network
+        self._output = output
+        self._device = device
+        self._max_rows = max_rows
+
+    @torch.inference_mode()
+    def units(self, inputs: Inputs) -> Tensor:
+        """Quantiles float32 [N, H, Q] in units of each window's volatility, on the CPU."""
+        rows = len(inputs.observed)
+        chunks = (inputs.rows(k, k + self._max_rows) for k in range(0, rows, self._max_rows))
+        outputs = [self.network(Inputs(*(group.to(self._device) for group in chunk))) for chunk in chunks]
+        return torch.cat(outputs).cpu()
+
+    @torch.inference_mode()
+    def values(self, inputs: Inputs) -> Tensor:
+        """Calibrated quantiles float64 [N, H, Q] in the target's unit, never falling along Q."""
+        return self._output.values(self.units(inputs), inputs.location, inputs.scale)

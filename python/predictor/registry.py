@@ -1,0 +1,195 @@
+"""The models of a folder: `NAME/VERSION/` artifacts and `NAME/aliases.json`, loaded once, found by reference."""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from predictor import artifact, canonical, golden
+from predictor.canonical import Record
+from predictor.catalog import ModelInfo
+from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
+from predictor.model import Identity, Model
+
+ALIASES = "aliases.json"
+CHAMPION = "champion"
+"""The alias that a plain name means."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Where networks run, and how many rows at once."""
+
+    device: torch.device
+    max_rows: int
+
+
+def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Model:
+    """Read an artifact, verify it, build the model and run its golden instance.
+
+    Raises:
+        ArtifactError: the artifact is not whole, or computes something else than recorded.
+    """
+    stored = artifact.load(folder)
+    name, version = identity
+    model = Model.assemble(
+        Identity(name=name, version=version, weights_hash=stored.weights_hash),
+        stored.artifact,
+        device=runtime.device,
+        max_rows=runtime.max_rows,
+    )
+    golden.check(model, stored.golden)
+    return model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """All versions of one model that loaded, and its aliases."""
+
+    versions: Mapping[int, Model]
+    aliases: Mapping[str, int]
+
+    @property
+    def default(self) -> int:
+        """The version that the plain name means: the champion's, else the newest."""
+        return self.aliases.get(CHAMPION, max(self.versions))
+
+    def aliases_of(self, version: int) -> tuple[str, ...]:
+        """Aliases that name this version, sorted."""
+        return tuple(sorted(alias for alias, v in self.aliases.items() if v == version))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registry:
+    """Every model that can answer. Immutable: another set of models is another registry."""
+
+    lines: Mapping[str, Line]
+    problems: tuple[ArtifactError, ...]
+    """What was refused, each naming its folder, file and cause."""
+
+    @classmethod
+    def open(cls, models: Path, runtime: Runtime) -> "Registry":
+        """Load every version below a folder.
+
+        Raises:
+            ConfigurationError: the folder is missing or holds no model that loads.
+        """
+        if not models.is_dir():
+            raise ConfigurationError(f"{models}: there is no such folder; train a model into {models}/NAME/1 first")
+        lines: dict[str, Line] = {}
+        problems: list[ArtifactError] = []
+        for folder in sorted(p for p in models.iterdir() if p.is_dir() and _NAME.fullmatch(p.name)):
+            line, refused = _open_line(folder, runtime)
+            problems.extend(refused)
+            if line is not None:
+                lines[folder.name] = line
+        if not lines:
+            causes = "".join(f"\n  {problem.message}" for problem in problems)
+            raise ConfigurationError(f"{models}: holds no model that can be served; expected NAME/1 folders{causes}")
+        return cls(lines=lines, problems=tuple(problems))
+
+    def find(self, reference: str) -> Model:
+        """The model that "NAME", "NAME@VERSION" or "NAME@ALIAS" means; an empty reference means the only one.
+
+        Raises:
+            ModelNotFoundError: no model of that name.
+            VersionNotFoundError: it has no such version or alias.
+        """
+        name, _, selector = reference.partition("@")
+        line = self.lines.get(name or self._only_name())
+        if line is None:
+            raise ModelNotFoundError(f"there is no model {name[:_SHOWN]!r}; there are {sorted(self.lines)}")
+        version = line.default if not selector else line.aliases.get(selector, _number(selector))
+        if version not in line.versions:
+            raise VersionNotFoundError(
+                f"model {name!r} has no version or alias {selector[:_SHOWN]!r}; it has versions "
+                f"{sorted(line.versions)} and aliases {sorted(line.aliases)}"
+            )
+        return line.versions[version]
+
+    def info(self, model: Model) -> ModelInfo:
+        """What a model of this registry is."""
+        line, version = self.lines[model.identity.name], model.identity.version
+        return model.info(line.aliases_of(version), is_default=line.default == version)
+
+    def infos(self) -> tuple[ModelInfo, ...]:
+        """Every version of every model, by name and version."""
+        lines = (self.lines[name] for name in sorted(self.lines))
+        return tuple(self.info(line.versions[version]) for line in lines for version in sorted(line.versions))
+
+    def without_champion(self) -> tuple[str, ...]:
+        """Models that serve their newest version for want of an alias, so that a retrained one goes live unseen."""
+        return tuple(sorted(name for name, line in self.lines.items() if CHAMPION not in line.aliases))
+
+    def _only_name(self) -> str:
+        return next(iter(self.lines)) if len(self.lines) == 1 else ""
+
+
+def read_aliases(line: Path) -> dict[str, int]:
+    """Aliases of the model in this folder.
+
+    Raises:
+        ArtifactError: the file is not an object of integers.
+    """
+    path = line / ALIASES
+    if not path.is_file():
+        return {}
+    record = Record(canonical.from_bytes(path.read_bytes(), f"{line.name}/{ALIASES}"), f"{line.name}/{ALIASES}")
+    return {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is no dict
+
+
+def set_alias(line: Path, alias: str, version: int) -> None:
+    """Let an alias of the model in this folder name a version, from one moment to the next.
+
+    Raises:
+        ConfigurationError: the alias is no name, or the version does not exist.
+    """
+    if not _NAME.fullmatch(alias) or alias.isdigit():
+        raise ConfigurationError(f"alias {alias[:_SHOWN]!r} must be letters, digits, dots, dashes, and no number")
+    if not artifact.is_artifact(line / str(version)):
+        raise ConfigurationError(f"{line}: has no version {version}; it has {_versions(line)}")
+    aliases = read_aliases(line) | {alias: version}
+    with tempfile.NamedTemporaryFile(dir=line, prefix=f".{ALIASES}.", delete=False) as file:
+        file.write(canonical.to_bytes(aliases))
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).chmod(0o644)
+    Path(file.name).replace(line / ALIASES)
+
+
+def _open_line(folder: Path, runtime: Runtime) -> tuple[Line | None, list[ArtifactError]]:
+    problems: list[ArtifactError] = []
+    versions: dict[int, Model] = {}
+    for version in _versions(folder):
+        try:
+            versions[version] = load_model(folder / str(version), (folder.name, version), runtime)
+        except ArtifactError as error:
+            problems.append(ArtifactError(f"{folder.name}/{version}: {error.message}", metadata=error.metadata))
+    try:
+        aliases = read_aliases(folder)
+    except ArtifactError as error:
+        return None, [*problems, error]
+    lost = {alias: version for alias, version in aliases.items() if version not in versions}
+    if CHAMPION in lost and versions:
+        # The champion is missing or refused: serving another version in its place would be a silent fallback.
+        return None, [
+            *problems,
+            ArtifactError(f"{folder.name}: its {CHAMPION}, version {lost[CHAMPION]}, cannot be served"),
+        ]
+    return (Line(versions=versions, aliases=aliases) if versions else None), problems
+
+
+def _versions(line: Path) -> list[int]:
+    return sorted(int(p.name) for p in line.iterdir() if p.is_dir() and p.name.isascii() and p.name.isdigit())
+
+
+def _number(text: str) -> int:
+    """The version that a selector spells, or -1, which no model has."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1  # noqa: PLR2004

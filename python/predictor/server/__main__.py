@@ -1,0 +1,47 @@
+"""`python -m predictor.server`: the server with the core packages alone."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from predictor.errors import ConfigurationError
+from predictor.server import DEFAULT_ADDRESS, Address, ServerSettings, serve
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line and serve; the exit status is 0, 1 (could not start) or 2 (bad usage)."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = ServerSettings(
+            models=options.models,
+            listen=Address.parse(options.listen),
+            insecure_public=options.insecure_public,
+            device=options.device,
+            max_batch_rows=options.max_batch_rows,
+        )
+    except ConfigurationError as error:
+        parser.error(error.message)
+    return serve(settings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m predictor.server",
+        description="Serve forecasting models over gRPC.",
+        epilog="example: python -m predictor.server --models models --listen 127.0.0.1:0",
+    )
+    parser.add_argument("--models", type=Path, required=True, help="folder of NAME/VERSION artifacts")
+    parser.add_argument("--listen", default=str(DEFAULT_ADDRESS), help="HOST:PORT; port 0 picks one [%(default)s]")
+    parser.add_argument("--insecure-public", action="store_true", help="allow an address that other machines reach")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps [%(default)s]")
+    parser.add_argument("--max-batch-rows", type=int, default=256, help="rows of one forward [%(default)s]")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

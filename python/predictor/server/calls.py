@@ -1,0 +1,181 @@
+"""The four calls of quantra.v1.PredictionService, from request bytes to answer bytes.
+
+Requests arrive as bytes and are parsed here, not by gRPC, so that bytes that are no request get an answer of ours.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, Protocol, TypeVar, final
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.catalog import ModelInfo
+from predictor.deadline import Deadline
+from predictor.errors import InternalError, MalformedRequestError, QuantraError, RequestTooLargeError
+from predictor.forecast import Explanation, Forecast
+from predictor.instance import Instance, Query
+from predictor.server.admission import Admission
+from predictor.server.refusal import refuse
+from predictor.server.settings import ServerLimits
+from predictor.wire import attributions, errors, forecasts, instances, models, queries
+from predictor.wire.limits import MAX_INSTANCES, check_count, check_text
+
+SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
+
+Outcome = Forecast | QuantraError
+Context = grpc.aio.ServicerContext[bytes, bytes]
+Call = Callable[[bytes, Deadline], Awaitable[Message]]
+MessageT = TypeVar("MessageT", bound=Message)
+
+_log = logging.getLogger(__name__)
+
+
+class Service(Protocol):
+    """What the calls need of predictor.service.PredictionService."""
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Every version that is served."""
+        ...
+
+    def model(self, reference: str) -> ModelInfo:
+        """One version; raises ModelNotFoundError or VersionNotFoundError."""
+        ...
+
+    def predict(self, reference: str, instances: Sequence[Instance], deadline: Deadline) -> Future[tuple[Outcome, ...]]:
+        """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full."""
+        ...
+
+    def explain(self, reference: str, query: Query, deadline: Deadline) -> Future[Explanation]:
+        """The reasons behind one forecast; never keeps a prediction waiting."""
+        ...
+
+
+@final
+class PredictionCalls:
+    """Translates between the wire and a service."""
+
+    def __init__(self, service: Service, admission: Admission, limits: ServerLimits) -> None:
+        self._service = service
+        self._admission = admission
+        self._limits = limits
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """What gRPC routes calls to."""
+        calls: dict[str, Call] = {
+            "ListModels": self._list_models,
+            "GetModel": self._get_model,
+            "Predict": self._predict,
+            "Explain": self._explain,
+        }
+        methods = {
+            name: grpc.unary_unary_rpc_method_handler(self._answered(name, call)) for name, call in calls.items()
+        }
+        return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
+
+    def _answered(self, name: str, call: Call) -> Callable[[bytes, Context], Any]:
+        """Wrap a call: it is counted, has a deadline, and every error ends as a status."""
+
+        async def answer(body: bytes, context: Context) -> bytes:
+            started_s = time.perf_counter()
+            deadline = Deadline.after(context.time_remaining())
+            try:
+                with self._admission.call():
+                    return self._serialized(await call(body, deadline))
+            except asyncio.CancelledError:
+                deadline.cancelled.set()
+                raise
+            except QuantraError as error:
+                await refuse(context, error)
+            except Exception as error:  # noqa: BLE001 - the process's edge: our own bug must not end in the caller's hands
+                await refuse(context, _internal_error(name, error))
+            finally:
+                _log.debug("%s: %d bytes, %.1f ms", name, len(body), 1e3 * (time.perf_counter() - started_s))
+
+        return answer
+
+    def _serialized(self, message: Message) -> bytes:
+        body = message.SerializeToString()
+        if len(body) > self._limits.send_bytes:
+            raise RequestTooLargeError(
+                f"the answer has {len(body)} bytes, at most {self._limits.send_bytes}; ask for fewer symbols, targets "
+                "or less detail",
+                metadata={"have": str(len(body)), "most": str(self._limits.send_bytes)},
+            )
+        return body
+
+    async def _list_models(self, body: bytes, _: Deadline) -> Message:
+        _parsed(pb.ListModelsRequest, body)
+        return pb.ListModelsResponse(models=map(models.encode, self._service.models()))
+
+    async def _get_model(self, body: bytes, _: Deadline) -> Message:
+        request = _parsed(pb.GetModelRequest, body)
+        check_text("model", request.model)
+        return pb.GetModelResponse(model=models.encode(self._service.model(request.model)))
+
+    async def _predict(self, body: bytes, deadline: Deadline) -> Message:
+        request = _parsed(pb.PredictRequest, body)
+        _check(request)
+        decoded = instances.decode_each(request.instances)
+        good = [instance for instance in decoded if isinstance(instance, Instance)]
+        forecast = iter(await self._outcomes(request.model, good, deadline))
+        outcomes = [item if isinstance(item, QuantraError) else next(forecast) for item in decoded]
+        return pb.PredictResponse(
+            results=[
+                _result(instance.request_id, outcome)
+                for instance, outcome in zip(request.instances, outcomes, strict=True)
+            ]
+        )
+
+    async def _outcomes(self, model: str, good: Sequence[Instance], deadline: Deadline) -> Sequence[Outcome]:
+        if not good:
+            self._service.model(model)  # an unknown model is the call's error, whatever the instances are
+            return ()
+        return await asyncio.wrap_future(self._service.predict(model, good, deadline))
+
+    async def _explain(self, body: bytes, deadline: Deadline) -> Message:
+        request = _parsed(pb.ExplainRequest, body)
+        check_text("model", request.model)
+        self._service.model(request.model)
+        query = queries.decode(request)
+        explanation = await asyncio.wrap_future(self._service.explain(request.model, query, deadline))
+        return attributions.encode(explanation, request.instance.request_id)
+
+
+def _parsed(kind: type[MessageT], body: bytes) -> MessageT:
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        name = kind.DESCRIPTOR.full_name
+        raise MalformedRequestError(
+            f"the {len(body)} bytes of the request are no {name}; encode it from prediction.proto",
+            metadata={"message": name, "bytes": str(len(body))},
+        ) from None
+
+
+def _check(request: pb.PredictRequest) -> None:
+    check_text("model", request.model)
+    check_count("instances", len(request.instances), MAX_INSTANCES)
+    if not request.instances:
+        raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
+
+
+def _result(request_id: str, outcome: Outcome) -> pb.Result:
+    if isinstance(outcome, Forecast):
+        return pb.Result(request_id=request_id, forecast=forecasts.encode(outcome))
+    return pb.Result(request_id=request_id, error=errors.encode(outcome))
+
+
+def _internal_error(name: str, error: Exception) -> InternalError:
+    """Put everything into the log, and nothing but the name of that entry into the answer."""
+    incident = uuid.uuid4().hex[:12]
+    _log.error("%s failed, incident %s", name, incident, exc_info=error)
+    return InternalError(
+        f"the server failed on this call; its log tells more under incident {incident}", metadata={"incident": incident}
+    )

@@ -1,0 +1,106 @@
+"""A gRPC server around a service: it claims an address, serves, and drains."""
+
+import asyncio
+import errno
+import os
+import socket
+from typing import Final, final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from predictor.errors import ConfigurationError
+from predictor.server.admission import Admission
+from predictor.server.calls import SERVICE_NAME, PredictionCalls, Service
+from predictor.server.settings import Address, ServerLimits
+
+_CLOSE_S: Final = 1.0
+"""How long answers may take to leave, and health watchers to hang up, once no call is in flight."""
+
+
+@final
+class Listener:
+    """One address, on the running event loop.
+
+    `bind` claims the address, `start` begins to answer, `drain` ends it; each is called once, in this order.
+    """
+
+    def __init__(self, address: Address, limits: ServerLimits) -> None:
+        self._address = address
+        self._limits = limits
+        self._admission = Admission(limits.calls_in_flight)
+        self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
+        self._server = grpc.aio.server(options=_options(limits))
+
+    def bind(self) -> int:
+        """Claim the address before models are loaded, so that a clash shows at once.
+
+        Returns:
+            The port.
+
+        Raises:
+            ConfigurationError: the address is in use, not allowed, or not of this machine.
+        """
+        _check_free(self._address)
+        try:
+            return self._server.add_insecure_port(str(self._address))
+        except RuntimeError:
+            raise ConfigurationError(f"cannot listen on {self._address}; choose another address") from None
+
+    async def start(self, service: Service) -> None:
+        """Answer calls; health says SERVING for the whole, for the service's name and for each model's name."""
+        calls = PredictionCalls(service, self._admission, self._limits)
+        self._server.add_generic_rpc_handlers((calls.handler(),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        if self._address.is_loopback:  # others need not learn what there is to attack
+            names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, self._server)
+        for name in ("", SERVICE_NAME, *(info.name for info in service.models())):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self._server.start()
+
+    async def drain(self) -> None:
+        """Say NOT_SERVING, refuse new calls as UNAVAILABLE, let those in flight finish, and close."""
+        await self._health.enter_graceful_shutdown()
+        self._admission.close()
+        try:
+            await asyncio.wait_for(self._admission.idle(), self._limits.drain_s)
+        except TimeoutError:
+            await self._server.stop(None)
+        else:
+            await self._server.stop(_CLOSE_S)
+
+
+def _options(limits: ServerLimits) -> tuple[tuple[str, int], ...]:
+    return (
+        ("grpc.max_receive_message_length", limits.receive_bytes),
+        ("grpc.max_send_message_length", limits.send_bytes),
+        ("grpc.max_metadata_size", limits.metadata_bytes),
+        ("grpc.absolute_max_metadata_size", limits.metadata_bytes),
+        # Not documented by gRPC, whose default of 1000 drops calls without a reason; a test sends a burst.
+        ("grpc.server.max_pending_requests", limits.pending_calls),
+        ("grpc.server.max_pending_requests_hard_limit", limits.pending_calls),
+        ("grpc.so_reuseport", 0),  # a second server on the port must fail, not take part of the calls
+    )
+
+
+def _check_free(address: Address) -> None:
+    """Ask the system, whose errors tell why; gRPC's do not."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        if os.name == "posix":  # elsewhere the option would allow what it is to find out
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.host, address.port))
+        except OSError as error:
+            raise ConfigurationError(_why(address, error)) from None
+
+
+def _why(address: Address, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
+    if error.errno == errno.EACCES:
+        return f"{address} needs more rights than this user has; choose a port from 1024 on"
+    return f"cannot listen on {address}: {error.strerror}; choose an address of this machine"

@@ -1,0 +1,78 @@
+"""A server process from start to end."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from importlib.metadata import version
+from types import FrameType
+from typing import Final
+
+from predictor.errors import QuantraError
+from predictor.server.listener import Listener
+from predictor.server.settings import ServerSettings
+
+SWITCH_INTERVAL_S: Final = 0.0002
+"""How long a thread keeps the interpreter while others wait. With the default of 5 ms the thread that runs the network
+waits that long for each answer that is being written; 0.2 ms gave a third more throughput, less gave no more."""
+
+_log = logging.getLogger(__name__)
+
+
+def serve(settings: ServerSettings) -> int:
+    """Serve until SIGTERM or SIGINT. The first line on stdout is JSON and means that calls are answered.
+
+    Returns:
+        0 after an orderly end, 1 if the server could not start; one line on stderr then says why.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        asyncio.run(_serve(settings))
+    except QuantraError as error:
+        sys.stderr.write(f"{_one_line(error)}\n")
+        return 1
+    return 0
+
+
+async def _serve(settings: ServerSettings) -> None:
+    from predictor.service import PredictionService  # brings torch, which bad settings need not wait for
+
+    stopping = _stop_signal()
+    listener = Listener(settings.listen, settings.limits)
+    port = listener.bind()
+    with PredictionService.open(
+        settings.models, device=settings.device, max_batch_rows=settings.max_batch_rows
+    ) as service:
+        for problem in service.problems:
+            _log.warning("not served: %s", _one_line(problem))
+        await listener.start(service)
+        _announce(port)
+        await stopping.wait()
+        _log.info("stopping: calls in flight may finish")
+        await listener.drain()
+
+
+def _stop_signal() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set; works where event loops know no signals, too."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(stopping.set)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    return stopping
+
+
+def _announce(port: int) -> None:
+    sys.stdout.write(
+        json.dumps({"ready": True, "port": port, "pid": os.getpid(), "version": version("quantra")}) + "\n"
+    )
+    sys.stdout.flush()
+
+
+def _one_line(error: QuantraError) -> str:
+    return " ".join(error.message.split())

@@ -1,0 +1,107 @@
+"""What a server can be told, and the bounds that it keeps."""
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from predictor.errors import ConfigurationError
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """Bounds of one server. Beyond each, callers get RESOURCE_EXHAUSTED and others are served on.
+
+    Raises:
+        ConfigurationError: a bound below 1.
+    """
+
+    receive_bytes: int = 16 * _MIB
+    """Largest request."""
+    send_bytes: int = 16 * _MIB
+    """Largest answer; Python and .NET clients must allow it, whose own default is 4 MiB."""
+    metadata_bytes: int = 8 * 1024
+    """All of a call's headers together."""
+    calls_in_flight: int = 1024
+    """Predict and Explain calls that may be under way at once; one more is QUEUE_FULL."""
+    pending_calls: int = 100_000
+    """Calls that gRPC has received and Python has not seen. Beyond it gRPC drops calls at random, as CANCELLED and
+    without a reason, so it lies far above `calls_in_flight`, which refuses in order and says why."""
+    drain_s: float = 30.0
+    """How long calls in flight may finish after the signal to stop."""
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that let nothing through."""
+        for name in ("receive_bytes", "send_bytes", "metadata_bytes", "calls_in_flight", "pending_calls"):
+            value: int = getattr(self, name)
+            if value < 1:
+                raise ConfigurationError(f"{name} is {value}, but must be at least 1")
+        if not self.drain_s >= 0:
+            raise ConfigurationError(f"drain_s is {self.drain_s:g} seconds, but must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens."""
+
+    host: str
+    port: int
+    """0 = any free one."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "HOST:PORT", with brackets around an IPv6 host.
+
+        Raises:
+            ConfigurationError: it is no such text.
+        """
+        host, _, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isascii() or not port.isdigit() or int(port) > _LAST_PORT:
+            raise ConfigurationError(f"the address {text[:80]!r} is not HOST:PORT, such as 127.0.0.1:50051")
+        return cls(host, int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it; a host name other than localhost counts as public."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+_LAST_PORT = 65535
+DEFAULT_ADDRESS = Address("127.0.0.1", 50051)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Everything about one server.
+
+    Raises:
+        ConfigurationError: an address that other machines reach, without `insecure_public`.
+    """
+
+    models: Path
+    """Folder of NAME/VERSION artifacts."""
+    listen: Address = DEFAULT_ADDRESS
+    insecure_public: bool = False
+    """Allow an address that other machines reach: everybody on that network can then ask, unencrypted."""
+    device: str = "auto"
+    """`auto`, `cpu`, `cuda`, `cuda:N` or `mps`."""
+    max_batch_rows: int = 256
+    """Rows of one forward at most."""
+    limits: ServerLimits = field(default_factory=ServerLimits)
+
+    def __post_init__(self) -> None:
+        """Refuse to be public by accident."""
+        if not self.listen.is_loopback and not self.insecure_public:
+            raise ConfigurationError(
+                f"{self.listen} can be reached from other machines, without encryption or login; listen on 127.0.0.1, "
+                "or pass --insecure-public if that is meant"
+            )

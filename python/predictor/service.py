@@ -1,0 +1,168 @@
+"""The use cases, without wire types: what every door (gRPC, in-process, pythonnet) calls, and all that it calls.
+
+Work runs on threads of its own and comes back as futures. Predictions have one thread a model; explanations have one
+thread for all, over an attribution view of their own, so that a prediction never waits for an explanation.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from predictor.catalog import ModelInfo
+from predictor.deadline import Deadline
+from predictor.errors import ArtifactError, QuantraError, QueueFullError, UnavailableError
+from predictor.forecast import Explanation, Forecast
+from predictor.inference import choose_device
+from predictor.instance import Instance, Query
+from predictor.model import Model, Prepared
+from predictor.registry import Registry, Runtime
+
+ResultT = TypeVar("ResultT")
+
+Outcome = Forecast | QuantraError
+"""What one instance comes to."""
+
+MAX_WAITING_PREDICTIONS = 1024
+"""Calls that may wait for one model."""
+MAX_WAITING_EXPLANATIONS = 8
+
+
+class Lane:
+    """One thread that does its work in order, and refuses more than it can hold."""
+
+    def __init__(self, name: str, capacity: int) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._places = threading.BoundedSemaphore(capacity)
+        self._name, self._capacity = name, capacity
+
+    def submit(self, work: Callable[[], ResultT]) -> "Future[ResultT]":
+        """Do `work` after all that waits already.
+
+        Raises:
+            QueueFullError: too much waits.
+            UnavailableError: the lane is closed.
+        """
+        if not self._places.acquire(blocking=False):
+            raise QueueFullError(f"{self._capacity} calls wait for {self._name} already; try again later")
+        try:
+            future = self._executor.submit(work)
+        except RuntimeError as error:
+            self._places.release()
+            raise UnavailableError("the service is stopping; call again when it is back") from error
+        future.add_done_callback(lambda _: self._places.release())
+        return future
+
+    def close(self) -> None:
+        """Finish what waits, accept no more."""
+        self._executor.shutdown(wait=True)
+
+
+class PredictionService:
+    """Answers for every model of a registry. Thread-safe; close it to finish what waits."""
+
+    def __init__(self, registry: Registry, *, clock: Callable[[], datetime] | None = None) -> None:
+        self._registry = registry
+        self._clock = clock or _now
+        models = [model for line in registry.lines.values() for model in line.versions.values()]
+        self._lanes = {id(m): Lane(f"predict-{m.identity.name}", MAX_WAITING_PREDICTIONS) for m in models}
+        self._explaining = Lane("explain", MAX_WAITING_EXPLANATIONS)
+
+    @classmethod
+    def open(cls, models: Path, *, device: str = "auto", max_batch_rows: int = 256) -> Self:
+        """Load every model of a folder; each has answered its golden instance before this returns.
+
+        Raises:
+            ConfigurationError: no such folder or device, or no model that loads.
+        """
+        return cls(Registry.open(models, Runtime(choose_device(device), max_batch_rows)))
+
+    @property
+    def problems(self) -> tuple[ArtifactError, ...]:
+        """Artifacts that were refused."""
+        return self._registry.problems
+
+    @property
+    def without_champion(self) -> tuple[str, ...]:
+        """Models that serve their newest version for want of the alias `champion`."""
+        return self._registry.without_champion()
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Every version of every model."""
+        return self._registry.infos()
+
+    def model(self, reference: str) -> ModelInfo:
+        """One model.
+
+        Raises:
+            ModelNotFoundError, VersionNotFoundError: the reference means nothing; the message lists what exists.
+        """
+        return self._registry.info(self._registry.find(reference))
+
+    def predict(
+        self, reference: str, instances: Sequence[Instance], deadline: Deadline
+    ) -> "Future[tuple[Outcome, ...]]":
+        """Forecast each instance, in order; a bad instance is answered with its error, the others with forecasts.
+
+        Raises:
+            ModelNotFoundError, VersionNotFoundError: at once.
+            QueueFullError: at once.
+        """
+        model = self._registry.find(reference)
+        return self._lanes[id(model)].submit(lambda: self._predict(model, instances, deadline))
+
+    def explain(self, reference: str, query: Query, deadline: Deadline) -> "Future[Explanation]":
+        """Explain one forecast.
+
+        Raises:
+            ModelNotFoundError, VersionNotFoundError: at once.
+            QueueFullError: at once.
+        """
+        model, asked = self._registry.find(reference), time.monotonic()
+        return self._explaining.submit(lambda: self._explain(model, query, deadline, asked))
+
+    def close(self) -> None:
+        """Finish what waits, accept no more."""
+        for lane in (*self._lanes.values(), self._explaining):
+            lane.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _predict(self, model: Model, instances: Sequence[Instance], deadline: Deadline) -> tuple[Outcome, ...]:
+        deadline.check()
+        now = self._clock()
+        prepared = [_prepare(model, instance, now) for instance in instances]
+        deadline.check()
+        good = [p for p in prepared if isinstance(p, Prepared)]
+        forecasts = iter(model.forecast(good) if good else ())
+        return tuple(next(forecasts) if isinstance(p, Prepared) else p for p in prepared)
+
+    def _explain(self, model: Model, query: Query, deadline: Deadline, asked: float) -> Explanation:
+        deadline.check()
+        begun = time.monotonic()
+        attributions = model.explain(query, self._clock(), deadline)
+        ended = time.monotonic()
+        return Explanation(
+            attributions=attributions, queue_ms=1000 * (begun - asked), compute_ms=1000 * (ended - begun)
+        )
+
+
+def _prepare(model: Model, instance: Instance, now: datetime) -> Prepared | QuantraError:
+    try:
+        return model.prepare(instance, now)
+    except QuantraError as error:
+        return error
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

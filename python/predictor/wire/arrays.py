@@ -1,0 +1,82 @@
+"""Arrays as raw little-endian bytes, row-major. Decoding copies nothing; the arrays are read-only."""
+
+from collections.abc import Iterable
+from math import prod
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import MalformedRequestError
+
+FLOAT64: Final = np.dtype("<f8")
+FLOAT32: Final = np.dtype("<f4")
+
+Shape = tuple[int, ...]
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+
+def encode(values: NDArray[np.generic], kind: np.dtype[np.generic]) -> bytes:
+    """The array's bytes, little-endian and row-major."""
+    return np.ascontiguousarray(values, kind).tobytes()
+
+
+def encode_float64(values: NDArray[np.float64] | None) -> bytes:
+    """Float64 bytes; none for None."""
+    return b"" if values is None else encode(values, FLOAT64)
+
+
+def decode_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64]:
+    """The float64 array of this shape.
+
+    Raises:
+        MalformedRequestError: another number of bytes than the shape needs.
+    """
+    check_length(data, shape, FLOAT64, field)
+    return np.frombuffer(data, FLOAT64).reshape(shape)
+
+
+def decode_optional_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64] | None:
+    """The same, where no bytes mean None."""
+    return decode_float64(data, shape, field) if data else None
+
+
+def decode_float32(data: bytes, shape: Shape, field: str) -> NDArray[np.float32]:
+    """The float32 array of this shape; raises as `decode_float64`."""
+    check_length(data, shape, FLOAT32, field)
+    return np.frombuffer(data, FLOAT32).reshape(shape)
+
+
+def decode_bool(data: bytes, shape: Shape, field: str) -> NDArray[np.bool_]:
+    """The array of truth values of this shape, one byte each.
+
+    Raises:
+        MalformedRequestError: another number of bytes than the shape needs, or a byte that is neither 0 nor 1.
+    """
+    check_length(data, shape, np.dtype(np.bool_), field)
+    if data.translate(None, b"\x00\x01"):
+        raise MalformedRequestError(
+            f"{field}: has a byte that is neither 0 nor 1; send one byte a truth value", metadata={"field": field}
+        )
+    return np.frombuffer(data, np.bool_).reshape(shape)
+
+
+def decode_int32(values: Iterable[int], count: int) -> NDArray[np.int32]:
+    """A repeated int32 field as an array."""
+    return np.fromiter(values, np.int32, count)
+
+
+def check_length(data: bytes, shape: Shape, kind: np.dtype[np.generic], field: str) -> None:
+    """Compare the bytes that came with those that the shape needs, before any array is built.
+
+    Raises:
+        MalformedRequestError: they differ.
+    """
+    need = prod(shape) * kind.itemsize
+    if len(data) != need:
+        size = " x ".join(str(length) for length in shape)
+        raise MalformedRequestError(
+            f"{field}: have {len(data)} bytes, need {need} ({size} values of {kind.itemsize} bytes, {kind.name}, "
+            "little-endian, row-major)",
+            metadata={"field": field, "have": str(len(data)), "need": str(need)},
+        )

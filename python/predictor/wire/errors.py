@@ -1,0 +1,76 @@
+"""Errors on the wire: as an instance's `Error`, and as a call's google.rpc.Status.
+
+The two carry the same facts. A call's error travels in HTTP/2 trailers, which peers refuse beyond 8 KiB, so its
+texts are kept short; the server's log and, for names of features, GetModel hold what does not fit.
+"""
+
+from itertools import islice
+from typing import Final
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+from google.rpc.code_pb2 import Code
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status as StatusMessage
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.errors import QuantraError, answer_of, from_reason
+
+DOMAIN: Final = "quantra"
+"""Whose reasons these are, in google.rpc.ErrorInfo."""
+DETAILS_KEY: Final = "grpc-status-details-bin"
+"""The trailer that carries google.rpc.Status."""
+
+MAX_CALL_MESSAGE: Final = 1024  # bytes; three times that in the trailers if every character must be escaped
+MAX_INSTANCE_MESSAGE: Final = 8192  # bytes; a body is no trailer
+_MAX_VALUE: Final = 128  # bytes of one value of a call's metadata
+_MAX_VALUES: Final = 8
+
+
+def encode(error: QuantraError) -> pb.Error:
+    """The message of an error that one instance of several has."""
+    answer = answer_of(error)
+    return pb.Error(
+        code=Code.Value(answer.status.value),
+        message=shortened(error.message, MAX_INSTANCE_MESSAGE),
+        reason=answer.reason,
+        metadata={key: shortened(value, MAX_INSTANCE_MESSAGE) for key, value in error.metadata.items()},
+    )
+
+
+def decode(message: pb.Error) -> QuantraError:
+    """The error that one instance has."""
+    return from_reason(message.reason, message.message, dict(message.metadata))
+
+
+def encode_details(error: QuantraError) -> bytes:
+    """The google.rpc.Status of a call's error: code, message, and ErrorInfo with reason and metadata."""
+    answer = answer_of(error)
+    facts = {key: shortened(value, _MAX_VALUE) for key, value in islice(error.metadata.items(), _MAX_VALUES)}
+    info = AnyMessage()
+    info.Pack(ErrorInfo(reason=answer.reason, domain=DOMAIN, metadata=facts))
+    status = StatusMessage(
+        code=Code.Value(answer.status.value), message=shortened(error.message, MAX_CALL_MESSAGE), details=[info]
+    )
+    return status.SerializeToString()
+
+
+def decode_details(data: bytes) -> QuantraError | None:
+    """The error of a call; None if the details are not Quantra's."""
+    info = ErrorInfo()
+    try:
+        status = StatusMessage.FromString(data)
+        known = any(detail.Unpack(info) for detail in status.details)
+    except DecodeError:
+        return None
+    if not known or info.domain != DOMAIN:
+        return None
+    return from_reason(info.reason, status.message, dict(info.metadata))
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, cut to about `most` bytes of UTF-8 with a note of its length."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= most:
+        return data.decode()
+    return f"{data[:most].decode('utf-8', 'ignore')}... ({len(text)} characters)"

@@ -1,0 +1,55 @@
+"""Forecasts on the wire."""
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.forecast import Forecast
+from predictor.wire import arrays
+
+
+def encode(forecast: Forecast) -> pb.Forecast:
+    """The message of a forecast."""
+    return pb.Forecast(
+        symbols=forecast.symbols,
+        as_of_session=forecast.as_of_session,
+        target_sessions=forecast.target_sessions.tolist(),
+        lag=forecast.lag,
+        horizons=forecast.horizons,
+        quantiles=forecast.quantiles,
+        target_kind=forecast.target_kind,
+        values=arrays.encode_float64(forecast.values),
+        returns=arrays.encode_float64(forecast.returns),
+        prices=arrays.encode_float64(forecast.prices),
+        anchor_price=arrays.encode_float64(forecast.anchor_price),
+        model=forecast.model,
+        version=forecast.version,
+        weights_hash=forecast.weights_hash,
+        warnings=forecast.warnings,
+        forecast_id=forecast.forecast_id,
+    )
+
+
+def decode(message: pb.Forecast) -> Forecast:
+    """The forecast of a message; its arrays are read-only.
+
+    Raises:
+        MalformedRequestError: an array has another length than the symbols, horizons and quantiles say.
+    """
+    rows = len(message.symbols)
+    shape = (rows, len(message.horizons), len(message.quantiles))
+    return Forecast(
+        symbols=tuple(message.symbols),
+        as_of_session=message.as_of_session,
+        target_sessions=arrays.decode_int32(message.target_sessions, len(message.target_sessions)),
+        lag=message.lag,
+        horizons=tuple(message.horizons),
+        quantiles=tuple(message.quantiles),
+        target_kind=message.target_kind,
+        values=arrays.decode_float64(message.values, shape, "forecast.values"),
+        returns=arrays.decode_optional_float64(message.returns, shape, "forecast.returns"),
+        prices=arrays.decode_optional_float64(message.prices, shape, "forecast.prices"),
+        anchor_price=arrays.decode_optional_float64(message.anchor_price, (rows,), "forecast.anchor_price"),
+        model=message.model,
+        version=message.version,
+        weights_hash=message.weights_hash,
+        warnings=tuple(message.warnings),
+        forecast_id=message.forecast_id,
+    )

@@ -1,0 +1,41 @@
+"""How large one request may be. Checked before anything of that size is built."""
+
+from typing import Final
+
+from predictor.errors import RequestTooLargeError
+
+MAX_INSTANCES: Final = 4096
+MAX_SYMBOLS: Final = 10_000
+MAX_SESSIONS: Final = 20_000
+"""Also the longest axis of a window."""
+MAX_CELLS: Final = 8_000_000
+"""Of one array: symbols x sessions, or symbols x sessions x features."""
+MAX_TARGETS: Final = 256
+MAX_TEXT: Final = 256
+"""Characters of a name: a symbol, a model, a request id, a currency."""
+
+
+def check_count(what: str, have: int, most: int) -> None:
+    """Refuse more than the wire takes.
+
+    Raises:
+        RequestTooLargeError: `have` exceeds `most`.
+    """
+    if have > most:
+        raise RequestTooLargeError(
+            f"{what}: have {have}, at most {most} in one request; send several requests",
+            metadata={"field": what, "have": str(have), "most": str(most)},
+        )
+
+
+def check_text(what: str, text: str) -> None:
+    """Refuse a name that is none.
+
+    Raises:
+        RequestTooLargeError: longer than MAX_TEXT.
+    """
+    if len(text) > MAX_TEXT:
+        raise RequestTooLargeError(
+            f"{what}: {text[:20]!r}... has {len(text)} characters, at most {MAX_TEXT}",
+            metadata={"field": what, "have": str(len(text)), "most": str(MAX_TEXT)},
+        )

@@ -1,0 +1,80 @@
+"""What is known of models, on the wire."""
+
+from collections.abc import Iterable
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.catalog import FeatureInfo, ModelInfo
+from predictor.wire import methods
+
+
+def encode(info: ModelInfo) -> pb.ModelInfo:
+    """The message of one version of a model."""
+    return pb.ModelInfo(
+        name=info.name,
+        version=info.version,
+        aliases=info.aliases,
+        is_default=info.is_default,
+        kind=info.kind,
+        observed_features=map(_encode_feature, info.observed_features),
+        known_features=map(_encode_feature, info.known_features),
+        static_features=map(_encode_feature, info.static_features),
+        schema_hash=info.schema_hash,
+        encoder_length=info.encoder_length,
+        lookback=info.lookback,
+        bars_needed=info.bars_needed,
+        future_length=info.future_length,
+        horizons=info.horizons,
+        quantiles=info.quantiles,
+        lag=info.lag,
+        target_kind=info.target_kind,
+        calendar=info.calendar,
+        calendar_ends=info.calendar_ends,
+        is_panel_model=info.is_panel_model,
+        explain_methods=map(methods.encode, info.explain_methods),
+        weights_hash=info.weights_hash,
+        card_json=info.card_json,
+    )
+
+
+def decode(message: pb.ModelInfo) -> ModelInfo:
+    """One version of a model.
+
+    Raises:
+        ExplainUnsupportedError: the model explains itself by a method that the wire does not know.
+    """
+    return ModelInfo(
+        name=message.name,
+        version=message.version,
+        aliases=tuple(message.aliases),
+        is_default=message.is_default,
+        kind=message.kind,
+        observed_features=_decode_features(message.observed_features),
+        known_features=_decode_features(message.known_features),
+        static_features=_decode_features(message.static_features),
+        schema_hash=message.schema_hash,
+        encoder_length=message.encoder_length,
+        lookback=message.lookback,
+        bars_needed=message.bars_needed,
+        future_length=message.future_length,
+        horizons=tuple(message.horizons),
+        quantiles=tuple(message.quantiles),
+        lag=message.lag,
+        target_kind=message.target_kind,
+        calendar=message.calendar,
+        calendar_ends=message.calendar_ends,
+        is_panel_model=message.is_panel_model,
+        explain_methods=tuple(map(methods.decode, message.explain_methods)),
+        weights_hash=message.weights_hash,
+        card_json=message.card_json,
+    )
+
+
+def _encode_feature(info: FeatureInfo) -> pb.FeatureInfo:
+    return pb.FeatureInfo(name=info.name, expression=info.expression, meaning=info.meaning, unit=info.unit)
+
+
+def _decode_features(messages: Iterable[pb.FeatureInfo]) -> tuple[FeatureInfo, ...]:
+    return tuple(
+        FeatureInfo(name=message.name, expression=message.expression, meaning=message.meaning, unit=message.unit)
+        for message in messages
+    )

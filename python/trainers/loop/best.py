@@ -1,0 +1,61 @@
+"""The best value so far, and a copy of the weights that gave it."""
+
+from collections.abc import Iterator, Mapping
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from trainers.loop.errors import NoBestWeightsError
+from trainers.loop.guards import check_finite_score
+
+
+@final
+class Best:
+    """Keeps the weights of the lowest value in memory, on the device they are on.
+
+    Args:
+        modules: The trained modules by name; their parameters and buffers are kept.
+
+    Attributes:
+        value: The lowest value; None before the first.
+        stale: Values since then that were not lower.
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
+        self._modules = modules
+        self._kept: dict[str, Tensor] = {}
+        self.value: float | None = None
+        self.stale = 0
+
+    def record(self, value: float) -> bool:
+        """Note a value, lower being better; True if it is the best so far, whose weights are then kept.
+
+        Raises:
+            NonFiniteError: The value is infinite or not a number.
+        """
+        check_finite_score(value, "the recorded value")
+        if self.value is not None and value >= self.value:
+            self.stale += 1
+            return False
+        self.value, self.stale = value, 0
+        self._kept.clear()  # first, so that there is never more than one copy
+        self._kept = {name: tensor.detach().clone() for name, tensor in self._tensors()}
+        return True
+
+    def restore(self) -> None:
+        """Put the weights of the best value back into the modules, in place.
+
+        Raises:
+            NoBestWeightsError: No value was recorded.
+        """
+        if self.value is None:
+            raise NoBestWeightsError("no value was recorded yet; call stalled() or best.record() with one first")
+        with torch.no_grad():
+            for name, tensor in self._tensors():
+                tensor.copy_(self._kept[name])
+
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        for module_name, module in self._modules.items():
+            for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+                yield f"{module_name}.{name}", tensor

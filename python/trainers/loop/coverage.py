@@ -1,0 +1,54 @@
+"""The check that phases, optimizers and modules speak of the same parameters."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from torch import nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from trainers.loop.errors import UncoveredParameterError, listed
+
+
+def check_coverage(
+    phases: Mapping[str, tuple[Sequence[Parameter], Optimizer]],
+    modules: Mapping[str, nn.Module],
+) -> None:
+    """Check that phases, optimizers and modules speak of the same parameters.
+
+    Raises:
+        UncoveredParameterError: A phase's parameters are not its optimizer's; one of them is frozen or in no module; a
+            parameter is trained by two phases; a trainable parameter of a module is in no phase.
+    """
+    names = parameter_names(modules.items())
+    owners: dict[Parameter, str] = {}
+    for phase, (parameters, optimizer) in phases.items():
+        held = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+        _refuse(held ^ set(parameters), names, f"phase {phase!r}: its parameters and its optimizer's differ in")
+        frozen = [parameter for parameter in parameters if not parameter.requires_grad]
+        _refuse(frozen, names, f"phase {phase!r}: the optimizer holds frozen parameters (requires_grad is False):")
+        strange = [parameter for parameter in parameters if parameter not in names]
+        _refuse(strange, names, f"phase {phase!r}: the optimizer holds parameters of no module given in `modules`:")
+        shared = [parameter for parameter in parameters if parameter in owners]
+        _refuse(shared, names, f"phase {phase!r}: another phase trains the same parameters:")
+        owners.update(dict.fromkeys(parameters, phase))
+    left = [parameter for parameter in names if parameter.requires_grad and parameter not in owners]
+    _refuse(
+        left,
+        names,
+        "no optimizer holds these trainable parameters; give them to one, freeze them or use Frozen(module):",
+    )
+
+
+def parameter_names(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter, str]:
+    """Every parameter with its name, such as `net.head.weight`."""
+    return {
+        parameter: f"{module_name}.{name}"
+        for module_name, module in modules
+        for name, parameter in module.named_parameters()
+    }
+
+
+def _refuse(parameters: Iterable[Parameter], names: Mapping[Parameter, str], problem: str) -> None:
+    found = [names.get(parameter, f"an unnamed {list(parameter.shape)}") for parameter in parameters]
+    if found:
+        raise UncoveredParameterError(f"{problem} {listed(sorted(found))}")

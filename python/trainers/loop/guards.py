@@ -1,0 +1,187 @@
+"""Checks that turn a training that learns nothing into an error that says why."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from trainers.loop.errors import (
+    DetachedLossError,
+    NoGradientError,
+    NonFiniteError,
+    UnusedParameterError,
+    ZeroGradientError,
+    listed,
+)
+from trainers.loop.tree import leaves
+
+Nonfinite = Literal["skip", "raise"]
+
+
+def check_attached(mean: Tensor, parameters: Sequence[Parameter]) -> None:
+    """Check that a loss has a graph.
+
+    Raises:
+        DetachedLossError: It has none; the message gives the cause, as far as it can be seen from here.
+    """
+    if mean.requires_grad:
+        return
+    raise DetachedLossError(
+        f"the loss is detached: it has no graph that backward could follow; {_why_detached(mean, parameters)}"
+    )
+
+
+def _why_detached(mean: Tensor, parameters: Sequence[Parameter]) -> str:
+    if mean.is_inference():
+        return (
+            "it was computed under torch.inference_mode(): leave that context, and use torch.no_grad() for frozen parts"
+        )
+    if not torch.is_grad_enabled():
+        return "gradients are disabled here: training was started inside torch.no_grad() or set_grad_enabled(False)"
+    if not any(parameter.requires_grad for parameter in parameters):
+        return "none of the phase's parameters requires a gradient: they were frozen after the loop was made"
+    return (
+        "it does not depend on the phase's parameters: look in the loss function for .detach(), .item(), .data, NumPy, "
+        "torch.tensor(loss), argmax or rounding, a torch.no_grad() around the trained network, samples generated "
+        "without gradients, or a constant returned because no output matched a target"
+    )
+
+
+@final
+class GradientGuard:
+    """Watches the gradients of one phase.
+
+    Args:
+        names: The phase's parameters with their names.
+        audit_windows: A parameter without a gradient in so many windows counts as unused.
+        nonfinite: Whether a loss or gradient that is not finite skips the step or raises.
+        skip_limit: So many skipped steps in a row raise.
+    """
+
+    def __init__(
+        self, names: Mapping[Parameter, str], *, audit_windows: int, nonfinite: Nonfinite, skip_limit: int
+    ) -> None:
+        self._names = names
+        self._parameters = tuple(names)
+        self._unseen = self._parameters
+        self._audit_windows = audit_windows
+        self._nonfinite = nonfinite
+        self._skip_limit = skip_limit
+        self._windows = 0
+        self._skipped_in_a_row = 0
+        self._moved = False
+
+    def gradients(self) -> list[Tensor]:
+        """The window's gradients.
+
+        Raises:
+            NoGradientError: There is none.
+            UnusedParameterError: A parameter has had none in all audited windows.
+        """
+        found = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        if not found:
+            raise NoGradientError(
+                "backward reached none of the phase's parameters, although the loss requires a gradient; it may be a "
+                "constant made with requires_grad=True, or depend on another network or on inputs only"
+            )
+        if self._unseen:
+            self._unseen = tuple(parameter for parameter in self._unseen if parameter.grad is None)
+            self._windows += 1
+            if self._windows >= self._audit_windows:
+                self.check_all_used()
+        return found
+
+    def check_all_used(self) -> None:
+        """Judge the windows so far.
+
+        Raises:
+            UnusedParameterError: A parameter has had no gradient in any of them.
+        """
+        if not self._unseen or not self._windows:
+            return
+        unused = [self._names[parameter] for parameter in self._unseen]
+        raise UnusedParameterError(
+            f"no loss reached {listed(unused)} in {self._windows} windows, so the optimizer would never train them; a "
+            "layer may be left out of forward or its output unused. Use it, freeze it (requires_grad_(False)) and leave "
+            "it out of the optimizer, or raise audit_windows if it is rare"
+        )
+
+    def check_moved(self, norm: float) -> None:
+        """Judge the norm of a gradient.
+
+        Raises:
+            ZeroGradientError: It is exactly zero, and so was every one before.
+        """
+        if self._moved or norm:
+            self._moved = True
+            return
+        raise ZeroGradientError(
+            "all gradients are exactly zero, so nothing is learned, while weight decay would still shrink the weights; "
+            "the loss may be multiplied by zero or masked out, clamped or saturated, or every activation may be dead"
+        )
+
+    def note_stepped(self) -> None:
+        """A step was taken: the row of skipped ones ends."""
+        self._skipped_in_a_row = 0
+
+    def note_skipped(self, loss: float, norm: float, window: Sequence[object], *, overflow: bool) -> None:
+        """A step was skipped.
+
+        Args:
+            loss: The window's loss.
+            norm: The norm of its gradient.
+            window: The window's batches, to look for values that are not finite.
+            overflow: The gradient overflowed in float16, which lowering the scale is expected to cure.
+
+        Raises:
+            NonFiniteError: `nonfinite` is `raise`, or it was one too many in a row.
+        """
+        self._skipped_in_a_row += 1
+        tolerated = overflow or self._nonfinite == "skip"
+        if tolerated and self._skipped_in_a_row < self._skip_limit:
+            return
+        row = f" in {self._skipped_in_a_row} windows in a row" if tolerated else ""
+        raise NonFiniteError(
+            f"the loss is {loss:g} and the gradient's norm {norm:g}{row}; {self._suspects(window)}. Likely causes: "
+            "such values in the data, a division by zero or a logarithm of zero in the loss, a learning rate that is "
+            "too high, or a range too large for float16"
+        )
+
+    def _suspects(self, window: Sequence[object]) -> str:
+        batches = [
+            path
+            for number, batch in enumerate(window)
+            for path, tensor in leaves(batch, f"batch {number}")
+            if not _finite(tensor)
+        ]
+        if batches:
+            return f"not finite in the data: {listed(batches)}"
+        weights = [name for parameter, name in self._names.items() if not _finite(parameter)]
+        if weights:
+            return f"the data is finite, these weights are not: {listed(weights)}"
+        bad = [
+            name
+            for parameter, name in self._names.items()
+            if parameter.grad is not None and not _finite(parameter.grad)
+        ]
+        return f"data and weights are finite; gradients that are not: {listed(bad) or 'none'}"
+
+
+def check_finite_score(value: float, what: str) -> None:
+    """Check a value that decisions rest on.
+
+    Raises:
+        NonFiniteError: It is infinite or not a number.
+    """
+    if not math.isfinite(value):
+        raise NonFiniteError(
+            f"{what} is {value}: the score function divides by zero, its data are not finite, or the network's weights "
+            "are not"
+        )
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor.detach()).all())

@@ -1,0 +1,126 @@
+"""What a loss function returns, the check of it, and means weighted by their counts."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import torch
+from torch import Tensor
+
+from trainers.loop.errors import ContractError
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The loss of one batch.
+
+    Attributes:
+        mean: Mean loss over the batch's targets, a floating-point scalar (shape []).
+        count: How many targets that mean is over; 0 if the batch has none, and then `mean` is not looked at.
+        parts: Further means over the same targets for the reports, such as one a horizon; scalars, never trained on.
+    """
+
+    mean: Tensor
+    count: int
+    parts: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+    def detached(self) -> "Loss":
+        """The same numbers without their graph, so that its memory can go."""
+        if not self.parts:
+            return Loss(self.mean.detach(), self.count)
+        return Loss(self.mean.detach(), self.count, {name: part.detach() for name, part in self.parts.items()})
+
+
+@final
+class Tally:
+    """A mean over batches of different sizes, each weighted by its count."""
+
+    __slots__ = ("_parts", "_sum", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._sum = 0.0
+        self._parts: dict[str, tuple[float, int]] = {}
+
+    def add(self, mean: float, count: int, parts: Mapping[str, float]) -> None:
+        """Count a batch in; a part that it lacks is not diluted by it."""
+        self.count += count
+        self._sum += mean * count
+        for name, part in parts.items():
+            total, seen = self._parts.get(name, (0.0, 0))
+            self._parts[name] = (total + part * count, seen + count)
+
+    def mean(self) -> float:
+        """The weighted mean; not a number while nothing was counted."""
+        return self._sum / self.count if self.count else math.nan
+
+    def parts(self) -> dict[str, float]:
+        """The weighted mean of every part."""
+        return {name: total / seen for name, (total, seen) in self._parts.items() if seen}
+
+
+def check_loss(found: object) -> Loss:
+    """The value as a `Loss`.
+
+    Raises:
+        ContractError: It is none, or its mean, count or parts are not what `Loss` promises.
+    """
+    if not isinstance(found, Loss):
+        raise ContractError(f"the loss function returned {_what(found)}; expected Loss(mean, count, parts)")
+    _check_scalar("mean", found.mean)
+    _check_count(found.count)
+    for name, part in found.parts.items():
+        _check_scalar(f"parts[{name!r}]", part)
+    return found
+
+
+def read(tensors: Sequence[Tensor]) -> list[float]:
+    """The scalars as Python numbers, with one wait for the device in all."""
+    device = tensors[0].device
+    if device.type == "cpu":
+        return [tensor.item() for tensor in tensors]
+    return torch.stack([tensor.to(device, torch.float32) for tensor in tensors]).tolist()
+
+
+def tally(losses: Sequence[Loss], *further: Tensor) -> tuple[Tally, list[float]]:
+    """The weighted mean of detached losses, and the values of `further` scalars read along with them."""
+    values = iter(read([*_scalars(losses), *further]))
+    total = Tally()
+    for loss in losses:
+        total.add(next(values), loss.count, {name: next(values) for name in loss.parts})
+    return total, list(values)
+
+
+def _scalars(losses: Sequence[Loss]) -> Iterator[Tensor]:
+    for loss in losses:
+        yield loss.mean
+        yield from loss.parts.values()
+
+
+def _check_scalar(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise ContractError(f"Loss.{name} is {_what(value)}; expected a scalar tensor")
+    if value.ndim:
+        raise ContractError(f"Loss.{name} has shape {list(value.shape)}; expected a scalar: reduce it with .mean()")
+    if not value.is_floating_point():
+        raise ContractError(f"Loss.{name} is of {value.dtype}; expected floating point")
+
+
+def _check_count(count: object) -> None:
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise ContractError(f"Loss.count is {_what(count)}; expected an int: the number of targets in the batch")
+    if count < 0:
+        raise ContractError(f"Loss.count is {count}; expected 0 or more: the number of targets in the batch")
+
+
+def _what(value: object) -> str:
+    match value:
+        case None:
+            return "None (is a `return` missing?)"
+        case Tensor():
+            return f"a tensor of shape {list(value.shape)}"
+        case dict():
+            return f"a dict with the keys {list(value)}"
+        case _:
+            return f"a {type(value).__name__}"

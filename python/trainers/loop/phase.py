@@ -1,0 +1,65 @@
+"""Phases: one optimizer each, and what it trains."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar, final
+
+from torch import nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from trainers.loop.errors import SettingsError
+from trainers.loop.loss import Loss
+
+Batch = TypeVar("Batch")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase(Generic[Batch]):
+    """One optimizer and what it trains.
+
+    While a phase works, the parameters of the other phases are frozen: its loss leaves no gradient in them.
+
+    Attributes:
+        name: Names the phase in reports and errors.
+        loss: Computes the loss of a batch that is on the device.
+        parameters: What the optimizer trains; the same parameters as in its groups.
+        optimizer: Its own, not shared with another phase.
+        scheduler: Stepped after every step that was taken, never after a skipped one.
+        clip: Largest norm of the gradient; None leaves it as it is.
+        every: The phase works in the last of every so many windows.
+
+    Raises:
+        SettingsError: A number is out of its range.
+    """
+
+    name: str
+    loss: Callable[[Batch], Loss]
+    parameters: Iterable[Parameter]
+    optimizer: Optimizer
+    scheduler: LRScheduler | None = None
+    clip: float | None = 1.0
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        """Keep the parameters, which may come from a generator, and check the numbers."""
+        object.__setattr__(self, "parameters", tuple(self.parameters))
+        if self.clip is not None and not self.clip > 0:
+            raise SettingsError(
+                f"phase {self.name!r}: clip is {self.clip}; it must be above 0, or None for no clipping"
+            )
+        if self.every < 1:
+            raise SettingsError(f"phase {self.name!r}: every is {self.every}; it must be 1 or more")
+
+
+@final
+class Frozen:
+    """A module that takes part and is not trained, such as a pretrained encoder.
+
+    Its parameters are frozen and it is put in evaluation mode at once; the loop moves it to the device and keeps it in
+    evaluation mode. Run it under `torch.no_grad()`, not `inference_mode()`, whose tensors no backward accepts.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module.requires_grad_(False).eval()

@@ -1,0 +1,54 @@
+"""Where the loop is, so that every error can say where it happened."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import final
+
+from trainers.loop.errors import LoopError
+from trainers.loop.tree import describe
+
+SHOWN_BATCHES = 3
+
+
+@final
+class Position:
+    """Phase, epoch, window and batch that are being worked on.
+
+    As a context it adds itself to an error that passes through: as `place` to the loop's own, as a note to every other.
+    No error is held back.
+    """
+
+    __slots__ = ("_batch", "_batches", "epoch", "phase", "window")
+
+    def __init__(self, phase: str, epoch: int, window: int, batches: Sequence[object]) -> None:
+        self.phase = phase
+        self.epoch = epoch
+        self.window = window
+        self._batches = batches
+        self._batch: int | None = None
+
+    def at(self, batch: int | None) -> None:
+        """Note the batch being worked on, counted from 0 within the window; None for the window as a whole."""
+        self._batch = batch
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Say where the error happened and let it pass."""
+        if isinstance(error, LoopError):
+            error.place = str(self)
+        elif error is not None:
+            error.add_note(f"in {self}")
+
+    def __str__(self) -> str:
+        """One line, all counted from 0."""
+        place = f"phase {self.phase!r}, epoch {self.epoch}, window {self.window}"
+        size = len(self._batches)
+        if self._batch is not None:
+            return f"{place}, batch {self._batch} of {size}: {describe(self._batches[self._batch])}"
+        shapes = "; ".join(describe(batch) for batch in self._batches[:SHOWN_BATCHES])
+        more = "; …" if size > SHOWN_BATCHES else ""
+        return f"{place} of {size} batches: {shapes}{more}"

@@ -1,0 +1,144 @@
+"""Where batches come from. The order of an epoch is a function of seed and epoch alone."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Generic, Protocol, Self, TypeVar, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainers.loop.errors import ContractError, SettingsError
+from trainers.loop.tree import describe, leaves, map_tensors
+
+Batch = TypeVar("Batch")
+Batch_co = TypeVar("Batch_co", covariant=True)
+
+
+class Source(Protocol[Batch_co]):
+    """Batches that can be read again for every epoch."""
+
+    @property
+    def length(self) -> int | None:
+        """Batches in an epoch; None if that is not known."""
+        ...
+
+    def batches(self, epoch: int) -> Iterator[Batch_co]:
+        """The batches of an epoch, in the same order whenever the same epoch is asked for."""
+        ...
+
+
+@final
+class IterableSource(Generic[Batch]):
+    """Any iterable that can be read again, such as a list of batches or a `DataLoader`.
+
+    Its order is the iterable's own: a `DataLoader` that shuffles draws it from torch's global generator.
+
+    Args:
+        batches: Gives a fresh iterator each time it is iterated; not a generator.
+        length: Batches in an epoch; taken from a list, tuple or other collection if not given.
+
+    Raises:
+        ContractError: The iterable can be read only once.
+    """
+
+    def __init__(self, batches: Iterable[Batch], *, length: int | None = None) -> None:
+        if isinstance(batches, Iterator):
+            raise ContractError(
+                f"a {type(batches).__name__} can be read only once, but every epoch reads the batches again; "
+                "give a list, a DataLoader or a class with __iter__"
+            )
+        self._batches = batches
+        self._length = len(batches) if length is None and isinstance(batches, Collection) else length
+
+    @property
+    def length(self) -> int | None:
+        """Batches in an epoch; None if that is not known."""
+        return self._length
+
+    def batches(self, epoch: int) -> Iterator[Batch]:  # noqa: ARG002  the iterable knows no epochs
+        """The iterable's batches, whatever the epoch."""
+        return iter(self._batches)
+
+
+@final
+class ResidentSource(Generic[Batch]):
+    """Batches picked from data that stays in memory, on the host or on the device, by a shuffled index.
+
+    Args:
+        gather: Makes the batch of some samples from their index (int64 [N]).
+        samples: How many samples there are.
+        batch_size: Samples in a batch; the last batch of an epoch has what is left.
+        seed: Together with the epoch it gives the order.
+        shuffle: False keeps the samples' own order, as validation wants it.
+        drop_last: Leave out a last batch that is not full. Rarely wanted: the loop weighs small batches rightly.
+        device: Where `gather` wants the index.
+
+    Raises:
+        SettingsError: `samples` or `batch_size` is below 1.
+    """
+
+    def __init__(
+        self,
+        gather: Callable[[Tensor], Batch],
+        *,
+        samples: int,
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if samples < 1 or batch_size < 1:
+            raise SettingsError(f"samples is {samples} and batch_size is {batch_size}; both must be 1 or more")
+        self._gather = gather
+        self._samples = samples
+        self._batch_size = batch_size
+        self._seed = seed
+        self._shuffle = shuffle
+        self._drop_last = drop_last
+        self._device = device
+
+    @classmethod
+    def of(cls, data: Batch, *, batch_size: int, seed: int = 0, shuffle: bool = True, drop_last: bool = False) -> Self:
+        """A source over tensors of shape [samples, …] in a tuple, NamedTuple, list, dict or dataclass.
+
+        Raises:
+            ContractError: There is no tensor, or their first dimensions differ.
+        """
+        found = [tensor for _, tensor in leaves(data)]
+        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim:
+            raise ContractError(f"tensors of one common first dimension are needed, got {describe(data)}")
+
+        def gather(index: Tensor) -> Batch:
+            return map_tensors(data, lambda tensor: tensor.index_select(0, index))
+
+        return cls(
+            gather,
+            samples=found[0].shape[0],
+            batch_size=batch_size,
+            seed=seed,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            device=found[0].device,
+        )
+
+    @property
+    def length(self) -> int:
+        """Batches in an epoch."""
+        whole, rest = divmod(self._samples, self._batch_size)
+        return whole + (1 if rest and not self._drop_last else 0)
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """The batches of an epoch, in an order that depends on seed and epoch alone."""
+        order = (
+            permutation(self._samples, seed=self._seed, epoch=epoch) if self._shuffle else torch.arange(self._samples)
+        )
+        order = order.to(self._device)
+        for batch in range(self.length):
+            yield self._gather(order[batch * self._batch_size : (batch + 1) * self._batch_size])
+
+
+def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
+    """The order of an epoch: int64 [samples], a function of the arguments alone."""
+    mixed = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)
+    return torch.randperm(samples, generator=torch.Generator().manual_seed(int(mixed[0])))

@@ -1,0 +1,165 @@
+"""Each figure shows the numbers that it was given, in the trace where they belong."""
+
+import sys
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from plotly.graph_objects import Figure
+
+from predictor.charts import Candles, calibration, fan, importance_bars, importance_heatmap, loss_curve
+from predictor.errors import ConfigurationError, MissingPackageError
+
+DAYS = np.arange(np.datetime64("2022-01-03"), np.datetime64("2023-01-03"))
+DATES = np.asarray([int(str(day).replace("-", "")) for day in DAYS], np.int32)
+CLOSE = 100 + np.cumsum(np.random.default_rng(7).normal(size=DATES.size))
+CANDLES = Candles(dates=DATES, open=CLOSE - 0.5, high=CLOSE + 1, low=CLOSE - 1, close=CLOSE)
+TARGETS = np.asarray([20230103, 20230110], np.int32)
+PRICES = np.asarray([[95.0, 98.0, 100.0, 102.0, 105.0], [90.0, 96.0, 101.0, 106.0, 112.0]])
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def traces(figure: Figure) -> list[Any]:
+    """What the figure draws; plotly carries no types."""
+    return list(cast("Any", figure).data)
+
+
+def test_the_fan_shows_the_last_year_of_candles() -> None:
+    candles = traces(fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL", currency="USD"))[0]
+
+    assert candles.type == "candlestick"
+    assert candles.x[-1] == "2023-01-02"
+    assert len(candles.x) == 252
+    for column in ("open", "high", "low", "close"):
+        assert getattr(candles, column).tolist() == getattr(CANDLES, column)[-252:].tolist()
+
+
+def test_the_fan_opens_at_the_last_close() -> None:
+    drawn = traces(fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL"))[1:]
+
+    assert {trace.x for trace in drawn} == {("2023-01-02", "2023-01-03", "2023-01-10")}
+    assert {trace.y[0] for trace in drawn} == {CLOSE[-1]}
+
+
+def test_the_fan_shades_between_pairs_of_quantiles_and_draws_the_median() -> None:
+    low, high, inner_low, inner_high, median = traces(fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL"))[1:]
+
+    assert [trace.y[1:].tolist() for trace in (low, high)] == [[95, 90], [105, 112]]
+    assert [trace.y[1:].tolist() for trace in (inner_low, inner_high)] == [[98, 96], [102, 106]]
+    assert median.y[1:].tolist() == [100, 101]
+    assert [trace.fill for trace in (low, high, inner_low, inner_high, median)] == [
+        None,
+        "tonexty",
+        None,
+        "tonexty",
+        None,
+    ]
+    assert [high.name, median.name] == ["5 % to 95 %", "median"]
+
+
+def test_the_fan_names_symbol_and_currency() -> None:
+    layout = cast("Any", fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL", currency="USD")).layout
+
+    assert (layout.title.text, layout.yaxis.title.text) == ("AAPL", "price (USD)")
+
+
+def test_a_fan_refuses_prices_of_another_shape() -> None:
+    with pytest.raises(ConfigurationError, match=r"prices has shape \[5, 2\], but \[2, 5\]"):
+        fan(CANDLES, TARGETS, QUANTILES, PRICES.T, title="AAPL")
+
+
+def test_a_fan_refuses_to_start_from_nothing() -> None:
+    nothing = CLOSE[:0]
+    candles = Candles(dates=DATES[:0], open=nothing, high=nothing, low=nothing, close=nothing)
+
+    with pytest.raises(ConfigurationError, match="at least one bar"):
+        fan(candles, TARGETS, QUANTILES, PRICES, title="AAPL")
+
+
+def test_bars_are_sorted_by_size_and_the_rest_is_added_up() -> None:
+    figure = importance_bars(["a", "b", "c", "d"], np.asarray([1.0, -5.0, 0.5, -2.0]), "bp", top=2)
+
+    bars = traces(figure)[0]
+    assert bars.y == ("b", "d", "others (2)")
+    assert bars.x == (-5.0, -2.0, 1.5)
+    assert "bp" in bars.hovertemplate
+
+
+def test_bars_have_no_others_where_all_have_their_own() -> None:
+    assert traces(importance_bars(["a", "b"], np.asarray([1.0, 2.0]), "bp"))[0].y == ("b", "a")
+
+
+def test_bars_show_the_sign_by_colour() -> None:
+    down, up = traces(importance_bars(["a", "b"], np.asarray([1.0, -2.0]), "bp"))[0].marker.color
+
+    assert down != up
+
+
+def test_the_heat_map_shows_each_feature_on_each_date_with_white_at_zero() -> None:
+    values = np.asarray([[1.0, -3.0], [0.5, 2.0], [np.nan, 0.0]])
+
+    heat = traces(importance_heatmap(DATES[:3], ["a", "b"], values, "bp"))[0]
+
+    assert heat.x == ("2022-01-03", "2022-01-04", "2022-01-05")
+    assert heat.y == ("a", "b")
+    np.testing.assert_array_equal(heat.z, values.T)
+    assert (heat.zmin, heat.zmid, heat.zmax) == (-3.0, 0.0, 3.0)
+    assert heat.colorscale[1] == (0.5, "#FFFFFF")
+    assert heat.colorbar.title.text == "bp"
+
+
+def test_a_heat_map_of_zeros_is_white() -> None:
+    heat = traces(importance_heatmap(DATES[:2], ["a"], np.zeros((2, 1)), "bp"))[0]
+
+    assert (heat.zmin, heat.zmax) == (-1.0, 1.0)
+
+
+def test_the_loss_curve_marks_the_epoch_that_was_kept() -> None:
+    train, selection, kept = traces(loss_curve([1, 2, 3], [0.9, 0.7, 0.6], [0.95, 0.8, 0.85], 2))
+
+    assert (train.name, train.x, train.y) == ("train", (1, 2, 3), (0.9, 0.7, 0.6))
+    assert (selection.name, selection.y) == ("selection", (0.95, 0.8, 0.85))
+    assert (kept.x, kept.y) == ((2,), (0.8,))
+
+
+def test_a_best_epoch_that_was_not_trained_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="best epoch, 4"):
+        loss_curve([1, 2], [0.9, 0.7], [0.9, 0.8], 4)
+
+
+def test_calibration_shows_each_horizon_with_its_interval_and_the_diagonal() -> None:
+    observed = np.asarray([[0.12, 0.52, 0.88], [0.2, 0.6, 0.8]])
+    figure = calibration([0.1, 0.5, 0.9], ["1 session", "5 sessions"], observed, observed - 0.05, observed + 0.1)
+
+    diagonal, first, second = traces(figure)
+    assert (diagonal.x, diagonal.y) == ((0, 1), (0, 1))
+    assert [first.name, second.name] == ["1 session", "5 sessions"]
+    assert second.x == (0.1, 0.5, 0.9)
+    assert second.y.tolist() == [0.2, 0.6, 0.8]
+    np.testing.assert_allclose(second.error_y.array, 0.1)
+    np.testing.assert_allclose(second.error_y.arrayminus, 0.05)
+    assert first.marker.symbol != second.marker.symbol
+
+
+def test_calibration_refuses_intervals_of_another_shape() -> None:
+    with pytest.raises(ConfigurationError, match="upper has shape"):
+        calibration([0.5], ["1 session"], np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 2)))
+
+
+def test_every_figure_becomes_html() -> None:
+    figures = [
+        fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL"),
+        importance_bars(["a"], np.ones(1), "bp"),
+        importance_heatmap(DATES[:1], ["a"], np.ones((1, 1)), "bp"),
+        loss_curve([1], [0.9], [0.9], 1),
+        calibration([0.5], ["1 session"], np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))),
+    ]
+
+    assert all("<div" in figure.to_html(full_html=False, include_plotlyjs=False) for figure in figures)
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+
+    with pytest.raises(MissingPackageError, match=r"quantra\[report\]"):
+        importance_bars(["a"], np.ones(1), "bp")
