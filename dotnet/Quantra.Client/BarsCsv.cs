@@ -5,8 +5,8 @@ namespace Quantra.Client;
 /// <summary>Reads bars out of CSV text, by the rules of <see cref="BarPanel.ReadCsv"/>.</summary>
 internal sealed class BarsCsv
 {
-    private static readonly string[] Required = ["open", "high", "low", "close", "volume"];
-    private static readonly string[] Optional = ["adj_close", "split_ratio", "cash_dividend"];
+    private static readonly string[] Required = ["OPEN", "HIGH", "LOW", "CLOSE", "VOLUME"];
+    private static readonly string[] Optional = ["ADJ_CLOSE", "SPLIT_RATIO", "CASH_DIVIDEND"];
 
     private readonly string _file;
     private readonly string[] _header;
@@ -21,7 +21,7 @@ internal sealed class BarsCsv
         _columns = [.. Required, .. Optional.Where(name => _header.Contains(name))];
         if (_header.GroupBy(name => name).FirstOrDefault(group => group.Count() > 1) is { } twice)
             throw Refusal($"more than one column {twice.Key}");
-        var missing = Required.Prepend("date").Except(_header).ToArray();
+        var missing = Required.Prepend("DATE").Except(_header).ToArray();
         if (missing.Length > 0)
             throw Refusal($"no column {string.Join(", ", missing)}; it has {string.Join(", ", _header)}");
     }
@@ -44,17 +44,17 @@ internal sealed class BarsCsv
     }
 
     private static string Normal(string name) =>
-        name.Trim().TrimStart('\uFEFF').ToLowerInvariant().Replace(' ', '_');
+        name.Trim().ToUpperInvariant().Replace(' ', '_');
 
     private void Add(string line, int row, string nameOfFile)
     {
         var cells = CsvLine.Split(line);
         if (cells.Count != _header.Length)
             throw Refusal($"row {row} after the header has {cells.Count} cells, but the header has {_header.Length}");
-        var symbol = _header.Contains("symbol") ? Cell(cells, "symbol") : nameOfFile;
+        var symbol = _header.Contains("SYMBOL") ? Cell(cells, "SYMBOL") : nameOfFile;
         if (symbol.Length == 0)
             throw Refusal($"row {row} after the header: the symbol is empty");
-        var day = Day(Cell(cells, "date"), row);
+        var day = Day(Cell(cells, "DATE"), row);
         var bars = BarsOf(symbol);
         if (bars.Count > 0 && day <= bars.Keys[^1])
             throw Disorder(symbol, day, bars.Keys[^1]);
@@ -100,14 +100,14 @@ internal sealed class BarsCsv
         {
             Symbols = _symbols,
             Sessions = sessions,
-            Open = Spread("open", sessions),
-            High = Spread("high", sessions),
-            Low = Spread("low", sessions),
-            Close = Spread("close", sessions),
-            Volume = Spread("volume", sessions),
-            AdjustedClose = Spread("adj_close", sessions),
-            SplitRatio = Spread("split_ratio", sessions),
-            CashDividend = Spread("cash_dividend", sessions),
+            Open = Spread("OPEN", sessions),
+            High = Spread("HIGH", sessions),
+            Low = Spread("LOW", sessions),
+            Close = Spread("CLOSE", sessions),
+            Volume = Spread("VOLUME", sessions),
+            AdjustedClose = Spread("ADJ_CLOSE", sessions),
+            SplitRatio = Spread("SPLIT_RATIO", sessions),
+            CashDividend = Spread("CASH_DIVIDEND", sessions),
         };
     }
 

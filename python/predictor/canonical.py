@@ -1,13 +1,15 @@
 """JSON in one form: written one way, read strictly. Everything that an artifact says in text passes through here.
 
 Canonical form: UTF-8 without BOM, keys sorted, two spaces of indentation, numbers in shortest round-trip form, no NaN.
-Reading refuses what two readers could understand differently: duplicate keys, NaN, infinity, a BOM, deep nesting.
+Reading refuses what two readers could understand differently: keys that stand twice, NaN and infinity, integers beyond
+64 bits, half characters, a byte order mark, deep nesting.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import TypeVar
+from typing import NoReturn, Self, TypeVar, final
 
 from predictor.errors import ArtifactError
 
@@ -15,15 +17,23 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 ValueT = TypeVar("ValueT")
 
 MAX_DEPTH = 64
+"""Objects and lists inside each other."""
+
+_LARGEST_INTEGER = 2**63 - 1
+_SHOWN = 40
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def to_bytes(value: Json) -> bytes:
-    """The canonical form of a value.
+    """The canonical form of a value; equal values give equal bytes.
 
     Raises:
-        ValueError: a number is not finite.
+        ValueError: what `from_bytes` would refuse: a number that is not finite, an integer beyond 64 bits, half a
+            character, or too deep a nesting.
     """
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=2, sort_keys=True)
+    _parse(text)
     return (text + "\n").encode()
 
 
@@ -33,37 +43,46 @@ def from_bytes(data: bytes, source: str) -> Json:
     Raises:
         ArtifactError: the text is not strict JSON.
     """
-    if data.startswith(b"\xef\xbb\xbf"):
-        raise ArtifactError(f"{source}: starts with a byte order mark, which JSON must not")
     try:
-        text = data.decode("utf-8")
-        _check_depth(text, source)
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)
+        return _parse(data.decode("utf-8"))
     except ValueError as error:
-        raise ArtifactError(f"{source}: is not strict JSON: {error}") from error
+        raise ArtifactError(f"{source}: is not strict JSON: {error}", metadata={"file": source}) from error
 
 
-def _check_depth(text: str, source: str) -> None:
-    """Count brackets, those in strings included: a bound that needs no parser and cannot overflow the stack."""
+def _parse(text: str) -> Json:
+    """The value of a strict JSON text; ValueError if it is none."""
+    _check_depth(text)
+    value: Json = json.loads(
+        text,
+        object_pairs_hook=_unique,
+        parse_constant=_refuse_constant,
+        parse_float=_finite,
+        parse_int=_within_64_bits,
+    )
+    if _ESCAPED_SURROGATE.search(text):
+        json.dumps(value, ensure_ascii=False).encode()  # half a character has no UTF-8
+    return value
+
+
+def _check_depth(text: str) -> None:
+    """Count brackets outside of strings: a bound that needs no parser and cannot overflow the stack."""
     depth = 0
-    for character in text:
-        if character in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ArtifactError(f"{source}: nests deeper than {MAX_DEPTH} levels")
-        elif character in "]}":
-            depth -= 1
+    for token in _TOKEN.finditer(text):
+        depth += (token["open"] is not None) - (token["close"] is not None)
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"key {next(n for n in names if names.count(n) > 1)!r} stands twice")
+    record: dict[str, Json] = {}
+    for key, value in pairs:
+        if key in record:
+            raise ValueError(f"key {key!r} stands twice")
+        record[key] = value
     return record
 
 
-def _refuse_constant(name: str) -> float:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
@@ -74,57 +93,86 @@ def _finite(text: str) -> float:
     return number
 
 
-class Record:
-    """A JSON object read key by key: each key must be there, of its type, and none may be left over."""
+def _within_64_bits(text: str) -> int:
+    number = int(text)
+    if abs(number) > _LARGEST_INTEGER:
+        raise ValueError(f"{text} is beyond 64 bits")
+    return number
 
-    def __init__(self, value: Json, where: str) -> None:
+
+@final
+class Record:
+    """A JSON object read key by key: each key must be there, of its type, and none may be left over at the `end`.
+
+    Args:
+        value: what should be an object.
+        source: names the file in errors.
+        path: where in the file the object stands, such as "network.config"; empty for the whole.
+
+    Raises:
+        ArtifactError: it is no object. This error and all that the methods raise name the file and the key, in the
+            message and as `metadata["file"]` and `metadata["key"]`.
+    """
+
+    def __init__(self, value: Json, source: str, path: str = "") -> None:
+        self._source = source
+        self._path = path
         if not isinstance(value, Mapping):
-            raise ArtifactError(f"{where}: found {_kind(value)}, expected an object")
+            raise self._error(path, f"is {_shown(value)}, expected an object")
         self._value = value
-        self._where = where
         self._read: set[str] = set()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, source: str) -> Self:
+        """The object that a file holds."""
+        return cls(from_bytes(data, source), source)
 
     def text(self, key: str) -> str:
         """A string."""
-        return self._take(key, "a text", lambda v: v if isinstance(v, str) else None)
+        return self._checked(self.json(key), key, "a text", _text)
 
     def integer(self, key: str) -> int:
         """An integer, written without a fraction."""
-        return self._take(key, "an integer", _integer)
+        return self._checked(self.json(key), key, "an integer", _integer)
 
     def number(self, key: str) -> float:
         """A finite number."""
-        return self._take(key, "a number", _number)
+        return self._checked(self.json(key), key, "a number", _number)
 
     def flag(self, key: str) -> bool:
         """True or false."""
-        return self._take(key, "true or false", lambda v: v if isinstance(v, bool) else None)
+        return self._checked(self.json(key), key, "true or false", _flag)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of strings."""
-        return self._all(key, "a list of texts", lambda v: v if isinstance(v, str) else None)
+        return self._all(self.json(key), key, "a text", _text)
 
     def integers(self, key: str) -> tuple[int, ...]:
         """A list of integers."""
-        return self._all(key, "a list of integers", _integer)
+        return self._all(self.json(key), key, "an integer", _integer)
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """A list of finite numbers."""
-        return self._all(key, "a list of numbers", _number)
+        return self._all(self.json(key), key, "a number", _number)
 
     def record(self, key: str) -> "Record":
         """An object."""
-        return Record(self.json(key), f"{self._where}: {key}")
+        return Record(self.json(key), self._source, self._path_to(key))
 
     def records(self, key: str) -> tuple["Record", ...]:
         """A list of objects."""
-        items = self._items(key, "a list of objects")
-        return tuple(Record(item, f"{self._where}: {key}[{k}]") for k, item in enumerate(items))
+        items, path = self._list(self.json(key), key), self._path_to(key)
+        return tuple(Record(item, self._source, f"{path}[{k}]") for k, item in enumerate(items))
+
+    def rows(self, key: str) -> tuple[tuple[float, ...], ...]:
+        """A list of lists of finite numbers."""
+        rows = self._list(self.json(key), key)
+        return tuple(self._all(row, f"{key}[{k}]", "a number", _number) for k, row in enumerate(rows))
 
     def json(self, key: str) -> Json:
         """Whatever stands there."""
         if key not in self._value:
-            raise ArtifactError(f"{self._where}: key {key!r} is missing")
+            raise self.refusal(key, "is missing")
         self._read.add(key)
         return self._value[key]
 
@@ -133,30 +181,44 @@ class Record:
         return tuple(sorted(self._value))
 
     def end(self) -> None:
-        """Raise ArtifactError if a key has not been read."""
+        """Refuse keys that nobody has read."""
         unknown = sorted(set(self._value) - self._read)
         if unknown:
-            raise ArtifactError(f"{self._where}: unknown keys {unknown}")
+            raise self.refusal(unknown[0], "is a key that nobody knows")
 
-    def _take(self, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> ValueT:
-        found = self.json(key)
-        value = read(found)
-        if value is None:
-            raise ArtifactError(f"{self._where}: {key} is {_kind(found)}, expected {expected}")
-        return value
+    def refusal(self, key: str, problem: str) -> ArtifactError:
+        """The error for a value that is of the right type and still cannot be; `problem` is "is 7, but must …"."""
+        return self._error(self._path_to(key), problem)
 
-    def _items(self, key: str, expected: str) -> Sequence[Json]:
-        found = self.json(key)
+    def _error(self, path: str, problem: str) -> ArtifactError:
+        place = f"{path} " if path else ""
+        return ArtifactError(f"{self._source}: {place}{problem}", metadata={"file": self._source, "key": path})
+
+    def _path_to(self, key: str) -> str:
+        return f"{self._path}.{key}" if self._path else key
+
+    def _list(self, found: Json, key: str) -> Sequence[Json]:
         if not isinstance(found, list):
-            raise ArtifactError(f"{self._where}: {key} is {_kind(found)}, expected {expected}")
+            raise self.refusal(key, f"is {_shown(found)}, expected a list")
         return found
 
-    def _all(self, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> tuple[ValueT, ...]:
-        values = tuple(read(item) for item in self._items(key, expected))
-        checked = tuple(value for value in values if value is not None)
-        if len(checked) != len(values):
-            raise ArtifactError(f"{self._where}: {key} holds something else than {expected}")
-        return checked
+    def _all(self, found: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> tuple[ValueT, ...]:
+        items = self._list(found, key)
+        return tuple(self._checked(item, f"{key}[{k}]", expected, read) for k, item in enumerate(items))
+
+    def _checked(self, found: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> ValueT:
+        value = read(found)
+        if value is None:
+            raise self.refusal(key, f"is {_shown(found)}, expected {expected}")
+        return value
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _flag(value: Json) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _integer(value: Json) -> int | None:
@@ -167,6 +229,6 @@ def _number(value: Json) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _kind(value: Json) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 40 else shown[:40] + "…"  # noqa: PLR2004 - a glance is enough
+def _shown(value: Json) -> str:
+    shown = json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"

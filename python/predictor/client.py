@@ -6,10 +6,8 @@
 Errors are the same exceptions as in-process ones. UnavailableError means that nobody answered.
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Self, TypeVar, cast, final
 
 import grpc
 import grpc.aio
@@ -20,10 +18,10 @@ from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.errors import (
     CallCancelledError,
-    ConfigurationError,
     DeadlineExceededError,
+    ExplainUnsupportedError,
     InternalError,
-    InvalidInputError,
+    MalformedRequestError,
     QuantraError,
     RequestTooLargeError,
     UnavailableError,
@@ -37,9 +35,11 @@ Question = BarPanel | FeatureWindow | Instance
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 
-_OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))  # the server's bounds hold
+# No bounds of our own: the server's hold.
+_OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
-MessageT = TypeVar("MessageT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 ValueT = TypeVar("ValueT")
 
 
@@ -78,15 +78,15 @@ class QuantraClient:
         Raises:
             QuantraError: the server refused, as in-process; UnavailableError or DeadlineExceededError if it is silent.
         """
-        return _forecast(self.predict_many([_instance(bars)])[0])
+        return _forecast(self.predict_many([bars])[0])
 
-    def predict_many(self, instances: Sequence[Instance]) -> list[Outcome]:
+    def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
         """Each instance's forecast, or the error that it alone has, in order.
 
         Raises:
             QuantraError: the whole call failed.
         """
-        request = _predict_request(self._reference(), instances)
+        request = _predict_request(self._model, instances)
         response = self._ask(self._stub.Predict, request)
         return _read(self._target, lambda: _outcomes(response, len(instances)))
 
@@ -96,7 +96,7 @@ class QuantraClient:
 
     def explain(self, query: Query) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
-        request = queries.encode(query, self._reference())
+        request = queries.encode(query, self._model)
         response = self._ask(self._stub.Explain, request)
         return _read(self._target, lambda: attributions.decode(response))
 
@@ -107,20 +107,15 @@ class QuantraClient:
 
     def model(self, reference: str = "") -> ModelInfo:
         """One version; the client's own model if none is named."""
-        request = pb.GetModelRequest(model=reference or self._reference())
+        request = pb.GetModelRequest(model=reference or self._model)
         response = self._ask(self._stub.GetModel, request)
         return _read(self._target, lambda: models.decode(response.model))
 
-    def _reference(self) -> str:
-        if not self._model:
-            self._model = _only_model(self._target, self.models())
-        return self._model
-
-    def _ask(self, call: "_Call[MessageT, ValueT]", request: MessageT) -> ValueT:
+    def _ask(self, call: grpc.UnaryUnaryMultiCallable[RequestT, ResponseT], request: RequestT) -> ResponseT:
         try:
             return call(request, timeout=self._timeout_s)
         except grpc.RpcError as failure:
-            raise _error(self._target, self._timeout_s, failure) from None
+            raise _error(failure, self._target, self._timeout_s) from None
 
 
 @final
@@ -138,12 +133,114 @@ class AsyncQuantraClient:
         """The client itself."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the connection."""
         await self.close()
 
     async def close(self) -> None:
         """Close the connection; calls under way end as CallCancelledError."""
         await self._channel.close()
+
+    async def predict(self, bars: Question) -> Forecast:
+        """The forecast for one panel; raises as QuantraClient.predict."""
+        return _forecast((await self.predict_many([bars]))[0])
+
+    async def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
+        """Each instance's forecast, or the error that it alone has, in order."""
+        request = _predict_request(self._model, instances)
+        response = await self._ask(self._stub.Predict, request)
+        return _read(self._target, lambda: _outcomes(response, len(instances)))
+
+    async def feature_importance(self, bars: Question, horizon: int = 5, quantile: float = 0.5) -> Attribution:
+        """How much each input moved one quantile of one horizon; raises as `predict`."""
+        return (await self.explain(_importance_query(bars, horizon, quantile))).attributions[0]
+
+    async def explain(self, query: Query) -> Explanation:
+        """The reasons behind a forecast; raises as `predict`."""
+        request = queries.encode(query, self._model)
+        response = await self._ask(self._stub.Explain, request)
+        return _read(self._target, lambda: attributions.decode(response))
+
+    async def models(self) -> tuple[ModelInfo, ...]:
+        """Every version that the server has."""
+        response = await self._ask(self._stub.ListModels, pb.ListModelsRequest())
+        return _read(self._target, lambda: tuple(map(models.decode, response.models)))
+
+    async def model(self, reference: str = "") -> ModelInfo:
+        """One version; the client's own model if none is named."""
+        request = pb.GetModelRequest(model=reference or self._model)
+        response = await self._ask(self._stub.GetModel, request)
+        return _read(self._target, lambda: models.decode(response.model))
+
+    async def _ask(self, call: grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        try:
+            return await call(request, timeout=self._timeout_s)
+        except grpc.RpcError as failure:
+            raise _error(failure, self._target, self._timeout_s) from None
+
+
+def _instance(question: Question) -> Instance:
+    return question if isinstance(question, Instance) else Instance(input=question)
+
+
+def _predict_request(model: str, asked: Sequence[Question]) -> pb.PredictRequest:
+    return pb.PredictRequest(model=model, instances=(instances.encode(_instance(question)) for question in asked))
+
+
+def _importance_query(question: Question, horizon: int, quantile: float) -> Query:
+    return Query(instance=_instance(question), targets=(TargetPoint(horizon, quantile),))
+
+
+def _forecast(outcome: Outcome) -> Forecast:
+    if isinstance(outcome, QuantraError):
+        raise outcome
+    return outcome
+
+
+def _outcomes(response: pb.PredictResponse, count: int) -> tuple[Outcome, ...]:
+    if len(response.results) != count:
+        raise MalformedRequestError(f"results: have {len(response.results)}, need {count}, one an instance")
+    return tuple(map(_outcome, response.results))
+
+
+def _outcome(result: pb.Result) -> Outcome:
+    return errors.decode(result.error) if result.HasField("error") else forecasts.decode(result.forecast)
+
+
+def _read(target: str, decode: Callable[[], ValueT]) -> ValueT:
+    """Decode an answer. What is wrong with it is no fault of the caller's input."""
+    try:
+        return decode()
+    except (MalformedRequestError, ExplainUnsupportedError) as error:
+        raise InternalError(
+            f"the answer of {target} cannot be read: {error.message}; give client and server the same version"
+        ) from error
+
+
+def _error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
+    """The error that the server meant, or the network's."""
+    trailers = cast("Iterable[tuple[str, str | bytes]]", failure.trailing_metadata() or ())  # the stubs lack __iter__
+    for key, value in trailers:
+        if key == errors.DETAILS_KEY and isinstance(value, bytes):
+            meant = errors.decode_details(value)
+            if meant is not None:
+                return meant
+    return _network_error(failure, target, timeout_s)
+
+
+def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
+    code, details = failure.code(), failure.details() or ""
+    match code:
+        case grpc.StatusCode.UNAVAILABLE:
+            return UnavailableError(
+                f"nobody answers at {target} ({details}); start a server there (quantra serve --models DIR --listen "
+                f"{target}), or check the address"
+            )
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return DeadlineExceededError(f"{target} gave no answer within {timeout_s:g} seconds; allow more time")
+        case grpc.StatusCode.CANCELLED:
+            return CallCancelledError(f"the call to {target} was cancelled before its answer was there")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return RequestTooLargeError(f"{target} refused the call: {details}; send less at once")
+        case _:
+            return QuantraError(f"{target} answered {code.name}: {details}; is it a Quantra server of this version?")

@@ -49,7 +49,7 @@ class Tally:
             fresh = gradient * distance[self.open_rows]
             old[where] = torch.where(_aligned(wanted, fresh), fresh, old[where])
         self._nodes[self._open] = count
-        total = sum((part.flatten(2).sum(2) for part in self._parts), torch.zeros_like(self._gap))
+        total = torch.stack([part.reshape(*part.shape[:2], -1).sum(2) for part in self._parts]).sum(0)
         difference = self._prediction - self._baseline
         self._gap = (total - difference).abs() / torch.maximum(difference.abs(), self._floor)
         self._open &= ~(self._gap <= tolerance)

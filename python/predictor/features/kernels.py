@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 Kernel = Callable[..., FloatArray]
+SeriesKernel = Callable[[FloatArray], FloatArray]
+PairKernel = Callable[[FloatArray, FloatArray], FloatArray]
 
 RELATIVE_EPSILON: Final = 1e-9
 """A spread below this share of the level counts as rounding."""
@@ -41,27 +43,27 @@ def add_oldest_first(windows: FloatArray) -> FloatArray:
     return np.add.reduce(windows)
 
 
-def ref(n: int) -> Kernel:
+def ref(n: int) -> SeriesKernel:
     """The value n bars ago."""
     return lambda x: x[: x.shape[0] - n]
 
 
-def delta(n: int) -> Kernel:
+def delta(n: int) -> SeriesKernel:
     """The value minus that of n bars ago."""
     return lambda x: x[n:] - x[: x.shape[0] - n]
 
 
-def rolling_sum(n: int) -> Kernel:
+def rolling_sum(n: int) -> SeriesKernel:
     """The sum of the last n values."""
     return lambda x: add_oldest_first(windows_of(x, n))
 
 
-def mean(n: int) -> Kernel:
+def mean(n: int) -> SeriesKernel:
     """The sum of the last n values, divided by n."""
     return lambda x: add_oldest_first(windows_of(x, n)) / n
 
 
-def variance(n: int) -> Kernel:
+def variance(n: int) -> SeriesKernel:
     """The squared deviations from the window's mean, added and divided by n - 1."""
 
     def kernel(x: FloatArray) -> FloatArray:
@@ -72,14 +74,24 @@ def variance(n: int) -> Kernel:
     return kernel
 
 
-def deviation(n: int) -> Kernel:
+def deviation(n: int) -> SeriesKernel:
     """The square root of the variance."""
     squared = variance(n)
     return lambda x: np.sqrt(squared(x))
 
 
-def extreme(pick: Callable[[FloatArray, FloatArray], FloatArray], n: int) -> Kernel:
-    """The largest or smallest of the last n values; comparing has no rounding, so the windows are doubled."""
+def largest(n: int) -> SeriesKernel:
+    """The largest of the last n values."""
+    return _extreme(np.maximum, n)
+
+
+def smallest(n: int) -> SeriesKernel:
+    """The smallest of the last n values."""
+    return _extreme(np.minimum, n)
+
+
+def _extreme(pick: PairKernel, n: int) -> SeriesKernel:
+    """The value picked among the last n; picking has no rounding, so windows of twice the width follow from two."""
 
     def kernel(x: FloatArray) -> FloatArray:
         best, width = x, 1
@@ -101,23 +113,23 @@ def exponential_weights(decay: float, taps: int) -> FloatArray:
     return weights / np.add.accumulate(weights)[-1]
 
 
-def smoothed(decay: float, taps: int) -> Kernel:
+def smoothed(decay: float, taps: int) -> SeriesKernel:
     """The weighted sum of the last `taps` values: each is multiplied by its weight, then they are added."""
     weights = exponential_weights(decay, taps)[:, None, None]
     return lambda x: add_oldest_first(windows_of(x, taps) * weights)
 
 
-def exponential(n: int, taps: int) -> Kernel:
+def exponential(n: int, taps: int) -> SeriesKernel:
     """The exponential average of span n, cut off after `taps` values."""
     return smoothed(1.0 - 2.0 / (n + 1), taps)
 
 
-def wilder(n: int, taps: int) -> Kernel:
+def wilder(n: int, taps: int) -> SeriesKernel:
     """Wilder's average of n, cut off after `taps` values."""
     return smoothed(1.0 - 1.0 / n, taps)
 
 
-def slope(n: int) -> Kernel:
+def slope(n: int) -> SeriesKernel:
     """The slope per bar of the least-squares line through the last n values.
 
     The values enter as differences from the window's oldest one, so a constant series has slope 0 exactly.
@@ -132,7 +144,7 @@ def slope(n: int) -> Kernel:
     return kernel
 
 
-def correlation(n: int) -> Kernel:
+def correlation(n: int) -> PairKernel:
     """Pearson's correlation over the last n pairs.
 
     Each sum of squares gains n * (1e-9 * mean) ** 2, so a constant series, whose deviations are only rounding, gives
@@ -156,7 +168,7 @@ def _deviations(windows: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
     return off, np.sqrt(add_oldest_first(off * off) + n * (rounding * rounding))
 
 
-def rank(n: int) -> Kernel:
+def rank(n: int) -> SeriesKernel:
     """The youngest value's place among the last n, divided by n; equal values share the mean of their places."""
 
     def kernel(x: FloatArray) -> FloatArray:

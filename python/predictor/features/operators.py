@@ -96,9 +96,7 @@ class Operator:
 def _elementwise(
     name: str, function: Kernel, meaning: str, *, series: tuple[str, ...] = ("x",), kept: Callable[..., Flatness]
 ) -> Operator:
-    return Operator(
-        name=name, series=series, kernel=lambda: function, reach=_no_bars, flatness=kept, meaning=meaning
-    )
+    return Operator(name=name, series=series, kernel=lambda: function, reach=_no_bars, flatness=kept, meaning=meaning)
 
 
 _X, _XY = ("x",), ("x", "y")
@@ -147,14 +145,14 @@ _TABLE: Final = (
         name="Max",
         series=_X,
         windows=_N,
-        kernel=lambda n: kernels.extreme(np.maximum, n),
+        kernel=kernels.largest,
         meaning="largest of the last n values",
     ),
     Operator(
         name="Min",
         series=_X,
         windows=_N,
-        kernel=lambda n: kernels.extreme(np.minimum, n),
+        kernel=kernels.smallest,
         meaning="smallest of the last n values",
     ),
     Operator(

@@ -1,9 +1,9 @@
 """From a feature's text to its tree. Nothing is ever run as code; what is not in the language is refused with a caret.
 
-    sum      = product { ("+" | "-") product }
-    product  = unary { ("*" | "/") unary }
-    unary    = "-" unary | atom
-    atom     = number | "$" field | operator "(" arguments ")" | "(" sum ")"
+sum      = product { ("+" | "-") product }
+product  = unary { ("*" | "/") unary }
+unary    = "-" unary | atom
+atom     = number | "$" field | operator "(" arguments ")" | "(" sum ")"
 """
 
 import math

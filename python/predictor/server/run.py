@@ -47,6 +47,8 @@ async def _serve(settings: ServerSettings) -> None:
     ) as service:
         for problem in service.problems:
             _log.warning("not served: %s", _one_line(problem))
+        for name in service.without_champion:
+            _log.warning("%s: no version has the alias champion, so the newest is served", name)
         await listener.start(service)
         _announce(port)
         await stopping.wait()

@@ -116,8 +116,6 @@ class Accumulator(Generic[Batch]):
         return loss
 
     def _backward(self, mean: Tensor, weight: float) -> None:
-        if mean.dtype.itemsize < torch.float32.itemsize:
-            mean = mean.float()  # a weight such as 1/3, or a scale of 65536, does not fit in 16 bits
         seed = self._seed(weight, mean)
         mean.backward(seed if self._scaler is None else self._scaler.scale(seed))
 

@@ -104,9 +104,9 @@ class GradientGuard:
             return
         unused = [self._names[parameter] for parameter in self._unseen]
         raise UnusedParameterError(
-            f"no loss reached {listed(unused)} in {self._windows} windows, so the optimizer would never train them; a "
-            "layer may be left out of forward or its output unused. Use it, freeze it (requires_grad_(False)) and leave "
-            "it out of the optimizer, or raise audit_windows if it is rare"
+            f"no loss reached {listed(unused)} in {self._windows} windows, so the optimizer would never train them; "
+            "a layer may be left out of forward or its output unused. Use it, freeze it (requires_grad_(False)) and "
+            "leave it out of the optimizer, or raise audit_windows if it is rare"
         )
 
     def check_moved(self, norm: float) -> None:

@@ -16,7 +16,7 @@ class Loss:
     """The loss of one batch.
 
     Attributes:
-        mean: Mean loss over the batch's targets, a floating-point scalar (shape []).
+        mean: Mean loss over the batch's targets, a float32 or float64 scalar (shape []).
         count: How many targets that mean is over; 0 if the batch has none, and then `mean` is not looked at.
         parts: Further means over the same targets for the reports, such as one a horizon; scalars, never trained on.
     """
@@ -69,6 +69,7 @@ def check_loss(found: object) -> Loss:
     if not isinstance(found, Loss):
         raise ContractError(f"the loss function returned {_what(found)}; expected Loss(mean, count, parts)")
     _check_scalar("mean", found.mean)
+    _check_width(found.mean)
     _check_count(found.count)
     for name, part in found.parts.items():
         _check_scalar(f"parts[{name!r}]", part)
@@ -105,6 +106,14 @@ def _check_scalar(name: str, value: object) -> None:
         raise ContractError(f"Loss.{name} has shape {list(value.shape)}; expected a scalar: reduce it with .mean()")
     if not value.is_floating_point():
         raise ContractError(f"Loss.{name} is of {value.dtype}; expected floating point")
+
+
+def _check_width(mean: Tensor) -> None:
+    if mean.dtype.itemsize < torch.float32.itemsize:
+        raise ContractError(
+            f"Loss.mean is of {mean.dtype}, in which neither its weight in the window nor the scale of a float16 "
+            "training fits; compute it in float32: apply .float() to the network's output, before the loss"
+        )
 
 
 def _check_count(count: object) -> None:

@@ -15,7 +15,7 @@ from trainers.loop.loss import Loss
 Batch = TypeVar("Batch")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: with them, Phase[Batch](…) fails in Python 3.11
 class Phase(Generic[Batch]):
     """One optimizer and what it trains.
 

@@ -26,7 +26,7 @@ Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: with them, Validation[Batch](…) fails in Python 3.11
 class Validation(Generic[Sample]):
     """What to score after every epoch.
 

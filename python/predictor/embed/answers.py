@@ -1,0 +1,83 @@
+"""Values to replies: JSON text, and the float64 arrays that it names."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import final
+
+import numpy as np
+
+from predictor.embed.fields import AnyArray, Json
+from predictor.errors import QuantraError, answer_of
+from predictor.forecast import Attribution, Explanation, Forecast
+from predictor.instance import Instance
+from predictor.service import Outcome
+
+Reply = tuple[str, list[AnyArray]]
+"""JSON text and the arrays that it names."""
+
+
+def results(ids: Sequence[str], decoded: Sequence[Instance | QuantraError], outcomes: Sequence[Outcome]) -> Reply:
+    """Every instance's own outcome, in the order of the request."""
+    forecast = iter(outcomes)
+    arrays = Arrays()
+    found = [
+        _result(request_id, item if isinstance(item, QuantraError) else next(forecast), arrays)
+        for request_id, item in zip(ids, decoded, strict=True)
+    ]
+    return json.dumps({"results": found}), arrays.buffers
+
+
+def _result(request_id: str, outcome: Outcome, arrays: "Arrays") -> Json:
+    if isinstance(outcome, Forecast):
+        return {"request_id": request_id, "forecast": _described(outcome, arrays)}
+    return {"request_id": request_id, "error": error(outcome)}
+
+
+def explained(explanation: Explanation) -> Reply:
+    """Every target's attribution."""
+    arrays = Arrays()
+    found = [_described(attribution, arrays) for attribution in explanation.attributions]
+    times = {"queue_ms": explanation.queue_ms, "compute_ms": explanation.compute_ms}
+    return json.dumps({"attributions": found, **times}), arrays.buffers
+
+
+def error(problem: QuantraError) -> Json:
+    """The four facts of an error."""
+    answer = answer_of(problem)
+    return {
+        "status": answer.status,
+        "reason": answer.reason,
+        "message": problem.message,
+        "metadata": problem.metadata,
+    }
+
+
+def error_text(problem: QuantraError) -> str:
+    """A reply that is an error."""
+    return json.dumps({"error": error(problem)})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """The arrays of one reply."""
+
+    buffers: list[AnyArray] = field(default_factory=list[AnyArray])
+
+    def put(self, values: AnyArray) -> Mapping[str, object]:
+        """Add an array; what stands in the JSON for it."""
+        self.buffers.append(np.ascontiguousarray(values))
+        return {"buffer": len(self.buffers) - 1, "shape": list(values.shape)}
+
+
+def _described(value: Forecast | Attribution, arrays: Arrays) -> Json:
+    """A value's fields by name."""
+    return {one.name: _plain(getattr(value, one.name), arrays) for one in fields(value)}
+
+
+def _plain(value: object, arrays: Arrays) -> object:
+    """Float64 arrays go beside the JSON; whole numbers and truth values are exact in it."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return arrays.put(value) if value.dtype == np.float64 else value.tolist()

@@ -1,0 +1,143 @@
+"""What the host calls, and a call under way."""
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, final
+
+from predictor.deadline import Deadline
+from predictor.embed import answers, questions
+from predictor.embed.answers import Reply
+from predictor.embed.fields import Fields
+from predictor.errors import MalformedRequestError, QuantraError
+from predictor.instance import Instance
+from predictor.service import PredictionService
+from predictor.wire.limits import MAX_INSTANCES, check_text
+
+
+def open_door(models: str, options: str) -> tuple["Door | None", str]:
+    """Load every model of a folder.
+
+    Args:
+        models: folder of NAME/VERSION artifacts.
+        options: JSON object: `device` (text) and `max_batch_rows` (whole number).
+
+    Returns:
+        The door and JSON `{"problems": [...]}` with an error for each artifact that was refused; or None and an error.
+    """
+    try:
+        given = Fields.parse("options", options)
+        service = PredictionService.open(
+            Path(models), device=given.text("device"), max_batch_rows=given.whole("max_batch_rows")
+        )
+    except QuantraError as error:
+        return None, answers.error_text(error)
+    return Door(service), json.dumps({"problems": [answers.error(problem) for problem in service.problems]})
+
+
+@final
+class Door:
+    """Answers from one folder of models. Its methods may be called from many threads."""
+
+    def __init__(self, service: PredictionService) -> None:
+        self._service = service
+
+    def predict(self, request: str, buffers: Sequence[Any]) -> "Pending":
+        """Start the forecasts of many instances.
+
+        Args:
+            request: `{"model", "timeout_s", "instances": [{"request_id", "gap_policy", "allow_incomplete_last_bar",
+                "bars": {...} or "window": {...}}]}`.
+            buffers: the arrays that the request names, anything with the buffer protocol.
+
+        Returns:
+            A call under way; it replies `{"results": [{"request_id", "forecast" or "error"}]}` in input order.
+        """
+        return _started(lambda: self._predict(Fields.parse("request", request, buffers)))
+
+    def explain(self, request: str, buffers: Sequence[Any]) -> "Pending":
+        """Start an explanation.
+
+        Args:
+            request: `{"model", "timeout_s", "instance", "targets": [{"horizon", "quantile"}], "detail", "tolerance"}`.
+            buffers: the arrays that the request names, anything with the buffer protocol.
+
+        Returns:
+            A call under way; it replies `{"attributions": [...], "queue_ms", "compute_ms"}`.
+        """
+        return _started(lambda: self._explain(Fields.parse("request", request, buffers)))
+
+    def list_models(self) -> str:
+        """`{"models": [...]}`, one entry a version."""
+        return json.dumps({"models": [asdict(model) for model in self._service.models()]})
+
+    def get_model(self, reference: str) -> str:
+        """`{"model": {...}}`, or an error that lists the models or versions there are."""
+        try:
+            check_text("model", reference)
+            return json.dumps({"model": asdict(self._service.model(reference))})
+        except QuantraError as error:
+            return answers.error_text(error)
+
+    def close(self) -> None:
+        """Finish what is under way and take no more."""
+        self._service.close()
+
+    def _predict(self, asked: "Fields") -> "Pending":
+        model, deadline = questions.model(asked), Deadline.after(asked.number("timeout_s"))
+        items = asked.objects("instances", MAX_INSTANCES)
+        ids = [item.text("request_id") for item in items]
+        decoded = [questions.instance_or_error(item) for item in items]
+        good = [item for item in decoded if isinstance(item, Instance)]
+        if not items:
+            raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
+        self._service.model(model)  # an unknown model is the call's error, whatever the instances are
+        answered = self._service.predict(model, good, deadline) if good else _done(())
+        return Pending(answered, deadline, lambda outcomes: answers.results(ids, decoded, outcomes))
+
+    def _explain(self, asked: "Fields") -> "Pending":
+        model, deadline = questions.model(asked), Deadline.after(asked.number("timeout_s"))
+        self._service.model(model)
+        return Pending(self._service.explain(model, questions.query(asked), deadline), deadline, answers.explained)
+
+
+@final
+class Pending:
+    """A call under way. The host asks to be told when it is done, so that no thread of its waits inside Python."""
+
+    def __init__(self, answered: Future[Any], deadline: Deadline, encode: Callable[[Any], Reply]) -> None:
+        self._answered = answered
+        self._deadline = deadline
+        self._encode = encode
+
+    def when_done(self, tell: Callable[[], object]) -> None:
+        """Call `tell` once, on any thread, when `reply` need not wait any more."""
+        self._answered.add_done_callback(lambda _: tell())
+
+    def cancel(self) -> None:
+        """Nobody waits any more: work that has not begun is dropped."""
+        self._deadline.cancelled.set()
+
+    def reply(self) -> Reply:
+        """The answer or the error, as JSON and its arrays."""
+        try:
+            return self._encode(self._answered.result())
+        except QuantraError as error:
+            return answers.error_text(error), []
+
+
+def _started(start: Callable[[], "Pending"]) -> "Pending":
+    """A call under way, or one that has failed already."""
+    try:
+        return start()
+    except QuantraError as error:
+        refusal: Reply = answers.error_text(error), []
+        return Pending(_done(refusal), Deadline(), lambda reply: reply)
+
+
+def _done(value: object) -> Future[Any]:
+    answered: Future[Any] = Future()
+    answered.set_result(value)
+    return answered

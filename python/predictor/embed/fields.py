@@ -1,0 +1,140 @@
+"""Strict reading of one JSON object and the buffers beside it: nothing is guessed, and nothing converted."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import MalformedRequestError
+from predictor.wire.limits import MAX_CELLS, MAX_SESSIONS, check_count
+
+AnyArray = NDArray[Any]
+Json = dict[str, object]
+Items = list[object]
+
+FLOAT64: Final = np.dtype(np.float64)
+FLOAT32: Final = np.dtype(np.float32)
+INT32: Final = np.dtype(np.int32)
+BOOL: Final = np.dtype(np.bool_)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """One JSON object of a request. A field that is missing or of another type is refused by its path."""
+
+    path: str
+    values: Mapping[str, object]
+    buffers: Sequence[Any] = ()
+
+    @classmethod
+    def parse(cls, path: str, text: str, buffers: Sequence[Any] = ()) -> "Fields":
+        """Read JSON text that must be an object.
+
+        Raises:
+            MalformedRequestError: it is none.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise MalformedRequestError(f"{path}: is no JSON: {error}", metadata={"field": path}) from None
+        if not isinstance(values, dict):
+            raise wrong(path, values, "an object")
+        return cls(path, cast("Json", values), buffers)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self.values.get(name) is not None
+
+    def text(self, name: str) -> str:
+        """A field of text."""
+        value = self.values.get(name)
+        if not isinstance(value, str):
+            raise wrong(self._at(name), value, "text")
+        return value
+
+    def texts(self, name: str, most: int) -> tuple[str, ...]:
+        """A list of texts, at most `most`."""
+        values = self._list(name, most)
+        for value in values:
+            if not isinstance(value, str):
+                raise wrong(self._at(name), value, "text")
+        return tuple(cast("list[str]", values))
+
+    def flag(self, name: str) -> bool:
+        """A truth value."""
+        value = self.values.get(name)
+        if not isinstance(value, bool):
+            raise wrong(self._at(name), value, "true or false")
+        return value
+
+    def whole(self, name: str) -> int:
+        """A whole number."""
+        value = self.values.get(name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise wrong(self._at(name), value, "a whole number")
+        return value
+
+    def number(self, name: str) -> float:
+        """Any number."""
+        value = self.values.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise wrong(self._at(name), value, "a number")
+        return float(value)
+
+    def nested(self, name: str) -> "Fields":
+        """A nested object."""
+        value = self.values.get(name)
+        if not isinstance(value, dict):
+            raise wrong(self._at(name), value, "an object")
+        return Fields(self._at(name), cast("Json", value), self.buffers)
+
+    def objects(self, name: str, most: int) -> list["Fields"]:
+        """A list of objects, at most `most`."""
+        parts = self._list(name, most)
+        named = [Fields(self.path, {f"{name}[{place}]": part}, self.buffers) for place, part in enumerate(parts)]
+        return [one.nested(f"{name}[{place}]") for place, one in enumerate(named)]
+
+    def array(self, name: str, kind: np.dtype[Any], rank: int) -> AnyArray:
+        """An array of the request's buffers: no copy, read it only while the call lasts."""
+        place = self.nested(name)
+        shape = place.shape(rank)
+        index = place.whole("buffer")
+        if not 0 <= index < len(self.buffers):
+            raise wrong(f"{place.path}.buffer", index, f"one of {len(self.buffers)} buffers")
+        values = np.asarray(memoryview(self.buffers[index]))
+        if values.dtype != kind or values.size != prod(shape):
+            have = f"{values.size} values of {values.dtype}"
+            raise wrong(place.path, have, f"{prod(shape)} values of {kind} for shape {list(shape)}")
+        return values.reshape(shape)
+
+    def shape(self, rank: int) -> tuple[int, ...]:
+        """A shape with this many axes, each within the limits of one request."""
+        axes = self._list("shape", rank)
+        if len(axes) != rank or not all(isinstance(length, int) and length >= 0 for length in axes):
+            raise wrong(self._at("shape"), axes, f"{rank} lengths, each 0 or more")
+        shape = tuple(cast("list[int]", axes))
+        for length in shape[1:]:
+            check_count(self.path, length, MAX_SESSIONS)
+        check_count(f"{self.path}: values", prod(shape), MAX_CELLS)
+        return shape
+
+    def _list(self, name: str, most: int) -> Items:
+        value = self.values.get(name)
+        if not isinstance(value, list):
+            raise wrong(self._at(name), value, "a list")
+        check_count(self._at(name), len(cast("Items", value)), most)
+        return cast("Items", value)
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}.{name}"
+
+
+def wrong(path: str, have: object, need: str) -> MalformedRequestError:
+    """What stands at a place, and what has to stand there."""
+    shown = repr(have)[:80]
+    return MalformedRequestError(f"{path}: have {shown}, need {need}", metadata={"field": path, "have": shown})

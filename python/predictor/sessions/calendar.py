@@ -1,0 +1,255 @@
+"""The calendar itself: which days are sessions, when they close, what they tell ahead of time."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time
+from typing import Self, final
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import BarsError, CalendarEndedError, ConfigurationError
+from predictor.sessions import exchange, text
+from predictor.sessions.dates import as_date, shown, whole_months
+from predictor.sessions.schedule import WEEKDAYS, Schedule
+from predictor.sessions.table import FIELDS, Table, table_of
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SessionCalendar:
+    """Answers about the sessions of a schedule; equal schedules make equal calendars.
+
+    Make one with `from_exchange`, `weekdays` or `from_json`; these three check what the constructor takes on trust.
+    """
+
+    schedule: Schedule
+    _table: Table = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Compute the table that answers everything else."""
+        object.__setattr__(self, "_table", table_of(self.schedule))
+
+    @classmethod
+    def weekdays(cls, first: int, last: int) -> Self:
+        """Monday to Friday, no holidays, closes unknown: the calendar of an unknown exchange.
+
+        Args:
+            first: first date, yyyymmdd; widened to the start of its month, so that month fields are right.
+            last: last date, yyyymmdd; widened to the end of its month.
+
+        Raises:
+            ConfigurationError: no dates, or in the wrong order.
+        """
+        start, end = whole_months(first, last)
+        return cls(Schedule(name=WEEKDAYS, time_zone="UTC", first=start, last=end))
+
+    @classmethod
+    def from_exchange(cls, name: str, first: int, last: int) -> Self:
+        """An exchange's sessions, as the package exchange-calendars knows them.
+
+        Args:
+            name: the exchange's code, such as "XNYS", or an alias that the package knows, such as "NASDAQ".
+            first: first date, yyyymmdd; widened to the start of its month, so that month fields are right.
+            last: last date, yyyymmdd; widened to the end of its month. Some exchanges publish only a year or two
+                ahead: the calendar then ends where their record does, and its own `last` says so.
+
+        Raises:
+            MissingPackageError: exchange-calendars is not installed.
+            ConfigurationError: an unknown exchange, one with sessions on weekends or past midnight, or a range that
+                its record does not have.
+        """
+        return cls(exchange.schedule_of(name, first, last))
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Self:
+        """Read what `to_json` wrote; the result is equal to the calendar that was written.
+
+        Raises:
+            ArtifactError: no strict JSON, a key missing, unknown or twice, or a value that cannot be; the message and
+                `metadata["key"]` name the key.
+        """
+        return cls(text.from_bytes(content))
+
+    def to_json(self) -> bytes:
+        """The calendar as canonical JSON; equal calendars give equal bytes."""
+        return text.to_bytes(self.schedule)
+
+    @property
+    def name(self) -> str:
+        """The exchange's code (ISO 10383, such as "XNYS"), or "weekdays" where the exchange is unknown."""
+        return self.schedule.name
+
+    @property
+    def first(self) -> int:
+        """First date covered, yyyymmdd."""
+        return self.schedule.first
+
+    @property
+    def last(self) -> int:
+        """Last date covered, yyyymmdd."""
+        return self.schedule.last
+
+    @property
+    def is_exchange(self) -> bool:
+        """Whether an exchange's own sessions are known; False for Monday to Friday, which is only a guess at them."""
+        return self.name != WEEKDAYS
+
+    def sessions(self, first: int, last: int) -> NDArray[np.int32]:
+        """The sessions from `first` to `last`, both included, int32 [N] (read-only).
+
+        Raises:
+            CalendarEndedError: a date that the calendar does not cover.
+        """
+        self._require_covered(first, last)
+        start = np.searchsorted(self._table.sessions, first)
+        stop = np.searchsorted(self._table.sessions, last, side="right")
+        return self._table.sessions[start:stop]
+
+    def is_session(self, day: int) -> bool:
+        """Whether the exchange trades on this date.
+
+        Raises:
+            CalendarEndedError: the calendar does not cover the date.
+        """
+        return self.sessions(day, day).size == 1
+
+    def following(self, session: int, count: int) -> NDArray[np.int32]:
+        """The `count` sessions after a date, which need not be a session itself; int32 [count] (read-only).
+
+        Raises:
+            CalendarEndedError: the calendar does not cover the date, or ends before so many sessions.
+        """
+        self._require_covered(session, session)
+        start = int(np.searchsorted(self._table.sessions, session, side="right"))
+        result = self._table.sessions[start : start + count]
+        if result.size < count:
+            raise CalendarEndedError(
+                f"only {result.size} of the {count} sessions after {shown(session)} are known: the calendar "
+                f"{self.name} ends on {shown(self.last)}; train the model again to renew its calendar",
+                metadata={"calendar": self.name, "date": shown(session), "last": shown(self.last)},
+            )
+        return result
+
+    def missing(self, sessions: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The sessions that are absent between the first and the last date given; int32 [M], ascending.
+
+        Args:
+            sessions: int32 [T], dates in any order.
+
+        Raises:
+            CalendarEndedError: a date that the calendar does not cover.
+        """
+        if not sessions.size:
+            return sessions
+        expected = self.sessions(int(sessions.min()), int(sessions.max()))
+        return expected[~np.isin(expected, sessions)]
+
+    def unexpected(self, sessions: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Those of the dates given on which the exchange does not trade; int32 [M], in the order given.
+
+        Args:
+            sessions: int32 [T], dates in any order.
+
+        Raises:
+            CalendarEndedError: a date that the calendar does not cover.
+        """
+        return sessions[~self._found(sessions, self._rows(sessions))]
+
+    def close_instant(self, session: int) -> datetime | None:
+        """When the session ends, in UTC; None where the calendar knows no closes.
+
+        Raises:
+            CalendarEndedError: the calendar does not cover the date.
+            BarsError: the date is no session.
+        """
+        self._require_sessions(np.asarray([session], np.int32))
+        if not self.schedule.regular_closes:
+            return None
+        regular = [close for close in self.schedule.regular_closes if close.date <= session]
+        special = [close for close in self.schedule.special_closes if close.date == session]
+        wall_clock = time.fromisoformat((regular + special)[-1].time)
+        return datetime.combine(as_date(session), wall_clock, ZoneInfo(self.schedule.time_zone)).astimezone(UTC)
+
+    def is_complete(self, session: int, now: datetime) -> bool:
+        """Whether the session has closed, so that its daily bar is final.
+
+        Without close times a session counts as closed once its date is over in UTC. The stock exchanges from New
+        Zealand to California have closed by then; the answer comes some hours late, never early.
+
+        Args:
+            session: yyyymmdd.
+            now: an instant with a time zone.
+
+        Raises:
+            ConfigurationError: `now` has no time zone.
+            CalendarEndedError: the calendar does not cover the date.
+            BarsError: the date is no session.
+        """
+        if now.tzinfo is None:
+            raise ConfigurationError(f"now is {now.isoformat()}, without a time zone; pass datetime.now(UTC)")
+        close = self.close_instant(session)
+        if close is None:
+            return now.astimezone(UTC).date() > as_date(session)
+        return now >= close
+
+    def fields(self, sessions: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
+        """What the calendar alone tells of each session, and so is known ahead of time.
+
+        A session's values depend on its date and on the calendar, not on the other dates in the array.
+
+            weekday                    0 (Monday) to 4 (Friday)
+            sessions_to_month_end      sessions left in its month; 0 on the last
+            sessions_from_month_start  sessions before it in its month; 0 on the first
+            days_to_holiday            calendar days until the next holiday, at most HOLIDAY_REACH
+            days_from_holiday          calendar days since the previous holiday, at most HOLIDAY_REACH
+
+        Looking ahead, closures that were unannounced count as ordinary sessions. Holidays outside `first` to `last`
+        are not seen.
+
+        Args:
+            sessions: int32 [T], sessions in any order.
+
+        Returns:
+            FIELDS, each float64 [T].
+
+        Raises:
+            CalendarEndedError: a date that the calendar does not cover.
+            BarsError: a date that is no session; the message names the first.
+        """
+        values = self._table.fields[:, self._require_sessions(sessions)]
+        return dict(zip(FIELDS, values, strict=True))
+
+    def _require_covered(self, first: int, last: int) -> None:
+        """Refuse dates outside the calendar."""
+        outside = first if first < self.first else last
+        if self.first <= outside <= self.last:
+            return
+        raise CalendarEndedError(
+            f"{shown(outside)} lies outside the calendar {self.name}, which covers {shown(self.first)} to "
+            f"{shown(self.last)}; train the model again to renew its calendar, or send other dates",
+            metadata={"calendar": self.name, "date": shown(outside), "last": shown(self.last)},
+        )
+
+    def _rows(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
+        """Where in the table each date stands, or would stand; [T]."""
+        if sessions.size:
+            self._require_covered(int(sessions.min()), int(sessions.max()))
+        return np.searchsorted(self._table.sessions, sessions)
+
+    def _found(self, sessions: NDArray[np.int32], rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Which of the dates stand in the table at their row; [T]."""
+        return self._table.sessions.take(rows, mode="clip") == sessions
+
+    def _require_sessions(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
+        """The table's row of each session, [T]; refuse dates without trading."""
+        rows = self._rows(sessions)
+        found = self._found(sessions, rows)
+        if found.all():
+            return rows
+        day = int(sessions[~found][0])
+        raise BarsError(
+            f"{shown(day)} is no session of the calendar {self.name}; drop the bar of that date, or choose the "
+            f"calendar of the exchange that it comes from",
+            metadata={"calendar": self.name, "date": shown(day)},
+        )

@@ -1,0 +1,77 @@
+"""Dates as int32 yyyymmdd, and as NumPy's days."""
+
+import calendar
+from collections.abc import Sequence
+from datetime import date
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import ConfigurationError
+
+EARLIEST, LATEST = 18000101, 21991231
+"""The dates a calendar may hold; they keep a damaged or hostile file from asking for a huge table."""
+
+SATURDAY = 5
+"""Days of the week count from Monday, 0."""
+
+
+def days_of(dates: NDArray[np.int32]) -> NDArray[np.datetime64]:
+    """Dates int32 yyyymmdd as datetime64[D], of the same shape."""
+    wide = dates.astype(np.int64)
+    months = ((wide // 10000 - 1970) * 12 + wide // 100 % 100 - 1).astype("datetime64[M]")
+    return months.astype("datetime64[D]") + (wide % 100 - 1).astype("timedelta64[D]")
+
+
+def dates_of(days: NDArray[np.datetime64]) -> NDArray[np.int32]:
+    """Days datetime64[D] as int32 yyyymmdd, of the same shape."""
+    months = days.astype("datetime64[M]")
+    since_1970 = months.astype(np.int64)
+    of_month = (days - months.astype("datetime64[D]")).astype(np.int64) + 1
+    return ((since_1970 // 12 + 1970) * 10000 + (since_1970 % 12 + 1) * 100 + of_month).astype(np.int32)
+
+
+def day_array(dates: Sequence[int]) -> NDArray[np.datetime64]:
+    """Dates yyyymmdd as datetime64[D] [N]."""
+    return days_of(np.asarray(dates, np.int32))
+
+
+def as_date(day: int) -> date:
+    """A yyyymmdd as Python's date."""
+    return date(day // 10000, day // 100 % 100, day % 100)
+
+
+def shown(day: int) -> str:
+    """A yyyymmdd for people: 2024-03-28."""
+    return f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
+
+
+def exists(day: int) -> bool:
+    """Whether yyyymmdd is a day, and one that a calendar may hold."""
+    year, month, of_month = day // 10000, day // 100 % 100, day % 100
+    if not (EARLIEST <= day <= LATEST and 1 <= month <= 12):  # noqa: PLR2004 - the months of a year
+        return False
+    return 1 <= of_month <= calendar.monthrange(year, month)[1]
+
+
+def whole_months(first: int, last: int) -> tuple[int, int]:
+    """The first day of `first`'s month and the last day of `last`'s."""
+    for day in (first, last):
+        if not exists(day):
+            raise ConfigurationError(f"{day} is no date; pass yyyymmdd from {EARLIEST} to {LATEST}")
+    if first > last:
+        raise ConfigurationError(f"the calendar ends on {shown(last)}, before it begins on {shown(first)}")
+    length = calendar.monthrange(last // 10000, last // 100 % 100)[1]
+    return first // 100 * 100 + 1, last // 100 * 100 + length
+
+
+def weekday_of(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
+    """0 (Monday) to 6 (Sunday)."""
+    return (days.astype(np.int64) + 3) % 7  # day 0, 1970-01-01, was a Thursday
+
+
+def weekdays_between(first: int, last: int) -> NDArray[np.datetime64]:
+    """Every Monday to Friday from `first` to `last`, datetime64[D]."""
+    start, stop = day_array((first, last))
+    days = np.arange(start, stop + 1)
+    return days[weekday_of(days) < SATURDAY]

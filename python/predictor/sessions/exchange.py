@@ -1,0 +1,146 @@
+"""Schedules of exchanges, as the package exchange-calendars knows them (extra `calendars`)."""
+
+import difflib
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import ConfigurationError, MissingPackageError
+from predictor.sessions.dates import SATURDAY, dates_of, shown, weekday_of, weekdays_between, whole_months
+from predictor.sessions.schedule import WEEKDAYS, CloseTime, Schedule
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from exchange_calendars import ExchangeCalendar
+
+# Exchanges whose one-off closures were announced days or hours ahead at most (storms, attacks, days of mourning).
+# Elsewhere exchange-calendars files holidays of the lunar calendar, known years ahead, under the same heading.
+_ONE_OFF_CLOSURES_ARE_SURPRISES = frozenset({"XNYS"})
+
+
+def schedule_of(name: str, first: int, last: int) -> Schedule:
+    """The schedule of an exchange from the month of `first` to the month of `last`, or to the end of its record.
+
+    Raises:
+        MissingPackageError: exchange-calendars is not installed.
+        ConfigurationError: an unknown exchange, one with sessions on weekends or past midnight, or a range that its
+            record does not have.
+    """
+    start, end = whole_months(first, last)
+    exchange = _exchange(name, start, end)
+    days = _session_days(exchange)
+    end = min(end, _bound(exchange.bound_max(), end))
+    holidays = tuple(dates_of(np.setdiff1d(weekdays_between(start, end), days)).tolist())
+    regular = _regular_closes(exchange, start, end)
+    return Schedule(
+        name=exchange.name,
+        time_zone=str(exchange.tz),
+        first=start,
+        last=end,
+        holidays=holidays,
+        unannounced=_unannounced(exchange, holidays),
+        regular_closes=regular,
+        special_closes=_special_closes(exchange, days, regular),
+    )
+
+
+def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
+    """The package's own calendar from `first` to `last`, or to the end of its record."""
+    try:
+        import exchange_calendars
+    except ModuleNotFoundError as error:
+        raise MissingPackageError.of("exchange-calendars", "calendars", f"the calendar of {name}") from error
+    _require_known(name, exchange_calendars.get_calendar_names())
+    try:
+        with warnings.catch_warnings(category=DeprecationWarning, action="ignore"):  # its own use of newer pandas
+            default = exchange_calendars.get_calendar(name)
+            earliest, latest = _bound(default.bound_min(), first), _bound(default.bound_max(), last)
+            _require_recorded(name, (first, last), (earliest, latest))
+            return exchange_calendars.get_calendar(name, start=shown(first), end=shown(min(last, latest)))
+    except (ValueError, NotImplementedError) as error:  # some of its calendars fail on their own rules
+        raise ConfigurationError(
+            f"exchange-calendars cannot build {name}: {str(error)[:200]}; use {WEEKDAYS!r} instead",
+            metadata={"exchange": name},
+        ) from error
+
+
+def _bound(bound: "pd.Timestamp | None", default: int) -> int:
+    """An end of an exchange's record, yyyymmdd; the default where it has none."""
+    return default if bound is None else int(bound.strftime("%Y%m%d"))
+
+
+def _require_known(name: str, names: Sequence[str]) -> None:
+    """Refuse an unknown exchange, and name those that look like it."""
+    if name in names:
+        return
+    near = difflib.get_close_matches(name.upper(), names, n=5, cutoff=0.5)
+    raise ConfigurationError(
+        f"no exchange {name!r} is known; near are {near}. Pass an ISO 10383 code such as 'XNYS', or {WEEKDAYS!r} for "
+        f"Monday to Friday without holidays",
+        metadata={"exchange": name},
+    )
+
+
+def _require_recorded(name: str, asked: tuple[int, int], recorded: tuple[int, int]) -> None:
+    """Refuse a range that begins before the exchange's record, or lies after it."""
+    if recorded[0] <= asked[0] <= recorded[1]:
+        return
+    raise ConfigurationError(
+        f"the sessions of {name} are recorded from {shown(recorded[0])} to {shown(recorded[1])}, but bars begin in "
+        f"the month of {shown(asked[0])}; drop the bars outside the record, or use {WEEKDAYS!r}",
+        metadata={"exchange": name},
+    )
+
+
+def _session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
+    """The exchange's sessions, datetime64[D]; refuse one that trades on weekends."""
+    days: NDArray[np.datetime64] = exchange.sessions.to_numpy().astype("datetime64[D]")
+    weekend = days[weekday_of(days) >= SATURDAY]
+    if weekend.size:
+        raise ConfigurationError(
+            f"{exchange.name} has sessions on weekends, such as {weekend[0]}; only exchanges that trade from Monday to "
+            f"Friday are supported",
+            metadata={"exchange": exchange.name},
+        )
+    return days
+
+
+def _unannounced(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple[int, ...]:
+    """Those of the holidays that nobody knew of beforehand."""
+    if exchange.name not in _ONE_OFF_CLOSURES_ARE_SURPRISES:
+        return ()
+    one_off = {int(day.strftime("%Y%m%d")) for day in exchange.adhoc_holidays}
+    return tuple(day for day in holidays if day in one_off)
+
+
+def _regular_closes(exchange: "ExchangeCalendar", first: int, last: int) -> tuple[CloseTime, ...]:
+    """The usual closes from `first` to `last`."""
+    closes = [
+        CloseTime(date=max(_bound(start, first), first), time=at.strftime("%H:%M"))
+        for start, at in exchange.close_times
+        if _bound(start, first) <= last
+    ]
+    # of several that began before `first`, the last one holds
+    return tuple({close.date: close for close in closes}.values())
+
+
+def _special_closes(
+    exchange: "ExchangeCalendar",
+    days: NDArray[np.datetime64],
+    regular: Sequence[CloseTime],
+) -> tuple[CloseTime, ...]:
+    """The sessions that close at another time than usual."""
+    local = exchange.closes.dt.tz_convert(exchange.tz).dt.tz_localize(None).to_numpy().astype("datetime64[m]")
+    if (local.astype("datetime64[D]") != days).any():
+        raise ConfigurationError(
+            f"{exchange.name} trades past midnight, so its daily bars do not close on their own date; use {WEEKDAYS!r}",
+            metadata={"exchange": exchange.name},
+        )
+    starts = np.asarray([close.date for close in regular], np.int32)
+    dates = dates_of(days)
+    usual = np.asarray([close.time for close in regular])[np.searchsorted(starts, dates, side="right") - 1]
+    actual = np.asarray([moment[-5:] for moment in np.datetime_as_string(local)])
+    return tuple(CloseTime(date=int(dates[row]), time=str(actual[row])) for row in np.flatnonzero(usual != actual))

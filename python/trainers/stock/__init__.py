@@ -1,0 +1,7 @@
+"""Stock models: from daily bars to an artifact that can be served."""
+
+from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.splits import Part, Splits, SplitShares
+from trainers.stock.training import Consumer, Trained, train
+
+__all__ = ["Consumer", "Optimisation", "Part", "Recipe", "SplitShares", "Splits", "Trained", "train"]

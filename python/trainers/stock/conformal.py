@@ -1,0 +1,42 @@
+"""Conformal calibration: shift each quantile so that it held on the calibration split.
+
+Conformalised quantile regression (Romano, Patterson & Candès 2019), one offset a horizon and quantile, so that both
+tails are right and not only the band; the anchor (median) stays. Windows that overlap are not independent: the number
+of effective samples says how much an offset is worth.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.artifact import Conformal
+from predictor.networks import anchor_index
+
+FloatArray = NDArray[np.float64]
+
+
+def calibrate(
+    units: FloatArray, outcomes: FloatArray, levels: tuple[float, ...], *, sessions: int, horizons: tuple[int, ...]
+) -> Conformal:
+    """Offsets from forecasts and outcomes of the calibration split.
+
+    Args:
+        units: [N, H, Q] quantiles in units of each window's volatility.
+        outcomes: [N, H] in the same unit, NaN where unknown.
+        levels: [Q]
+        sessions: different decision days among the N windows.
+        horizons: [H] trading days.
+    """
+    anchor = anchor_index(levels)
+    offsets = [
+        tuple(0.0 if q == anchor else _offset(outcomes[:, h] - units[:, h, q], level) for q, level in enumerate(levels))
+        for h in range(len(horizons))
+    ]
+    return Conformal(offsets=tuple(offsets), effective_samples=tuple(sessions / h for h in horizons))
+
+
+def _offset(residuals: FloatArray, level: float) -> float:
+    """The shift below which a share `level` of residuals falls, with the (n + 1) correction, away from the median."""
+    known = np.sort(residuals[np.isfinite(residuals)])
+    count = len(known)
+    rank = np.ceil((count + 1) * level) if level > 0.5 else np.floor((count + 1) * level)  # noqa: PLR2004 - the median
+    return float(known[int(np.clip(rank, 1, count)) - 1])

@@ -1,0 +1,99 @@
+"""The recipe of a stock model: every setting that decides what comes out of a training."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from predictor.errors import ConfigurationError
+from predictor.networks import (
+    LSTMConfig,
+    NetworkConfig,
+    Normaliser,
+    Target,
+    TargetKind,
+    check_quantiles,
+    kind_named,
+    write_config,
+)
+from trainers.stock.splits import SplitShares
+
+Setting = int | float | str | bool | list[int] | list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimisation:
+    """How the weights are found."""
+
+    max_epochs: int = 40
+    patience: int = 5
+    """Epochs without a better selection loss before training stops."""
+    batch_size: int = 128
+    """Windows a micro-batch."""
+    accumulate: int = 1
+    """Micro-batches an optimizer step."""
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    clip: float = 1.0
+    """Largest gradient norm of a step."""
+    precision: str = "auto"
+    device: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("max_epochs", "patience", "batch_size", "accumulate"):
+            value: int = getattr(self, name)
+            if value < 1:
+                raise ConfigurationError(f"{name} is {value}, but must be at least 1")
+        if not 0 < self.learning_rate < 1:
+            raise ConfigurationError(f"learning rate is {self.learning_rate:g}, but must be between 0 and 1")
+        if self.weight_decay < 0 or self.clip <= 0:
+            raise ConfigurationError(
+                f"weight decay is {self.weight_decay:g} and clip {self.clip:g}, but must be at least 0 and above 0"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything that decides what comes out, besides the bars themselves."""
+
+    kind: str = "lstm"
+    config: NetworkConfig = field(default_factory=LSTMConfig)
+    target: Target = field(default_factory=Target)
+    quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)
+    encoder_length: int = 60
+    normaliser: Normaliser | None = None
+    """None takes the one that fits the target's kind."""
+    shares: SplitShares = field(default_factory=SplitShares)
+    calendar: str = ""
+    """Exchange code, such as XNYS; empty = unknown: Monday to Friday."""
+    optimisation: Optimisation = field(default_factory=Optimisation)
+
+    def __post_init__(self) -> None:
+        check_quantiles(self.quantiles)
+        wanted = kind_named(self.kind).config
+        if type(self.config) is not wanted:
+            raise ConfigurationError(f"a network of kind {self.kind!r} takes {wanted.__name__}, not {self.config!r}")
+
+    @property
+    def window_normaliser(self) -> Normaliser:
+        """The normaliser that is used: the chosen one, or the one that fits the target's kind."""
+        if self.normaliser is not None:
+            return self.normaliser
+        centred = self.target.kind is TargetKind.LOG_VOLATILITY
+        return Normaliser(centred=centred, decay=1.0 if centred else 0.94)
+
+    def settings(self) -> Mapping[str, Setting]:
+        """Every setting by name, flat, for the card."""
+        named = {f"network_{name}": value for name, value in write_config(self.config).items()}
+        return {
+            "kind": self.kind,
+            "target": self.target.kind.value,
+            "horizons": list(self.target.horizons),
+            "lag": self.target.lag,
+            "quantiles": list(self.quantiles),
+            "encoder_length": self.encoder_length,
+            "calendar": self.calendar,
+            **named,
+            **{f"normaliser_{name}": value for name, value in asdict(self.window_normaliser).items()},
+            **{f"share_{name}": value for name, value in asdict(self.shares).items()},
+            **asdict(self.optimisation),
+        }

@@ -1,0 +1,98 @@
+"""The four parts of history: train, selection (early stopping), calibration (conformal), test.
+
+A decision after session t belongs to a part only if its whole target interval, from t + lag + 1 to t + lag + the
+longest horizon, lies inside that part's sessions. So intervals of different parts never meet, whatever the horizons;
+encoders may look back across a boundary, because at t all of that is known.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import ConfigurationError
+from predictor.networks import Target
+
+PARTS = ("train", "selection", "calibration", "test")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitShares:
+    """How much of history each part takes, oldest first; the shares add up to 1."""
+
+    train: float = 0.60
+    selection: float = 0.12
+    calibration: float = 0.14
+    test: float = 0.14
+
+    def __post_init__(self) -> None:
+        shares = (self.train, self.selection, self.calibration, self.test)
+        if min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:  # noqa: PLR2004 - rounding of decimals
+            raise ConfigurationError(f"split shares are {shares}, but must be positive and add up to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The sessions that targets of one part may touch, yyyymmdd, both included."""
+
+    name: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Splits:
+    """Four parts in time order. Parts whose target intervals could meet are refused."""
+
+    train: Part
+    selection: Part
+    calibration: Part
+    test: Part
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if part.first > part.last:
+                raise ConfigurationError(f"split {part.name} ends {part.last}, before it begins {part.first}")
+        for before, after in pairwise(self.parts):
+            if before.last >= after.first:
+                raise ConfigurationError(
+                    f"target intervals of {before.name} and {after.name} meet: {before.name} ends {before.last}, "
+                    f"{after.name} begins {after.first}; scores would be read off labels that training has seen"
+                )
+
+    @property
+    def parts(self) -> tuple[Part, Part, Part, Part]:
+        """Oldest first."""
+        return (self.train, self.selection, self.calibration, self.test)
+
+    @classmethod
+    def by_shares(cls, sessions: NDArray[np.int32], shares: SplitShares) -> "Splits":
+        """Cut a date axis by shares of its length."""
+        sums = np.cumsum([shares.train, shares.selection, shares.calibration, shares.test])
+        cuts = [0, *(round(float(s) * len(sessions)) for s in sums)]
+        if any(b <= a for a, b in pairwise(cuts)):
+            raise ConfigurationError(f"{len(sessions)} sessions are too few to be split into four parts")
+        parts = [
+            Part(name, int(sessions[a]), int(sessions[b - 1]))
+            for name, (a, b) in zip(PARTS, pairwise(cuts), strict=True)
+        ]
+        return cls(train=parts[0], selection=parts[1], calibration=parts[2], test=parts[3])
+
+
+def decisions(part: Part, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
+    """Positions t on the date axis whose target intervals lie inside the part.
+
+    Raises:
+        ConfigurationError: there are none; the part is shorter than the longest horizon.
+    """
+    first = int(np.searchsorted(sessions, part.first))
+    last = int(np.searchsorted(sessions, part.last, side="right")) - 1
+    positions = np.arange(first - target.lag - 1, last - target.reach + 1)
+    positions = positions[positions >= 0]
+    if len(positions) == 0:
+        raise ConfigurationError(
+            f"split {part.name}, {part.first} to {part.last}, has no room for a target that reaches {target.reach} "
+            "sessions; give more bars, shorter horizons or another split"
+        )
+    return positions

@@ -1,0 +1,268 @@
+"""Training a stock model, from bars to a saved artifact."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from predictor import artifact, golden
+from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.errors import ConfigurationError
+from predictor.features import FeatureSet, FittedFeatures
+from predictor.inference import Engine, choose_device, freeze
+from predictor.model import UNITS, Identity, Model, output_map
+from predictor.networks import QuantileHead, build_network, kind_named
+from predictor.sessions import SessionCalendar, dates_of, days_of
+from predictor.windows import Pipeline
+from trainers.loop import EpochReport, Loop, Phase, Report, ResidentSource, Validation, seed_everything
+from trainers.stock import card
+from trainers.stock.baselines import all_baselines
+from trainers.stock.conformal import calibrate
+from trainers.stock.data import Batch, History, Windows
+from trainers.stock.recipe import Recipe
+from trainers.stock.scores import Judged, skill
+from trainers.stock.splits import Splits
+from trainers.stock.task import QuantileTask
+
+FloatArray = NDArray[np.float64]
+
+CALENDAR_YEARS = 5
+"""How far beyond the last training bar the artifact's calendar reaches."""
+
+OURS = "this model"
+
+
+class Consumer(Protocol):
+    """Shows or writes reports as they pass through."""
+
+    def __call__(self, reports: Iterable[Report]) -> Iterator[Report]:
+        """The same reports, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trained:
+    """What a training came to."""
+
+    folder: Path
+    card: dict[str, Json]
+
+
+def train(bars: BarPanel, features: FeatureSet, recipe: Recipe, out: Path, *, consume: Consumer) -> Trained:
+    """Train a model and save it as an artifact.
+
+    The same bars, features and recipe give the same bytes on the same machine, device, threads and library versions.
+
+    Args:
+        bars: a long history.
+        features: what the network reads.
+        recipe: every other setting.
+        out: the artifact's folder, which must not exist.
+        consume: progress and logs.
+
+    Raises:
+        ConfigurationError: the settings contradict themselves or the bars, or `out` exists.
+        LoopError: the training failed; see trainers.loop.
+    """
+    if out.exists():
+        raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
+    splits = Splits.by_shares(bars.sessions, recipe.shares)
+    pipeline = fit_pipeline(bars, features, recipe, splits)
+    history = History(bars, pipeline)
+    fitted = _fit(history, splits, recipe, consume)
+    made = _calibrated(fitted, history, splits, recipe)
+    made = replace(made, manifest=replace(made.manifest, card=_card(made, fitted, history, splits, recipe)))
+    artifact.save(out, made, golden.record(_model(made)))
+    return Trained(folder=out, card=dict(made.manifest.card))
+
+
+def fit_pipeline(bars: BarPanel, features: FeatureSet, recipe: Recipe, splits: Splits) -> Pipeline:
+    """Everything between bars and network; fitted numbers come from the training part alone.
+
+    The features are fitted on bars cut at the end of that part, so that nothing later can move a number, not even
+    by rebasing an adjustment factor.
+    """
+    learnt = bars.until(splits.train.last)
+    scaled = FittedFeatures.fit(features, features.evaluate(learnt.adjusted()), present=learnt.present)
+    return Pipeline(
+        features=scaled,
+        target=recipe.target,
+        normaliser=recipe.window_normaliser,
+        calendar=_calendar(bars, recipe.calendar),
+        encoder_length=recipe.encoder_length,
+    )
+
+
+def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
+    """The exchange's sessions from the first bar to five years after the last; the bars must lie on them."""
+    first, last = int(bars.sessions[0]), int(bars.sessions[-1])
+    end = int(dates_of(days_of(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
+    if not name:
+        return SessionCalendar.weekdays(first, end)
+    calendar = SessionCalendar.from_exchange(name, first, end)
+    strangers = calendar.unexpected(bars.sessions)
+    if len(strangers):
+        raise ConfigurationError(
+            f"{name} held no session on {strangers[:5].tolist()}; remove these bars or name another calendar"
+        )
+    return calendar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Fitted:
+    """A network with its best weights, and how it got there."""
+
+    network: nn.Module
+    device: str
+    precision: str
+    epochs: tuple[tuple[float, float], ...]
+    best_epoch: int
+
+
+def _fit(history: History, splits: Splits, recipe: Recipe, consume: Consumer) -> _Fitted:
+    settings = recipe.optimisation
+    seed_everything(settings.seed)
+    train, selection = history.windows(splits.train), history.windows(splits.selection)
+    network = _network(history, train, recipe)
+    task = QuantileTask(network, recipe.quantiles)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    loop = Loop(
+        [Phase("network", task.loss, network.parameters(), optimizer, clip=settings.clip)],
+        modules={"network": network},
+        device=settings.device,
+        precision=settings.precision,
+        accumulate=settings.accumulate,
+    )
+    source = _source(history, train, settings.batch_size, seed=settings.seed, shuffle=True)
+    held = Validation(task.loss, _source(history, selection, 1024, seed=0, shuffle=False))
+    epochs: list[tuple[float, float]] = []
+    with loop.running() as run:
+        for report in consume(run.epochs(source, max_epochs=settings.max_epochs, validation=held)):
+            if isinstance(report, EpochReport):
+                epochs.append((report.loss, report.monitored))
+                if run.stalled(report.monitored, patience=settings.patience):
+                    break
+        run.restore_best()
+    best = min(range(len(epochs)), key=lambda k: epochs[k][1])
+    return _Fitted(
+        network=freeze(network.cpu()),
+        device=loop.device.device.type,
+        precision=loop.precision.name,
+        epochs=tuple(epochs),
+        best_epoch=best + 1,
+    )
+
+
+def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
+    """A fresh network whose head starts at the quantiles of the training targets."""
+    network = build_network(
+        kind_named(recipe.kind),
+        recipe.config,
+        sizes=history.pipeline.sizes,
+        target=recipe.target,
+        levels=recipe.quantiles,
+    )
+    targets = history.gather(train).target.numpy()
+    quantiles = np.nanquantile(targets, recipe.quantiles, axis=0).T.astype(np.float32)
+    for module in network.modules():
+        if isinstance(module, QuantileHead):
+            module.start_at(torch.from_numpy(quantiles))
+    return network
+
+
+def _source(history: History, windows: Windows, batch_size: int, *, seed: int, shuffle: bool) -> ResidentSource[Batch]:
+    def gather(index: torch.Tensor) -> Batch:
+        rows = index.numpy()
+        return history.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+
+    return ResidentSource(gather, samples=len(windows), batch_size=batch_size, seed=seed, shuffle=shuffle)
+
+
+def _calibrated(fitted: _Fitted, history: History, splits: Splits, recipe: Recipe) -> Artifact:
+    """The artifact's parts, with conformal offsets from the calibration part; its card is still empty."""
+    levels, target = recipe.quantiles, recipe.target
+    blank = Conformal(
+        offsets=((0.0,) * len(levels),) * len(target.horizons), effective_samples=(0.0,) * len(target.horizons)
+    )
+    manifest = Manifest(
+        kind=kind_named(recipe.kind),
+        config=recipe.config,
+        target=target,
+        quantiles=levels,
+        normaliser=history.pipeline.normaliser,
+        encoder_length=recipe.encoder_length,
+        conformal=blank,
+        baseline=_baseline(history, splits),
+        card={},
+    )
+    windows = history.windows(splits.calibration)
+    batch = history.gather(windows)
+    units = _engine(fitted.network, manifest).units(batch.inputs).double().numpy()
+    conformal = calibrate(
+        units,
+        batch.target.double().numpy(),
+        levels,
+        sessions=len(np.unique(windows.positions)),
+        horizons=target.horizons,
+    )
+    weights = {name: tensor.clone() for name, tensor in fitted.network.state_dict().items()}
+    return Artifact(manifest=replace(manifest, conformal=conformal), pipeline=history.pipeline, weights=weights)
+
+
+def _baseline(history: History, splits: Splits) -> BaselineSpec:
+    """The average training window."""
+    inputs = history.gather(history.windows(splits.train)).inputs
+    return BaselineSpec(
+        name="train_mean",
+        known=tuple(float(value) for value in inputs.known.double().mean(dim=(0, 1))),
+        location=float(inputs.location.mean()),
+        scale=float(inputs.scale.median()),
+    )
+
+
+def _engine(network: nn.Module, manifest: Manifest) -> Engine:
+    return Engine(network, output_map(manifest), device=torch.device("cpu"), max_rows=1024)
+
+
+def _model(made: Artifact) -> Model:
+    identity = Identity(name="new", version=0, weights_hash="")
+    return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
+
+
+def _card(made: Artifact, fitted: _Fitted, history: History, splits: Splits, recipe: Recipe) -> dict[str, Json]:
+    windows = history.windows(splits.test)
+    judged = Judged(
+        outcomes=history.outcomes(windows),
+        positions=windows.positions,
+        horizons=recipe.target.horizons,
+        levels=recipe.quantiles,
+        spread=recipe.target.spread,
+    )
+    ours = _engine(fitted.network, made.manifest).values(history.gather(windows).inputs).numpy()
+    baselines = all_baselines(history, splits.train, windows, recipe.quantiles)
+    unit = UNITS[recipe.target.kind]
+    return {
+        "data": card.data_card(history.bars),
+        "splits": card.splits_card(splits, history),
+        "recipe": recipe.settings(),
+        "training": {
+            "device": fitted.device,
+            "precision": fitted.precision,
+            "parameters": sum(p.numel() for p in fitted.network.parameters()),
+            "best_epoch": fitted.best_epoch,
+            "epochs": card.epochs_card(fitted.epochs),
+        },
+        "libraries": card.libraries_card(),
+        "scores": card.scores_card(judged, {OURS: ours, **baselines.forecasts}, model=OURS, unit=unit),
+        "notes": list(baselines.notes),
+        "calibration": card.calibration_card(judged, ours),
+        "skill": card.skill_card(skill(judged, ours, baselines.forecasts)),
+        "conformal": {"effective_samples": list(made.manifest.conformal.effective_samples)},
+    }

@@ -1,0 +1,228 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from market import bokeh_panel
+
+from predictor.bars import BarPanel
+from predictor.errors import BarsError
+
+SESSIONS = np.array([20240102, 20240103, 20240104, 20240105], dtype=np.int32)
+EMPTY = np.array([20240102, 20240103], dtype=np.int32)
+
+
+def panel_of(**changes: object) -> BarPanel:
+    """Two symbols, four sessions; `changes` replaces columns before the panel is made."""
+    close = np.array([[10.0, 11.0, 12.0, 13.0], [20.0, 21.0, 22.0, 23.0]])
+    columns = {
+        "symbols": ("AAA", "BBB"),
+        "sessions": SESSIONS,
+        "open": close - 0.25,
+        "high": close + 1,
+        "low": close - 1,
+        "close": close,
+        "volume": np.full_like(close, 1000.0),
+    }
+    return BarPanel(**{**columns, **changes})  # pyright: ignore[reportArgumentType] (tests pass wrong values too)
+
+
+def column(name: str, value: float) -> np.ndarray:
+    """The column of `panel_of` with BBB's bar of 2024-01-04 replaced."""
+    values = getattr(panel_of(), name).copy()
+    values[1, 2] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("close", np.nan, "other fields are numbers"),
+        ("volume", np.nan, "other fields are numbers"),
+        ("high", np.inf, "must be finite"),
+        ("volume", np.inf, "must be finite"),
+        ("low", 0.0, "must be positive"),
+        ("open", -1.0, "must be positive"),
+        ("volume", -1.0, "must not be negative"),
+        ("open", 20.5, "below the low, 21"),
+        ("close", 23.5, "above the high, 23"),
+    ],
+)
+def test_a_broken_bar_is_named_by_symbol_date_field_and_value(field: str, value: float, rule: str) -> None:
+    with pytest.raises(BarsError, match=rule) as caught:
+        panel_of(**{field: column(field, value)})
+    assert caught.value.metadata == {
+        "symbol": "BBB",
+        "date": "2024-01-04",
+        "field": field,
+        "value": repr(float(value)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("split_ratio", 0.0, "positive and finite"),
+        ("split_ratio", np.inf, "positive and finite"),
+        ("cash_dividend", -0.1, "not negative"),
+        ("cash_dividend", np.inf, "finite"),
+        ("cash_dividend", 21.0, "less than the close before"),
+    ],
+)
+def test_a_broken_split_or_dividend_is_named(field: str, value: float, rule: str) -> None:
+    events = np.full((2, 4), np.nan)
+    events[1, 2] = value
+    with pytest.raises(BarsError, match=f"BBB 2024-01-04: {field} .*{rule}"):
+        panel_of(**{field: events})
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan])
+def test_a_broken_adjusted_close_is_named(value: float) -> None:
+    with pytest.raises(BarsError, match="BBB 2024-01-04: adj_close"):
+        panel_of(adj_close=column("close", value))
+
+
+@pytest.mark.parametrize(
+    ("sessions", "problem"),
+    [
+        ([20240102, 20240102, 20240104, 20240105], "session 20240102 stands twice"),
+        ([20240102, 20240104, 20240103, 20240105], "session 20240103 stands after 20240104"),
+        ([20230228, 20230229, 20230301, 20230302], "session 20230229 is no date"),
+        ([20240102, 20240103, 20240104, 20241301], "session 20241301 is no date"),
+        ([20240102, 20240103, 20240104, 20240431], "session 20240431 is no date"),
+        ([19000228, 19000229, 19000301, 19000302], "session 19000229 is no date"),
+        ([-20240102, 20240103, 20240104, 20240105], "session -20240102 is no date"),
+    ],
+)
+def test_sessions_are_real_dates_in_order(sessions: list[int], problem: str) -> None:
+    with pytest.raises(BarsError, match=problem):
+        panel_of(sessions=np.array(sessions, dtype=np.int32))
+
+
+def test_leap_days_are_dates() -> None:
+    sessions = np.array([20000228, 20000229, 20240228, 20240229], dtype=np.int32)
+    assert panel_of(sessions=sessions).sessions[1] == 20000229
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"symbols": ()}, "at least one symbol"),
+        ({"symbols": ("AAA", "AAA")}, "AAA stands twice"),
+        ({"symbols": ("AAA", "B\nB")}, "printable"),
+        ({"symbols": ("AAA", "B" * 65)}, "1 to 64"),
+        ({"symbols": ("AAA",)}, r"open must have shape \[1, 4\]"),
+        ({"sessions": SESSIONS.astype(np.float64)}, "integers yyyymmdd"),
+        ({"sessions": SESSIONS[:0]}, "at least one session"),
+        ({"close": np.ones((2, 4), dtype=np.float32)}, "close must be float64"),
+        ({"volume": np.ones((2, 5))}, "volume must have shape"),
+        ({"adj_close": np.ones((2, 4)), "split_ratio": np.ones((2, 4))}, "not both"),
+        ({"currency": "U\tD"}, "currency"),
+    ],
+)
+def test_a_panel_of_the_wrong_shape_is_refused(changes: dict[str, object], problem: str) -> None:
+    with pytest.raises(BarsError, match=problem):
+        panel_of(**changes)
+
+
+def test_a_bar_without_any_field_is_a_missing_bar() -> None:
+    gaps = {name: column(name, np.nan) for name in ("open", "high", "low", "close", "volume")}
+    panel = panel_of(**gaps)
+    assert not panel.present[1, 2]
+    assert panel.present.sum() == 7
+
+
+def test_a_panel_does_not_change_with_the_arrays_it_was_made_from() -> None:
+    close = column("close", 22.5)
+    panel = panel_of(close=close)
+    close[:] = 1.0
+    assert panel.close[1, 2] == 22.5
+    with pytest.raises(ValueError, match="read-only"):
+        panel.close[0, 0] = 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        panel.last(2).close[0, 0] = 1.0
+
+
+def test_whole_number_volumes_are_taken() -> None:
+    assert panel_of(volume=np.full((2, 4), 7, dtype=np.int64)).volume.dtype == np.float64
+
+
+def test_symbols_are_selected_in_the_order_asked_for() -> None:
+    panel = panel_of().select(["BBB", "AAA"])
+    assert panel.symbols == ("BBB", "AAA")
+    assert panel.close[:, 0].tolist() == [20.0, 10.0]
+
+
+def test_an_unknown_symbol_is_named() -> None:
+    with pytest.raises(BarsError, match="no bars of CCC; the panel has AAA, BBB"):
+        panel_of().select(["AAA", "CCC"])
+
+
+def test_parts_of_a_panel_keep_every_column() -> None:
+    panel = panel_of(split_ratio=np.full((2, 4), 1.0), calendar="XNYS", currency="USD")
+    part = panel.between(20240103, 20240104)
+    assert part.sessions.tolist() == [20240103, 20240104]
+    assert part.close.tolist() == [[11.0, 12.0], [21.0, 22.0]]
+    assert part.split_ratio is not None
+    assert part.split_ratio.shape == (2, 2)
+    assert (part.calendar, part.currency) == ("XNYS", "USD")
+
+
+def test_until_includes_its_day_and_last_counts_from_the_end() -> None:
+    panel = panel_of()
+    assert panel.until(20240104).sessions.tolist() == [20240102, 20240103, 20240104]
+    assert panel.last(2).sessions.tolist() == [20240104, 20240105]
+    assert panel.last(99).sessions.size == 4
+
+
+@pytest.mark.parametrize("dates", [(20250101, 20251231), (20240105, 20240102)])
+def test_an_empty_part_is_refused(dates: tuple[int, int]) -> None:
+    with pytest.raises(BarsError, match="panel has 20240102 to 20240105"):
+        panel_of().between(*dates)
+    with pytest.raises(BarsError, match="at least one session"):
+        panel_of().last(0)
+
+
+def test_the_last_close_of_a_symbol_without_a_bar_is_missing() -> None:
+    gaps = {name: getattr(panel_of(), name).copy() for name in ("open", "high", "low", "close", "volume")}
+    for values in gaps.values():
+        values[0, -1] = np.nan
+    assert np.array_equal(panel_of(**gaps).last_close(), [np.nan, 23.0], equal_nan=True)
+
+
+def test_one_symbol_is_made_from_flat_arrays() -> None:
+    whole = panel_of()
+    panel = BarPanel.single(
+        "BBB",
+        sessions=SESSIONS,
+        open=whole.open[1],
+        high=whole.high[1],
+        low=whole.low[1],
+        close=whole.close[1],
+        volume=whole.volume[1],
+    )
+    assert np.array_equal(panel.close, whole.select(["BBB"]).close)
+
+
+def test_apples_crash_is_reported_as_a_question() -> None:
+    raw = dataclasses.replace(bokeh_panel("AAPL", "IBM"), adj_close=None)
+    questions = {jump.session: str(jump) for jump in raw.suspicious_jumps()}
+    assert "AAPL 2000-09-29" in questions[20000929]
+    assert "split or crash?" in questions[20000929]
+    assert "2:1 split would look like this" in questions[20000621]
+    assert "2:1 split" not in questions[20000929]
+    assert set(questions) == {20000621, 20000929, 20050228}
+
+
+def test_recorded_adjustments_raise_no_question() -> None:
+    assert bokeh_panel("AAPL").suspicious_jumps() == ()
+
+
+def test_a_jump_is_seen_across_a_missing_bar() -> None:
+    columns = {name: getattr(panel_of(), name).copy() for name in ("open", "high", "low", "close", "volume")}
+    for name, values in columns.items():
+        values[0, 1] = np.nan
+        if name != "volume":
+            values[0, 2:] *= 3
+    (jump,) = panel_of(**columns).suspicious_jumps()
+    assert (jump.symbol, jump.session) == ("AAA", 20240104)
+    assert jump.ratio == pytest.approx(3 * 11.75 / 10)

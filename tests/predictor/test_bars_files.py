@@ -1,0 +1,135 @@
+from datetime import date, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from market import bokeh_panel
+
+from predictor.bars import BarPanel
+from predictor.errors import BarsError
+
+HEADER = "symbol,date,open,high,low,close,volume\n"
+
+
+def write(folder: Path, text: str, name: str = "bars.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_written_panel_reads_back_to_the_same_bits(tmp_path: Path) -> None:
+    panel = bokeh_panel("AAPL", "FB").last(250)
+    panel.write_csv(tmp_path / "bars.csv")
+    again = BarPanel.read(tmp_path / "bars.csv", calendar="XNYS", currency="USD")
+    assert again.symbols == panel.symbols
+    assert np.array_equal(again.sessions, panel.sessions)
+    for name in ("open", "high", "low", "close", "volume", "adj_close"):
+        assert np.array_equal(getattr(again, name), getattr(panel, name), equal_nan=True)
+    assert (again.calendar, again.currency) == ("XNYS", "USD")
+    assert [path.name for path in tmp_path.iterdir()] == ["bars.csv"]
+
+
+def test_the_same_panel_gives_the_same_text(tmp_path: Path) -> None:
+    panel = bokeh_panel("IBM").last(5)
+    panel.write_csv(tmp_path / "a.csv")
+    panel.write_csv(tmp_path / "b.csv")
+    text = (tmp_path / "a.csv").read_bytes()
+    assert text == (tmp_path / "b.csv").read_bytes()
+    assert text.startswith(b"symbol,date,open,high,low,close,volume,adj_close\nIBM,2013-02-25,")
+
+
+def test_a_split_on_a_day_without_a_bar_is_written(tmp_path: Path) -> None:
+    prices = np.array([30.0, np.nan, 10.0])
+    panel = BarPanel.single(
+        "AAA",
+        sessions=np.array([20240102, 20240103, 20240104]),
+        open=prices,
+        high=prices,
+        low=prices,
+        close=prices,
+        volume=prices,
+        split_ratio=np.array([np.nan, 3.0, np.nan]),
+    )
+    panel.write_csv(tmp_path / "bars.csv")
+    assert np.allclose(BarPanel.read(tmp_path / "bars.csv").adjusted().close[0, [0, 2]], [10, 10])
+
+
+def test_headers_are_read_in_any_case_and_the_file_names_a_single_symbol(tmp_path: Path) -> None:
+    text = "Date,Open,High,Low,Close,Volume,Adj Close,Note\n2024-01-02,1,2,1,2,10,1,x\n20240103,2,2,2,2,0,2,\n"
+    panel = BarPanel.read(write(tmp_path, text, "msft.csv"))
+    assert panel.symbols == ("MSFT",)
+    assert panel.sessions.tolist() == [20240102, 20240103]
+    assert panel.adj_close is not None
+    assert panel.adj_close.tolist() == [[1.0, 2.0]]
+
+
+def test_symbols_meet_on_the_union_of_their_dates(tmp_path: Path) -> None:
+    rows = "BBB,2024-01-03,1,1,1,1,1\nAAA,2024-01-02,2,2,2,2,2\nBBB,2024-01-04,3,3,3,3,3\nAAA,2024-01-03,4,4,4,4,4\n"
+    panel = BarPanel.read(write(tmp_path, HEADER + rows))
+    assert panel.symbols == ("BBB", "AAA")
+    assert np.array_equal(panel.close, [[np.nan, 1, 3], [2, 4, np.nan]], equal_nan=True)
+
+
+def test_an_empty_row_is_a_missing_bar(tmp_path: Path) -> None:
+    panel = BarPanel.read(write(tmp_path, HEADER + "AAA,2024-01-02,1,1,1,1,1\nAAA,2024-01-03,,,, ,\n"))
+    assert panel.present.tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        [date(2024, 1, 2), date(2024, 1, 3)],
+        [datetime(2024, 1, 2), datetime(2024, 1, 3, 16, 0)],  # noqa: DTZ001 (files hold such dates)
+        [20240102, 20240103],
+        ["2024-01-02", "2024-01-03T00:00:00Z"],
+        ["20240102", "2024-01-03 00:00:00"],
+    ],
+)
+def test_dates_are_read_in_every_usual_form(tmp_path: Path, dates: list[object]) -> None:
+    ones = [1.0, 1.0]
+    frame = pl.DataFrame({"date": dates, "open": ones, "high": ones, "low": ones, "close": ones, "volume": [5, 6]})
+    frame.write_parquet(tmp_path / "aaa.parquet")
+    panel = BarPanel.read(tmp_path / "aaa.parquet")
+    assert panel.sessions.tolist() == [20240102, 20240103]
+    assert panel.volume.tolist() == [[5.0, 6.0]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ("AAA,2024-01-02,1,1,1,1,1\nAAA,2024-01-03,1,1,1,null,1\n", "row 2 .*column close: 'null' is no number"),
+        ("AAA,2024-13-02,1,1,1,1,1\n", "row 1 .*column date: '2024-13-02' is no date"),
+        ("AAA,02/01/2024,1,1,1,1,1\n", "row 1 .*column date: '02/01/2024' is no date"),
+        ("AAA,,1,1,1,1,1\n", "row 1 .*column date: '' is no date"),
+        (",2024-01-02,1,1,1,1,1\n", "row 1 .*symbol is empty"),
+        ("AAA,2024-01-03,1,1,1,1,1\nAAA,2024-01-02,1,1,1,1,1\n", "AAA 2024-01-02 stands after 2024-01-03"),
+        ("AAA,2024-01-02,1,1,1,1,1\nBBB,2024-01-02,1,1,1,1,1\nAAA,2024-01-02,1,1,1,1,1\n", "AAA 2024-01-02 .*twice"),
+        ("AAA,2024-01-02,1,1,1,-1,1\n", "AAA 2024-01-02: close is -1"),
+        ("AAA,2024-01-02,1,1,1,inf,1\n", "AAA 2024-01-02: close is inf"),
+        ("", "has no rows"),
+        ("AAA,2024-01-02,1,1,1,1,1,9\n", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, rows: str, problem: str) -> None:
+    with pytest.raises(BarsError, match=problem):
+        BarPanel.read(write(tmp_path, HEADER + rows))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("bars.csv", "date,open,high,low,close\n2024-01-02,1,1,1,1\n", "no column volume; it has date, open"),
+        ("bars.csv", "date,Close,close,open,high,low,volume\n", "more than one column close"),
+        ("bars.xlsx", "", "must end in .csv or .parquet"),
+        ("bars.parquet", "no parquet", "cannot be read"),
+    ],
+)
+def test_a_file_of_the_wrong_shape_is_refused(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    with pytest.raises(BarsError, match=problem):
+        BarPanel.read(write(tmp_path, text, name))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BarsError, match=r"there is no file .*nowhere\.csv"):
+        BarPanel.read(tmp_path / "nowhere.csv")
