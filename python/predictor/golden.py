@@ -200,7 +200,7 @@ def _make_bars(model: Model) -> BarPanel:
     columns = {"open": opening, "high": high, "low": low, "close": close, "volume": volume}
     columns |= {"split_ratio": np.ones((2, count)), "cash_dividend": np.zeros((2, count))}
     _spoil(columns)
-    return BarPanel(symbols=SYMBOLS, sessions=sessions, calendar="", currency="", **columns)
+    return _panel(SYMBOLS, sessions, columns)
 
 
 def _spoil(columns: Mapping[str, NDArray[np.float64]]) -> None:
@@ -231,7 +231,23 @@ def _read(golden: Golden) -> tuple[BarPanel, float, Mapping[str, str]]:
     text.end()
     columns = {name: _stored(golden.arrays, f"bars.{name}").astype(np.float64) for name in PRICE_FIELDS}
     sessions = _stored(golden.arrays, "bars.sessions").astype(np.int32)
-    return BarPanel(symbols=symbols, sessions=sessions, **columns), float32_error, refusals
+    return _panel(symbols, sessions, columns), float32_error, refusals
+
+
+def _panel(
+    symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, NDArray[np.float64]]
+) -> BarPanel:
+    return BarPanel(
+        symbols=symbols,
+        sessions=sessions,
+        open=columns["open"],
+        high=columns["high"],
+        low=columns["low"],
+        close=columns["close"],
+        volume=columns["volume"],
+        split_ratio=columns["split_ratio"],
+        cash_dividend=columns["cash_dividend"],
+    )
 
 
 def _stored(arrays: Arrays, name: str) -> NDArray[np.generic]:

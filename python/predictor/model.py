@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from predictor.instance import INTEGRATED_GRADIENTS, FeatureWindow, GapPolicy, I
 from predictor.networks import Inputs, OutputMap, TargetKind, anchor_index
 from predictor.windows import Pipeline, latest_window
 
+ScalarT = TypeVar("ScalarT", bound=np.generic)
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
@@ -401,7 +402,7 @@ def _on_symbols(rows: FloatArray, usable: BoolArray) -> FloatArray:
     return _placed(rows, usable, fill=np.nan)
 
 
-def _placed(rows: NDArray[np.generic], usable: BoolArray, *, fill: float) -> NDArray:
+def _placed(rows: NDArray[ScalarT], usable: BoolArray, *, fill: float) -> NDArray[ScalarT]:
     """[S, …] with the usable symbols' rows in their places."""
     if usable.all():
         return rows

@@ -19,7 +19,7 @@ class LSTMConfig:
     hidden: int = 32
     """Width of the LSTM's state and of the layer before the head."""
     layers: int = 2
-    dropout: float = 0.1
+    dropout: float = 0.5
     """Share of values dropped between layers and before the head, in [0, 1), while training."""
 
     def __post_init__(self) -> None:

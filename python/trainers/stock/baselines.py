@@ -10,13 +10,16 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.networks import TargetKind
+from predictor.networks import Target, TargetKind
 from trainers.stock.data import History, Windows
 from trainers.stock.splits import Part
 
 FloatArray = NDArray[np.float64]
 
 EMPIRICAL_SESSIONS = 60
+
+GARCH_MIN_RETURNS = 250
+"""Daily returns that a GARCH model is fitted on at least; a year."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +51,8 @@ def all_baselines(history: History, train: Part, windows: Windows, levels: tuple
     if find_spec("arch") is None:
         note = "GARCH(1,1)-t is left out, because the package arch is not installed: pip install 'quantra[baselines]'"
         return Baselines(forecasts=forecasts, notes=(note,))
-    return Baselines(forecasts=forecasts | {"GARCH(1,1)-t": _garch(history, train, windows, levels)}, notes=())
+    garch = _garch(history, train, windows, levels, forecasts["unconditional quantiles"])
+    return Baselines(forecasts=forecasts | {"GARCH(1,1)-t": garch}, notes=())
 
 
 def _last_value(history: History, windows: Windows, levels: tuple[float, ...]) -> FloatArray:
@@ -81,29 +85,38 @@ def _empirical(history: History, windows: Windows, levels: tuple[float, ...]) ->
     return history.pipeline.target.spread[None, :, None] * quantiles[:, None, :]
 
 
-def _garch(history: History, train: Part, windows: Windows, levels: tuple[float, ...]) -> FloatArray:
+def _garch(history: History, train: Part, windows: Windows, levels: tuple[float, ...], young: FloatArray) -> FloatArray:
     """GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted a symbol on the training part, filtered onward.
+
+    A symbol with less than a year in the training part has the forecasts `young`.
+    """
+    daily = history.pipeline.target.daily(history.adjusted)
+    forecasts = young.copy()
+    for symbol in np.unique(windows.symbols):
+        known = np.isfinite(daily[symbol])
+        fitted_on = int((history.bars.sessions[known] <= train.last).sum())
+        if fitted_on >= GARCH_MIN_RETURNS:
+            rows = np.flatnonzero(windows.symbols == symbol)
+            at = (np.cumsum(known) - 1)[windows.positions[rows]]
+            forecasts[rows] = _garch_forecast(daily[symbol, known], fitted_on, history.pipeline.target, levels)[at]
+    return forecasts
+
+
+def _garch_forecast(returns: FloatArray, fitted_on: int, target: Target, levels: tuple[float, ...]) -> FloatArray:
+    """[T, H, Q] after each of the returns [T]; the model is fitted on the first of them.
 
     The variance of h days is the sum of the h daily forecasts; its quantiles are those of the daily t distribution.
     """
     from arch import arch_model
 
-    target = history.pipeline.target
-    daily = target.daily(history.adjusted)
-    sessions = history.bars.sessions
-    forecasts = np.full((len(windows), len(target.horizons), len(levels)), np.nan)
-    for symbol in np.unique(windows.symbols):
-        known = np.isfinite(daily[symbol])
-        returns = 100 * daily[symbol, known]
-        fitted_on = int((sessions[known] <= train.last).sum())
-        model = arch_model(returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
-        fit = model.fit(last_obs=fitted_on, disp="off", show_warning=False)
-        variance = fit.forecast(horizon=target.reach, start=0, reindex=True).variance.to_numpy()
-        rows = np.flatnonzero(windows.symbols == symbol)
-        at = (np.cumsum(known) - 1)[windows.positions[rows]]
-        shape = np.array([fit.params["nu"]])
-        units = model.distribution.ppf(np.array(levels), shape)
-        for h, horizon in enumerate(target.horizons):
-            total = variance[at, target.lag : target.lag + horizon].sum(axis=1)
-            forecasts[rows, h] = (horizon * fit.params["mu"] + np.sqrt(total)[:, None] * units) / 100
-    return forecasts
+    percent = 100.0  # the optimiser wants numbers of about 1
+    model = arch_model(percent * returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
+    fit = model.fit(last_obs=fitted_on, disp="off", show_warning=False)
+    daily_variance = fit.forecast(horizon=target.reach, start=0, reindex=True).variance.to_numpy()
+    units = model.distribution.ppf(np.array(levels), np.array([fit.params["nu"]]))
+    horizons = [
+        horizon * fit.params["mu"]
+        + np.sqrt(daily_variance[:, target.lag : target.lag + horizon].sum(axis=1))[:, None] * units
+        for horizon in target.horizons
+    ]
+    return np.stack(horizons, axis=1) / percent

@@ -26,12 +26,12 @@ class Optimisation:
     max_epochs: int = 40
     patience: int = 5
     """Epochs without a better selection loss before training stops."""
-    batch_size: int = 128
+    batch_size: int = 64
     """Windows a micro-batch."""
     accumulate: int = 1
     """Micro-batches an optimizer step."""
-    learning_rate: float = 2e-3
-    weight_decay: float = 1e-4
+    learning_rate: float = 3e-4
+    weight_decay: float = 0.1
     clip: float = 1.0
     """Largest gradient norm of a step."""
     precision: str = "auto"

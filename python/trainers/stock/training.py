@@ -1,9 +1,7 @@
 """Training a stock model, from bars to a saved artifact."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,7 +19,8 @@ from predictor.model import UNITS, Identity, Model, output_map
 from predictor.networks import QuantileHead, build_network, kind_named
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
-from trainers.loop import EpochReport, Loop, Phase, Report, ResidentSource, Validation, seed_everything
+from trainers.loop import EpochReport, Loop, Phase, ResidentSource, Validation, seed_everything
+from trainers.progress import Consumer
 from trainers.stock import card
 from trainers.stock.baselines import all_baselines
 from trainers.stock.conformal import calibrate
@@ -37,14 +36,6 @@ CALENDAR_YEARS = 5
 """How far beyond the last training bar the artifact's calendar reaches."""
 
 OURS = "this model"
-
-
-class Consumer(Protocol):
-    """Shows or writes reports as they pass through."""
-
-    def __call__(self, reports: Iterable[Report]) -> Iterator[Report]:
-        """The same reports, in order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

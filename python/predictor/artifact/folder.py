@@ -1,0 +1,217 @@
+"""Writing and reading an artifact's folder: whole or not at all, and verified before anything in it is used."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from predictor import canonical
+from predictor.artifact.manifest import read_manifest, write_manifest
+from predictor.artifact.names import (
+    CALENDAR,
+    CONTENTS,
+    DIGEST,
+    FEATURES,
+    FORMAT,
+    FORMAT_VERSION,
+    GOLDEN_ARRAYS,
+    GOLDEN_TEXT,
+    MANIFEST,
+    WEIGHTS,
+)
+from predictor.artifact.parts import Artifact, Golden, Stored
+from predictor.artifact.tensors import read_arrays, read_tensors, write_arrays, write_tensors
+from predictor.canonical import Json, Record
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.features import FittedFeatures
+from predictor.sessions import SessionCalendar
+from predictor.windows import Pipeline
+
+MAX_FILE_BYTES = 2 << 30
+MAX_TEXT_BYTES = 16 << 20
+MAX_DIGEST_BYTES = 1024
+
+
+def save(folder: Path, artifact: Artifact, golden: Golden) -> None:
+    """Write the artifact whole or not at all: into a new folder, flushed to disk, then renamed.
+
+    Raises:
+        ConfigurationError: something stands at `folder` already.
+    """
+    if folder.exists():
+        raise ConfigurationError(f"{folder} exists already; an artifact is never overwritten: choose another --out")
+    files = _contents(artifact, golden)
+    manifest = canonical.to_bytes(_manifest_json(artifact, files))
+    files[MANIFEST] = manifest
+    files[DIGEST] = f"{_sha256(manifest)}  {MANIFEST}\n".encode()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _write_all(draft, files)
+        draft.chmod(0o755)
+        draft.rename(folder)
+    except OSError:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    _flush_folder(folder.parent)
+
+
+def load(folder: Path) -> Stored:
+    """Read and verify an artifact.
+
+    Raises:
+        ArtifactError: a file is missing, foreign, changed, cut, too large or of a newer format; or a value in it
+            is not what it must be.
+    """
+    files, record, digest = _verified_files(folder)
+    manifest, schema_hash = read_manifest(record), record.text("schema_hash")
+    record.end()
+    try:
+        pipeline = Pipeline(
+            features=FittedFeatures.from_json(files[FEATURES]),
+            target=manifest.target,
+            normaliser=manifest.normaliser,
+            calendar=SessionCalendar.from_json(files[CALENDAR]),
+            encoder_length=manifest.encoder_length,
+        )
+    except ConfigurationError as error:
+        raise ArtifactError(f"{MANIFEST}: {error.message}") from error
+    if pipeline.features.schema_hash != schema_hash:
+        raise ArtifactError(
+            f"{FEATURES}: schema hash is {pipeline.features.schema_hash}, the manifest says {schema_hash}"
+        )
+    return Stored(
+        artifact=Artifact(manifest=manifest, pipeline=pipeline, weights=read_tensors(files[WEIGHTS], WEIGHTS)),
+        golden=Golden(
+            text=_object(files[GOLDEN_TEXT], GOLDEN_TEXT), arrays=read_arrays(files[GOLDEN_ARRAYS], GOLDEN_ARRAYS)
+        ),
+        weights_hash=_sha256(files[WEIGHTS]),
+        manifest_hash=digest,
+    )
+
+
+def is_artifact(folder: Path) -> bool:
+    """Whether the folder claims to be an artifact; `load` finds out whether it is a whole one."""
+    return (folder / MANIFEST).is_file()
+
+
+# --- writing
+
+
+def _contents(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
+    return {
+        WEIGHTS: write_tensors(artifact.weights),
+        FEATURES: artifact.pipeline.features.to_json(),
+        CALENDAR: artifact.pipeline.calendar.to_json(),
+        GOLDEN_TEXT: canonical.to_bytes(golden.text),
+        GOLDEN_ARRAYS: write_arrays(golden.arrays),
+    }
+
+
+def _manifest_json(artifact: Artifact, files: Mapping[str, bytes]) -> Json:
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "files": {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()},
+        "schema_hash": artifact.pipeline.features.schema_hash,
+        **write_manifest(artifact.manifest),
+    }
+
+
+def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        path.chmod(0o644)
+    for inner in {(folder / name).parent for name in files}:
+        _flush_folder(inner)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make renames in a folder survive a power cut, where the system offers that for folders."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# --- reading
+
+
+def _verified_files(folder: Path) -> tuple[dict[str, bytes], Record, str]:
+    if not folder.is_dir():
+        raise ArtifactError(f"{folder} is no folder, so no artifact")
+    raw = _read(folder, MANIFEST, MAX_TEXT_BYTES)
+    _check_manifest_digest(raw, _read(folder, DIGEST, MAX_DIGEST_BYTES))
+    record = Record(canonical.from_bytes(raw, MANIFEST), MANIFEST)
+    _check_format(record)
+    listed = record.record("files")
+    if set(listed.keys()) != set(CONTENTS):
+        raise ArtifactError(f"{MANIFEST}: lists files {list(listed.keys())}, expected {sorted(CONTENTS)}")
+    _check_no_strangers(folder)
+    files = {name: _read_verified(folder, name, listed.record(name)) for name in CONTENTS}
+    return files, record, _sha256(raw)
+
+
+def _check_manifest_digest(manifest: bytes, digest_file: bytes) -> None:
+    expected = f"{_sha256(manifest)}  {MANIFEST}\n".encode()
+    if digest_file != expected:
+        raise ArtifactError(f"{MANIFEST}: its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged")
+
+
+def _check_format(record: Record) -> None:
+    name, version = record.text("format"), record.integer("format_version")
+    if name != FORMAT:
+        raise ArtifactError(f"{MANIFEST}: format is {name!r}, expected {FORMAT!r}")
+    if version != FORMAT_VERSION:
+        raise ArtifactError(
+            f"{MANIFEST}: format version is {version}, this program reads {FORMAT_VERSION}; "
+            "update quantra, or train the model again"
+        )
+
+
+def _check_no_strangers(folder: Path) -> None:
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    strangers = sorted(found - {MANIFEST, DIGEST, *CONTENTS})
+    if strangers:
+        raise ArtifactError(f"{strangers[0]}: does not belong to the artifact")
+
+
+def _read_verified(folder: Path, name: str, entry: Record) -> bytes:
+    size, digest = entry.integer("bytes"), entry.text("sha256")
+    entry.end()
+    data = _read(folder, name, MAX_FILE_BYTES)
+    if len(data) != size:
+        raise ArtifactError(f"{name}: has {len(data)} bytes, the manifest says {size}; the file was cut or changed")
+    if _sha256(data) != digest:
+        raise ArtifactError(f"{name}: its SHA-256 is not the manifest's; the file was changed or damaged")
+    return data
+
+
+def _read(folder: Path, name: str, limit: int) -> bytes:
+    path = folder / name
+    if not path.is_file() or path.is_symlink():
+        raise ArtifactError(f"{name}: the file is missing")
+    if path.stat().st_size > limit:
+        raise ArtifactError(f"{name}: is larger than {limit} bytes")
+    return path.read_bytes()
+
+
+def _object(data: bytes, source: str) -> Mapping[str, Json]:
+    value = canonical.from_bytes(data, source)
+    if not isinstance(value, Mapping):
+        raise ArtifactError(f"{source}: must be an object")
+    return value
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

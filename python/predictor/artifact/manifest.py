@@ -1,0 +1,170 @@
+"""The manifest: what a model is, as far as a forecast depends on it, in values and in JSON."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from predictor.artifact.names import MANIFEST
+from predictor.canonical import Json, Record
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.networks import (
+    NetworkConfig,
+    NetworkKind,
+    Normaliser,
+    Target,
+    TargetKind,
+    check_quantiles,
+    kind_named,
+    read_config,
+    write_config,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conformal:
+    """Conformal calibration: what is added to each quantile so that past outcomes fell below it as often as it says."""
+
+    offsets: tuple[tuple[float, ...], ...]
+    """[H][Q] in units of the window's volatility."""
+    effective_samples: tuple[float, ...]
+    """[H] calibration windows divided by the horizon's overlap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineSpec:
+    """The typical input that explanations compare with. Observed features are at their training mean, which is 0."""
+
+    name: str
+    known: tuple[float, ...]
+    location: float
+    scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What the model is, as far as a forecast depends on it, and its card."""
+
+    kind: NetworkKind
+    config: NetworkConfig
+    target: Target
+    quantiles: tuple[float, ...]
+    normaliser: Normaliser
+    encoder_length: int
+    conformal: Conformal
+    baseline: BaselineSpec
+    card: Mapping[str, Json]
+    """Data, splits, training recipe, library versions, scores beside the baselines: for people, never computed with."""
+
+
+def write_manifest(m: Manifest) -> dict[str, Json]:
+    """The manifest as JSON."""
+    return {
+        "network": {"kind": m.kind.name, "kind_version": m.kind.version, "config": write_config(m.config)},
+        "target": {"kind": m.target.kind.value, "lag": m.target.lag, "horizons": list(m.target.horizons)},
+        "quantiles": list(m.quantiles),
+        "normaliser": asdict(m.normaliser),
+        "encoder_length": m.encoder_length,
+        "conformal": {
+            "offsets": [list(row) for row in m.conformal.offsets],
+            "effective_samples": list(m.conformal.effective_samples),
+        },
+        "baseline": {
+            "name": m.baseline.name,
+            "known": list(m.baseline.known),
+            "location": m.baseline.location,
+            "scale": m.baseline.scale,
+        },
+        "card": m.card,
+    }
+
+
+def read_manifest(record: Record) -> Manifest:
+    """The manifest from JSON; the record may hold more than that.
+
+    Raises:
+        ArtifactError: a key is missing, or a value is not what it must be.
+    """
+    try:
+        kind, config = _read_network(record.record("network"))
+        manifest = Manifest(
+            kind=kind,
+            config=config,
+            target=_read_target(record.record("target")),
+            quantiles=record.numbers("quantiles"),
+            normaliser=_read_normaliser(record.record("normaliser")),
+            encoder_length=record.integer("encoder_length"),
+            conformal=_read_conformal(record.record("conformal")),
+            baseline=_read_baseline(record.record("baseline")),
+            card=_read_card(record.json("card")),
+        )
+        check_quantiles(manifest.quantiles)
+    except (ConfigurationError, ValueError) as error:
+        raise ArtifactError(f"{MANIFEST}: {error}") from error
+    _check_conformal(manifest)
+    return manifest
+
+
+def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
+    kind, version = kind_named(record.text("kind")), record.integer("kind_version")
+    if version != kind.version:
+        raise ArtifactError(f"{MANIFEST}: network {kind.name!r} is version {version}, this program has {kind.version}")
+    settings = record.json("config")
+    record.end()
+    if not isinstance(settings, Mapping):
+        raise ArtifactError(f"{MANIFEST}: network config must be an object")
+    scalars = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
+    if len(scalars) != len(settings):
+        raise ArtifactError(f"{MANIFEST}: network config holds something else than plain values")
+    return kind, read_config(kind, scalars)
+
+
+def _read_target(record: Record) -> Target:
+    target = Target(
+        kind=TargetKind(record.text("kind")), lag=record.integer("lag"), horizons=record.integers("horizons")
+    )
+    record.end()
+    return target
+
+
+def _read_normaliser(record: Record) -> Normaliser:
+    normaliser = Normaliser(
+        window=record.integer("window"),
+        decay=record.number("decay"),
+        centred=record.flag("centred"),
+        floor=record.number("floor"),
+    )
+    record.end()
+    return normaliser
+
+
+def _read_conformal(record: Record) -> Conformal:
+    rows = record.json("offsets")
+    if not isinstance(rows, list):
+        raise ArtifactError(f"{MANIFEST}: conformal offsets must be a list of lists")
+    offsets = tuple(Record({"row": row}, f"{MANIFEST}: conformal offsets").numbers("row") for row in rows)
+    conformal = Conformal(offsets=offsets, effective_samples=record.numbers("effective_samples"))
+    record.end()
+    return conformal
+
+
+def _check_conformal(manifest: Manifest) -> None:
+    horizons, quantiles = len(manifest.target.horizons), len(manifest.quantiles)
+    shape = [len(row) for row in manifest.conformal.offsets]
+    if shape != [quantiles] * horizons or len(manifest.conformal.effective_samples) != horizons:
+        raise ArtifactError(f"{MANIFEST}: conformal offsets must be {horizons} rows of {quantiles} numbers")
+
+
+def _read_baseline(record: Record) -> BaselineSpec:
+    baseline = BaselineSpec(
+        name=record.text("name"),
+        known=record.numbers("known"),
+        location=record.number("location"),
+        scale=record.number("scale"),
+    )
+    record.end()
+    return baseline
+
+
+def _read_card(value: Json) -> Mapping[str, Json]:
+    if not isinstance(value, Mapping):
+        raise ArtifactError(f"{MANIFEST}: card must be an object")
+    return value

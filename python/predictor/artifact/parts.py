@@ -1,0 +1,80 @@
+"""A model's parts: the whole artifact in memory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from predictor.artifact.manifest import Manifest
+from predictor.artifact.names import WEIGHTS
+from predictor.canonical import Json
+from predictor.errors import ArtifactError
+from predictor.networks import InputSizes, build_network
+from predictor.windows import Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Artifact:
+    """A model's parts, whole and checked."""
+
+    manifest: Manifest
+    pipeline: Pipeline
+    weights: Mapping[str, Tensor]
+
+    def network(self) -> nn.Module:
+        """A network of the manifest's kind with these weights, in eval mode.
+
+        Raises:
+            ArtifactError: the weights are not exactly those of this network: names, shapes, float32, finite.
+        """
+        network = _fresh_network(self.manifest, self.pipeline.sizes)
+        expected = network.state_dict()
+        _check_names(expected, self.weights)
+        for name, tensor in self.weights.items():
+            _check_tensor(name, tensor, expected[name])
+        network.load_state_dict(dict(self.weights), strict=True)
+        return network.eval()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Golden:
+    """The golden instance as it is stored: facts in text and arrays, see predictor.golden."""
+
+    text: Mapping[str, Json]
+    arrays: Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stored:
+    """An artifact as it was found on disk."""
+
+    artifact: Artifact
+    golden: Golden
+    weights_hash: str
+    manifest_hash: str
+
+
+def _fresh_network(manifest: Manifest, sizes: InputSizes) -> nn.Module:
+    """A network whose weights will be overwritten; the global random state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        return build_network(
+            manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
+        )
+
+
+def _check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    missing, unknown = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
+    if missing or unknown:
+        raise ArtifactError(f"{WEIGHTS}: missing weights {missing}, unknown weights {unknown}")
+
+
+def _check_tensor(name: str, found: Tensor, expected: Tensor) -> None:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        raise ArtifactError(
+            f"{WEIGHTS}: {name} is {found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
+        )
+    if not bool(torch.isfinite(found).all()):
+        raise ArtifactError(f"{WEIGHTS}: {name} holds a value that is not finite")
