@@ -45,9 +45,7 @@ def small_artifact(*, seed: int = 0, target: Target | None = None, dropout: floa
     config = LSTMConfig(hidden=8, layers=2, dropout=dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = build_network(
-            kind_named("lstm"), config, sizes=pipeline.sizes, target=chosen, levels=QUANTILES
-        )
+        network = build_network(kind_named("lstm"), config, sizes=pipeline.sizes, target=chosen, levels=QUANTILES)
     horizons = len(chosen.horizons)
     manifest = Manifest(
         kind=kind_named("lstm"),

@@ -1,0 +1,59 @@
+"""`quantra`: the predictor's commands and the trainers' in one program."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.syntax import Syntax
+
+from predictor.cli import app, run
+from trainers.demo import Settings, walk
+from trainers.stock.command import EXAMPLE, stock
+
+training = typer.Typer(no_args_is_help=True, help="Train a model: stock.")
+training.command(epilog=EXAMPLE)(stock)
+app.add_typer(training, name="train")
+
+
+@app.command(epilog="Example: quantra demo --out demo --keep-serving")
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("demo"),
+    keep_serving: Annotated[bool, typer.Option("--keep-serving", help="Leave the server running.")] = False,  # noqa: FBT002
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the report.")] = False,  # noqa: FBT002
+    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")] = False,  # noqa: FBT002
+) -> None:
+    """Train on real bars, serve, ask from Python and C#, and write report.html; about two minutes."""
+    console = Console(file=sys.stderr if as_json else sys.stdout)
+    walked = walk(Settings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
+    question = walked.question
+    if as_json:
+        result = {
+            "report": str(walked.report),
+            "port": question.port,
+            "pid": walked.pid,
+            "serve": question.serve,
+            "python": question.python,
+            "csharp": question.csharp,
+        }
+        sys.stdout.write(json.dumps(result) + "\n")
+        return
+    if walked.pid is None:
+        console.print(Panel(question.serve, title="start the server again", title_align="left"))
+    else:
+        console.print(f"The server goes on as process {walked.pid}; stop it with: kill {walked.pid}")
+    console.print(Panel(Syntax(question.python, "python", word_wrap=True), title="ask from Python", title_align="left"))
+    console.print(Panel(Syntax(question.csharp, "csharp", word_wrap=True), title="ask from C#", title_align="left"))
+    console.print(f"Report: [bold]{walked.report}[/]")
+
+
+def main() -> None:
+    """Run the program."""
+    run(app)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""`python -m trainers.stock …`: the stock trainer as a script of its own."""
+
+import typer
+
+from predictor.cli import run
+from trainers.stock.command import EXAMPLE, stock
+
+app = typer.Typer(add_completion=False)
+app.command(epilog=EXAMPLE)(stock)
+
+if __name__ == "__main__":
+    run(app)

@@ -1,0 +1,113 @@
+"""`quantra train stock …` and `python -m trainers.stock …`: a thin map from flags to a recipe."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError
+from predictor.features import FeatureSet, default_features
+from predictor.networks import LSTMConfig, Target, TargetKind
+from trainers.progress import Consumer, JsonLines, JsonlLog, progress_for
+from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.table import scores_table
+from trainers.stock.training import train
+
+DEFAULTS = Recipe()
+LSTM = LSTMConfig()
+EXAMPLE = "Example: quantra train stock --bars bars.csv --model lstm --calendar XNYS --out models/demo/1"
+
+
+def stock(  # noqa: PLR0913 - one argument a flag
+    bars: Annotated[Path, typer.Option(help="CSV or Parquet file of daily bars.")],
+    out: Annotated[Path, typer.Option(help="Folder of the artifact, such as models/NAME/1; it must not exist.")],
+    model: Annotated[str, typer.Option(help="Network kind: lstm.")] = DEFAULTS.kind,
+    features: Annotated[str, typer.Option(help="A file of feature expressions, or `default`.")] = "default",
+    calendar: Annotated[str, typer.Option(help="Exchange code, such as XNYS; empty: Monday to Friday.")] = "",
+    target: Annotated[str, typer.Option(help="log-return or log-volatility.")] = DEFAULTS.target.kind.value,
+    horizons: Annotated[str, typer.Option(help="Trading days.")] = "1,5,10,20",
+    quantiles: Annotated[str, typer.Option(help="Levels between 0 and 1.")] = "0.1,0.5,0.9",
+    lag: Annotated[int, typer.Option(help="0: returns from the last close; 1: from the next.")] = DEFAULTS.target.lag,
+    encoder_length: Annotated[int, typer.Option(help="Sessions that the network reads.")] = DEFAULTS.encoder_length,
+    hidden: Annotated[int, typer.Option(help="Width of the network.")] = LSTM.hidden,
+    layers: Annotated[int, typer.Option(help="LSTM layers.")] = LSTM.layers,
+    dropout: Annotated[float, typer.Option(help="Share of values dropped in training.")] = LSTM.dropout,
+    epochs: Annotated[int, typer.Option(help="Epochs at most.")] = DEFAULTS.optimisation.max_epochs,
+    patience: Annotated[int, typer.Option(help="Epochs without improvement before it ends.")] = 5,
+    batch_size: Annotated[int, typer.Option(help="Windows a micro-batch.")] = DEFAULTS.optimisation.batch_size,
+    accumulate: Annotated[int, typer.Option(help="Micro-batches an optimizer step.")] = 1,
+    learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.learning_rate,
+    weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.weight_decay,
+    clip: Annotated[float, typer.Option(help="Largest gradient norm.")] = DEFAULTS.optimisation.clip,
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda[:N], xpu or mps.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Of weights, dropout and order.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Reports as JSON lines on standard output.")] = False,  # noqa: FBT002
+) -> None:
+    """Train a stock model on daily bars and save it as an artifact."""
+    if model != DEFAULTS.kind:
+        raise ConfigurationError(f"there is no network kind {model!r}; the kinds are ['lstm']")
+    recipe = Recipe(
+        kind=model,
+        config=LSTMConfig(hidden=hidden, layers=layers, dropout=dropout),
+        target=Target(kind=_target_kind(target), lag=lag, horizons=_integers("horizons", horizons)),
+        quantiles=_numbers("quantiles", quantiles),
+        encoder_length=encoder_length,
+        calendar=calendar,
+        optimisation=Optimisation(
+            max_epochs=epochs,
+            patience=patience,
+            batch_size=batch_size,
+            accumulate=accumulate,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            clip=clip,
+            precision=precision,
+            device=device,
+            seed=seed,
+        ),
+    )
+    chosen = default_features() if features == "default" else FeatureSet.read(features)
+    trained = train(BarPanel.read(bars), chosen, recipe, out, consume=_consumer(out, as_json=as_json))
+    if as_json:
+        sys.stdout.write(json.dumps({"kind": "trained", "artifact": str(trained.folder), "card": trained.card}) + "\n")
+        return
+    console = Console()
+    console.print(scores_table(trained.card))
+    console.print(f"Saved [bold]{trained.folder}[/]. Next: quantra inspect {trained.folder}")
+
+
+def _consumer(out: Path, *, as_json: bool) -> Consumer:
+    """The log beside the artifact, and what the person or program at the screen wants."""
+    folder = out.parent / f"{out.name}.run"
+    folder.mkdir(parents=True, exist_ok=True)
+    log = JsonlLog(folder / "reports.jsonl")
+    shown = JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
+    return lambda reports: log(shown(reports))
+
+
+def _target_kind(text: str) -> TargetKind:
+    try:
+        return TargetKind(text)
+    except ValueError as error:
+        raise ConfigurationError(f"target is {text!r}, but must be one of {[k.value for k in TargetKind]}") from error
+
+
+def _integers(name: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name} is {text!r}, but must be whole numbers with commas, such as 1,5,20"
+        ) from error
+
+
+def _numbers(name: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigurationError(f"{name} is {text!r}, but must be numbers with commas, such as 0.1,0.5,0.9") from error
