@@ -1,0 +1,62 @@
+# The targets of everyday work. The README gives the plain commands behind each, for systems without make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test test-protobuf6 check check-python check-dotnet protos bench clean
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/quantra demo
+
+test: $(VENV)/dev.stamp
+	@command -v dotnet > /dev/null || echo "There is no dotnet on the PATH: the C# tests are left out."
+	$(BIN)/python -m pytest
+
+# The generated code and the server must work beside both major versions of protobuf.
+test-protobuf6: .venv-protobuf6/stamp
+	.venv-protobuf6/bin/python -m pytest tests/predictor/test_wire.py tests/predictor/test_server.py tests/predictor/test_client.py
+
+check: check-python check-dotnet
+
+check-python: $(VENV)/dev.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python protos/generate.py --check
+
+check-dotnet: $(VENV)/dev.stamp
+	@if command -v dotnet > /dev/null; then \
+	  set -e; . $(BIN)/activate; \
+	  dotnet format dotnet/Quantra.slnx --verify-no-changes; \
+	  dotnet build dotnet/Quantra.slnx -warnaserror; \
+	else echo "There is no dotnet on the PATH: the C# build and its format are not checked."; fi
+
+protos: $(VENV)/dev.stamp
+	$(BIN)/python protos/generate.py
+
+bench: $(VENV)/dev.stamp
+	for name in features explain serving dotnet loading; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable '.[demo]'
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable '.[dev]'
+	touch $@ $(VENV)/demo.stamp
+
+.venv-protobuf6/stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-protobuf6
+	.venv-protobuf6/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt \
+	  --editable '.[cli,data,calendars]' 'protobuf>=6.33,<7' pytest hypothesis bokeh_sampledata
+	touch $@
+
+clean:
+	rm -rf $(VENV) .venv-protobuf6 .venv-protos

@@ -1,0 +1,99 @@
+"""Writes what the C# tests compare with: models, bars, and Python's own answers, to the last bit.
+
+    python tests/contract/dotnet_fixture.py FOLDER
+
+FOLDER then holds `models/`, `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), and `expected.json`, in which
+arrays are base64 of their bytes.
+"""
+
+import base64
+import json
+import sys
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from artifacts import recent_bars, small_models
+from predictor.bars import BarPanel
+from predictor.deadline import Deadline
+from predictor.errors import ANSWERS, QuantraError
+from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
+from predictor.instance import Instance, Query
+from predictor.registry import Registry, Runtime
+from predictor.inference import choose_device
+from predictor.service import PredictionService
+
+MODEL = "small"
+
+
+def write(folder: Path) -> None:
+    """Write everything."""
+    folder.mkdir(parents=True, exist_ok=True)
+    small_models(folder / "models")
+    recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
+    _without_last_day(recent_bars("AAPL", "IBM")).write_csv(folder / "late.csv")
+    (folder / "expected.json").write_text(json.dumps(_expected(folder)))
+
+
+def _without_last_day(panel: BarPanel) -> BarPanel:
+    """The same panel, but the second symbol has no bar on the last day."""
+    columns: dict[str, Any] = {field.name: getattr(panel, field.name) for field in fields(panel)}
+    for name in ("open", "high", "low", "close", "volume", "adj_close"):
+        columns[name] = columns[name].copy()
+        columns[name][1, -1] = np.nan
+    return BarPanel(**columns)
+
+
+def _expected(folder: Path) -> dict[str, object]:
+    bars, late = BarPanel.read(folder / "bars.csv"), BarPanel.read(folder / "late.csv")
+    with PredictionService.open(folder / "models", device="cpu") as service:
+        return {
+            "environment": sys.prefix,
+            "reasons": [answer.reason for answer in ANSWERS.values()],
+            "bars_needed": service.model(MODEL).bars_needed,
+            "one": _described(_forecast(service, bars.select(["AAPL"]))),
+            "panel": _described(_forecast(service, bars)),
+            "late": _described(_forecast(service, late)),
+            "reasons_of_one": _described(_attribution(service, bars.select(["AAPL"]))),
+            "window": _window(folder / "models", bars.select(["AAPL"])),
+        }
+
+
+def _forecast(service: PredictionService, bars: BarPanel) -> Forecast:
+    outcome = service.predict(MODEL, [Instance(input=bars)], Deadline()).result()[0]
+    if isinstance(outcome, QuantraError):
+        raise outcome
+    return outcome
+
+
+def _attribution(service: PredictionService, bars: BarPanel) -> Attribution:
+    query = Query(instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),), detail=Detail.CELLS)
+    return service.explain(MODEL, query, Deadline()).result().attributions[0]
+
+
+def _window(models: Path, bars: BarPanel) -> dict[str, object]:
+    """The feature windows that the model itself makes of the bars."""
+    model = Registry.open(models, Runtime(choose_device("cpu"), 256)).find(MODEL)
+    inputs = model.prepare(Instance(input=bars), datetime.now(UTC)).inputs
+    return {name: _plain(group.numpy()) for name, group in inputs._asdict().items()} | {
+        "schema_hash": model.pipeline.features.schema_hash
+    }
+
+
+def _described(value: Forecast | Attribution) -> dict[str, object]:
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+    return value
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

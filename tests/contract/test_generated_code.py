@@ -1,0 +1,59 @@
+"""The generated code is what the generator writes, and fits the libraries that the project allows."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+CHECKED_IN = REPOSITORY / "python" / "predictor" / "_pb"
+GENERATED = ("prediction_pb2.py", "prediction_pb2.pyi", "prediction_pb2_grpc.py", "prediction_pb2_grpc.pyi")
+NO_ENVIRONMENT = 3
+
+
+@pytest.fixture(scope="module")
+def regenerated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the generator writes now; its environment is made once and stays in .venv-protos."""
+    output = tmp_path_factory.mktemp("generated")
+    command = [sys.executable, str(REPOSITORY / "protos" / "generate.py"), "--output", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == NO_ENVIRONMENT:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    return output / "predictor" / "_pb"
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_the_generator_writes_the_same_bytes_again(regenerated: Path, name: str) -> None:
+    assert (regenerated / name).read_bytes() == (CHECKED_IN / name).read_bytes(), "run `make protos`"
+
+
+def test_the_generator_writes_nothing_else(regenerated: Path) -> None:
+    assert {path.name for path in regenerated.iterdir()} == set(GENERATED)
+
+
+def test_generated_modules_import_each_other_inside_the_package() -> None:
+    assert "from predictor._pb import prediction_pb2" in (CHECKED_IN / "prediction_pb2_grpc.py").read_text()
+
+
+def test_generated_code_asks_for_no_newer_protobuf_than_the_project_allows() -> None:
+    assert_floor(r"Protobuf Python Version: ([\d.]+)", "prediction_pb2.py", "protobuf")
+
+
+def test_generated_code_asks_for_no_newer_grpc_than_the_project_allows() -> None:
+    assert_floor(r"GRPC_GENERATED_VERSION = '([\d.]+)'", "prediction_pb2_grpc.py", "grpcio")
+
+
+def assert_floor(pattern: str, module: str, package: str) -> None:
+    """The version that the module was made for is not above the floor that pyproject.toml declares."""
+    made_for = re.search(pattern, (CHECKED_IN / module).read_text())
+    declared = re.search(rf'"{package}>=([\d.]+),', (REPOSITORY / "pyproject.toml").read_text())
+    assert made_for is not None
+    assert declared is not None
+    assert numbers(made_for.group(1)) <= numbers(declared.group(1))
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
