@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-
 from market import bokeh_panel
+
 from predictor import artifact, golden
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel

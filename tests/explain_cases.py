@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, OutputMap, Target
-from torch import Tensor, nn
 
 ENCODER, FUTURE, OBSERVED, KNOWN, STATIC = 8, 5, 4, 2, 3
 LEVELS = (0.1, 0.5, 0.9)

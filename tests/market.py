@@ -6,7 +6,6 @@ import importlib.resources
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 
@@ -40,7 +39,7 @@ def bokeh_panel(*symbols: str) -> BarPanel:
     sessions = np.array(sorted({session for symbol in chosen for session in rows[symbol]}), dtype=np.int32)
     nothing = [np.nan] * len(COLUMNS)
     values = np.array([[rows[symbol].get(int(session), nothing) for session in sessions] for symbol in chosen])
-    columns: dict[str, NDArray[np.float64]] = {name: values[:, :, place] for place, name in enumerate(COLUMNS)}
+    columns = {name: values[:, :, place] for place, name in enumerate(COLUMNS)}
     return BarPanel(
         symbols=chosen,
         sessions=sessions,

@@ -5,8 +5,8 @@ namespace Quantra.Client;
 /// <summary>Reads bars out of CSV text, by the rules of <see cref="BarPanel.ReadCsv"/>.</summary>
 internal sealed class BarsCsv
 {
-    private static readonly string[] Required = ["OPEN", "HIGH", "LOW", "CLOSE", "VOLUME"];
-    private static readonly string[] Optional = ["ADJ_CLOSE", "SPLIT_RATIO", "CASH_DIVIDEND"];
+    private static readonly string[] Required = ["open", "high", "low", "close", "volume"];
+    private static readonly string[] Optional = ["adj_close", "split_ratio", "cash_dividend"];
 
     private readonly string _file;
     private readonly string[] _header;
@@ -21,7 +21,7 @@ internal sealed class BarsCsv
         _columns = [.. Required, .. Optional.Where(name => _header.Contains(name))];
         if (_header.GroupBy(name => name).FirstOrDefault(group => group.Count() > 1) is { } twice)
             throw Refusal($"more than one column {twice.Key}");
-        var missing = Required.Prepend("DATE").Except(_header).ToArray();
+        var missing = Required.Prepend("date").Except(_header).ToArray();
         if (missing.Length > 0)
             throw Refusal($"no column {string.Join(", ", missing)}; it has {string.Join(", ", _header)}");
     }
@@ -44,17 +44,17 @@ internal sealed class BarsCsv
     }
 
     private static string Normal(string name) =>
-        name.Trim().ToUpperInvariant().Replace(' ', '_');
+        name.Trim().ToLowerInvariant().Replace(' ', '_');
 
     private void Add(string line, int row, string nameOfFile)
     {
         var cells = CsvLine.Split(line);
         if (cells.Count != _header.Length)
             throw Refusal($"row {row} after the header has {cells.Count} cells, but the header has {_header.Length}");
-        var symbol = _header.Contains("SYMBOL") ? Cell(cells, "SYMBOL") : nameOfFile;
+        var symbol = _header.Contains("symbol") ? Cell(cells, "symbol") : nameOfFile;
         if (symbol.Length == 0)
             throw Refusal($"row {row} after the header: the symbol is empty");
-        var day = Day(Cell(cells, "DATE"), row);
+        var day = Day(Cell(cells, "date"), row);
         var bars = BarsOf(symbol);
         if (bars.Count > 0 && day <= bars.Keys[^1])
             throw Disorder(symbol, day, bars.Keys[^1]);
@@ -100,26 +100,32 @@ internal sealed class BarsCsv
         {
             Symbols = _symbols,
             Sessions = sessions,
-            Open = Spread("OPEN", sessions),
-            High = Spread("HIGH", sessions),
-            Low = Spread("LOW", sessions),
-            Close = Spread("CLOSE", sessions),
-            Volume = Spread("VOLUME", sessions),
-            AdjustedClose = Spread("ADJ_CLOSE", sessions),
-            SplitRatio = Spread("SPLIT_RATIO", sessions),
-            CashDividend = Spread("CASH_DIVIDEND", sessions),
+            Open = Spread("open", sessions),
+            High = Spread("high", sessions),
+            Low = Spread("low", sessions),
+            Close = Spread("close", sessions),
+            Volume = Spread("volume", sessions),
+            AdjustedClose = Spread("adj_close", sessions),
+            SplitRatio = Spread("split_ratio", sessions),
+            CashDividend = Spread("cash_dividend", sessions),
         };
     }
 
     /// <summary>A column on the panel's [S, T], NaN where a symbol has no row; empty if the file has no such column.</summary>
-    private ReadOnlyMemory<double> Spread(string column, DateOnly[] sessions)
+    private double[] Spread(string column, DateOnly[] sessions)
     {
         var index = Array.IndexOf(_columns, column);
         if (index < 0)
-            return default;
-        return _symbols
-            .SelectMany(symbol => sessions.Select(day => _bars[symbol].TryGetValue(day, out var bar) ? bar[index] : double.NaN))
-            .ToArray();
+            return [];
+        var values = new double[_symbols.Count * sessions.Length];
+        Array.Fill(values, double.NaN);
+        for (var row = 0; row < _symbols.Count; row++)
+        {
+            foreach (var (day, bar) in _bars[_symbols[row]])
+                values[(row * sessions.Length) + Array.BinarySearch(sessions, day)] = bar[index];
+        }
+
+        return values;
     }
 
     private QuantraException Disorder(string symbol, DateOnly day, DateOnly before) =>

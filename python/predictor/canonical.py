@@ -180,6 +180,10 @@ class Record:
         """The keys there are, sorted."""
         return tuple(sorted(self._value))
 
+    def has(self, key: str) -> bool:
+        """Whether the key is there, for those that may be absent."""
+        return key in self._value
+
     def end(self) -> None:
         """Refuse keys that nobody has read."""
         unknown = sorted(set(self._value) - self._read)

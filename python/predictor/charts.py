@@ -7,6 +7,7 @@ would carry a meaning, the sign, a symbol or a line style carries it too.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ SESSIONS_SHOWN = 252
 _BLUE, _ORANGE, _GREEN, _GREY, _INK = "#0072B2", "#D55E00", "#009E73", "#6B7280", "#1F2937"
 _SERIES = (_BLUE, _ORANGE, _GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
+_SIDE_BY_SIDE = 0.14
 _BLUE_FILL = "rgba(0, 114, 178, 0.18)"
 _DIVERGING = ((0.0, _ORANGE), (0.5, "#FFFFFF"), (1.0, _BLUE))
 _AXIS = {
@@ -41,12 +43,13 @@ _THEME = {
         "size": 13,
         "color": _INK,
     },
-    "title": {"font": {"size": 17}, "x": 0, "xref": "paper", "xanchor": "left"},
+    "title": {"font": {"size": 17}, "x": 0, "xref": "paper", "xanchor": "left", "y": 0.97, "yanchor": "top"},
+    "height": 420,
     "paper_bgcolor": "#FFFFFF",
     "plot_bgcolor": "#FFFFFF",
-    "margin": {"l": 64, "r": 24, "t": 64, "b": 56},
+    "margin": {"l": 64, "r": 24, "t": 88, "b": 56},
     "hoverlabel": {"bgcolor": "#FFFFFF", "bordercolor": "#9CA3AF", "font": {"color": _INK}},
-    "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+    "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
     "xaxis": _AXIS,
     "yaxis": _AXIS,
 }
@@ -109,8 +112,37 @@ def fan(
     figure = _figure(title, "session", _with_unit("price", currency))
     figure.add_trace(_candlestick(candles))
     _add_fan(figure, candles, _iso(target_dates), quantiles, prices)
-    figure.update_layout(hovermode="x unified", xaxis_rangeslider_visible=False)
+    figure.update_layout(hovermode="x unified", xaxis_rangeslider_visible=False, height=480, margin_r=64)
     figure.update_xaxes(rangebreaks=[{"bounds": ["sat", "mon"]}])
+    return figure
+
+
+def quantile_lines(
+    horizons: Sequence[int],
+    quantiles: Sequence[float],
+    values: NDArray[np.float64],
+    *,
+    title: str,
+    unit: str = "",
+) -> "Figure":
+    """A forecast alone, without the bars before it: bands between pairs of quantiles, and the line in the middle.
+
+    Args:
+        horizons: [H], sessions after the last bar, ascending.
+        quantiles: [Q], levels between 0 and 1, ascending.
+        values: [H, Q], prices or the target's own values.
+        title: such as the symbol.
+        unit: of the values, such as "USD".
+
+    Raises:
+        ConfigurationError: shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    _require_shape("values", values, (len(horizons), len(quantiles)))
+    figure = _figure(title, "sessions ahead", _with_unit("forecast", unit))
+    _add_bands(figure, list(horizons), quantiles, values.T, ",.4~f")
+    figure.update_layout(hovermode="x unified")
+    figure.update_xaxes(tickvals=list(horizons), showgrid=False)
     return figure
 
 
@@ -129,7 +161,7 @@ def importance_bars(names: Sequence[str], values: NDArray[np.float64], unit: str
     """
     _require_shape("values", values, (len(names),))
     order = np.argsort(-np.abs(values), kind="stable")
-    labels = [names[row] for row in order[:top]]
+    labels = [_plain(names[int(row)]) for row in order[:top]]
     heights = values[order[:top]].tolist()
     if order.size > top:
         labels.append(f"others ({order.size - top})")
@@ -144,7 +176,7 @@ def importance_bars(names: Sequence[str], values: NDArray[np.float64], unit: str
             hovertemplate=f"%{{y}}: %{{x:+.4g}} {unit}<extra></extra>",
         )
     )
-    figure.update_layout(height=140 + 26 * len(labels), showlegend=False, bargap=0.3)
+    figure.update_layout(height=150 + 24 * len(labels), showlegend=False, bargap=0.35, margin_t=56)
     figure.update_xaxes(zeroline=True, zerolinecolor=_GREY)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
@@ -174,17 +206,17 @@ def importance_heatmap(
     figure.add_trace(
         _graph_objects().Heatmap(
             x=_iso(dates),
-            y=list(names),
+            y=list(map(_plain, names)),
             z=values.T,
             zmin=-reach,
             zmid=0.0,
             zmax=reach,
             colorscale=_DIVERGING,
-            colorbar={"title": {"text": unit, "side": "right"}, "thickness": 14},
+            colorbar={"title": {"text": unit, "side": "top"}, "thickness": 14},
             hovertemplate=f"%{{y}}, %{{x}}: %{{z:+.4g}} {unit}<extra></extra>",
         )
     )
-    figure.update_layout(height=140 + 26 * len(names))
+    figure.update_layout(height=150 + 22 * len(names), margin_t=56)
     figure.update_xaxes(type="category", nticks=12, showgrid=False)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
@@ -246,7 +278,9 @@ def calibration(
     lower: NDArray[np.float64],
     upper: NDArray[np.float64],
 ) -> "Figure":
-    """Observed against nominal coverage; a calibrated forecast lies on the diagonal.
+    """How far observed coverage lies from nominal; a calibrated forecast lies on the line at 0.
+
+    The series stand side by side at each level, so that their error bars do not hide each other.
 
     Args:
         levels: [L], nominal levels between 0 and 1.
@@ -261,43 +295,44 @@ def calibration(
     """
     for name, values in (("observed", observed), ("lower", lower), ("upper", upper)):
         _require_shape(name, values, (len(series), len(levels)))
-    figure = _figure("Calibration", "nominal level", "observed share")
-    figure.add_trace(
-        _graph_objects().Scatter(
-            x=[0, 1],
-            y=[0, 1],
-            name="calibrated",
-            mode="lines",
-            line={"color": _GREY, "width": 1, "dash": "dash"},
-            hoverinfo="skip",
-        )
-    )
+    figure = _figure("Calibration", "nominal level", "observed minus nominal (points)")
+    figure.add_hline(y=0, line={"color": _GREY, "width": 1.5, "dash": "dash"})
+    nominal = np.asarray(levels)
     for row, name in enumerate(series):
-        figure.add_trace(_coverage(name, row, list(levels), (observed[row], lower[row], upper[row])))
-    figure.update_xaxes(range=[0, 1], tickformat=".0%")
-    figure.update_yaxes(range=[0, 1], tickformat=".0%", scaleanchor="x")
+        places = np.arange(nominal.size, dtype=np.float64) + (row - (len(series) - 1) / 2) * _SIDE_BY_SIDE
+        figure.add_trace(_coverage(name, row, places, nominal, (observed[row], lower[row], upper[row])))
+    labels = [f"{100 * level:g} %" for level in levels]
+    figure.update_xaxes(
+        range=[-0.5, nominal.size - 0.5], tickvals=list(range(nominal.size)), ticktext=labels, showgrid=False
+    )
     return figure
 
 
 def _coverage(
     name: str,
     row: int,
-    levels: list[float],
+    places: NDArray[np.float64],
+    levels: NDArray[np.float64],
     interval: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
 ) -> Any:
     """One series of `calibration`: its points, and their confidence intervals as error bars."""
     observed, lower, upper = interval
     return _graph_objects().Scatter(
-        x=levels,
-        y=observed,
+        x=places,
+        y=100 * (observed - levels),
         name=name,
-        mode="lines+markers",
-        line={"color": _SERIES[row % len(_SERIES)], "width": 1.5},
-        marker={"symbol": _SYMBOLS[row % len(_SYMBOLS)], "size": 9},
-        error_y={"type": "data", "symmetric": False, "array": upper - observed, "arrayminus": observed - lower},
-        customdata=np.stack([lower, upper], axis=1),
-        hovertemplate=f"{name}: nominal %{{x:.1%}}, observed %{{y:.1%}} "
-        "(%{customdata[0]:.1%} to %{customdata[1]:.1%})<extra></extra>",
+        mode="markers",
+        marker={"symbol": _SYMBOLS[row % len(_SYMBOLS)], "size": 10, "color": _SERIES[row % len(_SERIES)]},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": 100 * (upper - observed),
+            "arrayminus": 100 * (observed - lower),
+            "width": 5,
+        },
+        customdata=np.stack([levels, observed, lower, upper], axis=1),
+        hovertemplate=f"{name}: nominal %{{customdata[0]:.1%}}, observed %{{customdata[1]:.1%}} "
+        "(%{customdata[2]:.1%} to %{customdata[3]:.1%})<extra></extra>",
     )
 
 
@@ -310,8 +345,8 @@ def _candlestick(candles: Candles) -> Any:
         low=candles.low[-SESSIONS_SHOWN:],
         close=candles.close[-SESSIONS_SHOWN:],
         name="daily bars",
-        increasing={"line": {"color": _INK, "width": 1}, "fillcolor": "#FFFFFF"},
-        decreasing={"line": {"color": _INK, "width": 1}, "fillcolor": _INK},
+        increasing={"line": {"color": _GREEN, "width": 1}, "fillcolor": "#FFFFFF"},
+        decreasing={"line": {"color": _ORANGE, "width": 1}, "fillcolor": _ORANGE},
     )
 
 
@@ -322,14 +357,29 @@ def _add_fan(
     quantiles: Sequence[float],
     prices: NDArray[np.float64],
 ) -> None:
-    """Bands between pairs of quantiles from the outside in, then the line in the middle."""
-    scatter = _graph_objects().Scatter
+    """The bands of a forecast, which all begin at the last close."""
     dates = [*_iso(candles.dates[-1:]), *targets]
     paths = np.vstack([np.full(len(quantiles), candles.close[-1]), prices]).T
-    hovers = [f"{_level(level)}: %{{y:,.2f}}<extra></extra>" for level in quantiles]
+    _add_bands(figure, dates, quantiles, paths, ",.2f")
+    for price in prices[-1]:
+        figure.add_annotation(
+            x=dates[-1], y=price, text=f"{price:,.2f}", showarrow=False, xanchor="left", xshift=6, font={"color": _BLUE}
+        )
+
+
+def _add_bands(
+    figure: "Figure",
+    x: list[str] | list[int],
+    quantiles: Sequence[float],
+    paths: NDArray[np.float64],
+    number: str,
+) -> None:
+    """Bands between pairs of quantiles from the outside in, then the line in the middle; paths are [Q, X]."""
+    scatter = _graph_objects().Scatter
+    hovers = [f"{_level(level)}: %{{y:{number}}}<extra></extra>" for level in quantiles]
     for low in range(len(quantiles) // 2):
         high = len(quantiles) - 1 - low
-        edge = {"x": dates, "mode": "lines", "line": {"width": 0, "color": _BLUE}}
+        edge = {"x": x, "mode": "lines", "line": {"width": 0, "color": _BLUE}}
         name = f"{100 * quantiles[low]:g} % to {100 * quantiles[high]:g} %"
         figure.add_trace(scatter(y=paths[low], name=name, showlegend=False, hovertemplate=hovers[low], **edge))
         band = {"fill": "tonexty", "fillcolor": _BLUE_FILL}
@@ -338,12 +388,17 @@ def _add_fan(
         middle = len(quantiles) // 2
         look = {"mode": "lines+markers", "line": {"color": _BLUE, "width": 2.5}, "marker": {"size": 6}}
         name = _level(quantiles[middle])
-        figure.add_trace(scatter(x=dates, y=paths[middle], name=name, hovertemplate=hovers[middle], **look))
+        figure.add_trace(scatter(x=x, y=paths[middle], name=name, hovertemplate=hovers[middle], **look))
 
 
 def _level(level: float) -> str:
     """A quantile for people."""
     return "median" if level == 0.5 else f"{100 * level:g} % quantile"  # noqa: PLR2004 - the definition of the median
+
+
+def _plain(text: str) -> str:
+    """A text without markup; plotly would take `<b>` or a link in it for one."""
+    return escape(text, quote=False)
 
 
 def _figure(title: str, x_title: str, y_title: str) -> "Figure":
@@ -352,7 +407,7 @@ def _figure(title: str, x_title: str, y_title: str) -> "Figure":
     return graph_objects.Figure(
         layout={
             "template": graph_objects.layout.Template(layout=_THEME),
-            "title": {"text": title},
+            "title": {"text": _plain(title)},
             "xaxis": {"title": {"text": x_title}},
             "yaxis": {"title": {"text": y_title}},
         },

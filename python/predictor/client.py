@@ -111,7 +111,7 @@ class QuantraClient:
         response = self._ask(self._stub.GetModel, request)
         return _read(self._target, lambda: models.decode(response.model))
 
-    def _ask(self, call: grpc.UnaryUnaryMultiCallable[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    def _ask(self, call: "grpc.UnaryUnaryMultiCallable[RequestT, ResponseT]", request: RequestT) -> ResponseT:
         try:
             return call(request, timeout=self._timeout_s)
         except grpc.RpcError as failure:
@@ -172,7 +172,7 @@ class AsyncQuantraClient:
         response = await self._ask(self._stub.GetModel, request)
         return _read(self._target, lambda: models.decode(response.model))
 
-    async def _ask(self, call: grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    async def _ask(self, call: "grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]", request: RequestT) -> ResponseT:
         try:
             return await call(request, timeout=self._timeout_s)
         except grpc.RpcError as failure:

@@ -1,5 +1,6 @@
 """The generated code is what the generator writes, and fits the libraries that the project allows."""
 
+import os
 import re
 import subprocess
 import sys
@@ -28,6 +29,17 @@ def regenerated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", GENERATED)
 def test_the_generator_writes_the_same_bytes_again(regenerated: Path, name: str) -> None:
     assert (regenerated / name).read_bytes() == (CHECKED_IN / name).read_bytes(), "run `make protos`"
+
+
+def test_the_generated_code_loads_beside_the_oldest_protobuf_too(regenerated: Path) -> None:
+    """The generator's environment holds protobuf 6, this one 7."""
+    programs = REPOSITORY / ".venv-protos" / ("Scripts" if os.name == "nt" else "bin")
+    script = "import predictor._pb.prediction_pb2_grpc, google.protobuf; print(google.protobuf.__version__)"
+    environment = {**os.environ, "PYTHONPATH": str(regenerated.parents[1])}
+    done = subprocess.run(
+        [programs / "python", "-c", script], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.stdout.startswith("6."), done.stderr
 
 
 def test_the_generator_writes_nothing_else(regenerated: Path) -> None:

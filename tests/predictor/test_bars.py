@@ -8,7 +8,6 @@ from predictor.bars import BarPanel
 from predictor.errors import BarsError
 
 SESSIONS = np.array([20240102, 20240103, 20240104, 20240105], dtype=np.int32)
-EMPTY = np.array([20240102, 20240103], dtype=np.int32)
 
 
 def panel_of(**changes: object) -> BarPanel:

@@ -11,14 +11,26 @@ FloatArray = NDArray[np.float64]
 SESSIONS = np.array([20240102, 20240103, 20240104, 20240105, 20240108], dtype=np.int32)
 
 
-def flat_range(close: list[float], **columns: list[float]) -> BarPanel:
+def flat_range(
+    close: list[float],
+    *,
+    adj_close: list[float] | None = None,
+    split_ratio: list[float] | None = None,
+    cash_dividend: list[float] | None = None,
+) -> BarPanel:
     """One symbol whose four prices are equal each day, volume 100."""
     prices = np.array(close)
-    volume = np.where(np.isnan(prices), np.nan, 100.0)
-    extra = {name: np.array(values) for name, values in columns.items()}
-    sessions = SESSIONS[: len(close)]
     return BarPanel.single(
-        "AAA", sessions=sessions, open=prices, high=prices, low=prices, close=prices, volume=volume, **extra
+        "AAA",
+        sessions=SESSIONS[: len(close)],
+        open=prices,
+        high=prices,
+        low=prices,
+        close=prices,
+        volume=np.where(np.isnan(prices), np.nan, 100.0),
+        adj_close=None if adj_close is None else np.array(adj_close),
+        split_ratio=None if split_ratio is None else np.array(split_ratio),
+        cash_dividend=None if cash_dividend is None else np.array(cash_dividend),
     )
 
 
@@ -66,15 +78,17 @@ def test_adjusted_closes_are_rebased_to_the_last_real_price() -> None:
 
 
 def test_prices_are_in_the_money_of_the_symbols_own_last_bar() -> None:
-    for columns in ({"split_ratio": [1, 3, 1, 2.0]}, {"adj_close": [1.0, 1.0, 1.0, np.nan]}):
-        bars = flat_range([30, 10, 10, np.nan], **columns).adjusted()
+    prices = [30, 10, 10, np.nan]
+    for panel in (flat_range(prices, split_ratio=[1, 3, 1, 2]), flat_range(prices, adj_close=[1, 1, 1, np.nan])):
+        bars = panel.adjusted()
         assert np.allclose(bars.close[0, :3], [10, 10, 10], rtol=1e-15)
         assert bars.factor[0, 2] == 1
 
 
 def test_a_symbol_without_any_bar_stays_without() -> None:
-    for columns in ({}, {"split_ratio": [1.0, 2.0]}, {"adj_close": [np.nan, np.nan]}):
-        assert np.isnan(flat_range([np.nan, np.nan], **columns).adjusted().close).all()
+    none = [np.nan, np.nan]
+    for panel in (flat_range(none), flat_range(none, split_ratio=[1, 2]), flat_range(none, adj_close=none)):
+        assert np.isnan(panel.adjusted().close).all()
 
 
 def test_adjusted_arrays_are_locked() -> None:

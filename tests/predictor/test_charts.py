@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from plotly.graph_objects import Figure
 
-from predictor.charts import Candles, calibration, fan, importance_bars, importance_heatmap, loss_curve
+from predictor.charts import (
+    Candles,
+    calibration,
+    fan,
+    importance_bars,
+    importance_heatmap,
+    loss_curve,
+    quantile_lines,
+)
 from predictor.errors import ConfigurationError, MissingPackageError
 
 DAYS = np.arange(np.datetime64("2022-01-03"), np.datetime64("2023-01-03"))
@@ -76,6 +84,20 @@ def test_a_fan_refuses_to_start_from_nothing() -> None:
         fan(candles, TARGETS, QUANTILES, PRICES, title="AAPL")
 
 
+def test_quantile_lines_shade_bands_over_the_horizons() -> None:
+    figure = quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL", unit="USD")
+
+    low, high, _, _, median = traces(figure)
+    assert {trace.x for trace in traces(figure)} == {(1, 20)}
+    assert [low.y.tolist(), high.y.tolist(), median.y.tolist()] == [[95, 90], [105, 112], [100, 101]]
+    assert cast("Any", figure).layout.yaxis.title.text == "forecast (USD)"
+
+
+def test_quantile_lines_refuse_values_of_another_shape() -> None:
+    with pytest.raises(ConfigurationError, match=r"values has shape \[5, 2\], but \[2, 5\]"):
+        quantile_lines((1, 20), QUANTILES, PRICES.T, title="AAPL")
+
+
 def test_bars_are_sorted_by_size_and_the_rest_is_added_up() -> None:
     figure = importance_bars(["a", "b", "c", "d"], np.asarray([1.0, -5.0, 0.5, -2.0]), "bp", top=2)
 
@@ -127,18 +149,25 @@ def test_a_best_epoch_that_was_not_trained_is_refused() -> None:
         loss_curve([1, 2], [0.9, 0.7], [0.9, 0.8], 4)
 
 
-def test_calibration_shows_each_horizon_with_its_interval_and_the_diagonal() -> None:
+def test_calibration_shows_how_far_each_horizon_is_off_with_its_interval() -> None:
     observed = np.asarray([[0.12, 0.52, 0.88], [0.2, 0.6, 0.8]])
     figure = calibration([0.1, 0.5, 0.9], ["1 session", "5 sessions"], observed, observed - 0.05, observed + 0.1)
 
-    diagonal, first, second = traces(figure)
-    assert (diagonal.x, diagonal.y) == ((0, 1), (0, 1))
+    first, second = traces(figure)
     assert [first.name, second.name] == ["1 session", "5 sessions"]
-    assert second.x == (0.1, 0.5, 0.9)
-    assert second.y.tolist() == [0.2, 0.6, 0.8]
-    np.testing.assert_allclose(second.error_y.array, 0.1)
-    np.testing.assert_allclose(second.error_y.arrayminus, 0.05)
+    np.testing.assert_allclose(second.y, [10, 10, -10])
+    np.testing.assert_allclose(second.error_y.array, 10)
+    np.testing.assert_allclose(second.error_y.arrayminus, 5)
+    np.testing.assert_allclose(second.customdata[:, 1], observed[1])
     assert first.marker.symbol != second.marker.symbol
+
+
+def test_calibration_draws_its_series_side_by_side() -> None:
+    numbers = np.ones((2, 1))
+
+    first, second = traces(calibration([0.5], ["1 session", "5 sessions"], numbers, numbers, numbers))
+
+    assert first.x[0] < 0 < second.x[0]
 
 
 def test_calibration_refuses_intervals_of_another_shape() -> None:
@@ -149,6 +178,7 @@ def test_calibration_refuses_intervals_of_another_shape() -> None:
 def test_every_figure_becomes_html() -> None:
     figures = [
         fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL"),
+        quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL"),
         importance_bars(["a"], np.ones(1), "bp"),
         importance_heatmap(DATES[:1], ["a"], np.ones((1, 1)), "bp"),
         loss_curve([1], [0.9], [0.9], 1),
@@ -163,3 +193,9 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(MissingPackageError, match=r"quantra\[report\]"):
         importance_bars(["a"], np.ones(1), "bp")
+
+
+def test_a_title_is_text_and_no_markup() -> None:
+    figure = quantile_lines((1, 20), QUANTILES, PRICES, title="<b>A</b>&B")
+
+    assert cast("Any", figure).layout.title.text == "&lt;b&gt;A&lt;/b&gt;&amp;B"

@@ -239,17 +239,17 @@ def test_all_phases_of_a_window_are_done_before_the_first_of_their_reports() -> 
 
 
 def test_a_frozen_part_stays_in_evaluation_mode_and_unchanged() -> None:
-    net = nn.Sequential(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), nn.Linear(3, 2))
-    frozen = Frozen(net[0])
-    kept = {name: tensor.clone() for name, tensor in net[0].state_dict().items()}
-    optimizer = torch.optim.AdamW(net[1].parameters())
-    phase = Phase[Rows]("main", lambda batch: masked_loss(net, batch), net[1].parameters(), optimizer)
-    with Loop([phase], modules={"net": net, "encoder": frozen}, device="cpu").running() as run:
-        for _ in run.epochs(IterableSource(cut(rows(8), [4, 4])), max_epochs=1):
-            assert net.training
-            assert not net[0].training
-            assert not net[0][1].training
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in net[0].state_dict().items())
+    norm, head = nn.BatchNorm1d(3), nn.Linear(3, 2)
+    encoder = nn.Sequential(nn.Linear(3, 3), norm)
+    net = nn.Sequential(encoder, head)
+    kept = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    optimizer = torch.optim.AdamW(head.parameters())
+    phase = Phase[Rows]("main", lambda batch: masked_loss(net, batch), head.parameters(), optimizer)
+    modes: list[tuple[bool, bool]] = []
+    with Loop([phase], modules={"net": net, "encoder": Frozen(encoder)}, device="cpu").running() as run:
+        modes.extend((head.training, norm.training) for _ in run.epochs(IterableSource([rows(4)]), max_epochs=2))
+    assert modes == [(True, False)] * 4
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in encoder.state_dict().items())
 
 
 def test_training_stops_early_and_the_best_weights_come_back() -> None:

@@ -7,6 +7,7 @@ the remaining gap is measured, and nodes are doubled until it is small.
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Final, final
 
 import torch
@@ -39,7 +40,7 @@ class Explainer:
 
         Args:
             view: what `attribution_view` made of the network, float32.
-            output: the model's way from the network's output to the forecast, on the device of the view.
+            output: the model's way from the network's output to the forecast; copied to the device of the view.
             baseline: what forecasts are compared with.
             max_rows: most rows (windows x nodes) of one forward; bounds the memory, and the time between two looks
                 at a deadline.
@@ -51,7 +52,7 @@ class Explainer:
         if max_rows < 1:
             raise ConfigurationError(f"max_rows is {max_rows}, but must be at least 1")
         self._baseline = baseline
-        self._output = _out_of_inference_mode(output)
+        self._output = _copied_to(_device_of(view), output)
         self._integrator = PathIntegrator(view, self._output, max_rows=max_rows)
 
     def explain(
@@ -125,12 +126,15 @@ def _gradient_scope(device: torch.device) -> Generator[None]:
         yield
 
 
-def _out_of_inference_mode(output: OutputMap) -> OutputMap:
+def _device_of(view: nn.Module) -> torch.device:
+    """Where the weights are; a module without any runs on the CPU."""
+    return next((tensor.device for tensor in chain(view.parameters(), view.buffers())), torch.device("cpu"))
+
+
+def _copied_to(device: torch.device, output: OutputMap) -> OutputMap:
     with torch.inference_mode(mode=False):
         return OutputMap(
-            spread=copied(output.spread, output.spread.device),
-            offsets=copied(output.offsets, output.offsets.device),
-            levels=output.levels,
+            spread=copied(output.spread, device), offsets=copied(output.offsets, device), levels=output.levels
         )
 
 

@@ -122,7 +122,9 @@ class StraightPath:
         return len(self.mask)
 
     def take(self, rows: Tensor) -> "StraightPath":
-        """The path of some of the windows, by index."""
+        """The path of some of the windows, by rising index."""
+        if len(rows) == self.rows:
+            return self
         return StraightPath(
             start=Parts(*(part[rows] for part in self.start)),
             end=Parts(*(part[rows] for part in self.end)),

@@ -37,11 +37,11 @@ def serve(settings: ServerSettings) -> int:
 
 
 async def _serve(settings: ServerSettings) -> None:
-    from predictor.service import PredictionService  # brings torch, which bad settings need not wait for
-
     stopping = _stop_signal()
     listener = Listener(settings.listen, settings.limits)
     port = listener.bind()
+    from predictor.service import PredictionService  # brings torch, which an address in use need not wait for
+
     with PredictionService.open(
         settings.models, device=settings.device, max_batch_rows=settings.max_batch_rows
     ) as service:

@@ -1,0 +1,1 @@
+"""What the project promises in numbers, measured anew: `python -m benchmarks.NAME [--quick] [--json FILE]`."""

@@ -1,0 +1,229 @@
+"""What explanations cost beside Captum's integrated gradients, at the same completeness.
+
+The shipped LSTM is trained on AAPL's real bars by the shipped code and explains windows of its test years. Captum runs
+on the same view, path and output, one call a target, all steps in one batch, with the fewest `n_steps` that bring the
+gap of every window and target below 1 %. Finding that number is not counted. Both report their gap. Time of the
+one thread that works; medians of interleaved rounds.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+from bokeh_sampledata.stocks import AAPL
+from captum.attr import IntegratedGradients
+from torch import Tensor
+
+from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish, shown
+from predictor import artifact
+from predictor.artifact import Artifact
+from predictor.bars import BarPanel
+from predictor.deadline import Deadline
+from predictor.explain import Baseline, Explainer, attribution_view
+from predictor.features import default_features
+from predictor.inference import freeze
+from predictor.model import output_map
+from predictor.networks import Inputs
+from trainers.loop import Report
+from trainers.stock.data import History, Windows
+from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.splits import Splits
+from trainers.stock.training import train
+
+Point = tuple[int, int]
+
+GAP_REACH = 0.01
+MANY_REACH, ONE_REACH = 0.6, 1.0
+FLOOR = 0.05
+"""As in `Contributions.relative_gap`."""
+MAX_ROWS = 256
+POINTS: list[Point] = list(product(range(4), range(3)))
+MEDIAN_OF_FIVE_DAYS: list[Point] = [(1, 1)]
+
+
+def real_bars() -> BarPanel:
+    open_, high, low, close, volume, adjusted = (
+        np.array(AAPL[name], np.float64) for name in ("open", "high", "low", "close", "volume", "adj_close")
+    )
+    return BarPanel.single(
+        "AAPL",
+        sessions=np.array([int(day.replace("-", "")) for day in AAPL["date"]], np.int32),
+        open=open_,
+        high=high,
+        low=low,
+        close=close,
+        volume=volume,
+        adj_close=adjusted,
+        calendar="XNYS",
+    )
+
+
+def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
+    yield from reports
+
+
+def trained(bars: BarPanel, recipe: Recipe) -> Artifact:
+    with tempfile.TemporaryDirectory() as folder:
+        made = train(bars, default_features(), recipe, Path(folder) / "model", consume=unwatched)
+        return artifact.load(made.folder).artifact
+
+
+def test_windows(bars: BarPanel, made: Artifact, recipe: Recipe, rows: int) -> Inputs:
+    """Windows spread evenly over the test years."""
+    history = History(bars, made.pipeline)
+    every = history.windows(Splits.by_shares(bars.sessions, recipe.shares).test)
+    chosen = np.linspace(0, len(every) - 1, rows).astype(np.int64)
+    return history.gather(Windows(symbols=every.symbols[chosen], positions=every.positions[chosen])).inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Peer:
+    """Captum on the same function and path."""
+
+    captum: IntegratedGradients
+    ends: tuple[Tensor, ...]
+    starts: tuple[Tensor, ...]
+    mask: Tensor
+    floors: Tensor
+    """[N, H]"""
+
+    @classmethod
+    def of(cls, made: Artifact, inputs: Inputs) -> "Peer":
+        """Captum on a model of its own, at these windows."""
+        view, output = attribution_view(freeze(made.network())), output_map(made.manifest)
+        own = made.manifest.baseline
+
+        def forecast(*parts: Tensor) -> Tensor:
+            observed, known, location, scale, offsets, mask = parts
+            static = observed.new_zeros(len(observed), 0)
+            units = view(Inputs(observed, known, static, mask, location, scale))
+            return output.values(units, location, scale, offsets).flatten(1)
+
+        ends = (
+            inputs.observed,
+            inputs.known,
+            inputs.location,
+            inputs.scale,
+            output.offsets.expand(len(inputs.mask), -1, -1),
+        )
+        starts = (
+            torch.zeros_like(inputs.observed),
+            torch.tensor(own.known, dtype=torch.float32).expand_as(inputs.known),
+            torch.full_like(inputs.location, own.location),
+            torch.full_like(inputs.scale, own.scale),
+            torch.zeros_like(ends[-1]),
+        )
+        floors = FLOOR * inputs.scale[:, None] * output.spread
+        return cls(captum=IntegratedGradients(forecast), ends=ends, starts=starts, mask=inputs.mask, floors=floors)
+
+    def attribute(self, points: Sequence[Point], steps: int) -> list[tuple[tuple[Tensor, ...], Tensor]]:
+        """One call a target: the parts, and the sum's difference from the forecasts'."""
+        return [
+            self.captum.attribute(
+                self.ends,
+                self.starts,
+                target=h * 3 + q,
+                additional_forward_args=(self.mask,),
+                n_steps=steps,
+                return_convergence_delta=True,
+            )
+            for h, q in points
+        ]
+
+    def largest_gap(self, points: Sequence[Point], steps: int) -> float:
+        """The worst window and target."""
+        largest = 0.0
+        for (h, _), (parts, delta) in zip(points, self.attribute(points, steps), strict=True):
+            total = sum(part.double().reshape(len(part), -1).sum(1) for part in parts)
+            difference = (total - delta).abs()
+            largest = max(largest, float((delta.abs() / torch.maximum(difference, self.floors[:, h])).max()))
+        return largest
+
+    def fewest_steps(self, points: Sequence[Point]) -> int:
+        """With which the worst gap is small enough."""
+        return next(steps for steps in range(2, 257) if self.largest_gap(points, steps) < GAP_REACH)
+
+
+def our_explainer(made: Artifact) -> Explainer:
+    own = made.manifest.baseline
+    baseline = Baseline(
+        name=own.name,
+        known=np.array(own.known, np.float32),
+        static=np.zeros(0, np.float32),
+        location=own.location,
+        scale=own.scale,
+    )
+    view = attribution_view(freeze(made.network()))
+    return Explainer(view, output_map(made.manifest), baseline, max_rows=MAX_ROWS)
+
+
+def compared(made: Artifact, inputs: Inputs, *, rounds: int, judged: bool) -> list[Row]:
+    ours, peer, rows = our_explainer(made), Peer.of(made, inputs), len(inputs.mask)
+    found: list[Row] = []
+    for name, points, reach in (
+        ("12 targets", POINTS, MANY_REACH),
+        ("1 target", MEDIAN_OF_FIVE_DAYS, ONE_REACH),
+    ):
+        steps = peer.fewest_steps(points)
+        explained = ours.explain(inputs, points, deadline=Deadline(), tolerance=GAP_REACH)
+        times = interleaved_medians(
+            {
+                "ours": partial(ours.explain, inputs, points, deadline=Deadline(), tolerance=GAP_REACH),
+                "captum": partial(peer.attribute, points, steps),
+                "captum at our nodes": partial(peer.attribute, points, int(max(one.nodes.max() for one in explained))),
+            },
+            rounds=rounds,
+            calls=1 if rows > 1 else 5,
+            clock=time.thread_time,
+        )
+        about = f"{rows} windows, {name}"
+        found += [
+            at_most(
+                f"{about}: time relative to Captum",
+                times["ours"] / times["captum"],
+                reach,
+                detail=f"{times['ours'] * 1e3:.1f} ms; Captum {times['captum'] * 1e3:.1f} ms with {steps} steps",
+                judged=judged,
+            ),
+            shown(
+                f"{about}: the same at equal nodes",
+                times["ours"] / times["captum at our nodes"],
+                detail=f"{min(one.nodes.min() for one in explained)} to {max(one.nodes.max() for one in explained)}",
+            ),
+            at_most(
+                f"{about}: largest relative gap",
+                max(float(one.relative_gap.max()) for one in explained),
+                GAP_REACH,
+                detail=f"Captum {peer.largest_gap(points, steps):.2g}",
+                judged=judged,
+            ),
+        ]
+    return found
+
+
+def main() -> int:
+    arguments = parse_arguments(__doc__ or "")
+    torch.set_num_threads(1)
+    epochs, rounds, many = (1, 1, 4) if arguments.quick else (15, 9, 32)
+    recipe = Recipe(
+        calendar="XNYS", optimisation=Optimisation(max_epochs=epochs, patience=epochs, learning_rate=3e-3, device="cpu")
+    )
+    bars = real_bars()
+    made = trained(bars, recipe)
+    rows = [
+        row
+        for count in (1, many)
+        for row in compared(made, test_windows(bars, made, recipe, count), rounds=rounds, judged=not arguments.quick)
+    ]
+    return publish(rows, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""How every benchmark reports: rows of promised numbers, the machine and the commit they were measured on."""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import final
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One number that the project promises.
+
+    Attributes:
+        name: What was measured, with its unit.
+        value: As measured in this run.
+        reach: What it must be, as text; empty where nothing is promised.
+        ok: Whether it is; None where nothing is promised, or the run was cut so short that the number means nothing.
+        detail: How it was measured.
+    """
+
+    name: str
+    value: float
+    reach: str
+    ok: bool | None
+    detail: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """What every benchmark is asked: a short run, and where its JSON goes."""
+
+    quick: bool
+    json: Path | None
+
+
+def parse_arguments(description: str) -> Arguments:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="a short run whose numbers are not judged")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON")
+    given = parser.parse_args()
+    return Arguments(quick=given.quick, json=given.json)
+
+
+def at_most(name: str, value: float, limit: float, *, detail: str, judged: bool = True) -> Row:
+    """A row whose value must not exceed a limit."""
+    return Row(name=name, value=value, reach=f"<= {limit:g}", ok=value <= limit if judged else None, detail=detail)
+
+
+def at_least(name: str, value: float, limit: float, *, detail: str, judged: bool = True) -> Row:
+    """A row whose value must not fall below a limit."""
+    return Row(name=name, value=value, reach=f">= {limit:g}", ok=value >= limit if judged else None, detail=detail)
+
+
+def shown(name: str, value: float, *, detail: str) -> Row:
+    """A row that is only shown, beside those that are judged."""
+    return Row(name=name, value=value, reach="", ok=None, detail=detail)
+
+
+def interleaved_medians(
+    subjects: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
+    calls: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
+    """Seconds a call, the median over rounds; in every round each subject runs in turn, so a busy machine hits all.
+
+    Args:
+        subjects: What is timed, by name.
+        rounds: Times that each subject's turn comes.
+        calls: Calls a turn.
+        clock: `time.perf_counter` for what a user waits, `time.thread_time` for the work of one thread alone, which
+            other programs on the machine disturb less.
+    """
+    times: dict[str, list[float]] = {name: [] for name in subjects}
+    for _ in range(rounds):
+        for name, subject in subjects.items():
+            start = clock()
+            for _ in range(calls):
+                subject()
+            times[name].append((clock() - start) / calls)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def publish(rows: Sequence[Row], path: Path | None) -> int:
+    """Print the rows, write them as JSON if asked to, and give the exit code: 1 if a promise is broken."""
+    report = {"machine": machine(), "commit": commit(), "rows": [asdict(row) for row in rows]}
+    print("  ".join(f"{key} {value}" for key, value in machine().items()))
+    print(f"commit {report['commit']}")
+    for row in rows:
+        verdict = {True: "ok", False: "MISSED", None: "-"}[row.ok]
+        print(f"{row.name:<58} {row.value:>12.4g} {row.reach:>12} {verdict:>7}  {row.detail}")
+    if path is not None:
+        path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return int(any(row.ok is False for row in rows))
+
+
+def machine() -> dict[str, str]:
+    """Processor, cores and versions; nothing that names the machine."""
+    return {
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.is_file():
+        for line in information.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def commit() -> str:
+    """The commit, with a plus where files differ from it; "unknown" outside a repository."""
+    try:
+        head = _git("rev-parse", "HEAD")
+        return f"{head}+" if _git("status", "--porcelain") else head
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    root = Path(__file__).parent
+    return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()

@@ -1,0 +1,84 @@
+using System.Runtime.InteropServices;
+using Grpc.Core;
+using Python.Runtime;
+using Quantra.Client.Embedded.Json;
+
+namespace Quantra.Client.Embedded;
+
+/// <summary>One call into Python, from its start to the copy of its answer. Only the Python thread touches what is Python's.</summary>
+internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
+{
+    private readonly TaskCompletionSource<Reply> _reply = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private PyObject? _pending;
+
+    /// <summary>Starts a method of the door and waits for its reply; no thread is blocked meanwhile.</summary>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    /// <exception cref="QuantraException">DEADLINE_EXCEEDED, or INTERNAL for an exception that is none of Quantra's.</exception>
+    public async Task<Reply> RunAsync(PyObject door, string method, Question question, CancellationToken cancellationToken)
+    {
+        cancellationToken.ThrowIfCancellationRequested();
+        host.Post(() => Begin(door, method, question), Fail);
+        try
+        {
+            return await _reply.Task.WaitAsync(timeout, cancellationToken).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            host.Post(Cancel, Fail);
+            throw;
+        }
+        catch (TimeoutException error)
+        {
+            host.Post(Cancel, Fail);
+            throw QuantraError.Of(
+                StatusCode.DeadlineExceeded,
+                QuantraReason.DeadlineExceeded,
+                $"no answer within {timeout.TotalSeconds:g} s; allow more time").ToException(error);
+        }
+    }
+
+    private static double[] Copy(PyObject array)
+    {
+        using var buffer = array.GetBuffer(PyBUF.CONTIG_RO);
+        var copy = new double[buffer.Length / sizeof(double)];
+        if (copy.Length > 0)
+            Marshal.Copy(buffer.Buffer, copy, 0, copy.Length);
+        return copy;
+    }
+
+    private void Begin(PyObject door, string method, Question question)
+    {
+        using var text = new PyString(question.Json);
+        using var buffers = new PyList();
+        foreach (var array in question.Buffers)
+        {
+            using var view = PyObject.FromManagedObject(array);
+            buffers.Append(view);
+        }
+
+        _pending = door.InvokeMethod(method, text, buffers);
+        using var tell = PyObject.FromManagedObject((Action)(() => host.Post(Collect, Fail)));
+        _pending.InvokeMethod("when_done", tell).Dispose();
+    }
+
+    private void Collect()
+    {
+        using var pending = _pending!;
+        _pending = null;
+        using var reply = pending.InvokeMethod("reply");
+        using var text = reply[0];
+        using var arrays = reply[1];
+        var buffers = new double[arrays.Length()][];
+        for (var index = 0; index < buffers.Length; index++)
+        {
+            using var array = arrays[index];
+            buffers[index] = Copy(array);
+        }
+
+        _reply.TrySetResult(new Reply(text.As<string>(), buffers));
+    }
+
+    private void Cancel() => _pending?.InvokeMethod("cancel").Dispose();
+
+    private void Fail(Exception error) => _reply.TrySetException(error);
+}

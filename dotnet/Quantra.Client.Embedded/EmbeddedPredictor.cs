@@ -1,0 +1,162 @@
+using System.Text.Json;
+using Grpc.Core;
+using Python.Runtime;
+using Quantra.Client.Embedded.Json;
+
+namespace Quantra.Client.Embedded;
+
+/// <summary>Forecasts from Python inside this process: no server, the same numbers and the same errors.</summary>
+/// <remarks>
+/// Python lives as long as the process; dispose of a predictor to let its models go. A crash of Python ends the process:
+/// where that must not happen, run a server and use <see cref="QuantraClient"/>.
+/// </remarks>
+/// <example>
+/// <code>
+/// await using var predictor = await EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = "models" });
+/// var bars = BarPanel.ReadCsv("bars.csv").Select("AAPL");
+/// Console.WriteLine(await predictor.PredictAsync(new PredictionRequest("stock", bars)));
+/// </code>
+/// </example>
+public sealed class EmbeddedPredictor : IStockPredictor
+{
+    private readonly PythonHost _host;
+    private readonly PyObject _door;
+    private readonly EmbeddedPredictorOptions _options;
+    private int _disposed;
+
+    private EmbeddedPredictor(PythonHost host, PyObject door, EmbeddedPredictorOptions options, IReadOnlyList<QuantraError> problems)
+    {
+        _host = host;
+        _door = door;
+        _options = options;
+        Problems = problems;
+    }
+
+    /// <summary>Artifacts of the folder that were refused; the others are served.</summary>
+    public IReadOnlyList<QuantraError> Problems { get; }
+
+    /// <summary>Starts Python if it does not run yet, and loads every model of a folder.</summary>
+    /// <param name="options">What to load, and how to answer.</param>
+    /// <returns>A predictor that is ready to answer.</returns>
+    /// <exception cref="QuantraException">
+    /// CONFIGURATION_INVALID: no such Python or models; PACKAGE_MISSING: quantra is not installed in it.
+    /// </exception>
+    public static async Task<EmbeddedPredictor> OpenAsync(EmbeddedPredictorOptions options)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        var environment = PythonEnvironment.Find(options.PythonEnvironment);
+        var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
+        var (door, text) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
+        var problems = AnswerReader.Read(new Reply(text, []), answer => answer.Objects("problems", problem => problem.Error()));
+        return new EmbeddedPredictor(host, door, options, problems);
+    }
+
+    /// <inheritdoc/>
+    public async Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        var results = await PredictManyAsync([request], cancellationToken).ConfigureAwait(false);
+        return results[0].GetForecast();
+    }
+
+    /// <inheritdoc/>
+    public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
+        IReadOnlyList<PredictionRequest> requests,
+        CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(requests);
+        return ByModel.PredictAsync(requests, async (model, same) =>
+        {
+            var question = QuestionWriter.Predict(model, same, _options.Timeout);
+            var reply = await CallAsync("predict", question, cancellationToken).ConfigureAwait(false);
+            return AnswerReader.Read(reply, answer => answer.Objects("results", AnswerReader.Result));
+        });
+    }
+
+    /// <inheritdoc/>
+    public async Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        var question = QuestionWriter.Explain(request, _options.Timeout);
+        var reply = await CallAsync("explain", question, cancellationToken).ConfigureAwait(false);
+        return AnswerReader.Read(reply, answer => answer.Objects("attributions", AnswerReader.Attribution))[0];
+    }
+
+    /// <inheritdoc/>
+    public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
+    {
+        var reply = await AskAsync("list_models", [], cancellationToken).ConfigureAwait(false);
+        return AnswerReader.Read(reply, answer => answer.Objects("models", AnswerReader.Model));
+    }
+
+    /// <inheritdoc/>
+    public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(model);
+        var reply = await AskAsync("get_model", [model.Text], cancellationToken).ConfigureAwait(false);
+        return AnswerReader.Read(reply, answer => AnswerReader.Model(answer.Object("model")));
+    }
+
+    /// <summary>Finishes the calls under way and lets the models go.</summary>
+    /// <returns>A task that ends when the models are gone.</returns>
+    public async ValueTask DisposeAsync()
+    {
+        if (Interlocked.Exchange(ref _disposed, 1) == 1)
+            return;
+        await _host.RunAsync(Close).ConfigureAwait(false);
+    }
+
+    private static (PyObject Door, string Text) Open(EmbeddedPredictorOptions options, string environment)
+    {
+        using var module = Import(environment);
+        using var models = new PyString(options.Models);
+        using var settings = new PyString(JsonSerializer.Serialize(
+            new Dictionary<string, object> { ["device"] = options.Device, ["max_batch_rows"] = options.MaxBatchRows }));
+        using var opened = module.InvokeMethod("open_door", models, settings);
+        using var text = opened[1];
+        PythonHost.Settle();
+        return (opened[0], text.As<string>());
+    }
+
+    private static PyObject Import(string environment)
+    {
+        try
+        {
+            return Py.Import("predictor.embed");
+        }
+        catch (PythonException error) when (error.Type.Name is "ModuleNotFoundError" or "ImportError")
+        {
+            throw QuantraError.Of(
+                StatusCode.FailedPrecondition,
+                QuantraReason.PackageMissing,
+                $"the Python of {environment} cannot import quantra: {error.Message}; run pip install 'quantra[dotnet]' in it")
+                .ToException(error);
+        }
+    }
+
+    private async Task<Reply> CallAsync(string method, Question question, CancellationToken cancellationToken)
+    {
+        ObjectDisposedException.ThrowIf(_disposed == 1, this);
+        return await new EmbeddedCall(_host, _options.Timeout)
+            .RunAsync(_door, method, question, cancellationToken).ConfigureAwait(false);
+    }
+
+    /// <summary>Calls a method of the door that answers at once.</summary>
+    private Task<Reply> AskAsync(string method, string[] arguments, CancellationToken cancellationToken)
+    {
+        ObjectDisposedException.ThrowIf(_disposed == 1, this);
+        return _host.RunAsync(() =>
+        {
+            using var text = _door.InvokeMethod(method, [.. arguments.Select(argument => new PyString(argument))]);
+            return new Reply(text.As<string>(), []);
+        }).WaitAsync(cancellationToken);
+    }
+
+    private bool Close()
+    {
+        _door.InvokeMethod("close").Dispose();
+        _door.Dispose();
+        PythonHost.Settle();
+        return true;
+    }
+}

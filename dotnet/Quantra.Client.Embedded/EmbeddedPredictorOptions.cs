@@ -1,0 +1,42 @@
+namespace Quantra.Client.Embedded;
+
+/// <summary>What an <see cref="EmbeddedPredictor"/> loads, and how it answers.</summary>
+public sealed record EmbeddedPredictorOptions
+{
+    private readonly TimeSpan _timeout = TimeSpan.FromSeconds(30);
+    private readonly int _maxBatchRows = 256;
+
+    /// <summary>Folder of NAME/VERSION artifacts, as <c>quantra serve --models</c> takes.</summary>
+    public required string Models { get; init; }
+
+    /// <summary>Virtual environment in which quantra is installed; null = the variable QUANTRA_VENV, else VIRTUAL_ENV.</summary>
+    /// <remarks>A process has one Python: every predictor in it must name the same environment.</remarks>
+    public string? PythonEnvironment { get; init; }
+
+    /// <summary>"auto", "cpu", "cuda", "cuda:N" or "mps".</summary>
+    public string Device { get; init; } = "auto";
+
+    /// <summary>Rows of one forward.</summary>
+    /// <value>At least 1; 256 by default.</value>
+    public int MaxBatchRows
+    {
+        get => _maxBatchRows;
+        init
+        {
+            ArgumentOutOfRangeException.ThrowIfLessThan(value, 1);
+            _maxBatchRows = value;
+        }
+    }
+
+    /// <summary>Longest wait for an answer. Work that has begun by then is finished, but nobody waits for it.</summary>
+    /// <value>Positive; 30 seconds by default.</value>
+    public TimeSpan Timeout
+    {
+        get => _timeout;
+        init
+        {
+            ArgumentOutOfRangeException.ThrowIfLessThanOrEqual(value, TimeSpan.Zero);
+            _timeout = value;
+        }
+    }
+}

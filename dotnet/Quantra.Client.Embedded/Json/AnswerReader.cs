@@ -1,0 +1,102 @@
+using System.Text.Json;
+
+namespace Quantra.Client.Embedded.Json;
+
+/// <summary>Reads answers of the Python door; the layout is that of Python's predictor.embed.</summary>
+internal static class AnswerReader
+{
+    /// <summary>Reads an answer, unless it is an error.</summary>
+    /// <exception cref="QuantraException">The answer is an error.</exception>
+    public static T Read<T>(Reply reply, Func<AnswerFields, T> read)
+    {
+        using var json = JsonDocument.Parse(reply.Json);
+        var answer = new AnswerFields(json.RootElement, reply.Buffers);
+        return answer.Has("error") ? throw answer.Object("error").Error().ToException() : read(answer);
+    }
+
+    /// <summary>What became of one instance.</summary>
+    public static PredictionResult Result(AnswerFields result) => result.Has("forecast")
+        ? new(result.Text("request_id"), Forecast(result.Object("forecast")), null)
+        : new(result.Text("request_id"), null, result.Object("error").Error());
+
+    /// <summary>The reasons behind one number.</summary>
+    public static Attribution Attribution(AnswerFields attribution) => new()
+    {
+        Symbols = attribution.Texts("symbols"),
+        AsOf = SessionNumber.ToDateOrNull(attribution.Whole("as_of_session")),
+        Horizon = attribution.Whole("horizon"),
+        Quantile = attribution.Number("quantile"),
+        Method = attribution.Text("method"),
+        Baseline = attribution.Text("baseline"),
+        Unit = attribution.Text("unit"),
+        RowNames = attribution.Texts("row_names"),
+        RowKinds = [.. attribution.Texts("row_kinds").Select(Kind)],
+        PerRow = attribution.Array("per_row"),
+        Sessions = attribution.Days("sessions"),
+        PerTime = attribution.ArrayOrNull("per_time"),
+        Cells = attribution.ArrayOrNull("cells"),
+        Prediction = attribution.Array("prediction"),
+        BaselinePrediction = attribution.Array("baseline_prediction"),
+        RelativeGap = attribution.Array("relative_gap"),
+        Converged = attribution.Flags("converged"),
+        Nodes = attribution.Wholes("nodes"),
+        Model = attribution.Text("model"),
+        Version = attribution.Whole("version"),
+        WeightsHash = attribution.Text("weights_hash"),
+        Warnings = attribution.Texts("warnings"),
+    };
+
+    /// <summary>A version of a model.</summary>
+    public static ModelInfo Model(AnswerFields model) => new()
+    {
+        Name = model.Text("name"),
+        Version = model.Whole("version"),
+        Aliases = model.Texts("aliases"),
+        IsDefault = model.Flag("is_default"),
+        Kind = model.Text("kind"),
+        ObservedFeatures = model.Objects("observed_features", Feature),
+        KnownFeatures = model.Objects("known_features", Feature),
+        StaticFeatures = model.Objects("static_features", Feature),
+        SchemaHash = model.Text("schema_hash"),
+        EncoderLength = model.Whole("encoder_length"),
+        Lookback = model.Whole("lookback"),
+        BarsNeeded = model.Whole("bars_needed"),
+        FutureLength = model.Whole("future_length"),
+        Horizons = model.Wholes("horizons"),
+        Quantiles = model.Numbers("quantiles"),
+        Lag = model.Whole("lag"),
+        TargetKind = model.Text("target_kind"),
+        Calendar = model.Text("calendar"),
+        CalendarEnds = SessionNumber.ToDateOrNull(model.Whole("calendar_ends")),
+        IsPanelModel = model.Flag("is_panel_model"),
+        ExplainMethods = model.Texts("explain_methods"),
+        WeightsHash = model.Text("weights_hash"),
+        CardJson = model.Text("card_json"),
+    };
+
+    private static Forecast Forecast(AnswerFields forecast) => new()
+    {
+        Symbols = forecast.Texts("symbols"),
+        AsOf = SessionNumber.ToDateOrNull(forecast.Whole("as_of_session")),
+        TargetSessions = forecast.Days("target_sessions"),
+        Lag = forecast.Whole("lag"),
+        Horizons = forecast.Wholes("horizons"),
+        Quantiles = forecast.Numbers("quantiles"),
+        TargetKind = forecast.Text("target_kind"),
+        Values = forecast.Array("values"),
+        Returns = forecast.ArrayOrNull("returns"),
+        Prices = forecast.ArrayOrNull("prices"),
+        AnchorPrice = forecast.ArrayOrNull("anchor_price"),
+        Model = forecast.Text("model"),
+        Version = forecast.Whole("version"),
+        WeightsHash = forecast.Text("weights_hash"),
+        Warnings = forecast.Texts("warnings"),
+        ForecastId = forecast.Text("forecast_id"),
+    };
+
+    private static FeatureInfo Feature(AnswerFields feature) =>
+        new(feature.Text("name"), feature.Text("expression"), feature.Text("meaning"), feature.Text("unit"));
+
+    private static RowKind Kind(string name) =>
+        Enum.TryParse<RowKind>(name, ignoreCase: true, out var kind) ? kind : RowKind.Unknown;
+}

@@ -1,0 +1,146 @@
+using System.Buffers;
+using System.Runtime.InteropServices;
+using System.Text;
+using System.Text.Json;
+
+namespace Quantra.Client.Embedded.Json;
+
+/// <summary>Puts one question into JSON and arrays; the layout is that of Python's predictor.embed.</summary>
+internal sealed class QuestionWriter : IDisposable
+{
+    private readonly ArrayBufferWriter<byte> _text = new();
+    private readonly Utf8JsonWriter _json;
+    private readonly List<Array> _buffers = [];
+
+    private QuestionWriter(ModelReference model, TimeSpan timeout)
+    {
+        _json = new Utf8JsonWriter(_text);
+        _json.WriteStartObject();
+        _json.WriteString("model", model.Text);
+        _json.WriteNumber("timeout_s", timeout.TotalSeconds);
+    }
+
+    /// <summary>A question for forecasts.</summary>
+    public static Question Predict(ModelReference model, IEnumerable<PredictionRequest> requests, TimeSpan timeout)
+    {
+        using var writer = new QuestionWriter(model, timeout);
+        writer._json.WriteStartArray("instances");
+        foreach (var request in requests)
+            writer.Instance(request);
+        writer._json.WriteEndArray();
+        return writer.Finish();
+    }
+
+    /// <summary>A question for reasons.</summary>
+    public static Question Explain(ExplanationRequest request, TimeSpan timeout)
+    {
+        using var writer = new QuestionWriter(request.Instance.Model, timeout);
+        writer._json.WritePropertyName("instance");
+        writer.Instance(request.Instance);
+        writer._json.WriteStartArray("targets");
+        writer._json.WriteStartObject();
+        writer._json.WriteNumber("horizon", request.Horizon);
+        writer._json.WriteNumber("quantile", request.Quantile);
+        writer._json.WriteEndObject();
+        writer._json.WriteEndArray();
+        writer._json.WriteString("detail", NameOf(request.Detail));
+        writer._json.WriteNumber("tolerance", request.Tolerance);
+        return writer.Finish();
+    }
+
+    /// <inheritdoc/>
+    public void Dispose() => _json.Dispose();
+
+    private static string NameOf<T>(T value)
+        where T : struct, Enum => value.ToString().ToLowerInvariant();
+
+    private Question Finish()
+    {
+        _json.WriteEndObject();
+        _json.Flush();
+        return new Question(Encoding.UTF8.GetString(_text.WrittenSpan), _buffers);
+    }
+
+    private void Instance(PredictionRequest request)
+    {
+        _json.WriteStartObject();
+        _json.WriteString("request_id", request.RequestId);
+        _json.WriteBoolean("allow_incomplete_last_bar", request.AllowIncompleteLastBar);
+        _json.WriteString("gap_policy", NameOf(request.GapPolicy));
+        if (request.Bars is { } bars)
+            Bars(bars);
+        if (request.Window is { } window)
+            Window(window);
+        _json.WriteEndObject();
+    }
+
+    private void Bars(BarPanel bars)
+    {
+        var (s, t) = (bars.Symbols.Count, bars.Sessions.Length);
+        _json.WriteStartObject("bars");
+        Texts("symbols", bars.Symbols);
+        Array<int>("sessions", SessionNumber.Of(bars.Sessions.Span), t);
+        Array("open", bars.Open, s, t);
+        Array("high", bars.High, s, t);
+        Array("low", bars.Low, s, t);
+        Array("close", bars.Close, s, t);
+        Array("volume", bars.Volume, s, t);
+        Optional("adj_close", bars.AdjustedClose, s, t);
+        Optional("split_ratio", bars.SplitRatio, s, t);
+        Optional("cash_dividend", bars.CashDividend, s, t);
+        _json.WriteString("calendar", bars.Calendar);
+        _json.WriteString("currency", bars.Currency);
+        _json.WriteEndObject();
+    }
+
+    private void Window(FeatureWindow window)
+    {
+        var (s, t, d) = (window.Symbols.Count, window.EncoderLength, window.FutureLength);
+        _json.WriteStartObject("window");
+        Texts("symbols", window.Symbols);
+        Array("observed", window.Observed, s, t, LastAxis.Of(window.Observed.Length, s, t));
+        Array("known", window.Known, s, t + d, LastAxis.Of(window.Known.Length, s, t + d));
+        Array("static", window.Static, s, LastAxis.Of(window.Static.Length, s));
+        Optional("mask", window.Mask, s, t, LastAxis.Of(window.Mask.Length, s, t));
+        Array("location", window.Location, window.Location.Length);
+        Array("scale", window.Scale, window.Scale.Length);
+        Optional("anchor_price", window.AnchorPrice, window.AnchorPrice.Length);
+        _json.WriteString("schema_hash", window.SchemaHash);
+        _json.WriteNumber("as_of_session", window.AsOf is { } day ? SessionNumber.Of(day) : 0);
+        _json.WriteEndObject();
+    }
+
+    private void Texts(string name, IEnumerable<string> texts)
+    {
+        _json.WriteStartArray(name);
+        foreach (var text in texts)
+            _json.WriteStringValue(text);
+        _json.WriteEndArray();
+    }
+
+    private void Optional<T>(string name, ReadOnlyMemory<T> array, params ReadOnlySpan<int> shape)
+        where T : unmanaged
+    {
+        if (!array.IsEmpty)
+            Array(name, array, shape);
+    }
+
+    private void Array<T>(string name, ReadOnlyMemory<T> array, params ReadOnlySpan<int> shape)
+        where T : unmanaged
+    {
+        _json.WriteStartObject(name);
+        _json.WriteNumber("buffer", _buffers.Count);
+        _json.WriteStartArray("shape");
+        foreach (var length in shape)
+            _json.WriteNumberValue(length);
+        _json.WriteEndArray();
+        _json.WriteEndObject();
+        _buffers.Add(WholeArray(array));
+    }
+
+    /// <summary>The array itself where the memory is all of one, else a copy.</summary>
+    private static T[] WholeArray<T>(ReadOnlyMemory<T> memory) =>
+        MemoryMarshal.TryGetArray(memory, out var part) && part.Array is { } array && array.Length == part.Count
+            ? array
+            : memory.ToArray();
+}

@@ -1,0 +1,31 @@
+using Grpc.Core;
+
+namespace Quantra.Client.Embedded;
+
+/// <summary>Finds the virtual environment whose Python is hosted.</summary>
+internal static class PythonEnvironment
+{
+    private static readonly string[] Variables = ["QUANTRA_VENV", "VIRTUAL_ENV"];
+
+    /// <summary>The full path of the environment's folder.</summary>
+    /// <param name="given">The caller's choice; null = the environment variables decide.</param>
+    /// <exception cref="QuantraException">CONFIGURATION_INVALID: there is none, or the folder is none.</exception>
+    public static string Find(string? given)
+    {
+        var folder = given ?? Variables.Select(Environment.GetEnvironmentVariable).FirstOrDefault(path => !string.IsNullOrEmpty(path));
+        if (folder is null)
+        {
+            throw Refusal("no Python environment: activate the virtual environment in which quantra is installed, set "
+                + "QUANTRA_VENV to its folder, or set EmbeddedPredictorOptions.PythonEnvironment");
+        }
+
+        return File.Exists(Path.Combine(folder, "pyvenv.cfg"))
+            ? Path.GetFullPath(folder)
+            : throw Refusal($"{folder} is no virtual environment: it has no pyvenv.cfg; name the folder that "
+                + "'python -m venv FOLDER' made");
+    }
+
+    /// <summary>An environment that cannot be used.</summary>
+    public static QuantraException Refusal(string message, Exception? cause = null) =>
+        QuantraError.Of(StatusCode.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException(cause);
+}

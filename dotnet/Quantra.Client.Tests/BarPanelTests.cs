@@ -1,0 +1,87 @@
+namespace Quantra.Client.Tests;
+
+/// <summary>Reading bars.</summary>
+public sealed class BarPanelTests : IDisposable
+{
+    private readonly DirectoryInfo _folder = Directory.CreateTempSubdirectory("quantra-csv-");
+
+    public void Dispose() => _folder.Delete(recursive: true);
+
+    [Fact]
+    public void A_file_of_one_symbol_is_named_after_the_file()
+    {
+        var panel = Read("date,open,high,low,close,volume\n2013-12-30,1,2,0.5,1.5,100\n20131231,1.5,2.5,1,2,\n");
+        Assert.Equal(["BARS"], panel.Symbols);
+        Assert.Equal([new DateOnly(2013, 12, 30), new DateOnly(2013, 12, 31)], panel.Sessions.ToArray());
+        Assert.Equal([1.5, 2], panel.Close.ToArray());
+        Assert.True(double.IsNaN(panel.Volume.Span[1]));
+        Assert.True(panel.AdjustedClose.IsEmpty);
+    }
+
+    [Fact]
+    public void Headers_may_be_in_any_case_and_order_and_cells_quoted()
+    {
+        var panel = Read("Close,VOLUME,Date,Low,High,Open,Adj Close,Symbol,note\n4,5,2013-12-31,1,3,2,0.4,\"A,B\",\"say \"\"hi\"\"\"\n");
+        Assert.Equal(["A,B"], panel.Symbols);
+        Assert.Equal((2.0, 3.0, 1.0, 4.0, 5.0, 0.4), (panel.Open.Span[0], panel.High.Span[0], panel.Low.Span[0], panel.Close.Span[0], panel.Volume.Span[0], panel.AdjustedClose.Span[0]));
+    }
+
+    [Fact]
+    public void A_symbol_without_a_row_on_a_day_has_no_bar_there()
+    {
+        var panel = Read(
+            "symbol,date,open,high,low,close,volume\nA,2013-12-30,1,1,1,1,1\nB,2013-12-30,2,2,2,2,2\nA,2013-12-31,3,3,3,3,3\n");
+        Assert.Equal(["A", "B"], panel.Symbols);
+        Assert.Equal([1, 3, 2, double.NaN], panel.Close.ToArray());
+        Assert.Equal([2, double.NaN], panel.Select("B").Open.ToArray());
+    }
+
+    [Theory]
+    [InlineData("", "no column date")]
+    [InlineData("date,open,high,low,close,volume\n", "no rows")]
+    [InlineData("date,open,high,low,volume\n2013-12-31,1,1,1,1\n", "no column close")]
+    [InlineData("date,open,high,low,close,volume,Close\n", "more than one column close")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-31,1,x,1,1,1\n", "row 1 after the header, column high: 'x' is no number")]
+    [InlineData("date,open,high,low,close,volume\n31.12.2013,1,1,1,1,1\n", "'31.12.2013' is no date")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1\n", "row 1 after the header has 5 cells, but the header has 6")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n2013-12-31,1,1,1,1,1\n", "stands twice")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n2013-12-30,1,1,1,1,1\n", "stands after 2013-12-31")]
+    [InlineData("symbol,date,open,high,low,close,volume\n,2013-12-31,1,1,1,1,1\n", "the symbol is empty")]
+    public void A_bad_file_is_refused(string text, string problem)
+    {
+        var failure = Assert.Throws<QuantraException>(() => Read(text));
+        Assert.Equal(QuantraReason.BarsInvalid, failure.Reason);
+        Assert.Contains(problem, failure.Message, StringComparison.Ordinal);
+        Assert.StartsWith("bars.csv: ", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_missing_file_is_refused()
+    {
+        var failure = Assert.Throws<QuantraException>(() => BarPanel.ReadCsv(Path.Combine(_folder.FullName, "none.csv")));
+        Assert.Equal(QuantraReason.BarsInvalid, failure.Reason);
+    }
+
+    [Fact]
+    public void An_unknown_symbol_is_refused()
+    {
+        var panel = Read("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n");
+        Assert.Contains("the panel has BARS", Assert.Throws<QuantraException>(() => panel.Select("X")).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void The_last_bars_are_the_newest()
+    {
+        var bars = Read("date,open,high,low,close,volume\n2013-12-30,1,1,1,1,1\n2013-12-31,2,2,2,2,2\n").Select("BARS");
+        Assert.Equal([2], bars.Last(1).Close.ToArray());
+        Assert.Equal(2, bars.Last(5).Sessions.Length);
+        Assert.Throws<ArgumentOutOfRangeException>(() => bars.Last(0));
+    }
+
+    private BarPanel Read(string text)
+    {
+        var path = Path.Combine(_folder.FullName, "bars.csv");
+        File.WriteAllText(path, text);
+        return BarPanel.ReadCsv(path);
+    }
+}

@@ -1,0 +1,28 @@
+using System.Runtime.InteropServices;
+using System.Text.Json;
+
+namespace Quantra.Client.Tests;
+
+/// <summary>Python's own answers, as tests/contract/dotnet_fixture.py wrote them.</summary>
+public sealed class Expected(JsonElement root)
+{
+    public static Expected Read(string path) => new(JsonDocument.Parse(File.ReadAllText(path)).RootElement);
+
+    public string Environment => Text("environment");
+
+    public int BarsNeeded => root.GetProperty("bars_needed").GetInt32();
+
+    public string[] Reasons => Texts("reasons");
+
+    public Expected Of(string name) => new(root.GetProperty(name));
+
+    public string Text(string name) => root.GetProperty(name).GetString()!;
+
+    public string[] Texts(string name) => [.. root.GetProperty(name).EnumerateArray().Select(item => item.GetString()!)];
+
+    public T[] Array<T>(string name)
+        where T : unmanaged => MemoryMarshal.Cast<byte, T>(Convert.FromBase64String(Text(name))).ToArray();
+
+    /// <summary>The bits of an array, so that NaN equals NaN and -0 does not equal 0.</summary>
+    public long[] Bits(string name) => Array<long>(name);
+}

@@ -1,0 +1,328 @@
+using Grpc.Core;
+
+namespace Quantra.Client.Tests;
+
+/// <summary>What every predictor answers, whichever way it is reached.</summary>
+public abstract class PredictorTests
+{
+    private const int Last = 199; // the fixture's panels have 200 sessions
+
+    private static readonly Dictionary<string, Func<BarSeries, BarSeries>> Spoiled = new()
+    {
+        ["too few bars"] = bars => bars.Last(20),
+        ["a bar with some fields NaN"] = bars => bars with { Open = With(bars.Open, Last, double.NaN) },
+        ["an infinite price"] = bars => bars with { Close = With(bars.Close, Last, double.PositiveInfinity) },
+        ["a negative price"] = bars => bars with { Low = With(bars.Low, Last, -1) },
+        ["a high below the low"] = bars => bars with { High = With(bars.High, Last, bars.Low.Span[Last] / 2) },
+        ["unsorted sessions"] = bars => bars with { Sessions = With(bars.Sessions, Last, bars.Sessions.Span[0]) },
+        ["a session twice"] = bars => bars with { Sessions = With(bars.Sessions, Last, bars.Sessions.Span[Last - 1]) },
+        ["a column that is too short"] = bars => bars with { Volume = bars.Volume[1..] },
+        ["a missing session"] = WithoutSecondToLast,
+        ["a foreign calendar"] = bars => bars with { Calendar = "XLON" },
+        ["dates beyond the calendar"] = bars => bars with { Sessions = Shifted(bars.Sessions, 365 * 20) },
+        ["no symbol"] = bars => bars with { Symbol = "" },
+    };
+
+    private readonly Doors _doors;
+    private readonly IStockPredictor _predictor;
+    private readonly Expected _expected;
+
+    protected PredictorTests(Doors doors, IStockPredictor predictor)
+    {
+        ArgumentNullException.ThrowIfNull(doors);
+        (_doors, _predictor, _expected) = (doors, predictor, doors.Expected);
+    }
+
+    public static TheoryData<string, string> BadBars => new()
+    {
+        { "too few bars", QuantraReason.TooFewBars },
+        { "a bar with some fields NaN", QuantraReason.BarsInvalid },
+        { "an infinite price", QuantraReason.BarsInvalid },
+        { "a negative price", QuantraReason.BarsInvalid },
+        { "a high below the low", QuantraReason.BarsInvalid },
+        { "unsorted sessions", QuantraReason.BarsInvalid },
+        { "a session twice", QuantraReason.BarsInvalid },
+        { "a column that is too short", QuantraReason.MalformedRequest },
+        { "a missing session", QuantraReason.SessionGap },
+        { "a foreign calendar", QuantraReason.BarsInvalid },
+        { "dates beyond the calendar", QuantraReason.CalendarEnded },
+        { "no symbol", QuantraReason.BarsInvalid },
+    };
+
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    private BarPanel Panel => BarPanel.ReadCsv(_doors.PathOf("bars.csv"));
+
+    private BarSeries Bars => Panel.Select("AAPL");
+
+    protected abstract Task<IStockPredictor> OpenAsync(TimeSpan timeout);
+
+    [Fact]
+    public async Task A_forecast_has_Pythons_numbers_to_the_last_bit()
+    {
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Bars), Token);
+        AssertSame(_expected.Of("one"), forecast);
+        Assert.Equal(_expected.Of("one").Text("forecast_id"), forecast.ForecastId);
+        Assert.Equal([1, 5, 10, 20], forecast.Horizons);
+        Assert.Equal([0.1, 0.5, 0.9], forecast.Quantiles);
+        Assert.Equal(new DateOnly(2013, 3, 1), forecast.AsOf);
+        Assert.Equal(4, forecast.TargetSessions.Count);
+    }
+
+    [Fact]
+    public async Task A_panel_has_Pythons_numbers_to_the_last_bit()
+    {
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Panel), Token);
+        AssertSame(_expected.Of("panel"), forecast);
+        Assert.Equal(["AAPL", "IBM"], forecast.Symbols);
+    }
+
+    [Fact]
+    public async Task A_symbol_without_its_last_bar_has_NaN_and_a_warning()
+    {
+        var bars = BarPanel.ReadCsv(_doors.PathOf("late.csv"));
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", bars), Token);
+        AssertSame(_expected.Of("late"), forecast);
+        Assert.True(double.IsNaN(forecast.Value("IBM", 5, 0.5)));
+        Assert.True(double.IsFinite(forecast.Value("AAPL", 5, 0.5)));
+        Assert.Contains(forecast.Warnings, warning => warning.Contains("IBM", StringComparison.Ordinal));
+    }
+
+    [Fact]
+    public async Task Feature_windows_give_the_forecast_of_their_bars()
+    {
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", await WindowAsync()), Token);
+        Assert.Equal(_expected.Of("one").Bits("values"), Bits(forecast.Values));
+    }
+
+    [Fact]
+    public async Task Importance_has_Pythons_numbers_to_the_last_bit()
+    {
+        var request = new ExplanationRequest(new PredictionRequest("small", Bars), 5) { Detail = ExplanationDetail.Cells };
+        var attribution = await _predictor.ExplainAsync(request, Token);
+        var expected = _expected.Of("reasons_of_one");
+        Assert.Equal(expected.Texts("row_names"), attribution.RowNames);
+        Assert.Equal(expected.Texts("row_kinds"), attribution.RowKinds.Select(kind => kind.ToString().ToLowerInvariant()));
+        Assert.Equal(expected.Bits("per_row"), Bits(attribution.PerRow));
+        Assert.Equal(expected.Bits("per_time"), Bits(attribution.PerTime!.Value));
+        Assert.Equal(expected.Bits("cells"), Bits(attribution.Cells!.Value));
+        Assert.Equal(expected.Bits("prediction"), Bits(attribution.Prediction));
+        Assert.Equal(expected.Array<int>("nodes"), attribution.Nodes);
+        Assert.Equal((5, 0.5, "integrated-gradients"), (attribution.Horizon, attribution.Quantile, attribution.Method));
+        Assert.Equal(60, attribution.Sessions.Count);
+    }
+
+    [Fact]
+    public async Task Importance_without_detail_names_inputs_alone()
+    {
+        var attribution = await _predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("small", Bars), 1, 0.9), Token);
+        Assert.Null(attribution.PerTime);
+        Assert.Null(attribution.Cells);
+        var sizes = attribution.Table("AAPL").Select(row => Math.Abs(row.Value)).ToArray();
+        Assert.Equal(sizes.OrderDescending(), sizes);
+    }
+
+    [Fact]
+    public async Task A_model_tells_what_it_needs()
+    {
+        var model = await _predictor.GetModelAsync("small@1", Token);
+        Assert.Equal(("small", 1, "lstm"), (model.Name, model.Version, model.Kind));
+        Assert.Equal(_expected.BarsNeeded, model.BarsNeeded);
+        Assert.Equal(_expected.Of("window").Text("schema_hash"), model.SchemaHash);
+        Assert.Equal(["integrated-gradients"], model.ExplainMethods);
+        Assert.NotEmpty(model.ObservedFeatures[0].Expression);
+        Assert.Equal(["small"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
+    }
+
+    [Theory]
+    [MemberData(nameof(BadBars))]
+    public async Task Bad_bars_are_refused(string what, string reason)
+    {
+        var failure = await RefusalAsync(new PredictionRequest("small", Spoiled[what](Bars)));
+        Assert.Equal(reason, failure.Reason);
+        Assert.NotEmpty(failure.Message);
+    }
+
+    [Fact]
+    public async Task Too_few_bars_say_how_many_are_needed()
+    {
+        var failure = await RefusalAsync(new PredictionRequest("small", Bars.Last(20)));
+        Assert.Equal(StatusCode.InvalidArgument, failure.Code);
+        Assert.Equal("20", failure.Metadata["have"]);
+        Assert.Equal($"{_expected.BarsNeeded}", failure.Metadata["need"]);
+    }
+
+    [Theory]
+    [InlineData("large", QuantraReason.ModelNotFound)]
+    [InlineData("small@7", QuantraReason.VersionNotFound)]
+    [InlineData("small@champion", QuantraReason.VersionNotFound)]
+    public async Task An_unknown_model_is_refused(string model, string reason)
+    {
+        Assert.Equal(reason, (await RefusalAsync(new PredictionRequest(model, Bars))).Reason);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.GetModelAsync(model, Token));
+        Assert.Equal((StatusCode.NotFound, reason), (failure.Code, failure.Reason));
+    }
+
+    [Theory]
+    [InlineData(3, 0.5, QuantraReason.UnknownHorizon)]
+    [InlineData(5, 0.4, QuantraReason.UnknownQuantile)]
+    public async Task An_unknown_target_is_refused(int horizon, double quantile, string reason)
+    {
+        var request = new ExplanationRequest(new PredictionRequest("small", Bars), horizon, quantile);
+        Assert.Equal(reason, (await Assert.ThrowsAsync<QuantraException>(() => _predictor.ExplainAsync(request, Token))).Reason);
+    }
+
+    [Fact]
+    public async Task A_tolerance_of_1_is_refused()
+    {
+        var request = new ExplanationRequest(new PredictionRequest("small", Bars), 5) { Tolerance = 1 };
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.ExplainAsync(request, Token));
+        Assert.Equal(QuantraReason.MalformedRequest, failure.Reason);
+    }
+
+    [Fact]
+    public async Task A_window_of_another_shape_is_refused()
+    {
+        var window = await WindowAsync();
+        var shorter = window with { EncoderLength = 59, Observed = window.Observed[..(window.Observed.Length / 60 * 59)], Mask = default };
+        Assert.Equal(QuantraReason.WindowShape, (await RefusalAsync(new PredictionRequest("small", shorter))).Reason);
+        var ragged = window with { Observed = window.Observed[1..] };
+        Assert.Equal(QuantraReason.MalformedRequest, (await RefusalAsync(new PredictionRequest("small", ragged))).Reason);
+    }
+
+    [Fact]
+    public async Task A_window_of_another_schema_is_refused()
+    {
+        var window = await WindowAsync() with { SchemaHash = "other" };
+        Assert.Equal(QuantraReason.FeatureMismatch, (await RefusalAsync(new PredictionRequest("small", window))).Reason);
+    }
+
+    [Fact]
+    public async Task A_missing_session_can_be_masked_or_ignored()
+    {
+        var bars = WithoutSecondToLast(Bars);
+        foreach (var policy in new[] { GapPolicy.Mask, GapPolicy.Ignore })
+        {
+            var forecast = await _predictor.PredictAsync(new PredictionRequest("small", bars) { GapPolicy = policy }, Token);
+            Assert.True(double.IsFinite(forecast.Value("AAPL", 5, 0.5)));
+        }
+    }
+
+    [Fact]
+    public async Task One_bad_request_does_not_fail_the_others()
+    {
+        var results = await _predictor.PredictManyAsync(
+            [
+                new PredictionRequest("small", Bars) { RequestId = "first" },
+                new PredictionRequest("small@1", Bars.Last(20)) { RequestId = "bad" },
+                new PredictionRequest("small@1", Panel) { RequestId = "last" },
+            ],
+            Token);
+        Assert.Equal(["first", "bad", "last"], results.Select(result => result.RequestId));
+        AssertSame(_expected.Of("one"), results[0].GetForecast());
+        Assert.Equal(QuantraReason.TooFewBars, results[1].Error!.Reason);
+        Assert.Null(results[1].Forecast);
+        Assert.Equal(2, results[2].GetForecast().Symbols.Count);
+    }
+
+    [Fact]
+    public async Task No_requests_give_no_results() => Assert.Empty(await _predictor.PredictManyAsync([], Token));
+
+    [Fact]
+    public async Task Parallel_calls_do_not_mix()
+    {
+        var requests = Enumerable.Range(0, 100).Select(i => new PredictionRequest("small", i % 2 == 0 ? Bars : Panel.Select("IBM")));
+        var forecasts = await Task.WhenAll(requests.Select(request => _predictor.PredictAsync(request, Token)));
+        var expected = _expected.Of("one").Bits("values");
+        Assert.All(forecasts.Where((_, i) => i % 2 == 0), forecast => Assert.Equal(expected, Bits(forecast.Values)));
+        Assert.All(forecasts.Where((_, i) => i % 2 == 1), forecast => Assert.Equal(["IBM"], forecast.Symbols));
+    }
+
+    [Fact]
+    public async Task A_cancelled_call_throws_OperationCanceledException()
+    {
+        using var source = new CancellationTokenSource();
+        var call = _predictor.PredictManyAsync([.. Enumerable.Repeat(new PredictionRequest("small", Panel), 200)], source.Token);
+        await source.CancelAsync();
+        var failure = await Assert.ThrowsAnyAsync<OperationCanceledException>(() => call);
+        Assert.Equal(source.Token, failure.CancellationToken);
+    }
+
+    [Fact]
+    public async Task A_deadline_that_passes_is_DEADLINE_EXCEEDED()
+    {
+        await using var hasty = await OpenAsync(TimeSpan.FromTicks(1));
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => hasty.PredictAsync(new PredictionRequest("small", Bars), Token));
+        Assert.Equal((StatusCode.DeadlineExceeded, QuantraReason.DeadlineExceeded), (failure.Code, failure.Reason));
+    }
+
+    [Fact]
+    public async Task A_disposed_predictor_refuses_calls()
+    {
+        var predictor = await OpenAsync(TimeSpan.FromSeconds(30));
+        await predictor.PredictAsync(new PredictionRequest("small", Bars), Token);
+        await predictor.DisposeAsync();
+        await predictor.DisposeAsync();
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => predictor.ListModelsAsync(Token));
+    }
+
+    private static long[] Bits(ReadOnlyMemory<double> values) => [.. values.ToArray().Select(BitConverter.DoubleToInt64Bits)];
+
+    private static T[] With<T>(ReadOnlyMemory<T> values, int index, T value)
+    {
+        var copy = values.ToArray();
+        copy[index] = value;
+        return copy;
+    }
+
+    private static DateOnly[] Shifted(ReadOnlyMemory<DateOnly> sessions, int days) =>
+        [.. sessions.ToArray().Select(day => day.AddDays(days))];
+
+    private static BarSeries WithoutSecondToLast(BarSeries bars)
+    {
+        return bars with
+        {
+            Sessions = Without(bars.Sessions),
+            Open = Without(bars.Open),
+            High = Without(bars.High),
+            Low = Without(bars.Low),
+            Close = Without(bars.Close),
+            Volume = Without(bars.Volume),
+            AdjustedClose = Without(bars.AdjustedClose),
+        };
+
+        static T[] Without<T>(ReadOnlyMemory<T> column) => [.. column.ToArray().Where((_, index) => index != Last - 1)];
+    }
+
+    private static void AssertSame(Expected expected, Forecast forecast)
+    {
+        Assert.Equal(expected.Texts("symbols"), forecast.Symbols);
+        Assert.Equal(expected.Bits("values"), Bits(forecast.Values));
+        Assert.Equal(expected.Bits("returns"), Bits(forecast.Returns!.Value));
+        Assert.Equal(expected.Bits("prices"), Bits(forecast.Prices!.Value));
+        Assert.Equal(expected.Bits("anchor_price"), Bits(forecast.AnchorPrice!.Value));
+        Assert.Equal(expected.Texts("warnings"), forecast.Warnings);
+        Assert.Equal(expected.Text("weights_hash"), forecast.WeightsHash);
+    }
+
+    private async Task<FeatureWindow> WindowAsync()
+    {
+        var (window, model) = (_expected.Of("window"), await _predictor.GetModelAsync("small", Token));
+        return new FeatureWindow
+        {
+            Symbols = ["AAPL"],
+            EncoderLength = model.EncoderLength,
+            FutureLength = model.FutureLength,
+            Observed = window.Array<float>("observed"),
+            Known = window.Array<float>("known"),
+            Static = window.Array<float>("static"),
+            Mask = window.Array<bool>("mask"),
+            Location = window.Array<double>("location"),
+            Scale = window.Array<double>("scale"),
+            SchemaHash = window.Text("schema_hash"),
+        };
+    }
+
+    private Task<QuantraException> RefusalAsync(PredictionRequest request) =>
+        Assert.ThrowsAsync<QuantraException>(() => _predictor.PredictAsync(request, Token));
+}

@@ -1,0 +1,257 @@
+"""The card inside an artifact: what the model was trained on and how well it does, as typed values for people to read.
+
+Nothing is ever computed from a card. Each section may be absent, and may hold more than is read here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Self, TypeVar
+
+from predictor.canonical import Json, Record
+
+Matrix = tuple[tuple[float, ...], ...]
+SectionT = TypeVar("SectionT")
+
+SOURCE: Final = "manifest.json"
+SPLITS: Final = ("train", "selection", "calibration", "test")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFacts:
+    """The bars that the model was made from; sessions are yyyymmdd."""
+
+    symbols: tuple[str, ...]
+    first_session: int
+    last_session: int
+    sessions: int
+    sha256: str
+    adjustment: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """One part of the data; `first` and `last` are sessions, yyyymmdd."""
+
+    name: str
+    first: int
+    last: int
+    windows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochLoss:
+    """Mean pinball loss of one epoch, in units of each window's volatility."""
+
+    epoch: int
+    train: float
+    selection: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How the training went; `parameters` counts the network's weights."""
+
+    device: str
+    precision: str
+    parameters: int
+    best_epoch: int
+    epochs: tuple[EpochLoss, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRow:
+    """Losses of the model or of one baseline; less is better."""
+
+    name: str
+    is_model: bool
+    pinball: tuple[float, ...]
+    """[H]"""
+    mean: float
+    coverage80: tuple[float, ...]
+    """[H] share of outcomes inside the band from 10 % to 90 %; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Losses on one split, the model's beside the baselines'."""
+
+    unit: str
+    split: str
+    horizons: tuple[int, ...]
+    rows: tuple[ScoreRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Observed coverage of each quantile, with a confidence interval of `level`; matrices are [H][Q]."""
+
+    levels: tuple[float, ...]
+    horizons: tuple[int, ...]
+    observed: Matrix
+    lower: Matrix
+    upper: Matrix
+    level: float
+    method: str
+
+
+class Verdict(StrEnum):
+    """What the confidence interval of an improvement says."""
+
+    BETTER = "better"
+    """All of it lies above zero."""
+    UNDECIDED = "undecided"
+    """Zero lies within."""
+    WORSE = "worse"
+    """All of it lies below zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """How much the model improves on the best baseline, as a share of that one's loss, with its interval of `level`."""
+
+    baseline: str
+    improvement: float
+    lower: float
+    upper: float
+    level: float
+    sentence: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the improvement can be told from luck."""
+        if self.lower > 0:
+            return Verdict.BETTER
+        return Verdict.WORSE if self.upper < 0 else Verdict.UNDECIDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """All sections of a card; those that the artifact lacks are None or empty."""
+
+    data: DataFacts | None
+    splits: tuple[Split, ...]
+    recipe: tuple[tuple[str, str], ...]
+    """Every setting of the training and its value as text."""
+    training: Training | None
+    libraries: tuple[tuple[str, str], ...]
+    scores: Scores | None
+    calibration: Calibration | None
+    skill: Skill | None
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read `ModelInfo.card_json`.
+
+        Raises:
+            ArtifactError: a section holds something else than it must; the message names the key.
+        """
+        record = Record.from_bytes(text.encode(), f"{SOURCE}, card")
+        return cls(
+            data=_section(record, "data", _data),
+            splits=_section(record, "splits", _splits) or (),
+            recipe=_section(record, "recipe", _pairs) or (),
+            training=_section(record, "training", _training),
+            libraries=_section(record, "libraries", _pairs) or (),
+            scores=_section(record, "scores", _scores),
+            calibration=_section(record, "calibration", _calibration),
+            skill=_section(record, "skill", _skill),
+        )
+
+
+def _section(record: Record, key: str, read: Callable[[Record], SectionT]) -> SectionT | None:
+    return read(record.record(key)) if record.has(key) else None
+
+
+def _data(record: Record) -> DataFacts:
+    return DataFacts(
+        symbols=record.texts("symbols"),
+        first_session=record.integer("first_session"),
+        last_session=record.integer("last_session"),
+        sessions=record.integer("sessions"),
+        sha256=record.text("sha256"),
+        adjustment=record.text("adjustment"),
+        notes=record.texts("notes"),
+    )
+
+
+def _splits(record: Record) -> tuple[Split, ...]:
+    """The splits there are, in the order of time."""
+    return tuple(_split(name, record.record(name)) for name in SPLITS if record.has(name))
+
+
+def _split(name: str, record: Record) -> Split:
+    return Split(
+        name=name, first=record.integer("first"), last=record.integer("last"), windows=record.integer("windows")
+    )
+
+
+def _pairs(record: Record) -> tuple[tuple[str, str], ...]:
+    return tuple((key, _shown(record.json(key))) for key in record.keys())  # noqa: SIM118 - a Record is no dict
+
+
+def _shown(value: Json) -> str:
+    """A setting for people."""
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return str(value)
+
+
+def _training(record: Record) -> Training:
+    return Training(
+        device=record.text("device"),
+        precision=record.text("precision"),
+        parameters=record.integer("parameters"),
+        best_epoch=record.integer("best_epoch"),
+        epochs=tuple(map(_epoch, record.records("epochs"))),
+    )
+
+
+def _epoch(record: Record) -> EpochLoss:
+    return EpochLoss(epoch=record.integer("epoch"), train=record.number("train"), selection=record.number("selection"))
+
+
+def _scores(record: Record) -> Scores:
+    return Scores(
+        unit=record.text("unit"),
+        split=record.text("split"),
+        horizons=record.integers("horizons"),
+        rows=tuple(map(_score_row, record.records("rows"))),
+    )
+
+
+def _score_row(record: Record) -> ScoreRow:
+    covered = record.has("coverage80") and record.json("coverage80") is not None
+    return ScoreRow(
+        name=record.text("name"),
+        is_model=record.flag("is_model"),
+        pinball=record.numbers("pinball"),
+        mean=record.number("mean"),
+        coverage80=record.numbers("coverage80") if covered else (),
+    )
+
+
+def _calibration(record: Record) -> Calibration:
+    return Calibration(
+        levels=record.numbers("levels"),
+        horizons=record.integers("horizons"),
+        observed=record.rows("observed"),
+        lower=record.rows("lower"),
+        upper=record.rows("upper"),
+        level=record.number("level"),
+        method=record.text("method"),
+    )
+
+
+def _skill(record: Record) -> Skill:
+    return Skill(
+        baseline=record.text("baseline"),
+        improvement=record.number("improvement"),
+        lower=record.number("lower"),
+        upper=record.number("upper"),
+        level=record.number("level"),
+        sentence=record.text("sentence"),
+    )

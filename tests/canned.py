@@ -1,0 +1,151 @@
+"""A service with fixed answers that a test can hold back or break: for what a real model would make slow or random."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import final
+
+import numpy as np
+
+from predictor.catalog import FeatureInfo, ModelInfo
+from predictor.deadline import Deadline
+from predictor.errors import ModelNotFoundError, QuantraError
+from predictor.forecast import Attribution, Explanation, Forecast, RowKind
+from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
+
+_LONGEST_S = 30
+"""A test that fails must not hold its process."""
+
+
+@final
+class CannedService:
+    """Answers each instance with `answer`, once `released` is set (it is, at first)."""
+
+    def __init__(self, answer: Callable[[Instance], Forecast | QuantraError]) -> None:
+        self._answer = answer
+        self._predicting = ThreadPoolExecutor(1)
+        self._explaining = ThreadPoolExecutor(1)
+        self.predictions_released, self.explanations_released = threading.Event(), threading.Event()
+        self.predictions_released.set()
+        self.explanations_released.set()
+        self.begun = threading.Event()
+        """A call has begun."""
+        self.deadlines: list[Deadline] = []
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        return (model_info(),)
+
+    def model(self, reference: str) -> ModelInfo:
+        if reference not in {"", "canned", "canned@1"}:
+            raise ModelNotFoundError(f"there is no model {reference!r}; there are ['canned']")
+        return model_info()
+
+    def predict(
+        self, reference: str, instances: Sequence[Instance], deadline: Deadline
+    ) -> "Future[tuple[Forecast | QuantraError, ...]]":
+        self.model(reference)
+        return self._predicting.submit(self._predict, instances, deadline)
+
+    def explain(self, reference: str, query: Query, deadline: Deadline) -> "Future[Explanation]":
+        self.model(reference)
+        return self._explaining.submit(self._explain, query, deadline)
+
+    def _predict(self, instances: Sequence[Instance], deadline: Deadline) -> tuple[Forecast | QuantraError, ...]:
+        self.deadlines.append(deadline)
+        self.begun.set()
+        self.predictions_released.wait(_LONGEST_S)
+        return tuple(map(self._answer, instances))
+
+    def _explain(self, query: Query, deadline: Deadline) -> Explanation:
+        self.deadlines.append(deadline)
+        self.begun.set()
+        self.explanations_released.wait(_LONGEST_S)
+        return Explanation(attributions=(attribution(query.instance.input.symbols),), queue_ms=0.25, compute_ms=1.5)
+
+
+def forecast_of(instance: Instance) -> Forecast:
+    """A forecast of the instance's symbols, different for each."""
+    return forecast(instance.input.symbols)
+
+
+def forecast(symbols: tuple[str, ...]) -> Forecast:
+    """2 horizons, 3 quantiles; one number is NaN, one has no short decimal."""
+    values = np.arange(6.0 * len(symbols)).reshape(len(symbols), 2, 3) / 7 + len(symbols[0])
+    values[0, 0, 0] = np.nan
+    return Forecast(
+        symbols=symbols,
+        as_of_session=20130301,
+        target_sessions=np.array([20130304, 20130308], np.int32),
+        lag=0,
+        horizons=(1, 5),
+        quantiles=(0.1, 0.5, 0.9),
+        target_kind="log-return",
+        values=values,
+        returns=values / 3,
+        prices=None,
+        anchor_price=np.full(len(symbols), 430.47),
+        model="canned",
+        version=1,
+        weights_hash="0" * 64,
+        warnings=("nothing is real",),
+        forecast_id="f" * 32,
+    )
+
+
+def attribution(symbols: tuple[str, ...]) -> Attribution:
+    """3 rows, two of them observed, over 4 sessions."""
+    count = len(symbols)
+    return Attribution(
+        symbols=symbols,
+        as_of_session=20130301,
+        horizon=5,
+        quantile=0.5,
+        method=INTEGRATED_GRADIENTS,
+        baseline="train_mean",
+        unit="log return",
+        row_names=("ret_1", "vol_20", "scale"),
+        row_kinds=(RowKind.OBSERVED, RowKind.OBSERVED, RowKind.SCALE),
+        per_row=np.arange(3.0 * count).reshape(count, 3) / 7,
+        sessions=np.array([20130226, 20130227, 20130228, 20130301], np.int32),
+        per_time=np.arange(4.0 * count).reshape(count, 4) / 7,
+        cells=np.arange(8.0 * count).reshape(count, 4, 2) / 7,
+        prediction=np.full(count, 0.01),
+        baseline_prediction=np.full(count, 0.002),
+        relative_gap=np.full(count, 0.001),
+        converged=np.full(count, fill_value=True),
+        nodes=np.full(count, 32, np.int32),
+        model="canned",
+        version=1,
+        weights_hash="0" * 64,
+        warnings=(),
+    )
+
+
+def model_info() -> ModelInfo:
+    """A model that fills every field."""
+    feature = FeatureInfo(name="ret_1", expression="Ref($close, 1)", meaning="yesterday's close", unit="1")
+    return ModelInfo(
+        name="canned",
+        version=1,
+        aliases=("champion",),
+        is_default=True,
+        kind="lstm",
+        observed_features=(feature, feature),
+        known_features=(feature,),
+        static_features=(),
+        schema_hash="1" * 64,
+        encoder_length=60,
+        lookback=21,
+        bars_needed=80,
+        future_length=20,
+        horizons=(1, 5),
+        quantiles=(0.1, 0.5, 0.9),
+        lag=0,
+        target_kind="log-return",
+        calendar="XNYS",
+        calendar_ends=20180301,
+        is_panel_model=False,
+        explain_methods=(INTEGRATED_GRADIENTS,),
+        weights_hash="2" * 64,
+        card_json="{}",
+    )

@@ -1,0 +1,288 @@
+"""What an earlier application of this kind suffered from, one test a pain: each must be impossible here."""
+
+import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from artifacts import recent_bars, save_small_artifact, small_artifact, small_model, small_models
+from market import bokeh_panel
+from serving import serving
+from torch import Tensor, nn
+
+from predictor import Forecaster
+from predictor._pb import prediction_pb2
+from predictor.bars import BarPanel
+from predictor.client import QuantraClient
+from predictor.deadline import Deadline
+from predictor.errors import ArtifactError, BarsError, FeatureMismatchError, TooFewBarsError, UnavailableError
+from predictor.explain import Baseline, Explainer, attribution_view, rnn_backward_mode
+from predictor.golden import LONG_AFTER
+from predictor.inference import Engine, freeze
+from predictor.instance import FeatureWindow, Instance, Query
+from predictor.model import output_map
+from predictor.networks import Inputs, Target, TargetKind, normalise, restore
+from predictor.service import PredictionService
+
+ROOT = Path(__file__).parents[2]
+DOTNET_SOURCES = sorted(p for p in (ROOT / "dotnet").rglob("*.cs") if not {"bin", "obj"} & set(p.parts))
+
+
+@pytest.fixture(scope="module")
+def forecaster(tmp_path_factory: pytest.TempPathFactory) -> Forecaster:
+    return Forecaster.load(save_small_artifact(tmp_path_factory.mktemp("pains") / "small" / "1"))
+
+
+# --- snapshot instead of sequence
+
+
+def test_snapshot_instead_of_sequence_is_refused_with_have_and_need(forecaster: Forecaster) -> None:
+    with pytest.raises(TooFewBarsError) as refusal:
+        forecaster.predict(recent_bars().last(1))
+    assert refusal.value.metadata == {"symbol": "AAPL", "have": "1", "need": "140"}
+
+
+def test_snapshot_repeated_as_a_sequence_is_refused_too() -> None:
+    one = recent_bars().last(1)
+    with pytest.raises(BarsError, match="20130301 stands twice"):
+        BarPanel(
+            symbols=one.symbols,
+            sessions=np.repeat(one.sessions, 140),
+            open=np.repeat(one.open, 140, axis=1),
+            high=np.repeat(one.high, 140, axis=1),
+            low=np.repeat(one.low, 140, axis=1),
+            close=np.repeat(one.close, 140, axis=1),
+            volume=np.repeat(one.volume, 140, axis=1),
+        )
+
+
+# --- feature mismatch at serve time
+
+
+def test_feature_mismatch_at_serve_time_names_the_schema_and_the_features(forecaster: Forecaster) -> None:
+    with pytest.raises(FeatureMismatchError, match="return_1"):
+        forecaster.predict(Instance(input=replace(_window(), schema_hash="another")))
+
+
+def test_training_and_serving_compute_the_same_inputs() -> None:
+    pipeline = small_artifact().pipeline
+    bars = bokeh_panel("AAPL")
+    whole = pipeline.encode(bars)
+    for day in (500, 1500, 3000):
+        served = pipeline.encode_latest(bars.until(int(bars.sessions[day])))
+        trained = whole.observed[:, day - 59 : day + 1]
+        np.testing.assert_allclose(served.observed, trained, atol=1e-6)
+        np.testing.assert_allclose(served.scale[:, -1], whole.scale[:, day], rtol=1e-12)
+
+
+# --- double normalisation of targets
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_double_normalisation_of_targets_is_undone_exactly_once(kind: TargetKind) -> None:
+    target = Target(kind=kind)
+    labels = torch.from_numpy(target.labels(bokeh_panel("AAPL").adjusted())[0, 500:600])
+    location, scale = torch.full((100,), 0.001, dtype=torch.float64), torch.full((100,), 0.02, dtype=torch.float64)
+    spread = torch.from_numpy(target.spread)
+    units = normalise(labels, location, scale, spread)
+    torch.testing.assert_close(restore(units[..., None], location, scale, spread)[..., 0], labels, rtol=1e-12, atol=0)
+
+
+def test_a_served_return_has_the_size_of_returns(forecaster: Forecaster) -> None:
+    forecast = forecaster.predict(recent_bars("AAPL", "IBM"))
+    assert forecast.returns is not None
+    width = forecast.returns[:, 0, 2] - forecast.returns[:, 0, 0]
+    assert ((width > 0.005) & (width < 0.2)).all()
+
+
+# --- state-dict mismatch on load, fallback models
+
+
+def test_state_dict_mismatch_on_load_is_an_error_naming_the_weights() -> None:
+    made = small_artifact()
+    weights = dict(made.weights)
+    weights["lstm.surprise"] = weights.pop("lstm.weight_ih_l0")
+    with pytest.raises(ArtifactError, match=r"missing weights \['lstm.weight_ih_l0'\].*lstm.surprise"):
+        replace(made, weights=weights).network()
+
+
+def test_a_model_that_does_not_load_is_never_replaced_by_another(tmp_path: Path) -> None:
+    models = small_models(tmp_path, name="good")
+    broken = save_small_artifact(tmp_path / "broken" / "1")
+    (broken / "weights.safetensors").write_bytes(b"no weights")
+    with PredictionService.open(models) as service, serving(service) as served, QuantraClient(served.target) as client:
+        assert [info.name for info in client.models()] == ["good"]
+        assert [problem.message.split(":")[0] for problem in service.problems] == ["broken/1"]
+
+
+# --- pickled scalers
+
+
+def test_pickled_scalers_have_no_place_in_an_artifact(tmp_path: Path) -> None:
+    folder = save_small_artifact(tmp_path / "small" / "1")
+    files = {p.suffix for p in folder.rglob("*") if p.is_file()}
+    assert files == {".json", ".safetensors", ".sha256"}
+    scaling = json.loads((folder / "features.json").read_bytes())["scaling"]
+    assert len(scaling["center"]) == len(scaling["scale"]) == 23
+
+
+# --- made-up importances
+
+
+class _Deaf(nn.Module):
+    """A network whose output does not depend on its inputs by any gradient."""
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        return torch.zeros(len(inputs.observed), 4, 3)
+
+
+def test_missing_gradients_never_become_a_uniform_importance() -> None:
+    model = small_model(small_artifact())
+    prepared = model.prepare(Instance(input=recent_bars()), LONG_AFTER)
+    baseline = Baseline(
+        name="zero", known=np.zeros(5, np.float32), static=np.zeros(0, np.float32), location=0.0, scale=0.02
+    )
+    deaf = Explainer(attribution_view(_Deaf()), output_map(model.manifest), baseline, max_rows=64)
+    found = deaf.explain(prepared.inputs, [(0, 1)], tolerance=0.01, deadline=Deadline())[0]
+    assert not found.observed.any()
+    assert not found.known.any()
+
+
+def test_importance_differs_between_features_and_adds_up(forecaster: Forecaster) -> None:
+    reasons = forecaster.feature_importance(recent_bars())
+    assert len(np.unique(np.round(reasons.importance[0], 12))) > 20
+    total = reasons.prediction - reasons.baseline_prediction
+    assert abs(reasons.per_row.sum() - total[0]) <= 0.01 * abs(total[0]) + 1e-6
+
+
+# --- cuDNN backward in eval mode; train mode leaves dropout on
+
+
+def test_backward_of_a_recurrent_net_runs_in_train_mode_without_dropout_and_leaves_no_trace() -> None:
+    network = freeze(small_artifact(dropout=0.5).network())
+    states = {name: module.training for name, module in network.named_modules()}
+    with rnn_backward_mode(network):
+        recurrent = [m for m in network.modules() if isinstance(m, nn.RNNBase)]
+        assert all(m.training and m.dropout == 0 for m in recurrent)
+        assert not any(m.training for m in network.modules() if isinstance(m, nn.Dropout))
+    assert {name: module.training for name, module in network.named_modules()} == states
+
+
+def test_predictions_are_bit_equal_while_explanations_run_in_another_thread(forecaster: Forecaster) -> None:
+    bars = recent_bars("AAPL", "MSFT")
+    alone = forecaster.predict(bars).values
+    query = Query(instance=Instance(input=bars))
+    with ThreadPoolExecutor(2) as pool:
+        explanations = [pool.submit(forecaster.explain, query) for _ in range(4)]
+        beside = [forecaster.predict(bars).values for _ in range(50)]
+        for explanation in explanations:
+            explanation.result()
+    assert all(np.array_equal(alone, values) for values in beside)
+
+
+# --- out of memory in evaluation
+
+
+def test_evaluation_runs_in_bounded_chunks_however_many_windows_there_are() -> None:
+    made = small_artifact()
+    sizes: list[int] = []
+    network = freeze(made.network())
+    network.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0].observed)))
+    model = small_model(made)
+    inputs = model.prepare(Instance(input=recent_bars()), LONG_AFTER).inputs
+    many = Inputs(*(group.repeat(1000, *[1] * (group.dim() - 1)) for group in inputs))
+    Engine(network, output_map(made.manifest), device=torch.device("cpu"), max_rows=64).units(many)
+    assert sum(sizes) == 1000
+    assert max(sizes) == 64
+
+
+# --- horizons as a dict of texts against a list
+
+
+def test_horizons_are_typed_numbers_on_the_wire() -> None:
+    field = prediction_pb2.Forecast.DESCRIPTOR.fields_by_name["horizons"]
+    assert field.is_repeated
+    assert field.type == field.TYPE_INT32
+
+
+# --- the user interface's deadlock
+
+
+def test_the_csharp_client_never_blocks_on_a_task() -> None:
+    blocking = re.compile(r"\.GetAwaiter\(\)\s*\.GetResult\(\)|\.Result\b(?!\s*[=;{(<])|\.Wait\(\)")
+    shipped = [p for p in DOTNET_SOURCES if "Quantra.Client.Tests" not in p.parts and "benchmarks" not in p.parts]
+    assert shipped
+    found = [
+        f"{p.name}: {line.strip()}"
+        for p in shipped
+        for line in p.read_text("utf-8-sig").splitlines()
+        if blocking.search(line)
+    ]
+    assert found == []
+
+
+def test_a_missing_configure_await_fails_the_csharp_build() -> None:
+    rules = (ROOT / "dotnet" / ".editorconfig").read_text(encoding="utf-8")
+    assert re.search(r"dotnet_diagnostic\.CA2007\.severity\s*=\s*error", rules)
+
+
+# --- look-ahead
+
+
+def test_look_ahead_is_impossible_the_future_changes_no_feature_and_no_forecast(forecaster: Forecaster) -> None:
+    bars = bokeh_panel("AAPL")
+    day = len(bars.sessions) - 300
+    honest = forecaster.predict(bars.until(int(bars.sessions[day])))
+    wild = _with_another_future(bars, day)
+    assert np.array_equal(forecaster.predict(wild.until(int(bars.sessions[day]))).values, honest.values)
+    pipeline = small_artifact().pipeline
+    before, after = pipeline.encode(bars), pipeline.encode(wild)
+    np.testing.assert_allclose(after.observed[:, : day + 1], before.observed[:, : day + 1], atol=1e-6)
+
+
+# --- a process a call, swallowed crashes
+
+
+def test_one_server_answers_all_calls_and_its_end_is_not_swallowed(tmp_path: Path) -> None:
+    models = small_models(tmp_path)
+    command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        ready = json.loads(server.stdout.readline())
+        assert ready["pid"] == server.pid
+        with QuantraClient(f"127.0.0.1:{ready['port']}") as client:
+            forecasts = [client.predict(recent_bars()) for _ in range(3)]
+            assert server.poll() is None
+            assert len({f.forecast_id for f in forecasts}) == 1
+            server.kill()
+            server.wait()
+            with pytest.raises(UnavailableError, match=str(ready["port"])):
+                client.predict(recent_bars())
+
+
+def _window() -> FeatureWindow:
+    model = small_model(small_artifact())
+    inputs = model.prepare(Instance(input=recent_bars()), LONG_AFTER).inputs
+    groups = {name: group.numpy() for name, group in inputs._asdict().items()}
+    return FeatureWindow(symbols=("AAPL",), schema_hash=model.pipeline.features.schema_hash, **groups)
+
+
+def _with_another_future(bars: BarPanel, day: int) -> BarPanel:
+    """The same bars up to a day, and others after it; the adjustment factor stays."""
+    factor = np.ones(len(bars.sessions))
+    factor[day + 1 :] = 1.5 + np.random.default_rng(0).random(len(bars.sessions) - day - 1)
+    return replace(
+        bars,
+        open=bars.open * factor,
+        high=bars.high * factor,
+        low=bars.low * factor,
+        close=bars.close * factor,
+        volume=bars.volume * factor,
+        adj_close=bars.adj_close * factor if bars.adj_close is not None else None,
+    )

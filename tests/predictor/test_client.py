@@ -1,0 +1,245 @@
+"""The Python client against a real server process with a real model, beside the same model in this process."""
+
+import asyncio
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from artifacts import recent_bars, small_models
+from canned import CannedService, forecast_of
+from serving import server_process, serving
+
+from predictor.client import AsyncQuantraClient, QuantraClient
+from predictor.errors import (
+    CallCancelledError,
+    DeadlineExceededError,
+    ExplainUnsupportedError,
+    ModelNotFoundError,
+    QuantraError,
+    RequestTooLargeError,
+    TooFewBarsError,
+    UnavailableError,
+    UnknownHorizonError,
+    UnknownQuantileError,
+    VersionNotFoundError,
+)
+from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
+from predictor.forecaster import Forecaster
+from predictor.instance import Instance, Query
+from predictor.server import ServerLimits
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def target(models: Path) -> Iterator[str]:
+    with (models / "server.log").open("w") as log, server_process(models, log) as process:
+        yield process.target
+
+
+@pytest.fixture(scope="module")
+def client(target: str) -> Iterator[QuantraClient]:
+    with QuantraClient(target, "small") as open_client:
+        yield open_client
+
+
+@pytest.fixture(scope="module")
+def forecaster(models: Path) -> Iterator[Forecaster]:
+    with Forecaster.load(models / "small" / "1") as loaded:
+        yield loaded
+
+
+def assert_same(left: Forecast | Attribution, right: Forecast | Attribution) -> None:
+    """Equal to the last bit, but for the name and version, which a folder gives and a bare artifact lacks."""
+    for field in dataclasses.fields(left):
+        one, other = getattr(left, field.name), getattr(right, field.name)
+        if isinstance(one, np.ndarray):
+            assert one.dtype == other.dtype, field.name
+            assert one.tobytes() == other.tobytes(), field.name
+        elif field.name not in {"model", "version"}:
+            assert one == other, field.name
+
+
+def query_of(*targets: TargetPoint, detail: Detail = Detail.FEATURES) -> Query:
+    return Query(instance=Instance(input=recent_bars()), targets=targets, detail=detail)
+
+
+def test_a_forecast_equals_the_one_in_process_bit_for_bit(client: QuantraClient, forecaster: Forecaster) -> None:
+    assert_same(client.predict(recent_bars()), forecaster.predict(recent_bars()))
+
+
+def test_a_forecast_of_a_panel_equals_the_one_in_process_bit_for_bit(
+    client: QuantraClient, forecaster: Forecaster
+) -> None:
+    bars = recent_bars("AAPL", "GOOG", "IBM", "MSFT")
+    assert_same(client.predict(bars), forecaster.predict(bars))
+
+
+@pytest.mark.parametrize("detail", list(Detail))
+def test_an_explanation_equals_the_one_in_process_bit_for_bit(
+    client: QuantraClient, forecaster: Forecaster, detail: Detail
+) -> None:
+    query = query_of(TargetPoint(5, 0.9), TargetPoint(1, 0.5), detail=detail)
+    ours, theirs = client.explain(query).attributions, forecaster.explain(query).attributions
+    assert [(a.horizon, a.quantile) for a in ours] == [(5, 0.9), (1, 0.5)]
+    for one, other in zip(ours, theirs, strict=True):
+        assert_same(one, other)
+
+
+def test_feature_importance_is_one_attribution(client: QuantraClient, forecaster: Forecaster) -> None:
+    assert_same(
+        client.feature_importance(recent_bars(), 20, 0.1), forecaster.feature_importance(recent_bars(), 20, 0.1)
+    )
+
+
+def test_one_bad_panel_leaves_the_others_their_forecasts(client: QuantraClient) -> None:
+    good, short = Instance(input=recent_bars()), Instance(input=recent_bars("IBM").last(5), request_id="short")
+    first, second, third = client.predict_many([good, short, good])
+    assert isinstance(first, Forecast)
+    assert isinstance(second, TooFewBarsError)
+    assert second.metadata["have"] == "5"
+    assert isinstance(third, Forecast)
+
+
+def test_a_bad_panel_alone_is_raised(client: QuantraClient) -> None:
+    with pytest.raises(TooFewBarsError, match="have 5 bars, need"):
+        client.predict(recent_bars().last(5))
+
+
+def test_a_model_is_told_as_in_process(client: QuantraClient, forecaster: Forecaster) -> None:
+    ours, theirs = client.model(), forecaster.model()
+    assert dataclasses.replace(ours, name="", version=0, is_default=True, aliases=()) == dataclasses.replace(
+        theirs, name="", version=0, is_default=True, aliases=()
+    )
+
+
+def test_models_are_listed(client: QuantraClient) -> None:
+    assert [(info.name, info.version) for info in client.models()] == [("small", 1)]
+
+
+def test_no_name_means_the_only_model(target: str) -> None:
+    with QuantraClient(target) as nameless:
+        assert nameless.predict(recent_bars()).model == "small"
+
+
+@pytest.mark.parametrize(
+    ("reference", "kind", "message"),
+    [
+        ("nope", ModelNotFoundError, "small"),
+        ("small@7", VersionNotFoundError, r"\[1\]"),
+        ("small@nobody", VersionNotFoundError, r"\[1\]"),
+        ("x" * 1_000_000, RequestTooLargeError, "at most 256"),
+    ],
+)
+def test_an_unknown_reference_names_what_exists(
+    target: str, reference: str, kind: type[QuantraError], message: str
+) -> None:
+    with QuantraClient(target, reference) as lost, pytest.raises(kind, match=message):
+        lost.predict(recent_bars())
+
+
+def test_an_unknown_horizon_names_those_there_are(client: QuantraClient) -> None:
+    with pytest.raises(UnknownHorizonError, match=r"\[1, 5, 10, 20\]"):
+        client.feature_importance(recent_bars(), horizon=3)
+
+
+def test_an_unknown_quantile_names_those_there_are(client: QuantraClient) -> None:
+    with pytest.raises(UnknownQuantileError, match=r"\[0.1, 0.5, 0.9\]"):
+        client.feature_importance(recent_bars(), quantile=0.4)
+
+
+def test_an_unknown_method_is_refused_before_it_is_sent(client: QuantraClient) -> None:
+    with pytest.raises(ExplainUnsupportedError, match="integrated-gradients"):
+        client.explain(dataclasses.replace(query_of(), method="attention"))
+
+
+def test_the_asynchronous_client_answers_the_same(target: str, client: QuantraClient) -> None:
+    async def ask() -> tuple[Forecast, Attribution, str, int]:
+        async with AsyncQuantraClient(target, "small") as asking:
+            importance = await asking.feature_importance(recent_bars())
+            return (
+                await asking.predict(recent_bars()),
+                importance,
+                (await asking.model()).name,
+                len(await asking.models()),
+            )
+
+    forecast, importance, name, count = asyncio.run(ask())
+    assert_same(forecast, client.predict(recent_bars()))
+    assert_same(importance, client.feature_importance(recent_bars()))
+    assert (name, count) == ("small", 1)
+
+
+def test_the_asynchronous_client_raises_the_same_errors(target: str) -> None:
+    async def ask() -> Forecast:
+        async with AsyncQuantraClient(target, "nope") as asking:
+            return await asking.predict(recent_bars())
+
+    with pytest.raises(ModelNotFoundError, match="small"):
+        asyncio.run(ask())
+
+
+def test_silence_is_unavailable_and_says_what_to_do() -> None:
+    with QuantraClient("127.0.0.1:1") as lonely, pytest.raises(UnavailableError) as silence:
+        lonely.models()
+    assert "nobody answers at 127.0.0.1:1" in silence.value.message
+    assert "quantra serve" in silence.value.message
+
+
+def test_a_call_that_takes_too_long_ends() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+    with serving(service) as held, QuantraClient(held.target, timeout_s=0.1) as hurried:
+        with pytest.raises(DeadlineExceededError, match=r"no answer within 0.1 seconds; allow more time"):
+            hurried.predict(recent_bars())
+        service.predictions_released.set()
+
+
+def test_a_request_that_the_transport_refuses_is_too_large() -> None:
+    with (
+        serving(CannedService(forecast_of), ServerLimits(receive_bytes=100)) as small,
+        QuantraClient(small.target) as asking,
+        pytest.raises(RequestTooLargeError, match="send less at once"),
+    ):
+        asking.predict(recent_bars())
+
+
+def test_closing_the_client_cancels_its_calls() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+
+    async def ask(target: str) -> None:
+        asking = AsyncQuantraClient(target)
+        waiting = asyncio.create_task(asking.predict(recent_bars()))
+        await asyncio.to_thread(service.begun.wait)
+        await asking.close()
+        await waiting
+
+    with serving(service) as held:
+        with pytest.raises((CallCancelledError, asyncio.CancelledError)):
+            asyncio.run(ask(held.target))
+        service.predictions_released.set()
+
+
+def test_a_server_of_another_kind_is_told_as_such() -> None:
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with QuantraClient(f"127.0.0.1:{port}") as asking, pytest.raises(QuantraError, match="UNIMPLEMENTED"):
+        asking.models()
+    server.stop(None).wait()
+
+
+def test_the_client_needs_no_torch() -> None:
+    script = "import sys, predictor.client; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

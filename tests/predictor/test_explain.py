@@ -1,0 +1,412 @@
+"""Contributions: exact where they can be known, complete, repeatable, and gone without a trace."""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import IntegratedGradients
+from explain_cases import (
+    BASELINE,
+    ENCODER,
+    LEVELS,
+    OBSERVED,
+    POINTS,
+    TARGET,
+    LinearNetwork,
+    assert_same_footprint,
+    baseline_like,
+    explainer,
+    footprint,
+    forecast,
+    lstm_forecaster,
+    normalised_lstm,
+    output_map,
+    windows,
+)
+from torch import Tensor, nn
+
+from predictor.deadline import Deadline
+from predictor.errors import (
+    CallCancelledError,
+    ConfigurationError,
+    DeadlineExceededError,
+    InvalidInputError,
+    WindowShapeError,
+)
+from predictor.explain import Contributions, Explainer, attribution_view, integration, path
+from predictor.networks import Inputs
+
+PARTS = ("observed", "known", "static", "location", "scale", "conformal")
+OPEN_END = Deadline()
+
+
+def linear_weights(*, unused: int | None = None) -> Tensor:
+    source = torch.Generator().manual_seed(11)
+    weights = torch.randn(len(TARGET.horizons), 1, ENCODER, OBSERVED, generator=source).repeat(1, len(LEVELS), 1, 1)
+    if unused is not None:
+        weights[..., unused] = 0.0
+    return weights
+
+
+def assert_equal_contributions(one: Contributions, other: Contributions, rtol: float = 0.0) -> None:
+    for field in fields(one):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * 0.01, err_msg=field.name)
+
+
+def test_a_linear_forecast_is_explained_by_weight_times_distance() -> None:
+    inputs, weights = windows(1), linear_weights()
+    linear = explainer(LinearNetwork(weights), baseline=baseline_like(inputs))
+
+    (found,) = linear.explain(inputs, [(1, 1)], deadline=OPEN_END)
+
+    expected = inputs.observed[0] * weights[1, 1] * inputs.scale[0] * 5**0.5
+    np.testing.assert_allclose(found.observed[0], expected, atol=1e-8)
+    np.testing.assert_allclose(found.total(), found.prediction - found.baseline_prediction, atol=1e-8)
+    assert found.location[0] == found.scale[0] == found.conformal[0] == 0.0
+
+
+def test_location_scale_and_conformal_offsets_get_their_exact_share() -> None:
+    inputs, weights = windows(1), linear_weights()
+    (found,) = explainer(LinearNetwork(weights)).explain(inputs, [(1, 2)], deadline=OPEN_END)
+
+    units = float((inputs.observed[0] * weights[1, 2]).sum())
+    offset = 0.15
+    scale, spread = float(inputs.scale[0]), 5**0.5
+    mean_scale = (scale + BASELINE.scale) / 2
+    assert found.location[0] == pytest.approx(float(inputs.location[0]) - BASELINE.location, abs=1e-12)
+    assert found.scale[0] == pytest.approx((scale - BASELINE.scale) * spread * (units + offset) / 2, rel=1e-6)
+    assert found.conformal[0] == pytest.approx(mean_scale * spread * offset, abs=1e-8)
+    assert found.observed[0].sum() == pytest.approx(mean_scale * spread * units, rel=1e-6)
+
+
+def test_an_unused_feature_gets_exactly_nothing() -> None:
+    (found,) = explainer(LinearNetwork(linear_weights(unused=2))).explain(windows(3), [(0, 1)], deadline=OPEN_END)
+
+    assert np.all(found.observed[..., 2] == 0.0)
+    assert np.all(found.known == 0.0)
+    assert np.all(found.static == 0.0)
+    assert np.any(found.observed[..., 1] != 0.0)
+
+
+def test_an_unknown_cell_gets_exactly_nothing() -> None:
+    inputs = windows(3)
+    (found,) = explainer(lstm_forecaster()).explain(inputs, [(0, 1)], deadline=OPEN_END)
+
+    assert not bool(inputs.mask.all())
+    assert np.all(found.observed[~inputs.mask.numpy()] == 0.0)
+
+
+def test_contributions_add_up_to_the_forecast_less_the_baselines() -> None:
+    network, inputs = lstm_forecaster(), windows(6)
+    found = explainer(network).explain(inputs, POINTS, deadline=OPEN_END)
+
+    served = forecast(network, inputs).numpy()
+    for (h, q), one in zip(POINTS, found, strict=True):
+        difference = one.prediction - one.baseline_prediction
+        floor = 0.05 * inputs.scale.numpy() * TARGET.spread[h]
+        gap = np.abs(one.total() - difference) / np.maximum(np.abs(difference), floor)
+        np.testing.assert_allclose(one.prediction, served[:, h, q], atol=1e-7)
+        np.testing.assert_allclose(one.relative_gap, gap, atol=1e-12)
+        assert np.all(one.converged)
+        assert gap.max() < 0.01
+
+
+def test_twice_the_nodes_leave_less_than_a_thousandth() -> None:
+    found = explainer(lstm_forecaster()).explain(windows(6), POINTS, deadline=OPEN_END, tolerance=1e-3)
+
+    assert max(one.relative_gap.max() for one in found) < 1e-3
+
+
+def test_a_window_at_the_baseline_has_nothing_to_explain() -> None:
+    inputs = windows(1)
+    at_rest = inputs._replace(
+        observed=torch.zeros_like(inputs.observed),
+        known=torch.tensor(BASELINE.known).expand_as(inputs.known),
+        static=torch.tensor(BASELINE.static).expand_as(inputs.static),
+        location=torch.full_like(inputs.location, BASELINE.location),
+        scale=torch.full_like(inputs.scale, BASELINE.scale),
+    )
+    (found,) = explainer(lstm_forecaster()).explain(at_rest, [(0, 1)], deadline=OPEN_END)
+
+    assert found.prediction == pytest.approx(found.baseline_prediction, rel=1e-6)
+    assert found.total() == 0.0
+    assert found.converged.all()
+
+
+def test_only_what_has_not_converged_gets_more_nodes() -> None:
+    found = explainer(lstm_forecaster()).explain(windows(12), POINTS, deadline=OPEN_END, tolerance=2e-6)
+
+    used = np.stack([one.nodes for one in found])
+    assert set(np.unique(used)) > {16, 32}
+    assert all(np.array_equal(one.converged, one.relative_gap <= 2e-6) for one in found)
+
+
+def test_a_gap_that_stays_is_reported() -> None:
+    (found,) = explainer(lstm_forecaster()).explain(
+        windows(4), [(0, 0)], deadline=OPEN_END, tolerance=1e-15, max_nodes=40
+    )
+
+    assert not found.converged.any()
+    assert np.all(found.nodes == 32)
+    assert np.all(found.relative_gap > 1e-15)
+
+
+def test_integrated_gradients_equal_those_of_captum() -> None:
+    network, inputs = lstm_forecaster(), windows(5)
+    output, view = output_map(), attribution_view(network)
+
+    def predicted(*parts: Tensor) -> Tensor:
+        observed, known, static, location, scale, offsets, mask = parts
+        units = view(Inputs(observed, known, static, mask, location, scale))
+        return output.values(units, location, scale, offsets).flatten(1)
+
+    ends = (*inputs[:3], inputs.location, inputs.scale, output.offsets.expand(5, -1, -1))
+    starts = (
+        torch.zeros_like(inputs.observed),
+        torch.tensor(BASELINE.known).expand_as(inputs.known),
+        torch.tensor(BASELINE.static).expand_as(inputs.static),
+        torch.full_like(inputs.location, BASELINE.location),
+        torch.full_like(inputs.scale, BASELINE.scale),
+        torch.zeros_like(ends[-1]),
+    )
+    theirs = IntegratedGradients(predicted).attribute(
+        ends, starts, target=4, additional_forward_args=(inputs.mask,), n_steps=16
+    )
+    (ours,) = explainer(network).explain(inputs, [(1, 1)], deadline=OPEN_END, max_nodes=16)
+
+    for name, part in zip(PARTS, theirs, strict=True):
+        expected = part.detach().numpy()
+        expected = expected.sum((1, 2)) if name == "conformal" else expected
+        np.testing.assert_allclose(getattr(ours, name), expected, atol=1e-6, rtol=0, err_msg=name)
+
+
+def test_the_same_call_gives_the_same_bytes() -> None:
+    tested, inputs = explainer(lstm_forecaster()), windows(4)
+    first = tested.explain(inputs, POINTS, deadline=OPEN_END)
+    second = tested.explain(inputs, POINTS, deadline=OPEN_END)
+
+    for one, other in zip(first, second, strict=True):
+        assert_equal_contributions(one, other)
+
+
+@pytest.mark.parametrize("max_rows", [1, 7, 40])
+def test_chunks_change_nothing(max_rows: int) -> None:
+    network, inputs = lstm_forecaster(), windows(5)
+    whole = explainer(network).explain(inputs, POINTS[:2], deadline=OPEN_END)
+    chunked = explainer(network, max_rows=max_rows).explain(inputs, POINTS[:2], deadline=OPEN_END)
+
+    for one, other in zip(whole, chunked, strict=True):
+        assert_equal_contributions(one, replace(other, relative_gap=one.relative_gap), rtol=1e-5)
+
+
+def test_windows_and_points_together_equal_each_alone() -> None:
+    tested, inputs = explainer(lstm_forecaster()), windows(3)
+    together = tested.explain(inputs, POINTS, deadline=OPEN_END)
+
+    for point, all_rows in zip(POINTS, together, strict=True):
+        for n in range(3):
+            (alone,) = tested.explain(inputs.rows(n, n + 1), [point], deadline=OPEN_END)
+            for name in PARTS:
+                expected = getattr(all_rows, name)[n]
+                np.testing.assert_allclose(getattr(alone, name)[0], expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        nullcontext,
+        torch.no_grad,
+        torch.inference_mode,
+        lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    ],
+    ids=["none", "no_grad", "inference_mode", "autocast"],
+)
+def test_the_callers_modes_change_nothing(mode: Callable[[], AbstractContextManager[None]]) -> None:
+    network, inputs = lstm_forecaster(), windows(3)
+    (expected,) = explainer(network).explain(inputs, [(1, 0)], deadline=OPEN_END)
+    view = attribution_view(network)
+
+    with mode():
+        own = Inputs(*(group.clone() for group in inputs))
+        tested = Explainer(view, output_map(), BASELINE, max_rows=512)
+        (found,) = tested.explain(own, [(1, 0)], deadline=OPEN_END)
+
+    assert_equal_contributions(expected, found)
+
+
+def test_windows_of_inference_mode_need_their_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    tested = explainer(normalised_lstm(), max_rows=1)
+    with torch.inference_mode():
+        inputs = Inputs(*(group.clone() for group in windows(1)))
+    assert len(tested.explain(inputs, [(0, 1)], deadline=OPEN_END)) == 1
+
+    def uncopied(values: Tensor, _device: torch.device) -> Tensor:
+        return values
+
+    monkeypatch.setattr(path, "copied", uncopied)
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        tested.explain(inputs, [(0, 1)], deadline=OPEN_END)
+
+
+def right_riemann(count: int) -> tuple[np.ndarray, np.ndarray]:
+    return (np.arange(count) + 1) / count, np.full(count, 1 / count)
+
+
+def test_a_cruder_quadrature_would_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
+    tested, inputs = explainer(lstm_forecaster()), windows(12)
+    gauss = tested.explain(inputs, POINTS, deadline=OPEN_END, max_nodes=16)
+    monkeypatch.setattr(integration, "gauss_legendre", right_riemann)
+    riemann = tested.explain(inputs, POINTS, deadline=OPEN_END, max_nodes=16)
+
+    assert all(one.converged.all() for one in gauss)
+    assert np.mean([one.converged for one in riemann]) < 0.5
+
+
+class Rationed(nn.Module):
+    """A network that memory lets run on a few rows only."""
+
+    def __init__(self, network: nn.Module, most: int) -> None:
+        super().__init__()
+        self.network = network
+        self.most = most
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        if len(inputs.observed) > self.most:
+            raise torch.OutOfMemoryError(f"{len(inputs.observed)} rows are too many")
+        return self.network(inputs)
+
+
+def test_what_does_not_fit_into_memory_runs_in_smaller_chunks() -> None:
+    network, inputs = lstm_forecaster(), windows(5)
+    (whole,) = explainer(network).explain(inputs, [(0, 2)], deadline=OPEN_END)
+    (rationed,) = explainer(Rationed(network, 6)).explain(inputs, [(0, 2)], deadline=OPEN_END)
+
+    assert_equal_contributions(whole, replace(rationed, relative_gap=whole.relative_gap), rtol=1e-5)
+
+
+def test_one_row_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(torch.OutOfMemoryError):
+        explainer(Rationed(lstm_forecaster(), 0)).explain(windows(2), [(0, 2)], deadline=OPEN_END)
+
+
+class Stopping(nn.Module):
+    """A network that does something at one of its forwards."""
+
+    def __init__(self, network: nn.Module, act: Callable[[], None], at_call: int) -> None:
+        super().__init__()
+        self.network = network
+        self.act = act
+        self.calls_left = at_call
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        self.calls_left -= 1
+        if self.calls_left == 0:
+            self.act()
+        return self.network(inputs)
+
+
+def test_a_cancelled_call_stops_before_the_next_forward() -> None:
+    network = normalised_lstm()
+    before = footprint(network)
+    gone = Deadline(cancelled=threading.Event())
+    view = Stopping(attribution_view(network), gone.cancelled.set, at_call=3).eval()
+    for module in view.modules():
+        module.training = isinstance(module, nn.RNNBase)
+    tested = Explainer(view, output_map(), BASELINE, max_rows=4)
+
+    with pytest.raises(CallCancelledError):
+        tested.explain(windows(8), POINTS, deadline=gone)
+
+    assert view.calls_left == 0
+    assert_same_footprint(before, footprint(network))
+
+
+def test_an_expired_deadline_stops_at_once() -> None:
+    with pytest.raises(DeadlineExceededError):
+        explainer(lstm_forecaster()).explain(windows(1), POINTS, deadline=Deadline.after(0.0))
+
+
+def test_an_explanation_leaves_no_trace() -> None:
+    network, inputs = normalised_lstm(), windows(6)
+    before, served = footprint(network), forecast(network, inputs)
+    explainer(network).explain(inputs, POINTS, deadline=OPEN_END)
+
+    assert_same_footprint(before, footprint(network))
+    assert torch.equal(forecast(network, inputs), served)
+
+
+def test_a_failing_explanation_leaves_no_trace() -> None:
+    network, inputs = normalised_lstm(), windows(6)
+    before, served = footprint(network), forecast(network, inputs)
+
+    with pytest.raises(torch.OutOfMemoryError):
+        explainer(Rationed(network, 0)).explain(inputs, POINTS, deadline=OPEN_END)
+
+    assert torch.is_grad_enabled()
+    assert_same_footprint(before, footprint(network))
+    assert torch.equal(forecast(network, inputs), served)
+
+
+def test_trainable_weights_get_no_gradient() -> None:
+    network = lstm_forecaster().requires_grad_(requires_grad=True)
+    before = footprint(network)
+    explainer(network).explain(windows(2), POINTS, deadline=OPEN_END)
+
+    assert_same_footprint(before, footprint(network))
+
+
+def test_a_network_that_is_no_view_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"'lstm' is not in an attribution view's mode"):
+        Explainer(lstm_forecaster(), output_map(), BASELINE, max_rows=8)
+
+
+def test_a_network_in_train_mode_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="pass attribution_view"):
+        Explainer(lstm_forecaster().train(), output_map(), BASELINE, max_rows=8)
+
+
+def test_chunks_need_at_least_one_row() -> None:
+    with pytest.raises(ConfigurationError, match="max_rows is 0"):
+        explainer(lstm_forecaster(), max_rows=0)
+
+
+def test_a_baseline_without_volatility_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'train_mean' has scale 0"):
+        replace(BASELINE, scale=0.0)
+
+
+def test_windows_that_do_not_fit_the_baseline_are_refused() -> None:
+    narrow = replace(BASELINE, known=np.zeros(1, np.float32))
+    with pytest.raises(WindowShapeError, match=r"2 known features, but the baseline's values .* shape \[1\]"):
+        explainer(lstm_forecaster(), baseline=narrow).explain(windows(1), POINTS, deadline=OPEN_END)
+
+
+@pytest.mark.parametrize(("points", "message"), [([], "0 points"), ([(2, 0)], r"\(2, 0\)"), ([(0, -1)], r"\(0, -1\)")])
+def test_points_that_the_model_does_not_forecast_are_refused(points: list[tuple[int, int]], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        explainer(lstm_forecaster()).explain(windows(1), points, deadline=OPEN_END)
+
+
+def test_no_windows_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="0 windows"):
+        explainer(lstm_forecaster()).explain(windows(1).rows(0, 0), POINTS, deadline=OPEN_END)
+
+
+def test_a_forecast_that_is_not_finite_is_an_error() -> None:
+    inputs = windows(2)
+    inputs.observed[0, 0, 0] = torch.nan
+    with pytest.raises(InvalidInputError, match="not finite"):
+        explainer(lstm_forecaster()).explain(inputs, POINTS, deadline=OPEN_END)
+
+
+@pytest.mark.parametrize(("tolerance", "max_nodes"), [(0.0, 256), (float("nan"), 256), (0.01, 8)])
+def test_settings_that_cannot_work_are_refused(tolerance: float, max_nodes: int) -> None:
+    with pytest.raises(ConfigurationError, match="must be"):
+        explainer(lstm_forecaster()).explain(
+            windows(1), POINTS, deadline=OPEN_END, tolerance=tolerance, max_nodes=max_nodes
+        )

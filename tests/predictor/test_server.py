@@ -1,0 +1,419 @@
+"""The server's own behaviour over a real wire, in front of a service that a test can hold back or break."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from canned import CannedService, forecast_of
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from market import bokeh_panel
+from serving import Served, serving
+
+from predictor import errors
+from predictor._pb import prediction_pb2 as pb
+from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
+from predictor.errors import ConfigurationError, QuantraError, Status, TooFewBarsError
+from predictor.forecast import Forecast
+from predictor.instance import Instance
+from predictor.server import Address, ServerLimits, ServerSettings
+from predictor.server.listener import Listener
+from predictor.server.refusal import STATUS_CODES
+from predictor.wire import errors as wire_errors
+from predictor.wire import forecasts, instances
+
+METHODS = ("ListModels", "GetModel", "Predict", "Explain")
+GARBAGE = b"\xff\xff\xff\xff garbage"
+UNBOUNDED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+
+
+def refuse_ibm(instance: Instance) -> Forecast | QuantraError:
+    if instance.input.symbols == ("IBM",):
+        return TooFewBarsError.of("IBM", have=3, need=80, encoder_length=60, lookback=21)
+    return forecast_of(instance)
+
+
+@pytest.fixture(scope="module")
+def service() -> CannedService:
+    return CannedService(refuse_ibm)
+
+
+@pytest.fixture(scope="module")
+def served(service: CannedService) -> Iterator[Served]:
+    with serving(service) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def channel(served: Served) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(served.target, options=UNBOUNDED) as open_channel:
+        yield open_channel
+
+
+@pytest.fixture(scope="module")
+def stub(channel: grpc.Channel) -> PredictionServiceStub:
+    return PredictionServiceStub(channel)
+
+
+def instance_of(symbol: str, request_id: str = "") -> pb.Instance:
+    return instances.encode(Instance(input=bokeh_panel(symbol).last(3), request_id=request_id))
+
+
+def request_of(*symbols: str, model: str = "canned") -> pb.PredictRequest:
+    return pb.PredictRequest(model=model, instances=map(instance_of, symbols))
+
+
+def health_of(channel: grpc.Channel) -> Any:
+    """The health service, whose stub has no types."""
+    return health_pb2_grpc.HealthStub(channel)
+
+
+def raw(channel: grpc.Channel, method: str, body: bytes, **options: Any) -> bytes:
+    """Call with bytes of our choice."""
+    return channel.unary_unary(f"/quantra.v1.PredictionService/{method}")(body, timeout=10, **options)
+
+
+def refusal(call: Callable[[], object]) -> tuple[grpc.StatusCode, str, str]:
+    """Status, reason and message of a call that must fail."""
+    with pytest.raises(grpc.RpcError) as failure:
+        call()
+    code, message = failure.value.code(), failure.value.details() or ""
+    trailers: Any = failure.value.trailing_metadata()
+    meant = wire_errors.decode_details(dict(trailers).get(wire_errors.DETAILS_KEY, b""))
+    assert_reveals_nothing(message)
+    return code, errors.answer_of(meant).reason if meant else "", message
+
+
+def assert_reveals_nothing(message: str) -> None:
+    assert not any(
+        word in message for word in ("Traceback", ".py", "Exception", "<class", "predictor.", "/home", "/work")
+    )
+
+
+def test_every_error_has_a_status() -> None:
+    def family(kind: type[QuantraError]) -> set[type[QuantraError]]:
+        return {kind}.union(*(family(child) for child in kind.__subclasses__()))
+
+    assert family(QuantraError) == set(errors.ANSWERS)
+
+
+def test_reasons_are_unique() -> None:
+    assert len({answer.reason for answer in errors.ANSWERS.values()}) == len(errors.ANSWERS)
+
+
+def test_every_status_has_a_code_of_grpc() -> None:
+    assert {status.value: code.name for status, code in STATUS_CODES.items()} == {s.value: s.value for s in Status}
+
+
+def test_forecasts_arrive_in_the_order_of_the_request(stub: PredictionServiceStub) -> None:
+    request = pb.PredictRequest(
+        instances=[instance_of("MSFT", "m"), instance_of("AAPL", "a"), instance_of("GOOG", "g")]
+    )
+    results = stub.Predict(request).results
+    assert [(r.request_id, *r.forecast.symbols) for r in results] == [("m", "MSFT"), ("a", "AAPL"), ("g", "GOOG")]
+
+
+def test_one_bad_instance_leaves_the_others_their_forecasts(stub: PredictionServiceStub) -> None:
+    request = request_of("AAPL", "GOOG", "IBM", "MSFT")
+    request.instances[1].bars.close = b"short"
+    results = stub.Predict(request).results
+    assert [r.WhichOneof("outcome") for r in results] == ["forecast", "error", "error", "forecast"]
+    assert results[1].error.reason == "MALFORMED_REQUEST"
+    assert (results[2].error.code, results[2].error.reason) == (3, "TOO_FEW_BARS")
+    assert dict(results[2].error.metadata) == {"symbol": "IBM", "have": "3", "need": "80"}
+
+
+def test_instances_that_are_all_bad_are_answered_each(stub: PredictionServiceStub) -> None:
+    results = stub.Predict(pb.PredictRequest(instances=[pb.Instance(request_id="x"), pb.Instance()])).results
+    assert [(r.request_id, r.error.reason) for r in results] == [("x", "MALFORMED_REQUEST"), ("", "MALFORMED_REQUEST")]
+
+
+def test_an_unknown_model_is_not_found_even_if_every_instance_is_bad(stub: PredictionServiceStub) -> None:
+    code, reason, _ = refusal(lambda: stub.Predict(pb.PredictRequest(model="nope", instances=[pb.Instance()])))
+    assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+
+
+def test_a_request_without_instances_is_refused(stub: PredictionServiceStub) -> None:
+    code, reason, message = refusal(lambda: stub.Predict(pb.PredictRequest()))
+    assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST")
+    assert "instances: have 0" in message
+
+
+def test_too_many_instances_are_refused(stub: PredictionServiceStub) -> None:
+    request = pb.PredictRequest(instances=[pb.Instance()] * 4097)
+    code, reason, _ = refusal(lambda: stub.Predict(request))
+    assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE")
+
+
+def test_an_explanation_carries_the_request_id(stub: PredictionServiceStub) -> None:
+    response = stub.Explain(pb.ExplainRequest(instance=instance_of("AAPL", "seven")))
+    assert (response.request_id, response.queue_ms, response.compute_ms) == ("seven", 0.25, 1.5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bytes_that_are_no_request_are_malformed(channel: grpc.Channel, method: str) -> None:
+    code, reason, message = refusal(lambda: raw(channel, method, GARBAGE))
+    assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST")
+    assert f"quantra.v1.{method}Request" in message
+
+
+def test_a_truncated_request_is_malformed(channel: grpc.Channel) -> None:
+    whole = request_of("AAPL").SerializeToString()
+    code, reason, _ = refusal(lambda: raw(channel, "Predict", whole[:-7]))
+    assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST")
+
+
+def test_text_that_is_no_utf8_is_malformed(channel: grpc.Channel) -> None:
+    code, reason, _ = refusal(lambda: raw(channel, "GetModel", b"\x0a\x02\xc3\x28"))
+    assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST")
+
+
+def test_an_unknown_method_is_unimplemented(channel: grpc.Channel) -> None:
+    code, _, _ = refusal(lambda: raw(channel, "Train", b""))
+    assert code is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "..", "a/b", "\0", "x" * 257, "x" * 1_000_000, "canned@../1", "\u20ac"]
+)
+@pytest.mark.parametrize("method", ["GetModel", "Predict", "Explain"])
+def test_a_hostile_model_name_finds_nothing(channel: grpc.Channel, method: str, name: str) -> None:
+    request = {
+        "GetModel": pb.GetModelRequest(model=name),
+        "Predict": pb.PredictRequest(model=name, instances=[pb.Instance()]),
+        "Explain": pb.ExplainRequest(model=name),
+    }[method]
+    code, _, message = refusal(lambda: raw(channel, method, request.SerializeToString()))
+    assert code in {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert len(message) < 1500
+
+
+def test_a_request_over_the_limit_is_refused(service: CannedService) -> None:
+    with serving(service, ServerLimits(receive_bytes=1000)) as small, grpc.insecure_channel(small.target) as channel:
+        code, _, _ = refusal(lambda: raw(channel, "Predict", bytes(1001)))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert PredictionServiceStub(channel).GetModel(pb.GetModelRequest()).model.name == "canned"
+
+
+def test_an_answer_over_the_limit_is_refused_and_says_so(service: CannedService) -> None:
+    with serving(service, ServerLimits(send_bytes=100)) as small, grpc.insecure_channel(small.target) as channel:
+        code, reason, message = refusal(lambda: PredictionServiceStub(channel).Predict(request_of("AAPL")))
+        assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE")
+        assert "at most 100" in message
+
+
+def test_metadata_over_the_limit_is_refused(channel: grpc.Channel) -> None:
+    code, _, _ = refusal(lambda: raw(channel, "GetModel", b"", metadata=(("much", "x" * 20_000),)))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_more_calls_than_the_bound_are_refused_in_order() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+    with serving(service, ServerLimits(calls_in_flight=1)) as small, grpc.insecure_channel(small.target) as channel:
+        stub = PredictionServiceStub(channel)
+        first = stub.Predict.future(request_of("AAPL"))
+        service.begun.wait()
+        code, reason, _ = refusal(lambda: stub.Predict(request_of("AAPL")))
+        assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+        service.predictions_released.set()
+        assert len(first.result().results) == 1
+
+
+def test_a_burst_of_calls_loses_none_without_a_reason(served: Served) -> None:
+    async def burst() -> list[grpc.StatusCode]:
+        async with grpc.aio.insecure_channel(served.target) as channel:
+            stub = PredictionServiceStub(channel)
+            calls = [stub.ListModels(pb.ListModelsRequest()) for _ in range(3000)]
+            return await asyncio.gather(*(call.code() for call in calls))
+
+    assert set(asyncio.run(burst())) == {grpc.StatusCode.OK}
+
+
+def test_our_own_bug_is_internal_with_an_incident_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: Instance) -> Forecast:
+        raise ZeroDivisionError("secret /home/someone/model.py")
+
+    with serving(CannedService(broken)) as small, grpc.insecure_channel(small.target) as channel:
+        with caplog.at_level(logging.ERROR):
+            code, reason, message = refusal(lambda: PredictionServiceStub(channel).Predict(request_of("AAPL")))
+        assert (code, reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
+        assert "secret" not in message
+        assert "ZeroDivisionError" not in message
+        assert message.rsplit(" ", 1)[1] in caplog.text
+        assert "secret /home/someone/model.py" in caplog.text
+
+
+def test_requests_are_logged_without_their_content(
+    stub: PredictionServiceStub, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="predictor"):
+        stub.Predict(request_of("AAPL"))
+    assert "Predict: " in caplog.text
+    assert "AAPL" not in caplog.text
+
+
+def test_a_call_has_its_callers_deadline() -> None:
+    service = CannedService(forecast_of)
+    with serving(service) as small, grpc.insecure_channel(small.target) as channel:
+        stub = PredictionServiceStub(channel)
+        stub.Predict(request_of("AAPL"), timeout=1000)
+        stub.Predict(request_of("AAPL"))
+    assert service.deadlines[0].expires_at_s is not None
+    assert service.deadlines[1].expires_at_s is None
+
+
+def test_a_call_past_its_deadline_is_cancelled_in_the_service() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+    with serving(service) as small, grpc.insecure_channel(small.target) as channel:
+        code, _, _ = refusal(lambda: PredictionServiceStub(channel).Predict(request_of("AAPL"), timeout=0.1))
+        assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert service.deadlines[0].cancelled.wait(10)
+        service.predictions_released.set()
+
+
+def test_a_caller_that_goes_away_cancels_its_call() -> None:
+    service = CannedService(forecast_of)
+    service.explanations_released.clear()
+    with serving(service) as small, grpc.insecure_channel(small.target) as channel:
+        call = PredictionServiceStub(channel).Explain.future(pb.ExplainRequest(instance=instance_of("AAPL")))
+        service.begun.wait()
+        call.cancel()
+        assert service.deadlines[0].cancelled.wait(10)
+        service.explanations_released.set()
+
+
+def test_a_prediction_does_not_wait_for_an_explanation() -> None:
+    service = CannedService(forecast_of)
+    service.explanations_released.clear()
+    with serving(service) as small, grpc.insecure_channel(small.target) as channel:
+        stub = PredictionServiceStub(channel)
+        explanation = stub.Explain.future(pb.ExplainRequest(instance=instance_of("AAPL")))
+        service.begun.wait()
+        assert stub.Predict(request_of("AAPL")).results[0].HasField("forecast")
+        assert not explanation.done()
+        service.explanations_released.set()
+        explanation.result()
+
+
+@pytest.mark.parametrize("name", ["", "canned", "quantra.v1.PredictionService"])
+def test_health_knows_the_whole_and_each_model(channel: grpc.Channel, name: str) -> None:
+    answer = health_of(channel).Check(health_pb2.HealthCheckRequest(service=name))
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_health_of_an_unknown_model_is_not_found(channel: grpc.Channel) -> None:
+    stub = health_of(channel)
+    code, _, _ = refusal(lambda: stub.Check(health_pb2.HealthCheckRequest(service="nope")))
+    assert code is grpc.StatusCode.NOT_FOUND
+
+
+def test_reflection_lists_the_services(channel: grpc.Channel) -> None:
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    answer = next(iter(stub.ServerReflectionInfo(iter([asked]))))
+    assert {service.name for service in answer.list_services_response.service} == {
+        "quantra.v1.PredictionService",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+
+
+def test_draining_finishes_calls_in_flight_and_takes_no_more() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+    with serving(service) as running, grpc.insecure_channel(running.target) as channel:
+        stub, health = PredictionServiceStub(channel), health_of(channel)
+        watched = health.Watch(health_pb2.HealthCheckRequest(service="canned"))
+        assert next(watched).status == health_pb2.HealthCheckResponse.SERVING
+        in_flight = stub.Predict.future(request_of("AAPL"))
+        service.begun.wait()
+        running.begin_drain()
+        assert next(watched).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        code, reason, message = refusal(lambda: stub.Predict(request_of("AAPL")))
+        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
+        assert "stopping" in message
+        watched.cancel()
+        service.predictions_released.set()
+        assert in_flight.result().results[0].HasField("forecast")
+        running.drained.result(10)
+
+
+def test_draining_gives_up_after_its_time() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+    with serving(service, ServerLimits(drain_s=0)) as running, grpc.insecure_channel(running.target) as channel:
+        in_flight = PredictionServiceStub(channel).Predict.future(request_of("AAPL"))
+        service.begun.wait()
+        running.begin_drain()
+        running.drained.result(10)
+        assert in_flight.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+        service.predictions_released.set()
+
+
+def test_a_port_in_use_is_an_error_that_says_what_to_do(served: Served) -> None:
+    async def clash() -> None:
+        Listener(Address.parse(served.target), ServerLimits()).bind()
+
+    with pytest.raises(ConfigurationError, match="is in use; stop the server there, or listen on another port"):
+        asyncio.run(clash())
+
+
+def test_an_address_of_another_machine_is_an_error() -> None:
+    async def bind() -> None:
+        Listener(Address("192.0.2.1", 0), ServerLimits()).bind()
+
+    with pytest.raises(ConfigurationError, match=r"cannot listen on 192.0.2.1:0: .*choose an address of this machine"):
+        asyncio.run(bind())
+
+
+def test_the_canned_forecast_arrives_bit_for_bit(stub: PredictionServiceStub) -> None:
+    instance = Instance(input=bokeh_panel("AAPL").last(3))
+    answer = forecasts.decode(stub.Predict(request_of("AAPL")).results[0].forecast)
+    assert answer.values.tobytes() == forecast_of(instance).values.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "loopback"),
+    [
+        ("127.0.0.1:50051", "127.0.0.1", 50051, True),
+        ("localhost:0", "localhost", 0, True),
+        ("[::1]:1", "::1", 1, True),
+        ("0.0.0.0:80", "0.0.0.0", 80, False),  # noqa: S104 - it is the address that must be told apart
+        ("quotes.example:443", "quotes.example", 443, False),
+    ],
+)
+def test_addresses_are_read(text: str, host: str, port: int, *, loopback: bool) -> None:
+    address = Address.parse(text)
+    assert (address.host, address.port, address.is_loopback, str(address)) == (host, port, loopback, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "127.0.0.1", ":50051", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "a:-1", "a:\u0663"]
+)
+def test_texts_that_are_no_address_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not HOST:PORT"):
+        Address.parse(text)
+
+
+def test_a_public_address_needs_to_be_meant(tmp_path: Any) -> None:
+    public = Address("0.0.0.0", 0)  # noqa: S104 - what is refused here
+    with pytest.raises(ConfigurationError, match="pass --insecure-public if that is meant"):
+        ServerSettings(models=tmp_path, listen=public)
+    assert ServerSettings(models=tmp_path, listen=public, insecure_public=True).listen == public
+
+
+@pytest.mark.parametrize("name", ["receive_bytes", "send_bytes", "metadata_bytes", "calls_in_flight", "pending_calls"])
+def test_bounds_that_let_nothing_through_are_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is 0, but must be at least 1"):
+        ServerLimits(**{name: 0})
+
+
+def test_a_negative_drain_time_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="drain_s is -1 seconds"):
+        ServerLimits(drain_s=-1)

@@ -1,0 +1,123 @@
+"""`python -m predictor.server` from its first line to its exit status."""
+
+import shutil
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from artifacts import recent_bars, small_models
+from serving import failed_start, lines_of, server_process
+
+from predictor.client import QuantraClient
+from predictor.errors import UnavailableError
+from predictor.forecast import Explanation
+from predictor.instance import Instance, Query
+
+CALLS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What one server process did: a good and a broken artifact, explanations in flight, SIGTERM."""
+
+    ready: dict[str, object]
+    pid: int
+    served: tuple[str, ...]
+    answers: tuple[Explanation | UnavailableError, ...]
+    status: int
+    log: str
+    later_output: str
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+    models = small_models(tmp_path_factory.mktemp("models"))
+    shutil.copytree(models / "small", models / "broken")
+    weights = models / "broken" / "1" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    log = models / "server.log"
+    with (
+        log.open("w") as file,
+        server_process(models, file) as process,
+        QuantraClient(process.target, "small") as client,
+    ):
+        served = tuple(info.name for info in client.models())
+        query = Query(instance=Instance(input=recent_bars()))
+
+        def ask(_: int) -> Explanation | UnavailableError:
+            try:
+                return client.explain(query)
+            except UnavailableError as error:
+                return error
+
+        with ThreadPoolExecutor(CALLS) as callers:
+            asked = [callers.submit(ask, n) for n in range(CALLS)]
+            asked[0].result()
+            process.popen.send_signal(signal.SIGTERM)
+            answers = tuple(future.result() for future in asked)
+        assert process.popen.stdout is not None
+        output = process.popen.stdout.read()
+        return Life(process.ready, process.popen.pid, served, answers, process.popen.wait(), log.read_text(), output)
+
+
+def test_the_first_line_says_ready_with_port_process_and_version(life: Life) -> None:
+    port = life.ready["port"]
+    assert isinstance(port, int)
+    assert port > 0
+    assert life.ready == {"ready": True, "port": port, "pid": life.pid, "version": version("quantra")}
+
+
+def test_nothing_else_is_printed(life: Life) -> None:
+    assert not life.later_output
+
+
+def test_the_signal_to_stop_lets_calls_in_flight_finish(life: Life) -> None:
+    assert all(isinstance(answer, (Explanation, UnavailableError)) for answer in life.answers)
+    assert isinstance(life.answers[0], Explanation)
+    assert life.status == 0
+
+
+def test_a_broken_artifact_is_told_in_one_line_and_the_others_are_served(life: Life) -> None:
+    assert life.served == ("small",)
+    told = [line for line in lines_of(life.log) if "not served" in line]
+    assert len(told) == 1
+    assert "broken/1" in told[0]
+    assert "weights.safetensors" in told[0]
+
+
+def test_the_log_holds_no_stack_trace(life: Life) -> None:
+    assert "Traceback" not in life.log
+
+
+def test_an_empty_folder_is_told_in_one_line(tmp_path: Path) -> None:
+    done = failed_start("--models", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert not done.stdout
+    (line,) = lines_of(done.stderr)
+    assert "holds no model that can be served" in line
+
+
+def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = failed_start("--models", str(tmp_path), "--listen", f"127.0.0.1:{port}")
+    assert done.returncode == 1
+    (line,) = lines_of(done.stderr)
+    assert (
+        line
+        == f"127.0.0.1:{port} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("0.0.0.0:0", "--insecure-public"), ("nonsense", "is not HOST:PORT")],
+)
+def test_an_address_that_may_not_be_is_bad_usage(tmp_path: Path, option: str, message: str) -> None:
+    done = failed_start("--models", str(tmp_path), "--listen", option)
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -1,0 +1,325 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from canned import attribution, forecast, model_info
+from market import bokeh_panel
+
+from predictor import errors
+from predictor._pb import prediction_pb2 as pb
+from predictor.bars import BarPanel
+from predictor.errors import (
+    ExplainUnsupportedError,
+    MalformedRequestError,
+    QuantraError,
+    RequestTooLargeError,
+    TooFewBarsError,
+)
+from predictor.forecast import Detail, Explanation, TargetPoint
+from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
+from predictor.wire import attributions, bars, forecasts, instances, limits, models, queries, windows
+from predictor.wire import errors as wire_errors
+
+
+def assert_same(left: object, right: object) -> None:
+    """Equal field by field, arrays to the last bit, dtype and shape."""
+    assert dataclasses.is_dataclass(left)
+    assert type(left) is type(right)
+    for field in dataclasses.fields(left):
+        one, other = getattr(left, field.name), getattr(right, field.name)
+        if isinstance(one, np.ndarray):
+            assert one.dtype == other.dtype, field.name
+            assert one.shape == other.shape, field.name
+            assert one.tobytes() == other.tobytes(), field.name
+        else:
+            assert one == other, field.name
+
+
+def window(*, masked: bool = False, anchor: bool = True) -> FeatureWindow:
+    rng = np.random.default_rng(0)
+    return FeatureWindow(
+        symbols=("A", "B"),
+        observed=rng.normal(size=(2, 4, 3)).astype(np.float32),
+        known=rng.normal(size=(2, 6, 2)).astype(np.float32),
+        static=np.zeros((2, 0), np.float32),
+        mask=rng.random((2, 4, 3)) > 0.5 if masked else np.ones((2, 4, 3), np.bool_),
+        location=rng.normal(size=2),
+        scale=rng.random(2),
+        schema_hash="s" * 64,
+        anchor_price=np.array([1.1, 2.2]) if anchor else None,
+        as_of_session=20130301,
+    )
+
+
+def small_panel() -> pb.BarPanel:
+    return bars.encode(bokeh_panel("AAPL").last(3))
+
+
+def test_a_panel_comes_back_bit_for_bit() -> None:
+    panel = bokeh_panel().last(50)
+    assert_same(bars.decode(bars.encode(panel)), panel)
+
+
+def test_a_panel_with_splits_and_dividends_comes_back() -> None:
+    raw = bokeh_panel("AAPL").last(3)
+    panel = dataclasses.replace(
+        raw, adj_close=None, split_ratio=np.array([[1.0, np.nan, 2.0]]), cash_dividend=np.array([[0.0, 0.5, np.nan]])
+    )
+    assert_same(bars.decode(bars.encode(panel)), panel)
+
+
+def test_floats_travel_little_endian_and_row_major() -> None:
+    panel = bokeh_panel("AAPL", "IBM").last(2)
+    assert bars.encode(panel).close == b"".join(np.float64(x).astype("<f8").tobytes() for x in panel.close.flat)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("anchor", [False, True])
+def test_a_window_comes_back_bit_for_bit(*, masked: bool, anchor: bool) -> None:
+    sent = window(masked=masked, anchor=anchor)
+    assert_same(windows.decode(windows.encode(sent)), sent)
+
+
+def test_decoding_copies_no_floats() -> None:
+    message = forecasts.encode(forecast(("A",)))
+    assert forecasts.decode(message).values.base is not None
+
+
+@pytest.mark.parametrize("policy", list(GapPolicy))
+def test_an_instance_comes_back_with_its_policies(policy: GapPolicy) -> None:
+    panel = bokeh_panel("AAPL").last(3)
+    sent = Instance(input=panel, request_id="seven", allow_incomplete_last_bar=True, gap_policy=policy)
+    got = instances.decode(instances.encode(sent))
+    assert (got.request_id, got.allow_incomplete_last_bar, got.gap_policy) == ("seven", True, policy)
+
+
+def test_a_forecast_comes_back_bit_for_bit() -> None:
+    sent = forecast(("A", "B", "C"))
+    assert_same(forecasts.decode(forecasts.encode(sent)), sent)
+
+
+@pytest.mark.parametrize("detail", list(Detail))
+def test_an_attribution_comes_back_bit_for_bit(detail: Detail) -> None:
+    full = attribution(("A", "B"))
+    kept = {
+        Detail.FEATURES: dataclasses.replace(full, per_time=None, cells=None),
+        Detail.TIMES: dataclasses.replace(full, cells=None),
+        Detail.CELLS: full,
+    }[detail]
+    got = attributions.decode(
+        attributions.encode(Explanation(attributions=(kept,), queue_ms=0.5, compute_ms=2.5), "seven")
+    )
+    assert (got.queue_ms, got.compute_ms) == (0.5, 2.5)
+    assert_same(got.attributions[0], kept)
+
+
+def test_an_attribution_without_known_sessions_keeps_its_times() -> None:
+    sent = dataclasses.replace(attribution(("A",)), sessions=np.zeros(0, np.int32))
+    message = attributions.encode(Explanation(attributions=(sent,), queue_ms=0, compute_ms=0), "")
+    assert_same(attributions.decode(message).attributions[0], sent)
+
+
+def test_a_model_comes_back_in_every_field() -> None:
+    assert models.decode(models.encode(model_info())) == model_info()
+
+
+def test_a_query_comes_back() -> None:
+    instance = Instance(input=bokeh_panel("AAPL").last(3))
+    sent = Query(
+        instance=instance, targets=(TargetPoint(5, 0.9), TargetPoint(1, 0.5)), detail=Detail.CELLS, tolerance=0.05
+    )
+    got = queries.decode(queries.encode(sent, "small"))
+    assert (got.targets, got.detail, got.tolerance, got.method) == (
+        sent.targets,
+        sent.detail,
+        sent.tolerance,
+        sent.method,
+    )
+
+
+def test_a_query_without_tolerance_has_the_usual_one() -> None:
+    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message.tolerance = 0
+    assert queries.decode(message).tolerance == 0.01
+
+
+@pytest.mark.parametrize("kind", list(errors.ANSWERS), ids=lambda kind: kind.__name__)
+def test_every_error_comes_back_as_itself(kind: type[QuantraError]) -> None:
+    sent = kind("what, which, what to do", metadata={"have": "59"})
+    for got in (
+        wire_errors.decode(wire_errors.encode(sent)),
+        wire_errors.decode_details(wire_errors.encode_details(sent)),
+    ):
+        assert got is not None
+        assert type(got) is kind
+        assert (got.message, got.metadata) == (sent.message, sent.metadata)
+
+
+def test_an_instance_error_has_the_number_of_its_status() -> None:
+    assert wire_errors.encode(TooFewBarsError("too few")).code == 3  # google.rpc.Code.INVALID_ARGUMENT
+
+
+def test_the_reason_of_a_newer_server_becomes_a_plain_error() -> None:
+    got = wire_errors.decode(pb.Error(code=9, message="new", reason="NOT_INVENTED_YET"))
+    assert type(got) is QuantraError
+
+
+def test_details_of_another_system_are_no_error_of_ours() -> None:
+    assert wire_errors.decode_details(b"\xff\xff") is None
+    assert wire_errors.decode_details(b"") is None
+
+
+def test_details_of_a_call_fit_into_its_trailers() -> None:
+    huge = QuantraError("\u20ac" * 100_000, metadata={f"key {n}": "\u20ac" * 10_000 for n in range(100)})
+    message = wire_errors.shortened(huge.message, wire_errors.MAX_CALL_MESSAGE)
+    escaped = 3 * len(message.encode())
+    in_base64 = 4 * len(wire_errors.encode_details(huge)) // 3
+    assert escaped + in_base64 < 8 * 1024
+
+
+@pytest.mark.parametrize("field", ["open", "high", "low", "close", "volume", "adj_close"])
+def test_bytes_of_another_length_are_refused_with_have_and_need(field: str) -> None:
+    message = small_panel()
+    setattr(message, field, getattr(message, field)[:-1])
+    with pytest.raises(MalformedRequestError, match=f"bars.{field}: have 23 bytes, need 24") as refused:
+        bars.decode(message)
+    assert refused.value.metadata == {"field": f"bars.{field}", "have": "23", "need": "24"}
+
+
+def test_a_missing_column_is_refused() -> None:
+    message = small_panel()
+    message.ClearField("close")
+    with pytest.raises(MalformedRequestError, match=r"bars.close: have 0 bytes, need 24"):
+        bars.decode(message)
+
+
+def test_a_panel_without_symbols_is_refused() -> None:
+    with pytest.raises(MalformedRequestError, match="symbols: have 0"):
+        bars.decode(pb.BarPanel())
+
+
+def test_an_interval_that_is_not_a_day_is_refused() -> None:
+    message = small_panel()
+    message.interval = 5  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
+    with pytest.raises(MalformedRequestError, match=r"bars.interval: 5 is not supported; send daily bars"):
+        bars.decode(message)
+
+
+def test_an_unknown_gap_policy_is_refused() -> None:
+    message = pb.Instance(bars=small_panel())
+    message.bars.gap_policy = 9  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
+    with pytest.raises(MalformedRequestError, match="gap_policy: 9 is unknown"):
+        instances.decode(message)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "sessions"), [(limits.MAX_SYMBOLS + 1, 1), (1, limits.MAX_SESSIONS + 1), (5000, 5000)]
+)
+def test_a_panel_beyond_the_bounds_is_refused_before_its_arrays_are_built(symbols: int, sessions: int) -> None:
+    message = pb.BarPanel(symbols=["A"] * symbols, session_yyyymmdd=range(sessions))
+    with pytest.raises(RequestTooLargeError, match="at most"):
+        bars.decode(message)
+
+
+def test_a_symbol_of_a_megabyte_is_refused_without_repeating_it() -> None:
+    message = small_panel()
+    message.symbols[0] = "x" * 1_000_000
+    with pytest.raises(RequestTooLargeError) as refused:
+        bars.decode(message)
+    assert len(refused.value.message) < 200
+
+
+@pytest.mark.parametrize("name", ["observed", "known", "static", "location", "scale"])
+def test_a_missing_tensor_is_refused_by_name(name: str) -> None:
+    message = windows.encode(window())
+    message.ClearField(name)  # pyright: ignore[reportArgumentType] - the names above are fields
+    with pytest.raises(MalformedRequestError, match=f"window.{name}: is missing"):
+        windows.decode(message)
+
+
+@pytest.mark.parametrize(
+    "shape", [[2, 4], [2, 4, 3, 1], [3, 4, 2], [2, -4, -3], [-2, -4, 3], [], [2, 4, 2], [2, 2**62, 2**62]]
+)
+def test_a_tensor_of_another_shape_is_refused(shape: list[int]) -> None:
+    message = windows.encode(window())
+    message.observed.shape[:] = shape
+    with pytest.raises((MalformedRequestError, RequestTooLargeError), match=r"window.observed"):
+        windows.decode(message)
+
+
+def test_a_tensor_of_another_type_is_refused() -> None:
+    message = windows.encode(window())
+    message.location.type = pb.DATA_TYPE_FLOAT32
+    with pytest.raises(MalformedRequestError, match=r"window.location: has data type 1, need 2"):
+        windows.decode(message)
+
+
+def test_a_mask_byte_that_is_no_truth_value_is_refused() -> None:
+    message = windows.encode(window(masked=True))
+    message.mask.data = b"\x02" + message.mask.data[1:]
+    with pytest.raises(MalformedRequestError, match="neither 0 nor 1"):
+        windows.decode(message)
+
+
+def test_a_mask_of_another_shape_than_the_cells_is_refused() -> None:
+    message = windows.encode(window(masked=True))
+    message.mask.shape[:] = [2, 3, 4]
+    with pytest.raises(MalformedRequestError, match=r"window.mask: has shape \[2, 3, 4\]"):
+        windows.decode(message)
+
+
+def test_anchor_prices_are_one_a_symbol() -> None:
+    message = windows.encode(window())
+    message.anchor_price.append(3.3)
+    with pytest.raises(MalformedRequestError, match="have 3 prices, need 2"):
+        windows.decode(message)
+
+
+def test_an_instance_without_input_is_refused() -> None:
+    with pytest.raises(MalformedRequestError, match="no input"):
+        instances.decode(pb.Instance(request_id="empty"))
+
+
+def test_a_bad_instance_leaves_the_others_whole() -> None:
+    good = pb.Instance(bars=small_panel())
+    decoded = instances.decode_each([good, pb.Instance(), good])
+    assert [type(item) for item in decoded] == [Instance, MalformedRequestError, Instance]
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, 1.0, float("nan"), float("inf")])
+def test_a_tolerance_that_is_no_gap_is_refused(tolerance: float) -> None:
+    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message.tolerance = tolerance
+    with pytest.raises(MalformedRequestError, match="tolerance"):
+        queries.decode(message)
+
+
+def test_too_many_targets_are_refused() -> None:
+    message = pb.ExplainRequest(targets=[pb.ExplainTarget(horizon=1, quantile=0.5)] * (limits.MAX_TARGETS + 1))
+    with pytest.raises(RequestTooLargeError, match="targets: have 257, at most 256"):
+        queries.decode(message)
+
+
+def test_an_unknown_method_names_those_there_are() -> None:
+    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message.method = 7  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
+    with pytest.raises(ExplainUnsupportedError, match="method 7 is unknown; have integrated-gradients"):
+        queries.decode(message)
+
+
+def test_an_unknown_detail_is_refused() -> None:
+    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message.detail = 7  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
+    with pytest.raises(MalformedRequestError, match="detail: 7 is unknown"):
+        queries.decode(message)
+
+
+def test_a_panel_from_the_wire_is_checked_like_any_other() -> None:
+    message = small_panel()
+    message.session_yyyymmdd[:] = [20130301, 20130228, 20130301]
+    with pytest.raises(QuantraError):
+        bars.decode(message)
+
+
+def test_a_decoded_panel_is_a_panel() -> None:
+    assert isinstance(instances.decode(pb.Instance(bars=small_panel())).input, BarPanel)

@@ -1,0 +1,97 @@
+"""Real servers for tests: a listener on a free port of this process, or a process of its own."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from predictor.server import Address, ServerLimits
+from predictor.server.calls import Service
+from predictor.server.listener import Listener
+
+ANY_PORT = Address("127.0.0.1", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A listener that runs in a thread of this process."""
+
+    target: str
+    loop: asyncio.AbstractEventLoop
+    stopping: asyncio.Event
+    ended: asyncio.Event
+    drained: "Future[None]"
+
+    def begin_drain(self) -> None:
+        """What SIGTERM does; returns at once."""
+        self.loop.call_soon_threadsafe(self.stopping.set)
+
+
+@contextmanager
+def serving(service: Service, limits: ServerLimits | None = None) -> Generator[Served]:
+    """Serve on a free port of 127.0.0.1 until the block ends."""
+    ready: Future[Served] = Future()
+    thread = threading.Thread(target=asyncio.run, args=(_serve(service, limits or ServerLimits(), ready),))
+    thread.start()
+    served = ready.result()
+    try:
+        yield served
+    finally:
+        served.begin_drain()
+        served.loop.call_soon_threadsafe(served.ended.set)
+        thread.join()
+
+
+async def _serve(service: Service, limits: ServerLimits, ready: "Future[Served]") -> None:
+    listener = Listener(ANY_PORT, limits)
+    port = listener.bind()
+    await listener.start(service)
+    served = Served(f"127.0.0.1:{port}", asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), Future())
+    ready.set_result(served)
+    await served.stopping.wait()
+    await listener.drain()
+    served.drained.set_result(None)
+    await served.ended.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """`python -m predictor.server`, answering."""
+
+    popen: "subprocess.Popen[str]"
+    target: str
+    ready: dict[str, object]
+
+
+@contextmanager
+def server_process(models: Path, log: IO[str], *options: str) -> Generator[Process]:
+    """Start the server, wait for its first line, and end it if the block did not."""
+    command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0", *options]
+    # One thread, as the tests have themselves: sums of several threads may end in other last bits.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as popen:
+        assert popen.stdout is not None
+        try:
+            ready = json.loads(popen.stdout.readline())
+            yield Process(popen, f"127.0.0.1:{ready['port']}", ready)
+        finally:
+            popen.terminate()
+
+
+def failed_start(*options: str) -> "subprocess.CompletedProcess[str]":
+    """Run a server that cannot start, to its end."""
+    command = [sys.executable, "-m", "predictor.server", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines that say something."""
+    return (line for line in text.splitlines() if line.strip())
