@@ -17,15 +17,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-
 from artifacts import recent_bars, small_models
+
 from predictor.bars import BarPanel
 from predictor.deadline import Deadline
 from predictor.errors import ANSWERS, QuantraError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
+from predictor.inference import choose_device
 from predictor.instance import Instance, Query
 from predictor.registry import Registry, Runtime
-from predictor.inference import choose_device
 from predictor.service import PredictionService
 
 MODEL = "small"

@@ -1,0 +1,81 @@
+"""The demo: what it leaves behind, and the programs that it prints, run exactly as printed."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from printed import run_csharp, run_python, running
+
+from predictor import BarPanel, Forecaster
+from predictor.instance import Instance, Query
+from trainers.demo.programs import Question
+
+if TYPE_CHECKING:
+    from contract.conftest import Demo
+
+
+def test_the_demo_leaves_models_bars_and_a_report(demo: "Demo") -> None:
+    out = demo.folder / "demo"
+    assert (out / "models" / "demo" / "1" / "manifest.json").is_file()
+    assert json.loads((out / "models" / "demo" / "aliases.json").read_text()) == {"champion": 1}
+    assert BarPanel.read(out / "bars.csv").symbols == ("AAPL", "GOOG", "IBM", "MSFT")
+    assert "GARCH" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_demo_shows_scores_beside_baselines_and_a_sentence_on_skill(demo: "Demo") -> None:
+    for name in ("this model", "zero return", "unconditional quantiles", "60-day empirical quantiles", "GARCH(1,1)-t"):
+        assert name in demo.shown
+    assert re.search(r"(Skill|No skill|No skill shown): on held-out days", " ".join(demo.shown.split()))
+
+
+def test_the_printed_programs_have_three_and_five_lines(demo: "Demo") -> None:
+    assert len(demo.said["python"].strip().splitlines()) == 3
+    assert len(demo.said["csharp"].strip().splitlines()) == 5
+
+
+def test_the_printed_python_program_asks_the_printed_server(demo: "Demo") -> None:
+    with running(demo.said["serve"], demo.folder) as ready:
+        assert json.loads(ready)["ready"] is True
+        answer = run_python(demo.said["python"], demo.folder)
+    assert answer.count("ForecastRow(symbol='AAPL'") == 12
+    assert _prices(answer, r"price=([\d.]+)") == pytest.approx(_in_process(demo.folder), abs=0.01)
+
+
+@pytest.mark.skipif(shutil.which("dotnet") is None, reason="there is no dotnet on the PATH")
+def test_the_printed_csharp_program_asks_the_printed_server(demo: "Demo") -> None:
+    with running(demo.said["serve"], demo.folder):
+        answer = run_csharp(demo.said["csharp"], demo.folder, demo.folder / "csharp")
+    for price in _in_process(demo.folder):
+        assert f"{price:.2f}" in answer
+
+
+def test_almost_all_explanations_of_the_last_year_converge(demo: "Demo") -> None:
+    bars = BarPanel.read(demo.folder / "demo" / "bars.csv").select(["AAPL"])
+    with Forecaster.load(demo.folder / "demo" / "models" / "demo" / "1") as forecaster:
+        converged = [
+            attribution.converged.all()
+            for day in bars.sessions[-250::25]
+            for attribution in forecaster.explain(Query(instance=Instance(input=bars.until(int(day))))).attributions
+        ]
+    assert np.mean(converged) >= 0.99
+
+
+def test_the_programs_name_model_port_file_and_symbol() -> None:
+    question = Question(port=123, model="m", bars=Path("b.csv"), symbol="S", models=Path("models"))
+    for program in (question.python, question.csharp):
+        assert all(part in program for part in ('"m"', ":123", "b.csv", '"S"'))
+    assert question.serve == "quantra serve --models models --listen 127.0.0.1:123"
+
+
+def _in_process(folder: Path) -> list[float]:
+    bars = BarPanel.read(folder / "demo" / "bars.csv").select(["AAPL"])
+    with Forecaster.load(folder / "demo" / "models" / "demo" / "1") as forecaster:
+        return [row.price for row in forecaster.predict(bars).table()]
+
+
+def _prices(text: str, pattern: str) -> list[float]:
+    return [float(price) for price in re.findall(pattern, text)]

@@ -1,0 +1,57 @@
+"""The README's code blocks, run in order, in a folder where the demo was run."""
+
+import re
+import shutil
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from printed import ROOT, run_command, run_csharp, run_python, running
+
+if TYPE_CHECKING:
+    from contract.conftest import Demo
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(bash|python|csharp)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+PORT = "50051"
+
+
+def test_the_readme_shows_commands_python_and_csharp() -> None:
+    assert {language for language, _ in BLOCKS} == {"bash", "python", "csharp"}
+
+
+@pytest.mark.slow
+def test_the_readmes_blocks_run_in_order(demo: "Demo") -> None:
+    """All of them but the make targets and their plain equivalents, which stand in unnamed blocks."""
+    port = _free_port()
+    with ExitStack() as servers:
+        for number, (language, text) in enumerate(BLOCKS):
+            code = text.replace(PORT, port)
+            match language:
+                case "bash":
+                    _run_lines(code, demo.folder, servers)
+                case "python":
+                    assert run_python(code, demo.folder).strip()
+                case _ if shutil.which("dotnet"):
+                    assert "AAPL" in run_csharp(code, demo.folder, demo.folder / f"block{number}")
+                case _:
+                    pass
+
+
+def _run_lines(code: str, folder: Path, servers: ExitStack) -> None:
+    for line in code.strip().splitlines():
+        if line.startswith("quantra serve"):
+            assert '"ready": true' in servers.enter_context(running(line, folder))
+        elif line.startswith("dotnet"):
+            if shutil.which("dotnet"):
+                assert "AAPL" in run_command(line.replace("dotnet/samples", f"{ROOT}/dotnet/samples"), folder)
+        else:
+            run_command(line, folder)
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])

@@ -1,0 +1,73 @@
+"""Running what the demo and the README print, to the letter."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = Path(sys.executable).parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"}
+
+PROJECT = f"""<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup>
+    <OutputType>Exe</OutputType>
+    <TargetFramework>net10.0</TargetFramework>
+    <ImplicitUsings>enable</ImplicitUsings>
+    <Nullable>enable</Nullable>
+  </PropertyGroup>
+  <ItemGroup>
+    <ProjectReference Include="{ROOT / "dotnet" / "Quantra.Client" / "Quantra.Client.csproj"}" />
+  </ItemGroup>
+</Project>
+"""
+
+
+def run_command(line: str, folder: Path) -> str:
+    """Run one line of a shell in a folder; its output."""
+    return _run(shlex.split(line), folder)
+
+
+def run_python(program: str, folder: Path) -> str:
+    """Run a Python program; its output."""
+    return _run([sys.executable, "-c", program], folder)
+
+
+def run_csharp(program: str, folder: Path, project: Path) -> str:
+    """Build a C# program in `project`, run it in `folder`; its output."""
+    project.mkdir(exist_ok=True)
+    (project / "Ask.csproj").write_text(PROJECT, encoding="utf-8")
+    (project / "Program.cs").write_text(program, encoding="utf-8")
+    _run(["dotnet", "build", "--output", "out", "--verbosity", "quiet"], project)
+    return _run(["dotnet", str(project / "out" / "Ask.dll")], folder)
+
+
+@contextmanager
+def running(line: str, folder: Path) -> Generator[str]:
+    """A server that a line of a shell starts, from its first line of output, which is given, to the block's end."""
+    command = shlex.split(line)
+    with subprocess.Popen(
+        [shutil.which(command[0], path=ENVIRONMENT["PATH"]) or command[0], *command[1:]],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline()
+        finally:
+            server.terminate()
+
+
+def _run(command: list[str], folder: Path) -> str:
+    program = shutil.which(command[0], path=ENVIRONMENT["PATH"]) or command[0]
+    ran = subprocess.run(
+        [program, *command[1:]], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, f"{command} failed:\n{ran.stdout}\n{ran.stderr}"
+    return ran.stdout
