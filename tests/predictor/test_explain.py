@@ -66,7 +66,7 @@ def test_a_linear_forecast_is_explained_by_weight_times_distance() -> None:
 
     expected = inputs.observed[0] * weights[1, 1] * inputs.scale[0] * 5**0.5
     np.testing.assert_allclose(found.observed[0], expected, atol=1e-8)
-    np.testing.assert_allclose(found.total(), found.prediction - found.baseline_prediction, atol=1e-8)
+    np.testing.assert_allclose(found.total(), found.prediction - found.baseline_prediction, atol=1e-7)
     assert found.location[0] == found.scale[0] == found.conformal[0] == 0.0
 
 
@@ -142,7 +142,7 @@ def test_only_what_has_not_converged_gets_more_nodes() -> None:
     found = explainer(lstm_forecaster()).explain(windows(12), POINTS, deadline=OPEN_END, tolerance=2e-6)
 
     used = np.stack([one.nodes for one in found])
-    assert set(np.unique(used)) > {16, 32}
+    assert set(np.unique(used)) > {8, 16}
     assert all(np.array_equal(one.converged, one.relative_gap <= 2e-6) for one in found)
 
 
@@ -177,7 +177,7 @@ def test_integrated_gradients_equal_those_of_captum() -> None:
     theirs = IntegratedGradients(predicted).attribute(
         ends, starts, target=4, additional_forward_args=(inputs.mask,), n_steps=16
     )
-    (ours,) = explainer(network).explain(inputs, [(1, 1)], deadline=OPEN_END, max_nodes=16)
+    (ours,) = explainer(network).explain(inputs, [(1, 1)], deadline=OPEN_END, max_nodes=16, tolerance=1e-12)
 
     for name, part in zip(PARTS, theirs, strict=True):
         expected = part.detach().numpy()
@@ -404,7 +404,7 @@ def test_a_forecast_that_is_not_finite_is_an_error() -> None:
         explainer(lstm_forecaster()).explain(inputs, POINTS, deadline=OPEN_END)
 
 
-@pytest.mark.parametrize(("tolerance", "max_nodes"), [(0.0, 256), (float("nan"), 256), (0.01, 8)])
+@pytest.mark.parametrize(("tolerance", "max_nodes"), [(0.0, 256), (float("nan"), 256), (0.01, 4)])
 def test_settings_that_cannot_work_are_refused(tolerance: float, max_nodes: int) -> None:
     with pytest.raises(ConfigurationError, match="must be"):
         explainer(lstm_forecaster()).explain(

@@ -136,7 +136,7 @@ def test_contributions_of_a_learnt_forecast_are_complete(planted: Planted) -> No
     both = found.prediction - found.baseline_prediction
 
     assert found.converged.all()
-    np.testing.assert_allclose(found.observed.sum((1, 2)), both, atol=0.001 * SCALE)
+    np.testing.assert_allclose(found.observed.sum((1, 2)), both, rtol=0.001, atol=0.001 * SCALE)
     np.testing.assert_allclose(found.observed.sum(1).sum(1), found.observed.sum(2).sum(1), atol=1e-15)
 
 

@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -11,16 +12,18 @@ SOURCES = sorted(Path(predictor.__file__).parent.rglob("*.py"))
 
 
 def switches(source: str) -> list[str]:
-    """Mentions of the process-wide cuDNN switches, and calls of `.train()`."""
-    found: list[str] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Attribute) and node.attr == "cudnn":
-            found.append(f"line {node.lineno}: {ast.unparse(node)}")
-        if isinstance(node, ast.ImportFrom | ast.Import) and "cudnn" in ast.unparse(node):
-            found.append(f"line {node.lineno}: {ast.unparse(node)}")
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "train":
-            found.append(f"line {node.lineno}: {ast.unparse(node)}")
-    return found
+    """Settings of the process-wide cuDNN flags, imports that could hide one, and calls of `.train()`."""
+    return [f"line {node.lineno}: {ast.unparse(node)}" for node in ast.walk(ast.parse(source)) if is_switch(node)]
+
+
+def is_switch(node: ast.AST) -> TypeGuard[ast.stmt | ast.expr]:
+    if isinstance(node, ast.Attribute):
+        return isinstance(node.ctx, ast.Store) and "cudnn." in ast.unparse(node)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return "cudnn" in ast.unparse(node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "train" or ast.unparse(node.func).endswith(("cudnn.flags", "cudnn.set_flags"))
+    return False
 
 
 def test_the_package_switches_neither_cudnn_nor_whole_networks() -> None:
@@ -33,8 +36,13 @@ def test_the_package_switches_neither_cudnn_nor_whole_networks() -> None:
         "model.train()",
         "self.network.train(True)",
         "torch.backends.cudnn.enabled = False",
+        "with torch.backends.cudnn.flags(enabled=False): pass",
         "from torch.backends import cudnn",
     ],
 )
 def test_such_a_switch_would_be_found(source: str) -> None:
     assert switches(source)
+
+
+def test_reading_the_version_of_cudnn_is_no_switch() -> None:
+    assert switches("torch.backends.cudnn.version()") == []

@@ -71,14 +71,14 @@ class Explainer:
             points: indices (h, q) of the horizons and quantiles to explain.
             deadline: looked at before every forward.
             tolerance: largest relative gap (see `Contributions.relative_gap`) that counts as converged.
-            max_nodes: quadrature starts at 16 nodes and doubles, for the windows and points that have not
+            max_nodes: quadrature starts at 8 nodes and doubles, for the windows and points that have not
                 converged, up to this many.
 
         Raises:
             InvalidInputError: there is no window or no point, a point lies outside the forecast, or a forecast is
                 not finite.
             WindowShapeError: the windows do not fit the baseline.
-            ConfigurationError: tolerance is not positive or max_nodes below 16.
+            ConfigurationError: tolerance is not positive or max_nodes below 8.
             DeadlineExceededError: the time is over.
             CallCancelledError: the caller went away.
             torch.OutOfMemoryError: even one row at a time does not fit.
