@@ -1,7 +1,7 @@
 # ruff: noqa: INP001 - a script beside the protocol, no package
 """Write python/predictor/_pb from protos/quantra/v1/prediction.proto.
 
-    python protos/generate.py [--output DIR] [--environment DIR]
+    python protos/generate.py [--check | --output DIR] [--environment DIR]
 
 Runs in any Python: the compiler lives in an environment of its own (`.venv-protos`, made on the first run and again
 when requirements.txt changes), because it needs an older protobuf than the one that the project is tested with.
@@ -12,6 +12,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Generate the Python code of the protocol.")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "python", help="folder that holds predictor/_pb")
     parser.add_argument("--environment", type=Path, default=REPOSITORY / ".venv-protos", help="the generator's own")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the checked-in files are others")
     arguments = parser.parse_args()
     try:
         programs = ready_environment(arguments.environment)
@@ -41,7 +43,7 @@ def main() -> int:
             f"pip could not install {REQUIREMENTS.name} (exit {failure.returncode}); is an index reached?\n"
         )
         return NO_ENVIRONMENT
-    return generate(programs, arguments.output)
+    return check(programs) if arguments.check else generate(programs, arguments.output)
 
 
 def ready_environment(folder: Path) -> Path:
@@ -83,6 +85,22 @@ def generate(programs: Path, output: Path) -> int:
     path = f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"  # protoc looks for its plugins there
     environment = {**os.environ, "PATH": path}
     return subprocess.run([*command, SOURCE], env=environment, check=False).returncode  # noqa: S603 - as above
+
+
+def check(programs: Path) -> int:
+    """Compare what the compiler writes now with what is checked in; 1 if they differ."""
+    with tempfile.TemporaryDirectory() as folder:
+        status = generate(programs, Path(folder))
+        made = {path.name: path.read_bytes() for path in (Path(folder) / "predictor" / "_pb").glob("*")}
+    checked_in = REPOSITORY / "python" / "predictor" / "_pb"
+    stale = [name for name, content in made.items() if _content(checked_in / name) != content]
+    for name in sorted(stale):
+        sys.stderr.write(f"{checked_in / name} is not what prediction.proto gives; run `make protos`\n")
+    return 1 if stale else status
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
 
 
 if __name__ == "__main__":

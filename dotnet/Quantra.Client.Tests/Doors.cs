@@ -13,8 +13,8 @@ public sealed class Doors : IAsyncLifetime
 {
     private readonly string _folder = Directory.CreateTempSubdirectory("quantra-").FullName;
     private Process? _server;
-    private IStockPredictor? _grpc;
-    private IStockPredictor? _embedded;
+    private QuantraClient? _grpc;
+    private EmbeddedPredictor? _embedded;
     private Expected? _expected;
 
     public IStockPredictor Grpc => _grpc!;

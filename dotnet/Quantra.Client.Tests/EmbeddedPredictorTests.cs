@@ -9,14 +9,14 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     [Fact]
     public async Task A_folder_without_models_is_refused()
     {
-        var failure = await RefusalAsync(doors.EmbeddedOptions with { Models = doors.PathOf("nothing") });
+        var failure = await RefusalAsync(Doors.EmbeddedOptions with { Models = Doors.PathOf("nothing") });
         Assert.Equal((StatusCode.InvalidArgument, QuantraReason.ConfigurationInvalid), (failure.Code, failure.Reason));
     }
 
     [Fact]
     public async Task A_folder_that_is_no_environment_is_refused()
     {
-        var failure = await RefusalAsync(doors.EmbeddedOptions with { PythonEnvironment = doors.PathOf("models") });
+        var failure = await RefusalAsync(Doors.EmbeddedOptions with { PythonEnvironment = Doors.PathOf("models") });
         Assert.Equal(QuantraReason.ConfigurationInvalid, failure.Reason);
         Assert.Contains("pyvenv.cfg", failure.Message, StringComparison.Ordinal);
     }
@@ -24,20 +24,20 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     [Fact]
     public async Task A_process_has_one_Python()
     {
-        var other = Directory.CreateDirectory(doors.PathOf("other")).FullName;
+        var other = Directory.CreateDirectory(Doors.PathOf("other")).FullName;
         await File.WriteAllTextAsync(Path.Combine(other, "pyvenv.cfg"), "", TestContext.Current.CancellationToken);
-        var failure = await RefusalAsync(doors.EmbeddedOptions with { PythonEnvironment = other });
+        var failure = await RefusalAsync(Doors.EmbeddedOptions with { PythonEnvironment = other });
         Assert.Equal(QuantraReason.ConfigurationInvalid, failure.Reason);
-        Assert.Contains(doors.Expected.Environment, failure.Message, StringComparison.Ordinal);
+        Assert.Contains(Doors.Expected.Environment, failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
     public async Task A_damaged_artifact_is_named_and_the_others_are_served()
     {
-        var damaged = Directory.CreateDirectory(Path.Combine(doors.Models, "small", "2"));
+        var damaged = Directory.CreateDirectory(Path.Combine(Doors.Models, "small", "2"));
         try
         {
-            await using var predictor = await EmbeddedPredictor.OpenAsync(doors.EmbeddedOptions);
+            await using var predictor = await EmbeddedPredictor.OpenAsync(Doors.EmbeddedOptions);
             Assert.Equal(QuantraReason.ArtifactInvalid, Assert.Single(predictor.Problems).Reason);
             Assert.Single(await predictor.ListModelsAsync(TestContext.Current.CancellationToken));
         }
@@ -48,7 +48,7 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     }
 
     protected override async Task<IStockPredictor> OpenAsync(TimeSpan timeout) =>
-        await EmbeddedPredictor.OpenAsync(doors.EmbeddedOptions with { Timeout = timeout });
+        await EmbeddedPredictor.OpenAsync(Doors.EmbeddedOptions with { Timeout = timeout });
 
     private static Task<QuantraException> RefusalAsync(EmbeddedPredictorOptions options) =>
         Assert.ThrowsAsync<QuantraException>(() => EmbeddedPredictor.OpenAsync(options));

@@ -12,7 +12,7 @@ public sealed class Expected(JsonElement root)
 
     public int BarsNeeded => root.GetProperty("bars_needed").GetInt32();
 
-    public string[] Reasons => Texts("reasons");
+    public IReadOnlyList<string> Reasons => Texts("reasons");
 
     public Expected Of(string name) => new(root.GetProperty(name));
 
@@ -23,6 +23,10 @@ public sealed class Expected(JsonElement root)
     public T[] Array<T>(string name)
         where T : unmanaged => MemoryMarshal.Cast<byte, T>(Convert.FromBase64String(Text(name))).ToArray();
 
-    /// <summary>The bits of an array, so that NaN equals NaN and -0 does not equal 0.</summary>
-    public long[] Bits(string name) => Array<long>(name);
+    /// <summary>The bits of an array.</summary>
+    public long[] Bits(string name) => BitsOf(Array<double>(name));
+
+    /// <summary>The bits of numbers, so that -0 does not equal 0; every NaN has the same.</summary>
+    public static long[] BitsOf(ReadOnlyMemory<double> values) =>
+        [.. values.ToArray().Select(value => double.IsNaN(value) ? long.MinValue : BitConverter.DoubleToInt64Bits(value))];
 }

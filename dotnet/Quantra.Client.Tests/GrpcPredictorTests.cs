@@ -4,5 +4,5 @@ namespace Quantra.Client.Tests;
 public sealed class GrpcPredictorTests(Doors doors) : PredictorTests(doors, doors.Grpc)
 {
     protected override Task<IStockPredictor> OpenAsync(TimeSpan timeout) =>
-        Task.FromResult<IStockPredictor>(new QuantraClient(doors.Address, new QuantraClientOptions { Timeout = timeout }));
+        Task.FromResult<IStockPredictor>(new QuantraClient(Doors.Address, new QuantraClientOptions { Timeout = timeout }));
 }

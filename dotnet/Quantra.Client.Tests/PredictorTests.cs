@@ -23,14 +23,13 @@ public abstract class PredictorTests
         ["no symbol"] = bars => bars with { Symbol = "" },
     };
 
-    private readonly Doors _doors;
     private readonly IStockPredictor _predictor;
     private readonly Expected _expected;
 
     protected PredictorTests(Doors doors, IStockPredictor predictor)
     {
         ArgumentNullException.ThrowIfNull(doors);
-        (_doors, _predictor, _expected) = (doors, predictor, doors.Expected);
+        (Doors, _predictor, _expected) = (doors, predictor, doors.Expected);
     }
 
     public static TheoryData<string, string> BadBars => new()
@@ -49,9 +48,11 @@ public abstract class PredictorTests
         { "no symbol", QuantraReason.BarsInvalid },
     };
 
+    protected Doors Doors { get; }
+
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
-    private BarPanel Panel => BarPanel.ReadCsv(_doors.PathOf("bars.csv"));
+    private BarPanel Panel => BarPanel.ReadCsv(Doors.PathOf("bars.csv"));
 
     private BarSeries Bars => Panel.Select("AAPL");
 
@@ -80,7 +81,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_symbol_without_its_last_bar_has_NaN_and_a_warning()
     {
-        var bars = BarPanel.ReadCsv(_doors.PathOf("late.csv"));
+        var bars = BarPanel.ReadCsv(Doors.PathOf("late.csv"));
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", bars), Token);
         AssertSame(_expected.Of("late"), forecast);
         Assert.True(double.IsNaN(forecast.Value("IBM", 5, 0.5)));
@@ -92,7 +93,7 @@ public abstract class PredictorTests
     public async Task Feature_windows_give_the_forecast_of_their_bars()
     {
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", await WindowAsync()), Token);
-        Assert.Equal(_expected.Of("one").Bits("values"), Bits(forecast.Values));
+        Assert.Equal(_expected.Of("one").Bits("values"), Expected.BitsOf(forecast.Values));
     }
 
     [Fact]
@@ -103,10 +104,10 @@ public abstract class PredictorTests
         var expected = _expected.Of("reasons_of_one");
         Assert.Equal(expected.Texts("row_names"), attribution.RowNames);
         Assert.Equal(expected.Texts("row_kinds"), attribution.RowKinds.Select(kind => kind.ToString().ToLowerInvariant()));
-        Assert.Equal(expected.Bits("per_row"), Bits(attribution.PerRow));
-        Assert.Equal(expected.Bits("per_time"), Bits(attribution.PerTime!.Value));
-        Assert.Equal(expected.Bits("cells"), Bits(attribution.Cells!.Value));
-        Assert.Equal(expected.Bits("prediction"), Bits(attribution.Prediction));
+        Assert.Equal(expected.Bits("per_row"), Expected.BitsOf(attribution.PerRow));
+        Assert.Equal(expected.Bits("per_time"), Expected.BitsOf(attribution.PerTime!.Value));
+        Assert.Equal(expected.Bits("cells"), Expected.BitsOf(attribution.Cells!.Value));
+        Assert.Equal(expected.Bits("prediction"), Expected.BitsOf(attribution.Prediction));
         Assert.Equal(expected.Array<int>("nodes"), attribution.Nodes);
         Assert.Equal((5, 0.5, "integrated-gradients"), (attribution.Horizon, attribution.Quantile, attribution.Method));
         Assert.Equal(60, attribution.Sessions.Count);
@@ -184,7 +185,13 @@ public abstract class PredictorTests
     public async Task A_window_of_another_shape_is_refused()
     {
         var window = await WindowAsync();
-        var shorter = window with { EncoderLength = 59, Observed = window.Observed[..(window.Observed.Length / 60 * 59)], Mask = default };
+        var shorter = window with
+        {
+            EncoderLength = window.EncoderLength - 1,
+            Observed = window.Observed[(window.Observed.Length / window.EncoderLength)..],
+            Known = window.Known[(window.Known.Length / (window.EncoderLength + window.FutureLength))..],
+            Mask = default,
+        };
         Assert.Equal(QuantraReason.WindowShape, (await RefusalAsync(new PredictionRequest("small", shorter))).Reason);
         var ragged = window with { Observed = window.Observed[1..] };
         Assert.Equal(QuantraReason.MalformedRequest, (await RefusalAsync(new PredictionRequest("small", ragged))).Reason);
@@ -234,7 +241,7 @@ public abstract class PredictorTests
         var requests = Enumerable.Range(0, 100).Select(i => new PredictionRequest("small", i % 2 == 0 ? Bars : Panel.Select("IBM")));
         var forecasts = await Task.WhenAll(requests.Select(request => _predictor.PredictAsync(request, Token)));
         var expected = _expected.Of("one").Bits("values");
-        Assert.All(forecasts.Where((_, i) => i % 2 == 0), forecast => Assert.Equal(expected, Bits(forecast.Values)));
+        Assert.All(forecasts.Where((_, i) => i % 2 == 0), forecast => Assert.Equal(expected, Expected.BitsOf(forecast.Values)));
         Assert.All(forecasts.Where((_, i) => i % 2 == 1), forecast => Assert.Equal(["IBM"], forecast.Symbols));
     }
 
@@ -266,8 +273,6 @@ public abstract class PredictorTests
         await Assert.ThrowsAsync<ObjectDisposedException>(() => predictor.ListModelsAsync(Token));
     }
 
-    private static long[] Bits(ReadOnlyMemory<double> values) => [.. values.ToArray().Select(BitConverter.DoubleToInt64Bits)];
-
     private static T[] With<T>(ReadOnlyMemory<T> values, int index, T value)
     {
         var copy = values.ToArray();
@@ -297,10 +302,10 @@ public abstract class PredictorTests
     private static void AssertSame(Expected expected, Forecast forecast)
     {
         Assert.Equal(expected.Texts("symbols"), forecast.Symbols);
-        Assert.Equal(expected.Bits("values"), Bits(forecast.Values));
-        Assert.Equal(expected.Bits("returns"), Bits(forecast.Returns!.Value));
-        Assert.Equal(expected.Bits("prices"), Bits(forecast.Prices!.Value));
-        Assert.Equal(expected.Bits("anchor_price"), Bits(forecast.AnchorPrice!.Value));
+        Assert.Equal(expected.Bits("values"), Expected.BitsOf(forecast.Values));
+        Assert.Equal(expected.Bits("returns"), Expected.BitsOf(forecast.Returns!.Value));
+        Assert.Equal(expected.Bits("prices"), Expected.BitsOf(forecast.Prices!.Value));
+        Assert.Equal(expected.Bits("anchor_price"), Expected.BitsOf(forecast.AnchorPrice!.Value));
         Assert.Equal(expected.Texts("warnings"), forecast.Warnings);
         Assert.Equal(expected.Text("weights_hash"), forecast.WeightsHash);
     }

@@ -56,9 +56,10 @@ public sealed class QuantraClientTests(Doors doors)
     {
         var bars = BarPanel.ReadCsv(doors.PathOf("bars.csv")).Select("AAPL");
         var forecast = await doors.Grpc.PredictAsync(new PredictionRequest("small", bars), Token);
-        var german = CultureInfo.CreateSpecificCulture("de-DE");
+        var commas = (CultureInfo)CultureInfo.InvariantCulture.Clone();
+        commas.NumberFormat.NumberDecimalSeparator = ",";
         var (before, plain) = (CultureInfo.CurrentCulture, forecast.ToString());
-        CultureInfo.CurrentCulture = german;
+        CultureInfo.CurrentCulture = commas;
         try
         {
             Assert.Equal(plain, forecast.ToString());

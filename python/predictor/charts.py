@@ -27,6 +27,15 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 _SIDE_BY_SIDE = 0.14
 _BLUE_FILL = "rgba(0, 114, 178, 0.18)"
 _DIVERGING = ((0.0, _ORANGE), (0.5, "#FFFFFF"), (1.0, _BLUE))
+_COLORBAR = {
+    "orientation": "h",
+    "thickness": 10,
+    "len": 0.5,
+    "x": 1,
+    "xanchor": "right",
+    "y": 1.01,
+    "yanchor": "bottom",
+}
 _AXIS = {
     "gridcolor": "#E5E7EB",
     "linecolor": "#9CA3AF",
@@ -212,12 +221,12 @@ def importance_heatmap(
             zmid=0.0,
             zmax=reach,
             colorscale=_DIVERGING,
-            colorbar={"title": {"text": unit, "side": "top"}, "thickness": 14},
+            colorbar=_COLORBAR | {"title": {"text": unit, "side": "top"}},
             hovertemplate=f"%{{y}}, %{{x}}: %{{z:+.4g}} {unit}<extra></extra>",
         )
     )
-    figure.update_layout(height=150 + 22 * len(names), margin_t=56)
-    figure.update_xaxes(type="category", nticks=12, showgrid=False)
+    figure.update_layout(height=190 + 22 * len(names), margin_t=100)
+    figure.update_xaxes(type="category", nticks=8, showgrid=False)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
 

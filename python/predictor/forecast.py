@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor import charts
-from predictor.errors import UnknownHorizonError, UnknownQuantileError
+from predictor.errors import InvalidInputError, UnknownHorizonError, UnknownQuantileError
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -67,7 +67,7 @@ class Forecast:
     weights_hash: str
     warnings: tuple[str, ...]
     forecast_id: str
-    """Hash of weights, input, symbols and engine."""
+    """Hash of everything that the numbers follow from: model, engine, symbols and input."""
 
     def to_numpy(self) -> FloatArray:
         """`values`, [S, H, Q]."""
@@ -87,7 +87,7 @@ class Forecast:
 
     def plot(self, symbol: str | None = None) -> "Figure":
         """The fan of one symbol (the first if none is named); needs the extra `report`."""
-        s = self.symbols.index(symbol) if symbol is not None else 0
+        s = _row_of(symbol, self.symbols)
         shown = self.prices if self.prices is not None else self.values
         return charts.quantile_lines(
             self.horizons, self.quantiles, shown[s], title=f"{self.symbols[s]}: {self.model} as of {self.as_of_session}"
@@ -101,6 +101,15 @@ class Forecast:
             for r in self._rows()
         )
         return f"<table>{head}{body}</table>"
+
+
+def _row_of(symbol: str | None, symbols: Sequence[str]) -> int:
+    """Position of a symbol; the first if none is named."""
+    if symbol is None:
+        return 0
+    if symbol not in symbols:
+        raise InvalidInputError(f"there is no symbol {symbol!r}; there are {list(symbols)}")
+    return symbols.index(symbol)
 
 
 class RowKind(StrEnum):
@@ -206,7 +215,7 @@ class Attribution:
 
     def table(self, symbol: str | None = None) -> list[Contribution]:
         """The rows of one symbol (the first if none is named), largest absolute contribution first."""
-        s = self.symbols.index(symbol) if symbol is not None else 0
+        s = _row_of(symbol, self.symbols)
         order = np.argsort(-np.abs(self.per_row[s]), kind="stable")
         return [Contribution(self.row_names[r], self.row_kinds[r], float(self.per_row[s, r])) for r in order]
 

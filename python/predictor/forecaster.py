@@ -35,7 +35,7 @@ class Forecaster:
             ArtifactError: the artifact is damaged, incomplete, foreign or newer.
         """
         folder = Path(path).resolve()
-        name, version = folder.parent.name, int(folder.name) if folder.name.isdigit() else 0
+        name, version = folder.parent.name, int(folder.name) if folder.name.isdecimal() else 0
         model = load_model(folder, (name, version), Runtime(choose_device(device), max_batch_rows))
         line = Line(versions={version: model}, aliases={})
         return cls(PredictionService(Registry(lines={name: line}, problems=())))

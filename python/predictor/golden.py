@@ -84,8 +84,13 @@ def check(model: Model, golden: Golden) -> None:
         ArtifactError: a stage is off by more than its tolerance, or a bad input is not refused as recorded. The
             message names the stage, which tells where to look.
     """
-    bars, float32_error, refusals = _read(golden)
-    found = _stages(model, bars)
+    try:
+        bars, float32_error, refusals = _read(golden)
+        found = _stages(model, bars)
+    except ArtifactError:
+        raise
+    except QuantraError as error:
+        raise ArtifactError(f"golden instance: is refused: {error.message}") from error
     for name, value in found.items():
         _compare(name, value, _stored(golden.arrays, f"stage.{name}"), slack=4 * float32_error)
     for name, spoil in REFUSALS.items():
@@ -185,36 +190,43 @@ def _refusal(model: Model, spoiled: Callable[[], Instance]) -> str:
 
 
 def _make_bars(model: Model) -> BarPanel:
-    """Made-up bars of both symbols on the last sessions that the calendar holds before its final five years."""
+    """Made-up bars of both symbols on the last sessions whose horizons the calendar still holds."""
     calendar, count = model.pipeline.calendar, model.pipeline.bars_needed
     sessions = calendar.sessions(calendar.first, calendar.last)
     sessions = sessions[: -model.pipeline.target.reach][-count:]
     random = np.random.default_rng(20)
     daily = random.normal(0, 0.015, (2, count))
-    daily[0, 5:30] = 0.0
     close = np.array([[90.0], [40.0]]) * np.exp(np.cumsum(daily, axis=1))
     opening = close * np.exp(random.normal(0, 0.004, (2, count)))
     high = np.maximum(opening, close) * (1 + np.abs(random.normal(0, 0.006, (2, count))))
     low = np.minimum(opening, close) * (1 - np.abs(random.normal(0, 0.006, (2, count))))
     volume = np.round(np.exp(random.normal(14, 0.3, (2, count))))
-    columns = {"open": opening, "high": high, "low": low, "close": close, "volume": volume}
-    columns |= {"split_ratio": np.ones((2, count)), "cash_dividend": np.zeros((2, count))}
+    columns: dict[str, NDArray[np.float64]] = {
+        "open": opening,
+        "high": high,
+        "low": low,
+        "close": close,
+        "volume": volume,
+        "split_ratio": np.ones((2, count)),
+        "cash_dividend": np.zeros((2, count)),
+    }
     _spoil(columns)
     return _panel(SYMBOLS, sessions, columns)
 
 
 def _spoil(columns: Mapping[str, NDArray[np.float64]]) -> None:
-    """Give symbol ODD a flat stretch in the encoder, a split, a dividend, a day without volume and a missing bar."""
-    count = columns["close"].shape[1]
-    flat = slice(count - 50, count - 26)
+    """Give symbol ODD a missing bar, a flat stretch, a split, a dividend and a day without volume, in this order."""
+    missing, flat, flat_end, split, dividend, quiet = (
+        int(share * columns["close"].shape[1]) for share in (0.54, 0.64, 0.82, 0.86, 0.93, 0.97)
+    )
     for name in ("open", "high", "low", "close"):
-        columns[name][0, flat] = columns["close"][0, count - 51]
-        columns[name][0, count - 20 :] /= 3.0
-    columns["split_ratio"][0, count - 20] = 3.0
-    columns["cash_dividend"][0, count - 10] = 0.5
-    columns["volume"][0, count - 5] = 0.0
+        columns[name][0, flat:flat_end] = columns["close"][0, flat - 1]
+        columns[name][0, split:] /= 3.0
+    columns["split_ratio"][0, split] = 3.0
+    columns["cash_dividend"][0, dividend] = 0.5
+    columns["volume"][0, quiet] = 0.0
     for name in PRICE_FIELDS:
-        columns[name][0, max(0, count - 64)] = np.nan
+        columns[name][0, missing] = np.nan
 
 
 def _column(bars: BarPanel, name: str) -> NDArray[np.float64]:

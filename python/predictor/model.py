@@ -1,8 +1,8 @@
 """A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self, TypeVar
 
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest
+from predictor.artifact.manifest import write_manifest
 from predictor.bars import BarPanel
+from predictor.bars.checks import check_symbols
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.deadline import Deadline
 from predictor.errors import (
@@ -37,6 +39,19 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+WINDOW_TYPES: Mapping[str, type[np.generic]] = {
+    "observed": np.float32,
+    "known": np.float32,
+    "static": np.float32,
+    "mask": np.bool_,
+    "location": np.float64,
+    "scale": np.float64,
+}
+"""Groups of a feature window, in the order of `Inputs`."""
+
+LARGEST_INPUT = 1e6
+"""In windows of callers: far beyond what features come to, and far below what overflows in a network."""
+
 UNITS = {TargetKind.LOG_RETURN: "log return", TargetKind.LOG_VOLATILITY: "log daily volatility"}
 
 
@@ -53,6 +68,8 @@ class Prepared:
     """[T] of the encoder; empty if unknown."""
     as_of: int
     """yyyymmdd; 0 if unknown."""
+    target_sessions: NDArray[np.int32]
+    """[H] session that each horizon ends on; empty if `as_of` is 0."""
     anchor: FloatArray | None
     """[S] last raw close."""
     warnings: tuple[str, ...]
@@ -78,6 +95,7 @@ class Model:
         self.pipeline = pipeline
         self.engine = engine
         self.explainer = explainer
+        self._fingerprint = _fingerprint(identity, manifest, pipeline, engine)
 
     @classmethod
     def assemble(cls, identity: Identity, artifact: Artifact, *, device: torch.device, max_rows: int) -> Self:
@@ -196,6 +214,7 @@ class Model:
             inputs=rows if usable.all() else Inputs(*(group[keep] for group in rows)),
             sessions=bars.sessions[-length:],
             as_of=int(bars.sessions[-1]),
+            target_sessions=self.pipeline.target_sessions(int(bars.sessions[-1])),
             anchor=bars.close[:, -1],
             warnings=tuple(warnings),
         )
@@ -203,12 +222,12 @@ class Model:
     def _on_calendar(self, bars: BarPanel, instance: Instance, now: datetime) -> BarPanel:
         """The bars that the forecast depends on, checked against the exchange's sessions where those are known."""
         calendar = self.pipeline.calendar
+        if not calendar.is_exchange:
+            return bars
         if bars.calendar and bars.calendar != calendar.name:
             raise BarsError(
                 f"the bars are of calendar {bars.calendar!r}, but the model's calendar is {calendar.name!r}"
             )
-        if not calendar.is_exchange:
-            return bars
         recent = bars.last(self.pipeline.bars_needed)
         strangers = calendar.unexpected(recent.sessions)
         if len(strangers):
@@ -235,26 +254,14 @@ class Model:
 
     def _prepare_window(self, window: FeatureWindow) -> Prepared:
         self._check_window(window)
-        count = len(window.symbols)
-        sessions = np.zeros(0, np.int32)
+        as_of, unknown = window.as_of_session, np.zeros(0, np.int32)
         return Prepared(
             symbols=window.symbols,
-            usable=np.ones(count, np.bool_),
-            inputs=Inputs(
-                *(
-                    torch.from_numpy(np.array(group))
-                    for group in (
-                        window.observed,
-                        window.known,
-                        window.static,
-                        window.mask,
-                        window.location,
-                        window.scale,
-                    )
-                )
-            ),
-            sessions=sessions,
-            as_of=window.as_of_session,
+            usable=np.ones(len(window.symbols), np.bool_),
+            inputs=Inputs(*(torch.from_numpy(np.array(getattr(window, name))) for name in WINDOW_TYPES)),
+            sessions=unknown,
+            as_of=as_of,
+            target_sessions=self.pipeline.target_sessions(as_of) if as_of else unknown,
             anchor=window.anchor_price,
             warnings=(),
         )
@@ -268,16 +275,20 @@ class Model:
                 f"features {names}; ask GetModel for the expressions",
                 metadata={"expected": ours},
             )
+        check_symbols(window.symbols)
         for name, want in self._window_shapes(len(window.symbols)).items():
-            group: NDArray[np.generic] = getattr(window, name)
-            if group.shape != want:
-                raise WindowShapeError(f"{name} has shape {list(group.shape)}, the model reads {list(want)}")
-            if not np.isfinite(group).all():
-                raise InvalidInputError(f"{name} holds a value that is not finite")
+            _check_group(name, getattr(window, name), want)
+        if window.observed[~window.mask].any():
+            raise InvalidInputError("observed holds a value where mask says that the cell is unknown; it must be 0")
         if not (window.scale > 0).all():
             raise InvalidInputError("scale holds a value that is not positive")
-        if window.anchor_price is not None and window.anchor_price.shape != (len(window.symbols),):
-            raise WindowShapeError(f"anchor_price must hold one price for each of {len(window.symbols)} symbols")
+        if window.anchor_price is not None:
+            _check_anchor(window.anchor_price, len(window.symbols))
+        if window.as_of_session and not self.pipeline.calendar.is_session(window.as_of_session):
+            raise InvalidInputError(
+                f"as_of_session {window.as_of_session} is no session of {self.pipeline.calendar.name}; "
+                "send the session of the last row, yyyymmdd, or 0 if it is unknown"
+            )
 
     def _window_shapes(self, symbols: int) -> dict[str, tuple[int, ...]]:
         sizes = self.pipeline.sizes
@@ -300,11 +311,10 @@ class Model:
         anchor = prepared.anchor
         # With a lag the returns count from a close that is not known yet: no price today can anchor them.
         prices = None if returns is None or anchor is None or m.target.lag else anchor[:, None, None] * np.exp(returns)
-        known = prepared.as_of != 0
         return Forecast(
             symbols=prepared.symbols,
             as_of_session=prepared.as_of,
-            target_sessions=self.pipeline.target_sessions(prepared.as_of) if known else np.zeros(0, np.int32),
+            target_sessions=prepared.target_sessions,
             lag=m.target.lag,
             horizons=m.target.horizons,
             quantiles=m.quantiles,
@@ -321,12 +331,13 @@ class Model:
         )
 
     def _forecast_id(self, prepared: Prepared) -> str:
-        """Sixteen hex digits of a SHA-256 over weights, engine, symbols and inputs."""
-        digest = hashlib.sha256(f"{self.identity.weights_hash}|{self.engine.name}".encode())
+        """Sixteen hex digits of a SHA-256 over everything that the forecast follows from."""
+        digest = hashlib.sha256(f"{self._fingerprint}|{prepared.as_of}|".encode())
         for symbol in prepared.symbols:
             digest.update(symbol.encode() + b"\0")
-        for group in prepared.inputs:
-            digest.update(np.ascontiguousarray(group.numpy()).data)
+        groups = [group.numpy() for group in prepared.inputs]
+        for group in (prepared.usable, *groups, *(() if prepared.anchor is None else (prepared.anchor,))):
+            digest.update(np.ascontiguousarray(group).data)
         return digest.hexdigest()[:16]
 
     def _attribution(
@@ -379,6 +390,31 @@ def output_map(manifest: Manifest) -> OutputMap:
         offsets=torch.tensor(manifest.conformal.offsets, dtype=torch.float64),
         levels=manifest.quantiles,
     )
+
+
+def _fingerprint(identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine) -> str:
+    """What the model's forecasts depend on, its card left out."""
+    numbers = canonical.to_bytes(write_manifest(replace(manifest, card={})))
+    parts = f"{identity.weights_hash}|{pipeline.features.schema_hash}|{engine.name}|".encode()
+    return hashlib.sha256(parts + numbers).hexdigest()
+
+
+def _check_group(name: str, group: NDArray[np.generic], shape: tuple[int, ...]) -> None:
+    """One group of a caller's window: its shape, its type, and numbers that a network can take."""
+    want = np.dtype(WINDOW_TYPES[name])
+    if group.shape != shape or group.dtype != want:
+        raise WindowShapeError(
+            f"{name} is {group.dtype} of shape {list(group.shape)}, the model reads {want} of shape {list(shape)}"
+        )
+    if want.kind == "f" and not (np.abs(group) <= LARGEST_INPUT).all():
+        raise InvalidInputError(f"{name} holds a value that is not finite, or larger than {LARGEST_INPUT:g}")
+
+
+def _check_anchor(prices: FloatArray, symbols: int) -> None:
+    if prices.shape != (symbols,):
+        raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
+    if not ((prices > 0) & np.isfinite(prices)).all():
+        raise InvalidInputError("anchor_price holds a value that is not a positive finite price")
 
 
 def _feature_infos(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInfo, ...]:

@@ -20,6 +20,8 @@ CHAMPION = "champion"
 """The alias that a plain name means."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VERSION = re.compile(r"0|[1-9][0-9]{0,8}")
+"""One spelling a version, so that 1 and 01 cannot both stand for it."""
 _SHOWN = 80
 
 
@@ -30,6 +32,10 @@ class Runtime:
     device: torch.device
     max_rows: int
 
+    def __post_init__(self) -> None:
+        if self.max_rows < 1:
+            raise ConfigurationError(f"rows at once are {self.max_rows}, but must be at least 1")
+
 
 def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Model:
     """Read an artifact, verify it, build the model and run its golden instance.
@@ -39,12 +45,15 @@ def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Mod
     """
     stored = artifact.load(folder)
     name, version = identity
-    model = Model.assemble(
-        Identity(name=name, version=version, weights_hash=stored.weights_hash),
-        stored.artifact,
-        device=runtime.device,
-        max_rows=runtime.max_rows,
-    )
+    try:
+        model = Model.assemble(
+            Identity(name=name, version=version, weights_hash=stored.weights_hash),
+            stored.artifact,
+            device=runtime.device,
+            max_rows=runtime.max_rows,
+        )
+    except ConfigurationError as error:
+        raise ArtifactError(f"{artifact.MANIFEST}: {error.message}") from error
     golden.check(model, stored.golden)
     return model
 
@@ -102,8 +111,9 @@ class Registry:
             ModelNotFoundError: no model of that name.
             VersionNotFoundError: it has no such version or alias.
         """
-        name, _, selector = reference.partition("@")
-        line = self.lines.get(name or self._only_name())
+        asked, _, selector = reference.partition("@")
+        name = asked or self._only_name()
+        line = self.lines.get(name)
         if line is None:
             raise ModelNotFoundError(f"there is no model {name[:_SHOWN]!r}; there are {sorted(self.lines)}")
         version = line.default if not selector else line.aliases.get(selector, _number(selector))
@@ -136,13 +146,17 @@ def read_aliases(line: Path) -> dict[str, int]:
     """Aliases of the model in this folder.
 
     Raises:
-        ArtifactError: the file is not an object of integers.
+        ArtifactError: the file is not an object of integers, or a key is no alias.
     """
-    path = line / ALIASES
+    path, source = line / ALIASES, f"{line.name}/{ALIASES}"
     if not path.is_file():
         return {}
-    record = Record(canonical.from_bytes(path.read_bytes(), f"{line.name}/{ALIASES}"), f"{line.name}/{ALIASES}")
-    return {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is no dict
+    record = Record.from_bytes(path.read_bytes(), source)
+    aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is no dict
+    wrong = [alias for alias in aliases if not _is_alias(alias)]
+    if wrong:
+        raise ArtifactError(f"{source}: {wrong[0][:_SHOWN]!r} is no alias; {_ALIAS_RULE}")
+    return aliases
 
 
 def set_alias(line: Path, alias: str, version: int) -> None:
@@ -151,17 +165,21 @@ def set_alias(line: Path, alias: str, version: int) -> None:
     Raises:
         ConfigurationError: the alias is no name, or the version does not exist.
     """
-    if not _NAME.fullmatch(alias) or alias.isdigit():
-        raise ConfigurationError(f"alias {alias[:_SHOWN]!r} must be letters, digits, dots, dashes, and no number")
+    if not _is_alias(alias):
+        raise ConfigurationError(f"{alias[:_SHOWN]!r} is no alias; {_ALIAS_RULE}")
     if not artifact.is_artifact(line / str(version)):
         raise ConfigurationError(f"{line}: has no version {version}; it has {_versions(line)}")
-    aliases = read_aliases(line) | {alias: version}
-    with tempfile.NamedTemporaryFile(dir=line, prefix=f".{ALIASES}.", delete=False) as file:
-        file.write(canonical.to_bytes(aliases))
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(line / ALIASES)
+    content = canonical.to_bytes(read_aliases(line) | {alias: version})
+    handle, draft = tempfile.mkstemp(dir=line, prefix=f".{ALIASES}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).chmod(0o644)
+        Path(draft).replace(line / ALIASES)
+    finally:
+        Path(draft).unlink(missing_ok=True)  # after the replacement there is none
 
 
 def _open_line(folder: Path, runtime: Runtime) -> tuple[Line | None, list[ArtifactError]]:
@@ -187,9 +205,16 @@ def _open_line(folder: Path, runtime: Runtime) -> tuple[Line | None, list[Artifa
 
 
 def _versions(line: Path) -> list[int]:
-    return sorted(int(p.name) for p in line.iterdir() if p.is_dir() and p.name.isascii() and p.name.isdigit())
+    return sorted(int(p.name) for p in line.iterdir() if p.is_dir() and _VERSION.fullmatch(p.name))
+
+
+_ALIAS_RULE = "it must be 1 to 64 letters, digits, dots, dashes and underscores, and no number"
+
+
+def _is_alias(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None and not text.isdigit()
 
 
 def _number(text: str) -> int:
     """The version that a selector spells, or -1, which no model has."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1  # noqa: PLR2004
+    return int(text) if _VERSION.fullmatch(text) else -1

@@ -93,6 +93,42 @@ def render_report(content: ReportContent) -> str:
     )
 
 
+def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
+    """The fan at the raw price, after the last year of bars; the quantiles alone where there are no prices.
+
+    Raises:
+        BarsError: the panel has no such symbol.
+        MissingPackageError: plotly is not installed.
+    """
+    s = forecast.symbols.index(symbol)
+    title = f"{symbol}: {forecast.model} version {forecast.version}"
+    if forecast.prices is None or not len(forecast.target_sessions):
+        return charts.quantile_lines(
+            forecast.horizons, forecast.quantiles, forecast.values[s], title=title, unit=forecast.target_kind
+        )
+    return charts.fan(
+        _candles(bars, symbol),
+        forecast.target_sessions,
+        forecast.quantiles,
+        forecast.prices[s],
+        title=title,
+        currency=bars.currency,
+    )
+
+
+def _candles(bars: BarPanel, symbol: str) -> charts.Candles:
+    """The bars of one symbol, without the sessions on which it has none."""
+    one = bars.select([symbol])
+    there = one.present[0]
+    return charts.Candles(
+        dates=one.sessions[there],
+        open=one.open[0, there],
+        high=one.high[0, there],
+        low=one.low[0, there],
+        close=one.close[0, there],
+    )
+
+
 @final
 class Drawing:
     """Turns figures into HTML; numbers them, so that the same figures always give the same text."""
@@ -100,9 +136,9 @@ class Drawing:
     def __init__(self) -> None:
         self._ids = count(1)
 
-    def html(self, figure: "Figure") -> str:
-        """The figure's `<div>` and the script that fills it."""
-        figure.update_layout(title=None, autosize=True, margin_t=40)
+    def html(self, figure: "Figure", *, top: int = 40) -> str:
+        """The figure's `<div>` and the script that fills it, without the title and with `top` pixels in its place."""
+        figure.update_layout(title=None, autosize=True, margin_t=top)
         text: str = figure.to_html(
             full_html=False, include_plotlyjs=False, config=_CHART, div_id=f"chart-{next(self._ids)}"
         )
@@ -156,7 +192,7 @@ class ForecastView:
 def _forecast_view(content: ReportContent, drawing: Drawing) -> ForecastView:
     forecast, s = content.forecast, _row_of(content.symbol, content.forecast)
     return ForecastView(
-        chart=drawing.html(_forecast_chart(content, s)),
+        chart=drawing.html(forecast_chart(content.bars, forecast, content.symbol)),
         as_of=_iso(forecast.as_of_session),
         anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[s]),
         currency=content.bars.currency,
@@ -187,36 +223,6 @@ def _forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
         horizon=forecast.horizons[h],
         session=_iso(session),
         cells=tuple(ForecastCell(value=v, price=p) for v, p in zip(values, prices, strict=True)),
-    )
-
-
-def _forecast_chart(content: ReportContent, s: int) -> "Figure":
-    """The fan at the raw price; the quantiles alone where the model forecasts no prices."""
-    forecast = content.forecast
-    if forecast.prices is None or not len(forecast.target_sessions):
-        return charts.quantile_lines(
-            forecast.horizons, forecast.quantiles, forecast.values[s], title=content.symbol, unit=forecast.target_kind
-        )
-    return charts.fan(
-        _candles(content.bars, content.symbol),
-        forecast.target_sessions,
-        forecast.quantiles,
-        forecast.prices[s],
-        title=content.symbol,
-        currency=content.bars.currency,
-    )
-
-
-def _candles(bars: BarPanel, symbol: str) -> charts.Candles:
-    """The bars of one symbol, without the sessions on which it has none."""
-    one = bars.select([symbol])
-    there = one.present[0]
-    return charts.Candles(
-        dates=one.sessions[there],
-        open=one.open[0, there],
-        high=one.high[0, there],
-        low=one.low[0, there],
-        close=one.close[0, there],
     )
 
 
@@ -266,7 +272,7 @@ def _reason_view(found: Attribution, symbol: str, drawing: Drawing) -> ReasonVie
         relative_gap=float(found.relative_gap[s]),
         converged=bool(found.converged[s]),
         rows=_reason_rows(found, values),
-        bars=drawing.html(charts.importance_bars(found.row_names, values, unit)),
+        bars=drawing.html(charts.importance_bars(found.row_names, values, unit), top=12),
         heatmap=_heatmap(found, s, drawing),
     )
 
@@ -290,7 +296,8 @@ def _heatmap(found: Attribution, s: int, drawing: Drawing) -> str:
     order = np.argsort(-np.abs(found.per_row[s, observed]), kind="stable")[:_FEATURES_IN_HEATMAP]
     factor, unit = _display_unit(found.unit)
     cells = factor * found.cells[s][:, order]
-    return drawing.html(charts.importance_heatmap(found.sessions, [names[f] for f in order.tolist()], cells, unit))
+    figure = charts.importance_heatmap(found.sessions, [names[f] for f in order.tolist()], cells, unit)
+    return drawing.html(figure, top=70)
 
 
 def _display_unit(unit: str) -> tuple[float, str]:

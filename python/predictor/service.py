@@ -57,8 +57,12 @@ class Lane:
         future.add_done_callback(lambda _: self._places.release())
         return future
 
+    def refuse(self) -> None:
+        """Accept no more."""
+        self._executor.shutdown(wait=False)
+
     def close(self) -> None:
-        """Finish what waits, accept no more."""
+        """Accept no more, finish what waits."""
         self._executor.shutdown(wait=True)
 
 
@@ -126,8 +130,11 @@ class PredictionService:
         return self._explaining.submit(lambda: self._explain(model, query, deadline, asked))
 
     def close(self) -> None:
-        """Finish what waits, accept no more."""
-        for lane in (*self._lanes.values(), self._explaining):
+        """Accept no more, finish what waits."""
+        lanes = (*self._lanes.values(), self._explaining)
+        for lane in lanes:
+            lane.refuse()
+        for lane in lanes:
             lane.close()
 
     def __enter__(self) -> Self:

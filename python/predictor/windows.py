@@ -122,10 +122,10 @@ class Pipeline:
 
 def latest_window(encoded: Encoded, encoder_length: int) -> Inputs:
     """The S rows of the last encoder of an encoded panel."""
-    symbols = encoded.observed.shape[0]
+    symbols, sessions, _ = encoded.observed.shape
     return Inputs(
         observed=torch.from_numpy(np.ascontiguousarray(encoded.observed[:, -encoder_length:])),
-        known=torch.from_numpy(encoded.known).expand(symbols, -1, -1),
+        known=torch.from_numpy(encoded.known[sessions - encoder_length :]).expand(symbols, -1, -1),
         static=torch.zeros(symbols, 0),
         mask=torch.from_numpy(np.ascontiguousarray(encoded.mask[:, -encoder_length:])),
         location=torch.from_numpy(np.ascontiguousarray(encoded.location[:, -1])),

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.panel import Panel
 from rich.syntax import Syntax
 
 from predictor.cli import app, run
@@ -42,12 +41,19 @@ def demo(
         sys.stdout.write(json.dumps(result) + "\n")
         return
     if walked.pid is None:
-        console.print(Panel(question.serve, title="start the server again", title_align="left"))
+        _show(console, "start the server again", question.serve, "bash")
     else:
         console.print(f"The server goes on as process {walked.pid}; stop it with: kill {walked.pid}")
-    console.print(Panel(Syntax(question.python, "python", word_wrap=True), title="ask from Python", title_align="left"))
-    console.print(Panel(Syntax(question.csharp, "csharp", word_wrap=True), title="ask from C#", title_align="left"))
-    console.print(f"Report: [bold]{walked.report}[/]")
+    _show(console, "ask from Python", question.python, "python")
+    _show(console, "ask from C#", question.csharp, "csharp")
+    console.print(f"Report: [bold]{walked.report}[/]", soft_wrap=True)
+
+
+def _show(console: Console, title: str, code: str, language: str) -> None:
+    """Code without a frame and without folded lines, so that it can be copied."""
+    console.rule(title, align="left")
+    syntax = Syntax(code, language, background_color="default")
+    console.print(syntax.highlight(code), soft_wrap=True)
 
 
 def main() -> None:

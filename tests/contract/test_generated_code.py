@@ -31,6 +31,13 @@ def test_the_generator_writes_the_same_bytes_again(regenerated: Path, name: str)
     assert (regenerated / name).read_bytes() == (CHECKED_IN / name).read_bytes(), "run `make protos`"
 
 
+def test_the_check_of_the_generator_agrees(regenerated: Path) -> None:
+    assert regenerated.is_dir()
+    command = [sys.executable, str(REPOSITORY / "protos" / "generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_generated_code_loads_beside_the_oldest_protobuf_too(regenerated: Path) -> None:
     """The generator's environment holds protobuf 6, this one 7."""
     programs = REPOSITORY / ".venv-protos" / ("Scripts" if os.name == "nt" else "bin")

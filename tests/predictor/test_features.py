@@ -278,10 +278,9 @@ def test_a_feature_that_cannot_be_fitted_is_named(column: FloatArray, problem: s
 
 
 def test_scaling_is_float64_until_one_rounding() -> None:
-    scaling = Scaling(center=np.array([1e8]), scale=np.array([0.1]), clip=8)
-    values = np.array([[1e8 + 0.05], [1e8 - 0.3]])
-    scaled, _ = scaling.apply(values)
-    assert np.array_equal(scaled, ((values - 1e8) / 0.1).astype(np.float32))
+    values = np.random.default_rng(0).uniform(0, 2, (1000, 1))
+    scaled, _ = Scaling(center=np.array([1.1]), scale=np.array([0.3])).apply(values)
+    assert np.array_equal(scaled, ((values - 1.1) / 0.3).astype(np.float32))
     assert scaled.dtype == np.float32
 
 

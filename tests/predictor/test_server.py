@@ -206,9 +206,11 @@ def test_an_answer_over_the_limit_is_refused_and_says_so(service: CannedService)
         assert "at most 100" in message
 
 
-def test_metadata_over_the_limit_is_refused(channel: grpc.Channel) -> None:
-    code, _, _ = refusal(lambda: raw(channel, "GetModel", b"", metadata=(("much", "x" * 20_000),)))
-    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+def test_metadata_over_the_limit_is_refused(service: CannedService) -> None:
+    with serving(service, ServerLimits(metadata_bytes=1000)) as small, grpc.insecure_channel(small.target) as channel:
+        code, _, _ = refusal(lambda: raw(channel, "GetModel", b"", metadata=(("much", "x" * 1000),)))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert raw(channel, "GetModel", b"", metadata=(("little", "x"),))
 
 
 def test_more_calls_than_the_bound_are_refused_in_order() -> None:

@@ -141,7 +141,7 @@ def test_parts_are_means_over_the_batches_that_have_them() -> None:
         return Loss(net(x).square().mean(), len(x), {name: torch.tensor(value) for name, value in parts.items()})
 
     phase = Phase("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.0))
-    batches = [(torch.ones(1, 1), {"day 1": 1.0, "day 5": 8.0}), (torch.ones(3, 1), {"day 1": 5.0})]
+    batches = [(torch.ones(3, 1), {"day 1": 5.0}), (torch.ones(1, 1), {"day 1": 1.0, "day 5": 8.0})]
     with Loop([phase], modules={"net": net}, device="cpu", accumulate=2).running() as run:
         report = next(run.epochs(IterableSource(batches), max_epochs=1))
     assert isinstance(report, WindowReport)

@@ -37,7 +37,7 @@ internal readonly struct AnswerFields(JsonElement json, double[][] buffers)
     public double[] Array(string name) => buffers[json.GetProperty(name).GetProperty("buffer").GetInt32()];
 
     public ReadOnlyMemory<double>? ArrayOrNull(string name) =>
-        json.GetProperty(name).ValueKind == JsonValueKind.Null ? null : Array(name);
+        json.GetProperty(name).ValueKind == JsonValueKind.Null ? (ReadOnlyMemory<double>?)null : Array(name);
 
     public QuantraError Error()
     {

@@ -20,7 +20,7 @@ internal static class ArrayBytes
     public static double[] Doubles(ByteString bytes) => MemoryMarshal.Cast<byte, double>(bytes.Span).ToArray();
 
     /// <summary>The same, or null if there are no bytes.</summary>
-    public static ReadOnlyMemory<double>? DoublesOrNull(ByteString bytes) => bytes.IsEmpty ? null : Doubles(bytes);
+    public static ReadOnlyMemory<double>? DoublesOrNull(ByteString bytes) => bytes.IsEmpty ? (ReadOnlyMemory<double>?)null : Doubles(bytes);
 
     /// <summary>Memory of any element as memory of bytes.</summary>
     private sealed class View<T>(ReadOnlyMemory<T> array) : MemoryManager<byte>

@@ -50,11 +50,9 @@ def save(folder: Path, artifact: Artifact, golden: Golden) -> None:
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         _write_all(draft, files)
-        draft.chmod(0o755)
         draft.rename(folder)
-    except OSError:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # after the rename there is none
     _flush_folder(folder.parent)
 
 
@@ -130,6 +128,7 @@ def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
             os.fsync(file.fileno())
         path.chmod(0o644)
     for inner in {(folder / name).parent for name in files}:
+        inner.chmod(0o755)
         _flush_folder(inner)
 
 
@@ -180,8 +179,9 @@ def _check_format(record: Record) -> None:
 
 
 def _check_no_strangers(folder: Path) -> None:
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-    strangers = sorted(found - {MANIFEST, DIGEST, *CONTENTS})
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+    own = {MANIFEST, DIGEST, *CONTENTS}
+    strangers = sorted(found - own - {Path(name).parent.as_posix() for name in own})
     if strangers:
         raise ArtifactError(f"{strangers[0]}: does not belong to the artifact")
 
@@ -199,11 +199,16 @@ def _read_verified(folder: Path, name: str, entry: Record) -> bytes:
 
 def _read(folder: Path, name: str, limit: int) -> bytes:
     path = folder / name
-    if not path.is_file() or path.is_symlink():
+    if path.is_symlink():
+        raise ArtifactError(f"{name}: is a link; an artifact holds its files itself")
+    if not path.is_file():
         raise ArtifactError(f"{name}: the file is missing")
-    if path.stat().st_size > limit:
-        raise ArtifactError(f"{name}: is larger than {limit} bytes")
-    return path.read_bytes()
+    try:
+        if path.stat().st_size > limit:
+            raise ArtifactError(f"{name}: is larger than {limit} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{name}: cannot be read: {error.strerror}") from error
 
 
 def _object(data: bytes, source: str) -> Mapping[str, Json]:

@@ -137,11 +137,7 @@ def _read_normaliser(record: Record) -> Normaliser:
 
 
 def _read_conformal(record: Record) -> Conformal:
-    rows = record.json("offsets")
-    if not isinstance(rows, list):
-        raise ArtifactError(f"{MANIFEST}: conformal offsets must be a list of lists")
-    offsets = tuple(Record({"row": row}, f"{MANIFEST}: conformal offsets").numbers("row") for row in rows)
-    conformal = Conformal(offsets=offsets, effective_samples=record.numbers("effective_samples"))
+    conformal = Conformal(offsets=record.rows("offsets"), effective_samples=record.numbers("effective_samples"))
     record.end()
     return conformal
 

@@ -30,11 +30,12 @@ class Artifact:
         Raises:
             ArtifactError: the weights are not exactly those of this network: names, shapes, float32, finite.
         """
-        network = _fresh_network(self.manifest, self.pipeline.sizes)
-        expected = network.state_dict()
+        sizes = self.pipeline.sizes
+        expected = _expected_weights(self.manifest, sizes)
         _check_names(expected, self.weights)
         for name, tensor in self.weights.items():
             _check_tensor(name, tensor, expected[name])
+        network = _fresh_network(self.manifest, sizes)
         network.load_state_dict(dict(self.weights), strict=True)
         return network.eval()
 
@@ -55,6 +56,14 @@ class Stored:
     golden: Golden
     weights_hash: str
     manifest_hash: str
+
+
+def _expected_weights(manifest: Manifest, sizes: InputSizes) -> Mapping[str, Tensor]:
+    """Names, shapes and types without memory behind them: sizes that do not fit are refused before they are built."""
+    with torch.device("meta"):
+        return build_network(
+            manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
+        ).state_dict()
 
 
 def _fresh_network(manifest: Manifest, sizes: InputSizes) -> nn.Module:

@@ -1,7 +1,7 @@
 """A panel of daily bars: 1 to S symbols on one axis of sessions, checked when it is made and never changed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, Self, final
 
@@ -210,6 +210,38 @@ class BarPanel:
             have = f"{self.sessions[0]} to {self.sessions[-1]}"
             raise BarsError(f"no session lies between {first} and {last}; the panel has {have}")
         return self._part(slice(None), slice(int(begin), int(end)), self.symbols)
+
+    def on_sessions(self, sessions: NDArray[np.integer]) -> Self:
+        """The panel on a longer axis of sessions; those that it lacks have no bar.
+
+        Args:
+            sessions: yyyymmdd, oldest first; the panel's own sessions must be among them.
+
+        Raises:
+            BarsError: Naming a session of the panel that the longer axis lacks.
+        """
+        lost = self.sessions[~np.isin(self.sessions, sessions)]
+        if lost.size:
+            raise BarsError(f"the longer axis lacks session {lost[0]}, which the panel has")
+        places = np.searchsorted(sessions, self.sessions)
+
+        def moved(values: FloatArray) -> FloatArray:
+            column = np.full((len(self.symbols), sessions.size), np.nan)
+            column[:, places] = values
+            return column
+
+        return replace(
+            self,
+            sessions=np.asarray(sessions, dtype=np.int32),
+            open=moved(self.open),
+            high=moved(self.high),
+            low=moved(self.low),
+            close=moved(self.close),
+            volume=moved(self.volume),
+            adj_close=None if self.adj_close is None else moved(self.adj_close),
+            split_ratio=None if self.split_ratio is None else moved(self.split_ratio),
+            cash_dividend=None if self.cash_dividend is None else moved(self.cash_dividend),
+        )
 
     def _part(self, rows: list[int] | slice, columns: slice, symbols: tuple[str, ...]) -> Self:
         """A panel of some rows and columns; they were checked when this panel was made, so not again."""

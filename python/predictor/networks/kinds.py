@@ -85,7 +85,8 @@ def build_network(
 
 def _check_type(kind: NetworkKind, field: "Field[Setting]", value: Setting) -> None:
     want = type(field.default)
-    if field.default is MISSING or type(value) is not want:
+    whole = want is float and type(value) is int  # JSON of other writers may say 0 for 0.0
+    if field.default is MISSING or not (type(value) is want or whole):
         raise ConfigurationError(
             f"network {kind.name!r}: {field.name} is {value!r}, but must be of type {want.__name__}"
         )

@@ -11,6 +11,10 @@ from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.quantiles import QuantileHead
 from predictor.networks.target import Target
 
+MOST_HIDDEN = 4096
+MOST_LAYERS = 16
+"""Bounds for what an artifact may ask to be built; far beyond what daily bars can teach."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LSTMConfig:
@@ -23,8 +27,11 @@ class LSTMConfig:
     """Share of values dropped between layers and before the head, in [0, 1), while training."""
 
     def __post_init__(self) -> None:
-        if self.hidden < 1 or self.layers < 1:
-            raise ConfigurationError(f"hidden is {self.hidden} and layers {self.layers}, but both must be at least 1")
+        if not 1 <= self.hidden <= MOST_HIDDEN or not 1 <= self.layers <= MOST_LAYERS:
+            raise ConfigurationError(
+                f"hidden is {self.hidden} and layers {self.layers}, but they must be 1 to {MOST_HIDDEN} and "
+                f"1 to {MOST_LAYERS}"
+            )
         if not 0 <= self.dropout < 1:
             raise ConfigurationError(f"dropout is {self.dropout:g}, but must be at least 0 and below 1")
 

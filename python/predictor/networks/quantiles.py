@@ -49,7 +49,7 @@ class QuantileHead(nn.Module):
         a = self.anchor
         steps = torch.diff(quantiles, dim=-1).clamp(min=1e-3)
         self.bias[:, a] = quantiles[:, a]
-        raw = torch.log(torch.expm1(steps))
+        raw = steps + torch.log(-torch.expm1(-steps))  # softplus backwards, without exp(steps), which can overflow
         self.bias[:, a + 1 :] = raw[:, a:]
         self.bias[:, :a] = raw[:, :a]
 

@@ -93,5 +93,5 @@ def _parkinson_variance(bars: AdjustedBars) -> FloatArray:
 def _ahead(series: FloatArray, sessions: int) -> FloatArray:
     """The value `sessions` later, NaN beyond the end."""
     moved = np.full_like(series, np.nan)
-    moved[:, : series.shape[1] - sessions] = series[:, sessions:]
+    moved[:, : max(0, series.shape[1] - sessions)] = series[:, sessions:]
     return moved

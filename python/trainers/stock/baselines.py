@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from predictor.networks import Target, TargetKind
+from predictor.networks import Target, TargetKind, restore
 from trainers.stock.data import History, Windows
 from trainers.stock.splits import Part
 
@@ -40,19 +41,21 @@ def all_baselines(history: History, train: Part, windows: Windows, levels: tuple
         levels: [Q]
     """
     unconditional = _unconditional(history, train, windows, levels)
+    shared = {
+        "unconditional quantiles": unconditional,
+        "volatility-scaled quantiles": _scaled(history, train, windows, levels),
+    }
     last = _last_value(history, windows, levels)
     if history.pipeline.target.kind is TargetKind.LOG_VOLATILITY:
-        return Baselines(forecasts={"last value": last, "unconditional quantiles": unconditional}, notes=())
-    forecasts = {
-        "zero return": last,
-        "unconditional quantiles": unconditional,
-        f"{EMPIRICAL_SESSIONS}-day empirical quantiles": _empirical(history, windows, levels),
-    }
+        har = _har(history, train, windows, levels)
+        return Baselines(forecasts={"last value": last, **shared, "HAR (1, 5, 22 days)": har}, notes=())
+    empirical = _empirical(history, windows, levels, unconditional)
+    forecasts = {"zero return": last, **shared, f"{EMPIRICAL_SESSIONS}-day empirical quantiles": empirical}
     if find_spec("arch") is None:
         note = "GARCH(1,1)-t is left out, because the package arch is not installed: pip install 'quantra[baselines]'"
         return Baselines(forecasts=forecasts, notes=(note,))
-    garch = _garch(history, train, windows, levels, forecasts["unconditional quantiles"])
-    return Baselines(forecasts=forecasts | {"GARCH(1,1)-t": garch}, notes=())
+    garch, notes = _garch(history, train, windows, levels, unconditional)
+    return Baselines(forecasts=forecasts | {"GARCH(1,1)-t": garch}, notes=notes)
 
 
 def _last_value(history: History, windows: Windows, levels: tuple[float, ...]) -> FloatArray:
@@ -77,33 +80,95 @@ def _unconditional(history: History, train: Part, windows: Windows, levels: tupl
     return forecasts
 
 
-def _empirical(history: History, windows: Windows, levels: tuple[float, ...]) -> FloatArray:
-    """Quantiles of the last 60 daily returns, times the square root of the horizon."""
-    daily = history.pipeline.target.daily(history.adjusted)
-    places = windows.positions[:, None] + np.arange(1 - EMPIRICAL_SESSIONS, 1)
-    quantiles = np.nanquantile(daily[windows.symbols[:, None], places], levels, axis=1).T
-    return history.pipeline.target.spread[None, :, None] * quantiles[:, None, :]
+def _scaled(history: History, train: Part, windows: Windows, levels: tuple[float, ...]) -> FloatArray:
+    """Quantiles of all training outcomes in units of their windows' volatility, times each window's own.
 
-
-def _garch(history: History, train: Part, windows: Windows, levels: tuple[float, ...], young: FloatArray) -> FloatArray:
-    """GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted a symbol on the training part, filtered onward.
-
-    A symbol with less than a year in the training part has the forecasts `young`.
+    This is what the network starts from: whatever it learns must show beside it. (RiskMetrics 1996; with empirical
+    quantiles it is filtered historical simulation, Barone-Adesi et al. 1999.)
     """
-    daily = history.pipeline.target.daily(history.adjusted)
-    forecasts = young.copy()
-    for symbol in np.unique(windows.symbols):
-        known = np.isfinite(daily[symbol])
-        fitted_on = int((history.bars.sessions[known] <= train.last).sum())
-        if fitted_on >= GARCH_MIN_RETURNS:
-            rows = np.flatnonzero(windows.symbols == symbol)
-            at = (np.cumsum(known) - 1)[windows.positions[rows]]
-            forecasts[rows] = _garch_forecast(daily[symbol, known], fitted_on, history.pipeline.target, levels)[at]
+    units = np.nanquantile(history.targets(history.windows(train)).double().numpy(), levels, axis=0).T
+    location, scale = history.level(windows)
+    every = torch.from_numpy(units).expand(len(windows), -1, -1)
+    return restore(every, location, scale, torch.from_numpy(history.pipeline.target.spread)).numpy()
+
+
+def _empirical(history: History, windows: Windows, levels: tuple[float, ...], unconditional: FloatArray) -> FloatArray:
+    """Quantiles of the last 60 daily returns, times the square root of the horizon.
+
+    A window without any return in these days has the forecast `unconditional`.
+    """
+    recent = _recent(history, windows, EMPIRICAL_SESSIONS)
+    known = np.isfinite(recent).any(axis=1)
+    quantiles = np.nanquantile(recent[known], levels, axis=1).T
+    forecasts = unconditional.copy()
+    forecasts[known] = history.pipeline.target.spread[None, :, None] * quantiles[:, None, :]
     return forecasts
 
 
-def _garch_forecast(returns: FloatArray, fitted_on: int, target: Target, levels: tuple[float, ...]) -> FloatArray:
-    """[T, H, Q] after each of the returns [T]; the model is fitted on the first of them.
+def _recent(history: History, windows: Windows, sessions: int) -> FloatArray:
+    """[N, sessions] the daily series up to each window's day; NaN where unknown or before the first bar."""
+    daily = history.pipeline.target.daily(history.adjusted)
+    before = np.full((daily.shape[0], sessions - 1), np.nan)
+    places = windows.positions[:, None] + np.arange(sessions)
+    return np.concatenate([before, daily], axis=1)[windows.symbols[:, None], places]
+
+
+def _har(history: History, train: Part, windows: Windows, levels: tuple[float, ...]) -> FloatArray:
+    """Log volatility by least squares on its averages over a day, a week and a month (Corsi 2009), all symbols as one.
+
+    Quantiles are those of the training residuals.
+    """
+    learnt = history.windows(train)
+    known, outcomes = _har_averages(history, learnt), history.outcomes(learnt)
+    asked = _har_averages(history, windows)
+    forecasts: list[FloatArray] = []
+    for outcome in outcomes.T:
+        rows = np.isfinite(outcome) & np.isfinite(known).all(axis=1)
+        weights = np.linalg.lstsq(known[rows], outcome[rows])[0]
+        residuals = outcome[rows] - known[rows] @ weights
+        forecasts.append((asked @ weights)[:, None] + np.quantile(residuals, levels))
+    return np.stack(forecasts, axis=1)
+
+
+def _har_averages(history: History, windows: Windows) -> FloatArray:
+    """[N, 4] one, and the means of the last 1, 5 and 22 days' log volatility; missing days are left out."""
+    recent = _recent(history, windows, 22)
+    means = [np.nanmean(recent[:, -days:], axis=1) for days in (1, 5, 22)]
+    return np.stack([np.ones(len(windows)), *means], axis=1)
+
+
+def _garch(
+    history: History, train: Part, windows: Windows, levels: tuple[float, ...], unconditional: FloatArray
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted a symbol on the training part, filtered onward.
+
+    A symbol with less than a year in the training part, or whose fit does not converge, has the forecasts
+    `unconditional`, and a note says so.
+    """
+    daily = history.pipeline.target.daily(history.adjusted)
+    forecasts = unconditional.copy()
+    notes: list[str] = []
+    for symbol in np.unique(windows.symbols):
+        name = history.bars.symbols[symbol]
+        known = np.isfinite(daily[symbol])
+        fitted_on = int((history.bars.sessions[known] <= train.last).sum())
+        if fitted_on < GARCH_MIN_RETURNS:
+            why = f"{fitted_on} daily returns in the training part, and it needs {GARCH_MIN_RETURNS}"
+            notes.append(f"GARCH(1,1)-t of {name} is the unconditional quantiles instead: it has {why}")
+            continue
+        fitted = _garch_forecast(daily[symbol, known], fitted_on, history.pipeline.target, levels)
+        if fitted is None:
+            notes.append(f"GARCH(1,1)-t of {name} is the unconditional quantiles instead: its fit did not converge")
+            continue
+        rows = np.flatnonzero(windows.symbols == symbol)
+        forecasts[rows] = fitted[(np.cumsum(known) - 1)[windows.positions[rows]]]
+    return forecasts, tuple(notes)
+
+
+def _garch_forecast(
+    returns: FloatArray, fitted_on: int, target: Target, levels: tuple[float, ...]
+) -> FloatArray | None:
+    """[T, H, Q] after each of the returns [T]; the model is fitted on the first of them. None: it did not converge.
 
     The variance of h days is the sum of the h daily forecasts; its quantiles are those of the daily t distribution.
     """
@@ -112,6 +177,8 @@ def _garch_forecast(returns: FloatArray, fitted_on: int, target: Target, levels:
     percent = 100.0  # the optimiser wants numbers of about 1
     model = arch_model(percent * returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
     fit = model.fit(last_obs=fitted_on, disp="off", show_warning=False)
+    if fit.convergence_flag != 0:
+        return None
     daily_variance = fit.forecast(horizon=target.reach, start=0, reindex=True).variance.to_numpy()
     units = model.distribution.ppf(np.array(levels), np.array([fit.params["nu"]]))
     horizons = [

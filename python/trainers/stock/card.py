@@ -41,7 +41,9 @@ def bars_hash(bars: BarPanel) -> str:
     digest.update(np.ascontiguousarray(bars.sessions).data)
     for name in FIELDS:
         column: FloatArray | None = getattr(bars, name)
-        digest.update(name.encode() if column is None else np.ascontiguousarray(column).data)
+        digest.update(name.encode())
+        if column is not None:
+            digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()
 
 

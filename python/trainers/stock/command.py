@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
 from predictor.networks import LSTMConfig, Target, TargetKind
+from trainers.loop import LoopError, Report
 from trainers.progress import Consumer, JsonLines, JsonlLog, progress_for
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.table import scores_table
@@ -22,35 +24,45 @@ LSTM = LSTMConfig()
 EXAMPLE = "Example: quantra train stock --bars bars.csv --model lstm --calendar XNYS --out models/demo/1"
 
 
+def _listed(values: Iterable[float]) -> str:
+    """Numbers as a flag writes them, such as 1,5,20."""
+    return ",".join(f"{value:g}" for value in values)
+
+
 def stock(  # noqa: PLR0913 - one argument a flag
+    *,
     bars: Annotated[Path, typer.Option(help="CSV or Parquet file of daily bars.")],
     out: Annotated[Path, typer.Option(help="Folder of the artifact, such as models/NAME/1; it must not exist.")],
     model: Annotated[str, typer.Option(help="Network kind: lstm.")] = DEFAULTS.kind,
     features: Annotated[str, typer.Option(help="A file of feature expressions, or `default`.")] = "default",
-    calendar: Annotated[str, typer.Option(help="Exchange code, such as XNYS; empty: Monday to Friday.")] = "",
+    calendar: Annotated[
+        str, typer.Option(help="Exchange code, such as XNYS; empty: Monday to Friday.")
+    ] = DEFAULTS.calendar,
     target: Annotated[str, typer.Option(help="log-return or log-volatility.")] = DEFAULTS.target.kind.value,
-    horizons: Annotated[str, typer.Option(help="Trading days.")] = "1,5,10,20",
-    quantiles: Annotated[str, typer.Option(help="Levels between 0 and 1.")] = "0.1,0.5,0.9",
+    horizons: Annotated[str, typer.Option(help="Trading days.")] = _listed(DEFAULTS.target.horizons),
+    quantiles: Annotated[str, typer.Option(help="Levels between 0 and 1.")] = _listed(DEFAULTS.quantiles),
     lag: Annotated[int, typer.Option(help="0: returns from the last close; 1: from the next.")] = DEFAULTS.target.lag,
     encoder_length: Annotated[int, typer.Option(help="Sessions that the network reads.")] = DEFAULTS.encoder_length,
     hidden: Annotated[int, typer.Option(help="Width of the network.")] = LSTM.hidden,
     layers: Annotated[int, typer.Option(help="LSTM layers.")] = LSTM.layers,
     dropout: Annotated[float, typer.Option(help="Share of values dropped in training.")] = LSTM.dropout,
     epochs: Annotated[int, typer.Option(help="Epochs at most.")] = DEFAULTS.optimisation.max_epochs,
-    patience: Annotated[int, typer.Option(help="Epochs without improvement before it ends.")] = 5,
+    patience: Annotated[
+        int, typer.Option(help="Epochs without improvement before it ends.")
+    ] = DEFAULTS.optimisation.patience,
     batch_size: Annotated[int, typer.Option(help="Windows a micro-batch.")] = DEFAULTS.optimisation.batch_size,
-    accumulate: Annotated[int, typer.Option(help="Micro-batches an optimizer step.")] = 1,
+    accumulate: Annotated[
+        int, typer.Option(help="Micro-batches an optimizer step.")
+    ] = DEFAULTS.optimisation.accumulate,
     learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.learning_rate,
     weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.weight_decay,
     clip: Annotated[float, typer.Option(help="Largest gradient norm.")] = DEFAULTS.optimisation.clip,
-    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda[:N], xpu or mps.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Of weights, dropout and order.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Reports as JSON lines on standard output.")] = False,  # noqa: FBT002
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = DEFAULTS.optimisation.precision,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda[:N], xpu or mps.")] = DEFAULTS.optimisation.device,
+    seed: Annotated[int, typer.Option(help="Of weights, dropout and order.")] = DEFAULTS.optimisation.seed,
+    as_json: Annotated[bool, typer.Option("--json", help="Reports as JSON lines on standard output.")] = False,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
-    if model != DEFAULTS.kind:
-        raise ConfigurationError(f"there is no network kind {model!r}; the kinds are ['lstm']")
     recipe = Recipe(
         kind=model,
         config=LSTMConfig(hidden=hidden, layers=layers, dropout=dropout),
@@ -72,7 +84,10 @@ def stock(  # noqa: PLR0913 - one argument a flag
         ),
     )
     chosen = default_features() if features == "default" else FeatureSet.read(features)
-    trained = train(BarPanel.read(bars), chosen, recipe, out, consume=_consumer(out, as_json=as_json))
+    try:
+        trained = train(BarPanel.read(bars), chosen, recipe, out, consume=_consumer(out, as_json=as_json))
+    except LoopError as error:
+        raise ConfigurationError(str(error)) from error
     if as_json:
         sys.stdout.write(json.dumps({"kind": "trained", "artifact": str(trained.folder), "card": trained.card}) + "\n")
         return
@@ -84,10 +99,13 @@ def stock(  # noqa: PLR0913 - one argument a flag
 def _consumer(out: Path, *, as_json: bool) -> Consumer:
     """The log beside the artifact, and what the person or program at the screen wants."""
     folder = out.parent / f"{out.name}.run"
-    folder.mkdir(parents=True, exist_ok=True)
-    log = JsonlLog(folder / "reports.jsonl")
     shown = JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
-    return lambda reports: log(shown(reports))
+
+    def consume(reports: Iterable[Report]) -> Iterator[Report]:
+        folder.mkdir(parents=True, exist_ok=True)
+        return JsonlLog(folder / "reports.jsonl")(shown(reports))
+
+    return consume
 
 
 def _target_kind(text: str) -> TargetKind:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.artifact import Conformal
+from predictor.errors import ConfigurationError
 from predictor.networks import anchor_index
 
 FloatArray = NDArray[np.float64]
@@ -25,7 +26,15 @@ def calibrate(
         levels: [Q]
         sessions: different decision days among the N windows.
         horizons: [H] trading days.
+
+    Raises:
+        ConfigurationError: a horizon has no known outcome.
     """
+    for h, horizon in enumerate(horizons):
+        if not np.isfinite(outcomes[:, h]).any():
+            raise ConfigurationError(
+                f"split calibration knows no outcome {horizon} sessions ahead; give more bars or leave the horizon out"
+            )
     anchor = anchor_index(levels)
     offsets = [
         tuple(0.0 if q == anchor else _offset(outcomes[:, h] - units[:, h, q], level) for q, level in enumerate(levels))
@@ -38,5 +47,6 @@ def _offset(residuals: FloatArray, level: float) -> float:
     """The shift below which a share `level` of residuals falls, with the (n + 1) correction, away from the median."""
     known = np.sort(residuals[np.isfinite(residuals)])
     count = len(known)
-    rank = np.ceil((count + 1) * level) if level > 0.5 else np.floor((count + 1) * level)  # noqa: PLR2004 - the median
+    exact = round((count + 1) * level, 9)  # 0.55 * 100 is a little more than 55
+    rank = np.ceil(exact) if level > 0.5 else np.floor(exact)  # noqa: PLR2004 - the median
     return float(known[int(np.clip(rank, 1, count)) - 1])

@@ -1,5 +1,6 @@
 """Training data: one encoded history, and which of its windows each part learns from or is judged by."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from predictor.windows import Encoded, Pipeline
 from trainers.stock.splits import Part, decisions
 
 FloatArray = NDArray[np.float64]
+
+ROWS = 1024
+"""Windows gathered at once where the whole of a part is wanted; bounds the memory of a long history."""
 
 
 class Batch(NamedTuple):
@@ -49,13 +53,15 @@ class History:
         self.labels: FloatArray = pipeline.target.labels(self.adjusted)
         self._observed = torch.from_numpy(np.ascontiguousarray(self.encoded.observed))
         self._mask = torch.from_numpy(np.ascontiguousarray(self.encoded.mask))
-        self._known = torch.from_numpy(np.ascontiguousarray(self.encoded.known))
+        axis = _calendar_axis(bars, pipeline)
+        self._known = torch.from_numpy(pipeline.features.known(pipeline.calendar.fields(axis)))
+        self._place = torch.from_numpy(np.searchsorted(axis, bars.sessions))
         self._location = torch.from_numpy(self.encoded.location)
         self._scale = torch.from_numpy(self.encoded.scale)
         self._labels = torch.from_numpy(self.labels)
         self._spread = torch.from_numpy(pipeline.target.spread)
         self._back = torch.arange(1 - pipeline.encoder_length, 1)
-        self._across = torch.arange(1 - pipeline.encoder_length, pipeline.target.reach + 1)
+        self._ahead = torch.arange(1, pipeline.target.reach + 1)
 
     def windows(self, part: Part) -> Windows:
         """The windows whose targets lie inside the part, by date, then symbol.
@@ -81,21 +87,49 @@ class History:
 
     def gather(self, windows: Windows) -> Batch:
         """Inputs and targets of these windows."""
-        s = torch.from_numpy(windows.symbols)
-        t = torch.from_numpy(windows.positions)
+        s, t = _places(windows)
         rows, back = s[:, None], t[:, None] + self._back
-        location, scale = self._location[s, t], self._scale[s, t]
-        units = normalise(self._labels[s, t], location, scale, self._spread)
+        known = torch.cat([self._place[back], self._place[t][:, None] + self._ahead], dim=1)
+        location, scale = self.level(windows)
         inputs = Inputs(
             observed=self._observed[rows, back],
-            known=self._known[t[:, None] + self._across],
+            known=self._known[known],
             static=torch.zeros(len(s), 0),
             mask=self._mask[rows, back],
             location=location,
             scale=scale,
         )
-        return Batch(inputs=inputs, target=units.to(torch.float32))
+        return Batch(inputs=inputs, target=self.targets(windows))
+
+    def batches(self, windows: Windows) -> Iterator[Batch]:
+        """All of these windows in order, a bounded number at a time."""
+        for k in range(0, len(windows), ROWS):
+            rows = slice(k, k + ROWS)
+            yield self.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+
+    def level(self, windows: Windows) -> tuple[Tensor, Tensor]:
+        """Location and scale of each window, float64 [N] both."""
+        s, t = _places(windows)
+        return self._location[s, t], self._scale[s, t]
+
+    def targets(self, windows: Windows) -> Tensor:
+        """What came, float32 [N, H] in units of each window's volatility; NaN where unknown."""
+        s, t = _places(windows)
+        return normalise(self._labels[s, t], *self.level(windows), self._spread).to(torch.float32)
 
     def outcomes(self, windows: Windows) -> FloatArray:
         """[N, H] what came, in the target's own unit; NaN where unknown."""
         return self.labels[windows.symbols, windows.positions]
+
+
+def _places(windows: Windows) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(windows.symbols), torch.from_numpy(windows.positions)
+
+
+def _calendar_axis(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
+    """The calendar's sessions from the first bar to the farthest target: the future that serving will count on.
+
+    It holds every session of the bars, and also those that the bars lack, such as holidays of an unknown exchange.
+    """
+    first, last = int(bars.sessions[0]), int(bars.sessions[-1])
+    return pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))

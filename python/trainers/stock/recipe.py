@@ -45,10 +45,12 @@ class Optimisation:
                 raise ConfigurationError(f"{name} is {value}, but must be at least 1")
         if not 0 < self.learning_rate < 1:
             raise ConfigurationError(f"learning rate is {self.learning_rate:g}, but must be between 0 and 1")
-        if self.weight_decay < 0 or self.clip <= 0:
+        if not (self.weight_decay >= 0 and self.clip > 0):
             raise ConfigurationError(
                 f"weight decay is {self.weight_decay:g} and clip {self.clip:g}, but must be at least 0 and above 0"
             )
+        if not 0 <= self.seed < 2**32:
+            raise ConfigurationError(f"seed is {self.seed}, but must be between 0 and {2**32 - 1}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

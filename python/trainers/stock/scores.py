@@ -16,6 +16,9 @@ RESAMPLES = 1000
 LEVEL = 0.9
 """Share of resamples inside the intervals that are reported."""
 
+FEWEST_BLOCKS = 5
+"""Blocks of days that must fit into the split before an interval can tell skill from luck."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
@@ -41,8 +44,26 @@ class Judged:
 
     @property
     def block(self) -> int:
-        """Sessions a block of the bootstrap: the longest horizon, at least 20."""
+        """Sessions a block of the bootstrap: the longest horizon, at least 20; shorter if too few days are there.
+
+        A single block would be all days in every resample, and the interval a point.
+        """
+        return max(1, min(self.wanted_block, self.days // FEWEST_BLOCKS))
+
+    @property
+    def wanted_block(self) -> int:
+        """Sessions after which windows no longer share outcomes: the longest horizon, at least 20."""
         return max(20, self.horizons[-1])
+
+    @property
+    def days(self) -> int:
+        """Different decision days."""
+        return len(np.unique(self.positions))
+
+    @property
+    def days_short(self) -> int:
+        """Decision days that are missing before the split is long enough to tell skill from luck; 0 if it is."""
+        return max(0, FEWEST_BLOCKS * self.wanted_block - self.days)
 
 
 def pinball(judged: Judged, forecasts: FloatArray) -> FloatArray:
@@ -95,6 +116,8 @@ class Skill:
 
     baseline: str
     improvement: Interval
+    days_short: int = 0
+    """Decision days that the split lacks for any verdict."""
 
     @property
     def sentence(self) -> str:
@@ -103,6 +126,11 @@ class Skill:
         figures = (
             f"{100 * i.value:+.1f} % ({100 * LEVEL:.0f} % interval {100 * i.lower:+.1f} % to {100 * i.upper:+.1f} %)"
         )
+        if self.days_short:
+            return (
+                f"No skill shown: the test split is {self.days_short} days too short to tell skill from luck; on it "
+                f"the improvement on the best baseline, {self.baseline}, is {figures}."
+            )
         if i.lower > 0:
             return (
                 f"Skill: on held-out days the loss is better than the best baseline's, {self.baseline}, by {figures}."
@@ -126,7 +154,11 @@ def skill(judged: Judged, model: FloatArray, baselines: Mapping[str, FloatArray]
     pair = np.stack([ours, theirs[best]], axis=-1)
     means, resamples = resampled_mean(judged, pair)
     improvement = 1 - means[0] / means[1]
-    return Skill(baseline=best, improvement=interval(float(improvement), 1 - resamples[:, 0] / resamples[:, 1]))
+    return Skill(
+        baseline=best,
+        improvement=interval(float(improvement), 1 - resamples[:, 0] / resamples[:, 1]),
+        days_short=judged.days_short,
+    )
 
 
 def _block_weights(days: int, block: int) -> FloatArray:

@@ -28,7 +28,7 @@ class SplitShares:
 
     def __post_init__(self) -> None:
         shares = (self.train, self.selection, self.calibration, self.test)
-        if min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:  # noqa: PLR2004 - rounding of decimals
+        if not (min(shares) > 0 and abs(sum(shares) - 1) < 1e-9):  # noqa: PLR2004 - rounding of decimals
             raise ConfigurationError(f"split shares are {shares}, but must be positive and add up to 1")
 
 

@@ -12,13 +12,13 @@ def scores_table(card: Mapping[str, Json]) -> Group:
     """The model beside the baselines, best first, and the one sentence about its skill."""
     whole = Record(card, "card")
     scores = whole.record("scores")
-    table = Table(title="Held-out scores: pinball loss × 10000, lower is better", title_justify="left")
+    table = Table(title="Held-out scores: pinball loss x 10000, lower is better", title_justify="left")
     table.add_column("")
     for horizon in scores.integers("horizons"):
         table.add_column(f"{horizon} d", justify="right")
     table.add_column("per √day" if _is_return(whole) else "mean", justify="right")
     low, high = scores.numbers("band")
-    table.add_column(f"inside {low:g}–{high:g}", justify="right")
+    table.add_column(f"inside {low:g} to {high:g}", justify="right")
     for row in scores.records("rows"):
         figures = [f"{value:.2f}" for value in row.numbers("pinball")]
         band = row.numbers("band_coverage")

@@ -24,7 +24,7 @@ from trainers.progress import Consumer
 from trainers.stock import card
 from trainers.stock.baselines import all_baselines
 from trainers.stock.conformal import calibrate
-from trainers.stock.data import Batch, History, Windows
+from trainers.stock.data import ROWS, Batch, History, Windows
 from trainers.stock.recipe import Recipe
 from trainers.stock.scores import Judged, skill
 from trainers.stock.splits import Splits
@@ -95,13 +95,16 @@ def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
     """The exchange's sessions from the first bar to five years after the last; the bars must lie on them."""
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
     end = int(dates_of(days_of(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
-    if not name:
-        return SessionCalendar.weekdays(first, end)
-    calendar = SessionCalendar.from_exchange(name, first, end)
+    calendar = SessionCalendar.from_exchange(name, first, end) if name else SessionCalendar.weekdays(first, end)
+    if bars.calendar and bars.calendar != calendar.name:
+        raise ConfigurationError(
+            f"the bars are of calendar {bars.calendar}, but the recipe's calendar is {calendar.name}; a model would "
+            "refuse such bars later: let both name the same exchange"
+        )
     strangers = calendar.unexpected(bars.sessions)
     if len(strangers):
         raise ConfigurationError(
-            f"{name} held no session on {strangers[:5].tolist()}; remove these bars or name another calendar"
+            f"{calendar.name} held no session on {strangers[:5].tolist()}; remove these bars or name another calendar"
         )
     return calendar
 
@@ -132,7 +135,7 @@ def _fit(history: History, splits: Splits, recipe: Recipe, consume: Consumer) ->
         accumulate=settings.accumulate,
     )
     source = _source(history, train, settings.batch_size, seed=settings.seed, shuffle=True)
-    held = Validation(task.loss, _source(history, selection, 1024, seed=0, shuffle=False))
+    held = Validation(task.loss, _source(history, selection, ROWS, seed=0, shuffle=False))
     epochs: list[tuple[float, float]] = []
     with loop.running() as run:
         for report in consume(run.epochs(source, max_epochs=settings.max_epochs, validation=held)):
@@ -160,7 +163,7 @@ def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
         target=recipe.target,
         levels=recipe.quantiles,
     )
-    targets = history.gather(train).target.numpy()
+    targets = history.targets(train).numpy()
     quantiles = np.nanquantile(targets, recipe.quantiles, axis=0).T.astype(np.float32)
     for module in network.modules():
         if isinstance(module, QuantileHead):
@@ -194,11 +197,11 @@ def _calibrated(fitted: _Fitted, history: History, splits: Splits, recipe: Recip
         card={},
     )
     windows = history.windows(splits.calibration)
-    batch = history.gather(windows)
-    units = _engine(fitted.network, manifest).units(batch.inputs).double().numpy()
+    engine = _engine(fitted.network, manifest)
+    units = torch.cat([engine.units(batch.inputs) for batch in history.batches(windows)])
     conformal = calibrate(
-        units,
-        batch.target.double().numpy(),
+        units.double().numpy(),
+        history.targets(windows).double().numpy(),
         levels,
         sessions=len(np.unique(windows.positions)),
         horizons=target.horizons,
@@ -209,17 +212,19 @@ def _calibrated(fitted: _Fitted, history: History, splits: Splits, recipe: Recip
 
 def _baseline(history: History, splits: Splits) -> BaselineSpec:
     """The average training window."""
-    inputs = history.gather(history.windows(splits.train)).inputs
+    train = history.windows(splits.train)
+    known = torch.stack([batch.inputs.known.double().mean(dim=1).sum(dim=0) for batch in history.batches(train)])
+    location, scale = history.level(train)
     return BaselineSpec(
         name="train_mean",
-        known=tuple(float(value) for value in inputs.known.double().mean(dim=(0, 1))),
-        location=float(inputs.location.mean()),
-        scale=float(inputs.scale.median()),
+        known=tuple(float(value) for value in known.sum(dim=0) / len(train)),
+        location=float(location.mean()),
+        scale=float(scale.median()),
     )
 
 
 def _engine(network: nn.Module, manifest: Manifest) -> Engine:
-    return Engine(network, output_map(manifest), device=torch.device("cpu"), max_rows=1024)
+    return Engine(network, output_map(manifest), device=torch.device("cpu"), max_rows=ROWS)
 
 
 def _model(made: Artifact) -> Model:
@@ -236,7 +241,8 @@ def _card(made: Artifact, fitted: _Fitted, history: History, splits: Splits, rec
         levels=recipe.quantiles,
         spread=recipe.target.spread,
     )
-    ours = _engine(fitted.network, made.manifest).values(history.gather(windows).inputs).numpy()
+    engine = _engine(fitted.network, made.manifest)
+    ours = torch.cat([engine.values(batch.inputs) for batch in history.batches(windows)]).numpy()
     baselines = all_baselines(history, splits.train, windows, recipe.quantiles)
     unit = UNITS[recipe.target.kind]
     return {
@@ -252,8 +258,18 @@ def _card(made: Artifact, fitted: _Fitted, history: History, splits: Splits, rec
         },
         "libraries": card.libraries_card(),
         "scores": card.scores_card(judged, {OURS: ours, **baselines.forecasts}, model=OURS, unit=unit),
-        "notes": list(baselines.notes),
+        "notes": [*_gap_notes(history), *baselines.notes],
         "calibration": card.calibration_card(judged, ours),
         "skill": card.skill_card(skill(judged, ours, baselines.forecasts)),
         "conformal": {"effective_samples": list(made.manifest.conformal.effective_samples)},
     }
+
+
+def _gap_notes(history: History) -> list[str]:
+    """What a reader must know about sessions of the exchange on which no symbol has a bar."""
+    calendar = history.pipeline.calendar
+    missing = calendar.missing(history.bars.sessions)
+    if not calendar.is_exchange or missing.size == 0:
+        return []
+    found = f"{calendar.name} held {missing.size} sessions without any bar, such as {missing[0]}"
+    return [f"{found}; the bars around them were taken as consecutive"]

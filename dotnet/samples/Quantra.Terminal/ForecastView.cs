@@ -1,0 +1,71 @@
+using System.Globalization;
+using Quantra.Client;
+using Spectre.Console;
+using Spectre.Console.Rendering;
+
+namespace Quantra.Terminal;
+
+/// <summary>A forecast as a fan and a table.</summary>
+internal sealed class ForecastView(BarSeries bars, Forecast forecast)
+{
+    private const int PastSessions = 60;
+    private const int ChartHeight = 16;
+
+    /// <summary>Everything, as wide as the terminal.</summary>
+    public IRenderable Render(int width)
+    {
+        var inner = Math.Clamp(width - 4, 40, 110);
+        var heading = string.Create(
+            CultureInfo.InvariantCulture,
+            $" [bold]{bars.Symbol.EscapeMarkup()}[/] · {forecast.Model.EscapeMarkup()}@{forecast.Version} · as of {forecast.AsOf:yyyy-MM-dd} ");
+        var body = new Rows([.. Chart(inner), new Text(""), Table(), .. Warnings()]);
+        return new Panel(body) { Header = new PanelHeader(heading), Border = BoxBorder.Rounded, Width = inner + 4, BorderStyle = new Style(Palette.Quiet) };
+    }
+
+    private static string Percent(double logReturn) =>
+        (Math.Exp(logReturn) - 1).ToString("+0.0%;-0.0%", CultureInfo.InvariantCulture);
+
+    private IEnumerable<IRenderable> Chart(int width)
+    {
+        if (forecast.Prices is null)
+            return [];
+        var past = bars.Last(PastSessions).Close.ToArray();
+        var fan = forecast.Quantiles
+            .Select(q => forecast.Horizons.Select(h => forecast.Price(bars.Symbol, h, q)).ToArray())
+            .ToList();
+        var chart = new FanChart(past, forecast.Horizons, fan, (forecast.Quantiles.Count - 1) / 2);
+        var legend = new Markup(
+            $"{new string(' ', 11)}[{Palette.Past.ToMarkup()}]━ last {past.Length} closes[/]   "
+            + $"[{Palette.Median.ToMarkup()}]━ median[/]   [{Palette.Band.ToMarkup()}]▒ {Level(0)} to {Level(^1)}[/]");
+        return [.. chart.Lines(width, ChartHeight).Select(line => new Markup(line)), legend];
+    }
+
+    private string Level(Index index) => forecast.Quantiles[index.GetOffset(forecast.Quantiles.Count)].ToString("0.##%", CultureInfo.InvariantCulture);
+
+    private Table Table()
+    {
+        var table = new Table { Border = TableBorder.Simple, BorderStyle = new Style(Palette.Quiet) };
+        table.AddColumn(new TableColumn("[grey]days[/]").RightAligned()).AddColumn("[grey]session[/]");
+        foreach (var quantile in forecast.Quantiles)
+            table.AddColumn(new TableColumn(quantile.ToString("'q'0.###", CultureInfo.InvariantCulture)).RightAligned());
+        foreach (var (horizon, index) in forecast.Horizons.Select((horizon, index) => (horizon, index)))
+            table.AddRow([$"{horizon}", Session(index), .. forecast.Quantiles.Select(q => Cell(horizon, q))]);
+        return table;
+    }
+
+    private string Session(int horizon) => forecast.TargetSessions.Count > horizon
+        ? forecast.TargetSessions[horizon].ToString("yyyy-MM-dd", CultureInfo.InvariantCulture)
+        : "";
+
+    private string Cell(int horizon, double quantile)
+    {
+        var (value, price) = (forecast.Value(bars.Symbol, horizon, quantile), forecast.Price(bars.Symbol, horizon, quantile));
+        if (double.IsNaN(price))
+            return value.ToString("F4", CultureInfo.InvariantCulture);
+        var color = value >= 0 ? Palette.Up : Palette.Down;
+        return string.Create(CultureInfo.InvariantCulture, $"{price:F2} [{color.ToMarkup()}]{Percent(value),7}[/]");
+    }
+
+    private IEnumerable<IRenderable> Warnings() =>
+        forecast.Warnings.Select(warning => new Markup($"[yellow]! {warning.EscapeMarkup()}[/]"));
+}

@@ -1,0 +1,34 @@
+using System.CommandLine;
+using Quantra.Client;
+using Quantra.Client.Embedded;
+using Quantra.Terminal;
+using Spectre.Console;
+
+var server = new Option<string>("--server") { Description = "HOST:PORT of a Quantra server", DefaultValueFactory = _ => "127.0.0.1:50051" };
+var embedded = new Option<bool>("--embedded") { Description = "run Python inside this process, without a server" };
+var models = new Option<string?>("--models") { Description = "folder of NAME/VERSION artifacts, with --embedded" };
+var model = new Option<string?>("--model") { Description = "NAME, NAME@VERSION or NAME@ALIAS; not needed where there is one" };
+var file = new Option<string>("--bars") { Description = "CSV file of daily bars", Required = true };
+var symbol = new Option<string?>("--symbol") { Description = "whose forecast; asked for if not given" };
+var command = new RootCommand("Draws a forecast and the reasons behind it.") { server, embedded, models, model, file, symbol };
+
+command.SetAction(async (arguments, cancellationToken) =>
+{
+    try
+    {
+        var bars = BarPanel.ReadCsv(arguments.GetValue(file)!);
+        await using var predictor = arguments.GetValue(embedded)
+            ? await EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = arguments.GetValue(models) ?? "models" })
+            : (IStockPredictor)new QuantraClient(new Uri($"http://{arguments.GetValue(server)}"));
+        var session = new TerminalSession(AnsiConsole.Console, predictor);
+        await session.ShowAsync(bars, arguments.GetValue(model), arguments.GetValue(symbol), cancellationToken);
+        return 0;
+    }
+    catch (QuantraException error)
+    {
+        await Console.Error.WriteLineAsync($"{error.Reason}: {error.Message}");
+        return 1;
+    }
+});
+
+return await command.Parse(args).InvokeAsync();

@@ -1,0 +1,45 @@
+using Quantra.Client;
+using Spectre.Console;
+
+namespace Quantra.Terminal;
+
+/// <summary>Asks which symbol and which model, and shows what they come to.</summary>
+internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor predictor)
+{
+    /// <summary>Shows one symbol's forecast and its reasons.</summary>
+    public async Task ShowAsync(BarPanel bars, string? modelName, string? symbol, CancellationToken cancellationToken)
+    {
+        var model = await ModelAsync(modelName, cancellationToken);
+        var series = bars.Select(symbol ?? Choose("Which symbol?", bars.Symbols, "--symbol"));
+        var request = new PredictionRequest($"{model.Name}@{model.Version}", series);
+        var forecast = await predictor.PredictAsync(request, cancellationToken);
+        var horizon = Middle(forecast.Horizons);
+        var reasons = await predictor.ExplainAsync(
+            new ExplanationRequest(request, horizon, Middle(forecast.Quantiles)),
+            cancellationToken);
+        console.Write(new ForecastView(series, forecast).Render(console.Profile.Width));
+        console.Write(new ReasonsView(reasons).Render(console.Profile.Width));
+    }
+
+    private static T Middle<T>(IReadOnlyList<T> values) => values[(values.Count - 1) / 2];
+
+    private async Task<ModelInfo> ModelAsync(string? name, CancellationToken cancellationToken)
+    {
+        if (name is not null)
+            return await predictor.GetModelAsync(name, cancellationToken);
+        var models = await predictor.ListModelsAsync(cancellationToken);
+        var names = models.Where(model => model.IsDefault).Select(model => model.Name).ToList();
+        return await predictor.GetModelAsync(Choose("Which model?", names, "--model"), cancellationToken);
+    }
+
+    /// <summary>The only choice, or the user's, or the first where nobody can be asked.</summary>
+    private string Choose(string question, IReadOnlyList<string> choices, string option)
+    {
+        if (choices.Count == 1)
+            return choices[0];
+        if (console.Profile.Capabilities.Interactive && !Console.IsOutputRedirected && !Console.IsInputRedirected)
+            return console.Prompt(new SelectionPrompt<string>().Title(question).AddChoices(choices));
+        console.MarkupLineInterpolated($"[grey]{option} {choices[0]} (of {string.Join(", ", choices)})[/]");
+        return choices[0];
+    }
+}

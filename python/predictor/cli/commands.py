@@ -1,0 +1,19 @@
+"""The predictor's commands under one name."""
+
+import typer
+
+from predictor.cli import aliases, asking, doctor, inspection, serving
+
+app = typer.Typer(
+    name="quantra",
+    help="Stock forecasts with quantiles and feature importance.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("serve", epilog=serving.EXAMPLE)(serving.serve)
+app.command("predict", epilog=asking.PREDICT_EXAMPLE)(asking.predict)
+app.command("explain", epilog=asking.EXPLAIN_EXAMPLE)(asking.explain)
+app.command("inspect", epilog=inspection.EXAMPLE)(inspection.inspect)
+app.command("alias", epilog=aliases.EXAMPLE)(aliases.alias)
+app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)

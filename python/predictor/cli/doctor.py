@@ -1,0 +1,186 @@
+"""`quantra doctor`: is everything here that a forecast needs?"""
+
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from predictor.cli.machine import write_json
+from predictor.cli.options import AsJson, Device
+from predictor.errors import QuantraError
+
+EXAMPLE: Final = "Example: quantra doctor --artifact models/demo/1"
+
+REQUIRED: Final = {
+    "torch": "torch",
+    "numpy": "numpy",
+    "safetensors": "safetensors",
+    "grpcio": "grpc",
+    "protobuf": "google.protobuf",
+}
+"""Distribution to the module that it brings."""
+
+OPTIONAL: Final = {
+    "polars": "data",
+    "exchange-calendars": "calendars",
+    "plotly": "report",
+    "jinja2": "report",
+    "arch": "baselines",
+    "bokeh_sampledata": "demo",
+    "pythonnet": "dotnet",
+}
+"""Distribution to the extra that brings it."""
+
+OLDEST_PYTHON: Final = (3, 11)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at; `needed` things that are not `ok` make the command fail."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+    needed: bool = True
+
+
+def doctor(
+    *,
+    artifact: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also run this artifact's golden instance.")
+    ] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Check Python, packages, device, network and disk, and with --artifact a whole prediction."""
+    checks = list(_checks(artifact, device))
+    healthy = all(check.ok for check in checks if check.needed)
+    if as_json:
+        write_json({"ok": healthy, "checks": [asdict(check) for check in checks]})
+    else:
+        Console(highlight=False).print(_table(checks))
+    raise typer.Exit(0 if healthy else 1)
+
+
+def _checks(artifact: Path | None, device: str) -> Iterator[Check]:
+    yield _python()
+    for name, module in REQUIRED.items():
+        yield _package(name, module)
+    yield _device(device)
+    for name, extra in OPTIONAL.items():
+        yield _optional(name, extra)
+    yield _dotnet()
+    yield _writable(Path.cwd())
+    yield _port()
+    if artifact is not None:
+        yield _prediction(artifact, device)
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    ok = sys.version_info >= OLDEST_PYTHON
+    return Check(name="Python", ok=ok, detail=found, remedy=f"install Python {oldest} or newer")
+
+
+def _package(name: str, module: str) -> Check:
+    """A package counts as there once it can be imported: a broken library shows up nowhere else."""
+    remedy = f"pip install --force-reinstall {name}"
+    try:
+        import_module(module)
+    except (ImportError, OSError) as error:
+        return Check(name=name, ok=False, detail=str(error), remedy=remedy)
+    return Check(name=name, ok=True, detail=version(name))
+
+
+def _device(asked: str) -> Check:
+    try:
+        from predictor.inference import choose_device
+
+        device = choose_device(asked)
+    except (ImportError, OSError) as error:
+        return Check(name="device", ok=False, detail=str(error), remedy="install torch")
+    except QuantraError as error:
+        return Check(name="device", ok=False, detail=error.message, remedy="choose --device cpu")
+    return Check(name="device", ok=True, detail=_device_detail(device.type))
+
+
+def _device_detail(kind: str) -> str:
+    import torch
+
+    if kind != "cuda":
+        return f"{kind}, {torch.get_num_threads()} threads"
+    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
+
+
+def _optional(name: str, extra: str) -> Check:
+    try:
+        return Check(name=name, ok=True, detail=version(name), needed=False)
+    except PackageNotFoundError:
+        remedy = f"pip install 'quantra[{extra}]'"
+        return Check(name=name, ok=False, detail="not installed", remedy=remedy, needed=False)
+
+
+def _dotnet() -> Check:
+    path = shutil.which("dotnet")
+    if path is None:
+        remedy = "install the .NET SDK 8 or newer to use the C# client"
+        return Check(name="dotnet", ok=False, detail="not on PATH", remedy=remedy, needed=False)
+    return Check(name="dotnet", ok=True, detail=path, needed=False)
+
+
+def _writable(folder: Path) -> Check:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return Check(name="write access", ok=False, detail=str(error), remedy="change to a folder of your own")
+    return Check(name="write access", ok=True, detail=str(folder))
+
+
+def _port() -> Check:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port: int = listener.getsockname()[1]
+    except OSError as error:
+        return Check(name="port", ok=False, detail=str(error), remedy="allow listening on 127.0.0.1")
+    return Check(name="port", ok=True, detail=f"127.0.0.1:{port} was free")
+
+
+def _prediction(artifact: Path, device: str) -> Check:
+    """Loading runs the golden instance, a whole forecast and explanation, and compares with the recorded numbers."""
+    try:
+        from predictor.forecaster import Forecaster
+
+        with Forecaster.load(artifact, device) as forecaster:
+            info = forecaster.model()
+    except (ImportError, OSError) as error:
+        return Check(name="prediction", ok=False, detail=str(error), remedy="install torch")
+    except QuantraError as error:
+        return Check(name="prediction", ok=False, detail=error.message, remedy="restore the artifact from its source")
+    return Check(name="prediction", ok=True, detail=f"{info.name} version {info.version} gives the recorded numbers")
+
+
+def _table(checks: Iterable[Check]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for check in checks:
+        mark = (
+            Text("✓", style="green")
+            if check.ok
+            else Text("✗" if check.needed else "-", style="red" if check.needed else "yellow")
+        )
+        detail = check.detail if check.ok else f"{check.detail}: {check.remedy}"
+        table.add_row(mark, check.name, Text(detail))
+    return table

@@ -1,0 +1,23 @@
+"""Options that several commands have."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from predictor.instance import GapPolicy
+
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs to standard output.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+Artifact = Annotated[Path | None, typer.Option(metavar="DIR", help="Artifact folder, such as models/demo/1.")]
+Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server instead of an artifact.")]
+ModelReference = Annotated[
+    str, typer.Option(metavar="NAME[@VERSION]", help="The server's model; may be left out where it has only one.")
+]
+Bars = Annotated[Path, typer.Option(metavar="FILE", help="Daily bars, oldest first: .csv or .parquet.")]
+Symbol = Annotated[str, typer.Option(help="One symbol of the file; all of them if left out.")]
+Gaps = Annotated[GapPolicy, typer.Option(help="What to do about missing sessions.")]
+AllowIncomplete = Annotated[
+    bool, typer.Option("--allow-incomplete-last-bar", help="Take the last bar although its session has not closed.")
+]
+Plot = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Also write a chart, one HTML file.")]

@@ -1,0 +1,45 @@
+"""How a program of commands runs: errors become one line on stderr and an exit code."""
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from predictor.cli.commands import app as predictor_app
+from predictor.cli.machine import error_json, write_json
+from predictor.errors import QuantraError
+
+
+def main() -> None:
+    """Run the predictor's commands."""
+    run(predictor_app)
+
+
+def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run an app's command and exit: 0 done, 1 failed (one red line on stderr), 2 bad usage.
+
+    With `--json` among the arguments a failure is also a JSON object on standard output.
+
+    Args:
+        app: the commands.
+        arguments: the command line without the program's name; the process's own if None.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        app(args=given, prog_name="quantra")
+    except QuantraError as error:
+        if "--json" in given:
+            write_json(error_json(error))
+        _say(error.message)
+    except OSError as error:  # a file that cannot be read or written is the user's to repair, not a bug
+        _say(str(error))
+    sys.exit(1)
+
+
+def _say(message: str) -> None:
+    """One red line on stderr. What others wrote is shown as text: neither markup nor escape codes work in it."""
+    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
+    Console(stderr=True, highlight=False).print(Text(line, style="red"), soft_wrap=True)

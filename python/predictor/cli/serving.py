@@ -1,0 +1,63 @@
+"""`quantra serve`."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from predictor.cli.options import Device
+from predictor.errors import ConfigurationError
+from predictor.server import DEFAULT_ADDRESS, Address, ServerSettings
+from predictor.server import serve as serve_models
+
+EXAMPLE: Final = "Example: quantra serve --models models --listen 127.0.0.1:50051"
+
+_LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def serve(
+    *,
+    models: Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 picks a free one.")] = str(DEFAULT_ADDRESS),
+    device: Device = "auto",
+    max_batch_rows: Annotated[int, typer.Option(min=1, help="Rows of one forward at most.")] = 256,
+    insecure_public: Annotated[
+        bool, typer.Option("--insecure-public", help="Allow an address that other machines reach, unencrypted.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log in JSON too; standard output is JSON anyway.")] = False,
+) -> None:
+    """Serve models over gRPC until Ctrl+C or SIGTERM.
+
+    The first line on standard output is JSON with the port and means that calls are answered. The log goes to stderr.
+    """
+    try:
+        settings = ServerSettings(
+            models=models,
+            listen=Address.parse(listen),
+            insecure_public=insecure_public,
+            device=device,
+            max_batch_rows=max_batch_rows,
+        )
+    except ConfigurationError as error:
+        raise typer.BadParameter(error.message) from error
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonLine() if as_json else logging.Formatter(_LINE))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    raise typer.Exit(serve_models(settings))
+
+
+class _JsonLine(logging.Formatter):
+    """One JSON object a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)

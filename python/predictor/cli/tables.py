@@ -1,0 +1,109 @@
+"""Forecasts and contributions as tables for a terminal."""
+
+from math import isfinite
+from typing import Final
+
+import numpy as np
+from rich.bar import Bar
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from predictor.forecast import LOG_RETURN, Attribution, Contribution, Forecast
+
+BASIS_POINTS: Final = 10_000.0
+
+_TOP: Final = 15
+_BAND_WIDTH: Final = 28
+_BAR_WIDTH: Final = 20
+
+
+def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Table:
+    """One line a horizon: quantiles, and the band from the lowest to the highest as a bar."""
+    s = forecast.symbols.index(symbol)
+    title = _forecast_title(forecast, s, currency)
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("ahead", justify="right", no_wrap=True)
+    table.add_column("session", no_wrap=True)
+    for level in forecast.quantiles:
+        table.add_column(level_name(level), justify="right", no_wrap=True)
+    table.add_column("band", no_wrap=True)
+    shown = forecast.values[s] if forecast.prices is None else forecast.prices[s]
+    low, high = float(np.min(shown)), float(np.max(shown))
+    for h, horizon in enumerate(forecast.horizons):
+        session = iso(int(forecast.target_sessions[h])) if len(forecast.target_sessions) else ""
+        cells = [_cell(forecast, s, h, q) for q in range(len(forecast.quantiles))]
+        table.add_row(str(horizon), session, *cells, _band(shown[h].tolist(), low, high))
+    return table
+
+
+def contributions_table(found: Attribution, symbol: str) -> Table:
+    """Signed bars around a middle, the largest first; what is left is one line."""
+    factor, unit = (BASIS_POINTS, "bp") if found.unit == "log return" else (1.0, found.unit)
+    s = found.symbols.index(symbol)
+    rows = found.table(symbol)
+    top, rest = rows[:_TOP], rows[_TOP:]
+    reach = max((abs(row.value) for row in rows), default=0.0)
+    title = (
+        f"{symbol}: {found.horizon} sessions ahead, {level_name(found.quantile)}: "
+        f"{factor * found.prediction[s]:+.2f} {unit}, {factor * found.baseline_prediction[s]:+.2f} for {found.baseline}"
+    )
+    table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("input")
+    table.add_column("lowers", justify="right", no_wrap=True)
+    table.add_column("raises", no_wrap=True)
+    table.add_column(unit, justify="right")
+    for row in top:
+        lowers, raises = _bars(row, reach)
+        table.add_row(Text(row.name), lowers, raises, f"{factor * row.value:+.2f}")
+    if rest:
+        table.add_row(f"others ({len(rest)})", "", "", f"{factor * sum(row.value for row in rest):+.2f}")
+    return table
+
+
+def level_name(quantile: float) -> str:
+    """A quantile for people."""
+    return "median" if quantile == 0.5 else f"{100 * quantile:g} %"  # noqa: PLR2004 - the definition of the median
+
+
+def iso(session: int) -> str:
+    """A yyyymmdd for people; empty for 0, which means unknown."""
+    return f"{session // 10000:04d}-{session // 100 % 100:02d}-{session % 100:02d}" if session else ""
+
+
+def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
+    parts = [forecast.symbols[s]]
+    if forecast.as_of_session:
+        parts.append(f"as of {iso(forecast.as_of_session)}")
+    if forecast.anchor_price is not None:
+        parts.append(f"last close {float(forecast.anchor_price[s]):,.2f} {currency}".rstrip())
+    return Text(", ".join(parts) + f" ({forecast.model} version {forecast.version})")
+
+
+def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
+    """Price, and the return below it, or the value alone; a dash where there is no forecast."""
+    value = float(forecast.values[s, h, q])
+    if not isfinite(value):
+        return Text("-", style="dim")
+    told = f"{100 * value:+.2f} %" if forecast.target_kind == LOG_RETURN else f"{value:+.4f}"
+    if forecast.prices is None:
+        return Text(told)
+    return Text.assemble(f"{float(forecast.prices[s, h, q]):,.2f}\n", (told, "dim"))
+
+
+def _band(values: list[float], low: float, high: float) -> RenderableType:
+    """From the lowest to the highest quantile, on the scale of the whole table."""
+    if not all(map(isfinite, (low, high, *values))) or high <= low:
+        return ""
+    return Bar(high - low, values[0] - low, values[-1] - low, width=_BAND_WIDTH, color="blue")
+
+
+def _bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableType]:
+    """A bar on the left of the middle for what lowers the forecast, on the right for what raises it."""
+    if not isfinite(row.value) or reach == 0:
+        return "", ""
+    share = abs(row.value) / reach
+    if row.value < 0:
+        return Bar(1, 1 - share, 1, width=_BAR_WIDTH, color="dark_orange3"), ""
+    return "", Bar(1, 0, share, width=_BAR_WIDTH, color="blue")

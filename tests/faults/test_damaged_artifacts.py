@@ -1,0 +1,358 @@
+"""Damaged and forged artifacts: each is refused with an ArtifactError that names the file and the cause.
+
+Where a forgery must pass the digests to reach the check behind them, `rewrite` makes the digests right again.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from artifacts import save_small_artifact
+from safetensors.numpy import save as save_arrays
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from predictor import artifact
+from predictor.artifact import CONTENTS, DIGEST, MANIFEST
+from predictor.errors import ArtifactError
+from predictor.registry import Runtime, load_model
+
+WEIGHTS, FEATURES, ARRAYS = "weights.safetensors", "features.json", "golden/arrays.safetensors"
+EVERY_FILE = (MANIFEST, DIGEST, *CONTENTS)
+Entry = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_small_artifact(tmp_path_factory.mktemp("sound") / "1")
+
+
+@pytest.fixture
+def folder(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "1"))
+
+
+def rewrite(folder: Path, name: str, data: bytes) -> None:
+    """Replace a file and make all digests right again, as a forger would."""
+    (folder / name).write_bytes(data)
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    if name != MANIFEST:
+        manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+    digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    (folder / DIGEST).write_text(f"{digest}  {MANIFEST}\n")
+
+
+def forge_manifest(folder: Path, change: Callable[[Entry], object]) -> None:
+    """Change values in the manifest, digests made right."""
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    change(manifest)
+    text = json.dumps(manifest).encode()
+    (folder / MANIFEST).write_bytes(text)
+    (folder / DIGEST).write_text(f"{hashlib.sha256(text).hexdigest()}  {MANIFEST}\n")
+
+
+def forge_weights(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
+    """Change tensors, digests made right."""
+    weights = load_tensors((folder / WEIGHTS).read_bytes())
+    change(weights)
+    rewrite(folder, WEIGHTS, save_tensors(weights))
+
+
+def refused(folder: Path) -> str:
+    """The message that the artifact is refused with on its way to a served model."""
+    with pytest.raises(ArtifactError) as caught:
+        load_model(folder, ("small", 1), Runtime(torch.device("cpu"), 256))
+    return caught.value.message
+
+
+def test_the_forgers_tools_alone_do_no_damage(folder: Path) -> None:
+    rewrite(folder, WEIGHTS, (folder / WEIGHTS).read_bytes())
+    forge_manifest(folder, lambda manifest: manifest)
+    assert load_model(folder, ("small", 1), Runtime(torch.device("cpu"), 256)).identity.name == "small"
+
+
+# --- accidents
+
+
+@pytest.mark.parametrize("name", EVERY_FILE)
+def test_one_flipped_bit_anywhere_is_found(folder: Path, name: str) -> None:
+    path, random = folder / name, np.random.default_rng(7)
+    whole = path.read_bytes()
+    for _ in range(25):
+        at, bit = int(random.integers(len(whole))), int(random.integers(8))
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << bit
+        path.write_bytes(damaged)
+        with pytest.raises(ArtifactError) as caught:
+            artifact.load(folder)
+        assert caught.value.message.startswith(f"{MANIFEST if name == DIGEST else name}: ")
+        assert "SHA-256" in caught.value.message
+
+
+@pytest.mark.parametrize("name", EVERY_FILE)
+def test_a_file_cut_anywhere_is_found(folder: Path, name: str) -> None:
+    path, random = folder / name, np.random.default_rng(8)
+    whole = path.read_bytes()
+    for length in (0, 1, len(whole) - 1, *random.integers(len(whole), size=10).tolist()):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ArtifactError) as caught:
+            artifact.load(folder)
+        assert caught.value.message.startswith(f"{MANIFEST if name == DIGEST else name}: ")
+
+
+@pytest.mark.parametrize("name", EVERY_FILE)
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    assert refused(folder) == f"{name}: the file is missing"
+
+
+@pytest.mark.parametrize("name", EVERY_FILE)
+def test_a_link_in_place_of_a_file_is_named(folder: Path, name: str, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (folder / name).rename(elsewhere)
+    (folder / name).symlink_to(elsewhere)
+    assert refused(folder).startswith(f"{name}: is a link")
+
+
+@pytest.mark.parametrize("name", EVERY_FILE)
+def test_a_folder_in_place_of_a_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    assert refused(folder) == f"{name}: the file is missing"
+
+
+def test_a_stranger_file_is_named(folder: Path) -> None:
+    (folder / "golden" / "more.py").write_text("print()")
+    assert refused(folder) == "golden/more.py: does not belong to the artifact"
+
+
+def test_a_stranger_folder_is_named(folder: Path) -> None:
+    (folder / "cache").mkdir()
+    assert refused(folder) == "cache: does not belong to the artifact"
+
+
+def test_a_link_to_a_folder_is_a_stranger(folder: Path, tmp_path: Path) -> None:
+    (folder / "linked").symlink_to(tmp_path, target_is_directory=True)
+    assert refused(folder) == "linked: does not belong to the artifact"
+
+
+def test_a_file_larger_than_any_manifest_is_not_read(folder: Path) -> None:
+    with (folder / MANIFEST).open("r+b") as file:
+        file.truncate(17 << 20)
+    assert refused(folder) == f"{MANIFEST}: is larger than {16 << 20} bytes"
+
+
+def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_bytes = Path.read_bytes
+
+    def broken(path: Path) -> bytes:
+        if path.name == WEIGHTS:
+            raise PermissionError(13, "Permission denied")
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", broken)
+    assert refused(folder) == f"{WEIGHTS}: cannot be read: Permission denied"
+
+
+# --- forged weights
+
+
+def _poisoned(weights: dict[str, Tensor]) -> None:
+    weights["mix.bias"][3] = torch.nan
+
+
+def _endless(weights: dict[str, Tensor]) -> None:
+    weights["mix.bias"][3] = torch.inf
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda w: w.update(extra=torch.zeros(1)), "unknown weights ['extra']"),
+        (lambda w: w.pop("mix.bias"), "missing weights ['mix.bias']"),
+        (lambda w: w.update({"mix.bias": torch.zeros(9)}), "mix.bias is torch.float32 [9], expected torch.float32 [8]"),
+        (lambda w: w.update({"mix.bias": torch.zeros(0)}), "mix.bias is torch.float32 [0]"),
+        (lambda w: w.update({"mix.bias": w["mix.bias"].double()}), "mix.bias is torch.float64"),
+        (lambda w: w.update({"mix.bias": w["mix.bias"].bfloat16()}), "mix.bias is torch.bfloat16"),
+        (_poisoned, "mix.bias holds a value that is not finite"),
+        (_endless, "mix.bias holds a value that is not finite"),
+    ],
+)
+def test_weights_of_another_network_are_refused(
+    folder: Path, change: Callable[[dict[str, Tensor]], object], cause: str
+) -> None:
+    forge_weights(folder, change)
+    message = refused(folder)
+    assert message.startswith(f"{WEIGHTS}: ")
+    assert cause in message
+
+
+def _safetensors(header: bytes, *, claimed: int | None = None, body: bytes = b"") -> bytes:
+    return (len(header) if claimed is None else claimed).to_bytes(8, "little") + header + body
+
+
+def _entries(count: int) -> bytes:
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    return json.dumps({f"{k}": entry for k in range(count)}, separators=(",", ":")).encode()
+
+
+FORGED_TENSORS: Mapping[str, tuple[bytes, str]] = {
+    "empty file": (b"", "header claims"),
+    "half a length": (b"\x08\x00", "header claims"),
+    "header beyond the file": (_safetensors(b"{}", claimed=900), "header claims 900 bytes"),
+    "header of 2^63 bytes": (_safetensors(b"{}", claimed=2**63), "header claims"),
+    "header of 2 MiB": (_safetensors(b"{" + b" " * (2 << 20) + b"}"), "at most 1048576 are read"),
+    "10 001 entries": (_safetensors(_entries(10_001)), "at most 10000 entries"),
+    "no JSON": (_safetensors(b"[1,"), "is not strict JSON"),
+    "nested too deep": (_safetensors(b"[" * 100_000 + b"]" * 100_000), "nests deeper"),
+    "no object": (_safetensors(b"[]"), "must be an object"),
+    "a name twice": (_safetensors(b'{"a":1,"a":2}'), "stands twice"),
+    "no entries": (_safetensors(b'{"a":7}'), ""),
+    "body too short": (
+        _safetensors(b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', body=b"\0" * 4),
+        "",
+    ),
+    "overlapping tensors": (
+        _safetensors(
+            b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
+            b'"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}}',
+            body=b"\0" * 6,
+        ),
+        "",
+    ),
+    "unknown numbers": (
+        _safetensors(b'{"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}', body=b"\0" * 4),
+        "",
+    ),
+    "numbers that few know": (
+        _safetensors(b'{"a":{"dtype":"F8_E8M0","shape":[4],"data_offsets":[0,4]}}', body=b"\0" * 4),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, ARRAYS])
+@pytest.mark.parametrize("forgery", FORGED_TENSORS)
+def test_a_forged_tensor_file_is_refused(folder: Path, name: str, forgery: str) -> None:
+    data, cause = FORGED_TENSORS[forgery]
+    rewrite(folder, name, data)
+    message = refused(folder)
+    assert message.startswith(f"{name}: ")
+    assert cause in message
+
+
+# --- forged texts
+
+
+def _set(*path: str, value: object) -> Callable[[Entry], None]:
+    def change(manifest: Entry) -> None:
+        place = manifest
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (_set("format", value="other"), "format is 'other', expected 'quantra-artifact'"),
+        (_set("format_version", value=2), "format version is 2, this program reads 1; update quantra"),
+        (_set("format_version", value="1"), "format_version"),
+        (_set("network", "kind", value="prophet"), "no network kind 'prophet'"),
+        (_set("network", "kind_version", value=9), "network 'lstm' is version 9"),
+        (_set("network", "config", "depth", value=1), "unknown ['depth']"),
+        (_set("network", "config", "hidden", value="8"), "hidden is '8'"),
+        (_set("network", "config", "hidden", value=10**12), "hidden is 1000000000000"),
+        (_set("network", "config", "hidden", value=[8]), "something else than plain values"),
+        (_set("network", "config", value=[]), "config must be an object"),
+        (_set("stranger", value=1), "stranger"),
+        (_set("target", "stranger", value=1), "stranger"),
+        (_set("target", "kind", value="price"), "'price'"),
+        (_set("target", "horizons", value=[5, 1]), "horizons are [5, 1]"),
+        (_set("target", "lag", value=True), "lag"),
+        (_set("quantiles", value=[0.9, 0.5, 0.1]), "rising levels"),
+        (_set("normaliser", "decay", value=7), "decay is 7"),
+        (_set("normaliser", "window", value=10**15), "golden instance"),
+        (_set("encoder_length", value=0), "encoder length is 0"),
+        (_set("encoder_length", value=10**15), "golden instance"),
+        (_set("conformal", "offsets", value=[[0, 0, 0]]), "4 rows of 3 numbers"),
+        (_set("conformal", "offsets", value=[0, 0, 0, 0]), "offsets"),
+        (_set("baseline", "scale", value=0), "scale 0"),
+        (_set("baseline", "known", value=[0.0]), "golden instance"),
+        (_set("card", value=[]), "card must be an object"),
+        (_set("schema_hash", value="0" * 64), "schema hash"),
+        (_set("files", "../../etc/passwd", value={"bytes": 1, "sha256": ""}), "lists files"),
+        (_set("files", WEIGHTS, "mode", value=1), "mode"),
+        (lambda manifest: manifest.pop("card"), "card"),
+        (lambda manifest: manifest["files"].pop(WEIGHTS), "lists files"),
+    ],
+)
+def test_a_forged_manifest_is_refused(folder: Path, change: Callable[[Entry], object], cause: str) -> None:
+    forge_manifest(folder, change)
+    assert cause in refused(folder)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY_FILE if name.endswith(".json")])
+@pytest.mark.parametrize(
+    ("spoil", "cause"),
+    [
+        (lambda text: text.replace(b"{", b'{"twice": 1, "twice": 2, ', 1), "twice"),
+        (lambda text: text.replace(b"{", b'{"number": NaN, ', 1), "NaN"),
+        (lambda text: text.replace(b"{", b'{"number": 1e999, ', 1), ""),
+        (lambda text: b"\xef\xbb\xbf" + text, ""),
+        (lambda text: text.replace(b"{", b'{"text": "\xff", ', 1), ""),
+        (lambda text: text.replace(b"{", b'{"unknown": 1, ', 1), "unknown"),
+        (lambda _: b"[]", ""),
+        (lambda _: b"", ""),
+        (lambda _: b"[" * 200_000, ""),
+    ],
+)
+def test_json_that_two_readers_could_understand_differently_is_refused(
+    folder: Path, name: str, spoil: Callable[[bytes], bytes], cause: str
+) -> None:
+    text = spoil((folder / name).read_bytes())
+    if name == MANIFEST:
+        (folder / MANIFEST).write_bytes(text)
+        (folder / DIGEST).write_text(f"{hashlib.sha256(text).hexdigest()}  {MANIFEST}\n")
+    else:
+        rewrite(folder, name, text)
+    message = refused(folder)
+    assert message.startswith("golden" if name == "golden/golden.json" else name)
+    assert cause in message
+
+
+def test_a_fitted_number_that_is_none_is_refused(folder: Path) -> None:
+    features = json.loads((folder / FEATURES).read_bytes())
+    features["scaling"]["scale"][0] = 0.0
+    text = json.dumps(features).encode()
+    rewrite(folder, FEATURES, text)
+    assert refused(folder).startswith(f"{FEATURES}: ")
+
+
+def test_golden_arrays_of_another_shape_are_refused(folder: Path) -> None:
+    arrays = artifact.load(folder).golden.arrays
+    rewrite(folder, ARRAYS, save_arrays({**arrays, "stage.units": np.zeros((1, 1), np.float32)}))
+    assert "stage units has shape (2, 4, 3), recorded was (1, 1)" in refused(folder)
+
+
+def test_a_missing_golden_array_is_named(folder: Path) -> None:
+    arrays = dict(artifact.load(folder).golden.arrays)
+    del arrays["bars.close"]
+    rewrite(folder, ARRAYS, save_arrays(arrays))
+    assert refused(folder) == "golden instance: array 'bars.close' is missing"
+
+
+def test_golden_bars_that_no_market_made_are_refused(folder: Path) -> None:
+    arrays = dict(artifact.load(folder).golden.arrays)
+    rewrite(folder, ARRAYS, save_arrays({**arrays, "bars.high": arrays["bars.high"] * -1}))
+    assert refused(folder).startswith("golden instance: is refused: ODD")

@@ -1,0 +1,382 @@
+"""The command line gives the numbers of the Python API, and says in one line what went wrong."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from artifacts import recent_bars, small_models
+from cards import SENTENCE, full_card
+from serving import serving
+
+from predictor import canonical, golden
+from predictor.artifact import load, save
+from predictor.bars import BarPanel
+from predictor.catalog import ModelInfo
+from predictor.cli import app, run
+from predictor.forecast import Attribution, Forecast
+from predictor.forecaster import Forecaster
+from predictor.service import PredictionService
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def artifact(models: Path) -> Path:
+    return models / "small" / "1"
+
+
+@pytest.fixture(scope="module")
+def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bars") / "bars.csv"
+    recent_bars("AAPL", "GOOG").write_csv(path)
+    return path
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the Python API says of the bars."""
+
+    both: Forecast
+    aapl: Forecast
+    reasons: Attribution
+    """AAPL, 20 sessions, 10 %."""
+    info: ModelInfo
+
+
+@pytest.fixture(scope="module")
+def answers(artifact: Path, bars: Path) -> Answers:
+    panel = BarPanel.read(bars)
+    aapl = panel.select(["AAPL"])
+    with Forecaster.load(artifact) as forecaster:
+        return Answers(
+            both=forecaster.predict(panel),
+            aapl=forecaster.predict(aapl),
+            reasons=forecaster.feature_importance(aapl, horizon=20, quantile=0.1),
+            info=forecaster.model(),
+        )
+
+
+def exit_code(*arguments: object) -> int:
+    """Run one command to its end."""
+    with pytest.raises(SystemExit) as ended:
+        run(app, [str(argument) for argument in arguments])
+    return int(ended.value.code or 0)
+
+
+def output_of(capsys: Capture, *arguments: object) -> str:
+    """Standard output of a command that must succeed."""
+    capsys.readouterr()
+    assert exit_code(*arguments) == 0
+    return capsys.readouterr().out
+
+
+def json_of(capsys: Capture, *arguments: object) -> Any:
+    return json.loads(output_of(capsys, *arguments, "--json"))
+
+
+def test_predict_gives_the_numbers_of_the_python_api(
+    artifact: Path, bars: Path, answers: Answers, capsys: Capture
+) -> None:
+    found = json_of(capsys, "predict", "--artifact", artifact, "--bars", bars, "--symbol", "AAPL")
+
+    expected = answers.aapl
+    assert expected.prices is not None
+    assert found["symbols"] == ["AAPL"]
+    assert found["values"] == expected.values.tolist()
+    assert found["prices"] == expected.prices.tolist()
+    assert found["target_sessions"] == expected.target_sessions.tolist()
+    assert found["forecast_id"] == expected.forecast_id
+
+
+def test_predict_shows_one_horizon_and_quantile(artifact: Path, bars: Path, answers: Answers, capsys: Capture) -> None:
+    asked = ("predict", "--artifact", artifact, "--bars", bars, "--symbol", "AAPL")
+
+    part = json_of(capsys, *asked, "--horizon", 10, "--quantile", 0.9)
+
+    expected = answers.aapl
+    assert expected.prices is not None
+    assert (part["horizons"], part["quantiles"]) == ([10], [0.9])
+    assert part["target_sessions"] == expected.target_sessions[2:3].tolist()
+    assert part["prices"] == [[[expected.prices[0, 2, 2]]]]
+
+
+def test_predict_prints_prices_and_writes_the_chart(
+    artifact: Path, bars: Path, answers: Answers, tmp_path: Path, capsys: Capture
+) -> None:
+    chart = tmp_path / "chart.html"
+
+    text = output_of(capsys, "predict", "--artifact", artifact, "--bars", bars, "--plot", chart)
+
+    assert answers.both.prices is not None
+    assert all(f"{price:,.2f}" in text for price in answers.both.prices.ravel())
+    assert "AAPL, as of 2013-03-01, last close 430.47" in text
+    assert is_one_file(chart)
+
+
+def test_explain_gives_the_numbers_of_the_python_api(
+    artifact: Path, bars: Path, answers: Answers, capsys: Capture
+) -> None:
+    asked = ("--symbol", "AAPL", "--horizon", 20, "--quantile", 0.1)
+
+    found = json_of(capsys, "explain", "--artifact", artifact, "--bars", bars, *asked)["attributions"][0]
+
+    assert (found["horizon"], found["quantile"]) == (20, 0.1)
+    assert found["row_names"] == list(answers.reasons.row_names)
+    assert found["per_row"] == answers.reasons.per_row.tolist()
+
+
+def test_explain_prints_the_largest_contribution_first_and_writes_the_chart(
+    artifact: Path, bars: Path, answers: Answers, tmp_path: Path, capsys: Capture
+) -> None:
+    chart = tmp_path / "chart.html"
+    asked = ("--symbol", "AAPL", "--horizon", 20, "--quantile", 0.1, "--plot", chart)
+
+    lines = output_of(capsys, "explain", "--artifact", artifact, "--bars", bars, *asked).splitlines()
+
+    largest = answers.reasons.table()[0]
+    first = next(k for k, line in enumerate(lines) if "───" in line) + 1
+    assert largest.name in lines[first]
+    assert f"{10_000 * largest.value:+.2f}" in lines[first]
+    assert is_one_file(chart)
+
+
+def is_one_file(chart: Path) -> bool:
+    text = chart.read_text("utf-8")
+    return "Plotly.newPlot" in text and "<script src=" not in text
+
+
+def test_a_server_answers_as_an_artifact_does(models: Path, bars: Path, answers: Answers, capsys: Capture) -> None:
+    reasons = ("--symbol", "AAPL", "--horizon", 20, "--quantile", 0.1)
+    with PredictionService.open(models) as service, serving(service) as served:
+        forecast = json_of(capsys, "predict", "--server", served.target, "--model", "small", "--bars", bars)
+        why = json_of(capsys, "explain", "--server", served.target, "--bars", bars, *reasons)["attributions"][0]
+
+    assert forecast["values"] == answers.both.values.tolist()
+    assert forecast["forecast_id"] == answers.both.forecast_id
+    assert why["per_row"] == answers.reasons.per_row.tolist()
+
+
+def test_inspect_shows_the_card(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+    stored = load(artifact)
+    manifest = replace(stored.artifact.manifest, card=full_card())
+    save(tmp_path / "full" / "3", replace(stored.artifact, manifest=manifest), stored.golden)
+
+    text = " ".join(output_of(capsys, "inspect", tmp_path / "full" / "3").replace("│", " ").split())
+
+    for part in (
+        SENTENCE,
+        "-1.00 % to +1.80 %",
+        "full version 3",
+        "bars needed 140",
+        "1, 5, 10, 20 sessions",
+        "2000-01-03 to 2008-12-31, 8000 windows",
+        "GARCH(1,1)-t 40.02 88.10 125.30 178.30",
+        "Log($close / Ref($close, 1))",
+    ):
+        assert part in text
+
+
+def test_inspect_gives_the_model_as_json(artifact: Path, answers: Answers, capsys: Capture) -> None:
+    info = answers.info
+
+    found = json_of(capsys, "inspect", artifact)
+
+    assert found["bars_needed"] == info.bars_needed
+    assert found["weights_hash"] == info.weights_hash
+    assert [feature["name"] for feature in found["observed_features"]] == [f.name for f in info.observed_features]
+    assert found["card"] == canonical.from_bytes(info.card_json.encode(), "card")
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "features.json", "golden/golden.json"])
+def test_inspect_names_the_damaged_file_and_the_cause(
+    name: str, artifact: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    shutil.copytree(artifact, tmp_path / "1")
+    with (tmp_path / "1" / name).open("r+b") as file:
+        file.write(b"?")
+
+    assert exit_code("inspect", tmp_path / "1") == 1
+
+    error = capsys.readouterr().err
+    assert name in error
+    assert "SHA-256" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_inspect_runs_the_golden_instance(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+    stored = load(artifact)
+    arrays = dict(stored.golden.arrays)
+    arrays["stage.values"] = arrays["stage.values"].astype(np.float64) + 0.01
+    save(tmp_path / "1", stored.artifact, replace(stored.golden, arrays=arrays))
+
+    assert exit_code("inspect", tmp_path / "1") == 1
+
+    assert "golden instance: stage values is off" in capsys.readouterr().err
+    assert golden.TOLERANCES["values"].absolute < 0.01
+
+
+def test_an_alias_names_a_version(models: Path, tmp_path: Path, capsys: Capture) -> None:
+    shutil.copytree(models / "small", tmp_path / "small")
+
+    found = json_of(capsys, "alias", "small", "champion", 1, "--models", tmp_path)
+
+    assert found == {"model": "small", "alias": "champion", "version": 1}
+    assert json.loads((tmp_path / "small" / "aliases.json").read_text()) == {"champion": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [(("smal", "champion", 1), "there are ['small']"), (("small", "champion", 7), "has no version 7; it has [1]")],
+)
+def test_an_alias_of_nothing_is_refused(
+    arguments: tuple[object, ...], problem: str, models: Path, capsys: Capture
+) -> None:
+    assert exit_code("alias", *arguments, "--models", models) == 1
+
+    assert problem in capsys.readouterr().err
+
+
+def test_doctor_is_content_here_and_runs_the_artifact(artifact: Path, capsys: Capture) -> None:
+    found = json_of(capsys, "doctor", "--artifact", artifact)
+
+    checks = {check["name"]: check for check in found["checks"]}
+    assert found["ok"] is True
+    assert checks["Python"]["detail"] == ".".join(map(str, sys.version_info[:3]))
+    assert checks["prediction"]["detail"] == "small version 1 gives the recorded numbers"
+    assert {"torch", "numpy", "grpcio", "protobuf", "device", "dotnet", "write access", "port"} <= set(checks)
+
+
+def test_doctor_fails_on_a_damaged_artifact(tmp_path: Path, capsys: Capture) -> None:
+    assert exit_code("doctor", "--artifact", tmp_path) == 1
+
+    assert "manifest.json: the file is missing" in " ".join(capsys.readouterr().out.split())
+
+
+def test_doctor_names_the_extra_of_a_missing_package(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr("predictor.cli.doctor.OPTIONAL", {"no-such-package": "report"})
+
+    checks = {check["name"]: check for check in json_of(capsys, "doctor")["checks"]}
+
+    assert checks["no-such-package"]["remedy"] == "pip install 'quantra[report]'"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("predict",),
+        ("predict", "--bars", "x.csv"),
+        ("predict", "--bars", "x.csv", "--artifact", "a", "--server", "b:1"),
+        ("predict", "--bars", "x.csv", "--artifact", "a", "--model", "b"),
+        ("predict", "--bars", "x.csv", "--artifact", "a", "--plot", "x.png"),
+        ("explain", "--bars", "x.csv", "--artifact", "a", "--horizon", "soon"),
+        ("serve", "--models", "m", "--listen", "0.0.0.0:50051"),
+        ("serve", "--models", "m", "--listen", "nowhere"),
+        ("serve", "--models", "m", "--max-batch-rows", "0"),
+        ("alias", "a", "b", "c"),
+        ("no-such-command",),
+    ],
+)
+def test_bad_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert exit_code(*arguments) == 2
+
+
+def test_a_failure_is_one_line_without_a_traceback(artifact: Path, bars: Path, capsys: Capture) -> None:
+    assert exit_code("predict", "--artifact", artifact, "--bars", bars, "--horizon", 3) == 1
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "horizon 3 is not forecast; the model has [1, 5, 10, 20]\n"
+
+
+def test_a_failure_is_json_too_where_json_is_asked_for(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+    few = tmp_path / "few.csv"
+    recent_bars("AAPL").last(30).write_csv(few)
+
+    assert exit_code("predict", "--artifact", artifact, "--bars", few, "--json") == 1
+
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["reason"] == "TOO_FEW_BARS"
+    assert (error["metadata"]["have"], error["metadata"]["need"]) == ("30", "140")
+
+
+def test_a_gap_is_refused_unless_a_policy_is_given(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+    panel = recent_bars("AAPL")
+    path = tmp_path / "gap.csv"
+    panel.write_csv(path)
+    rows = path.read_text().splitlines()
+    path.write_text("\n".join(rows[:150] + rows[151:]) + "\n")
+
+    assert exit_code("predict", "--artifact", artifact, "--bars", path) == 1
+    assert "held sessions on" in capsys.readouterr().err
+    assert json_of(capsys, "predict", "--artifact", artifact, "--bars", path, "--gaps", "mask")["symbols"] == ["AAPL"]
+
+
+def test_a_server_that_is_not_there_is_named(bars: Path, capsys: Capture) -> None:
+    assert exit_code("predict", "--server", "127.0.0.1:1", "--model", "m", "--bars", bars) == 1
+
+    assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_escape_codes_in_a_message_do_not_reach_the_terminal(artifact: Path, bars: Path, capsys: Capture) -> None:
+    assert exit_code("predict", "--artifact", artifact, "--bars", bars, "--symbol", "\x1b[2J[red]x[/red]") == 1
+
+    error = capsys.readouterr().err
+    assert "\x1b" not in error
+    assert "[red]x[/red]" in error
+
+
+@pytest.mark.parametrize("command", ["serve", "predict", "explain", "inspect", "alias", "doctor"])
+def test_every_command_helps_with_an_example(command: str, capsys: Capture) -> None:
+    text = output_of(capsys, command, "--help")
+
+    assert f"Example: quantra {command}" in text
+    assert "--json" in text
+
+
+def test_help_needs_no_torch() -> None:
+    code = "import sys, predictor.cli; sys.exit('torch' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_its_packages_the_command_line_says_what_to_install() -> None:
+    code = "import sys; sys.modules['typer'] = None; import predictor.cli"
+
+    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+
+    assert ended.returncode == 1
+    assert ended.stderr == "the command line needs typer: pip install 'quantra[cli]'\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="stops the server with SIGTERM")
+def test_serve_answers_until_it_is_told_to_stop(models: Path, bars: Path, capsys: Capture) -> None:
+    command = [sys.executable, "-m", "predictor.cli", "serve", "--models", str(models), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        ready = json.loads(server.stdout.readline())
+        found = json_of(capsys, "predict", "--server", f"127.0.0.1:{ready['port']}", "--bars", bars)
+        server.send_signal(signal.SIGTERM)
+        _, log = server.communicate()
+
+    assert ready["ready"] is True
+    assert found["symbols"] == ["AAPL", "GOOG"]
+    assert server.returncode == 0
+    assert {json.loads(line)["level"] for line in log.splitlines()} <= {"INFO", "WARNING"}
+
+
+def test_a_server_that_cannot_start_exits_with_1(tmp_path: Path) -> None:
+    assert exit_code("serve", "--models", tmp_path / "nothing", "--listen", "127.0.0.1:0") == 1

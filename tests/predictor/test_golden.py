@@ -1,0 +1,219 @@
+"""The golden instance: it passes where nothing changed, and names the stage where something did."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from artifacts import save_small_artifact, small_artifact, small_model
+
+from predictor import artifact, golden
+from predictor.artifact import Artifact, Golden
+from predictor.bars import BarPanel
+from predictor.errors import ArtifactError
+from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
+from predictor.golden import SYMBOLS
+from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind, build_network, kind_named
+from predictor.windows import Pipeline
+
+
+@pytest.fixture(scope="module")
+def made() -> Artifact:
+    return small_artifact()
+
+
+@pytest.fixture(scope="module")
+def recorded(made: Artifact) -> Golden:
+    return golden.record(small_model(made))
+
+
+def test_a_model_passes_its_own_golden_instance(made: Artifact, recorded: Golden) -> None:
+    golden.check(small_model(made), recorded)
+
+
+@pytest.mark.parametrize("target", [Target(lag=1), Target(kind=TargetKind.LOG_VOLATILITY)])
+def test_every_target_passes_after_a_fresh_load(tmp_path: Path, target: Target) -> None:
+    stored = artifact.load(save_small_artifact(tmp_path / "1", target=target))
+    golden.check(small_model(stored.artifact), stored.golden)
+
+
+@pytest.mark.parametrize("name", ["lstm.weight_ih_l0", "lstm.bias_hh_l1", "mix.weight", "norm.weight", "head.bias"])
+def test_a_changed_weight_is_found_in_the_networks_output(made: Artifact, recorded: Golden, name: str) -> None:
+    weights = {key: tensor.clone() for key, tensor in made.weights.items()}
+    weights[name].view(-1)[0] += 0.1
+    _assert_off(replace(made, weights=weights), recorded, "units")
+
+
+def test_a_changed_center_is_found_in_the_observed_inputs(made: Artifact, recorded: Golden) -> None:
+    fitted = made.pipeline.features
+    center = fitted.scaling.center.copy()
+    center[3] += 1e-4 * fitted.scaling.scale[3]
+    features = replace(fitted, scaling=replace(fitted.scaling, center=center))
+    _assert_off(replace(made, pipeline=replace(made.pipeline, features=features)), recorded, "observed")
+
+
+def test_a_changed_expression_is_found_in_the_features(made: Artifact, recorded: Golden) -> None:
+    fitted = made.pipeline.features
+    first, *others = fitted.features.observed
+    other = replace(first, expression="Log($close / Ref($close, 2))")
+    features = replace(fitted, features=replace(fitted.features, observed=(other, *others)))
+    _assert_off(replace(made, pipeline=replace(made.pipeline, features=features)), recorded, "features")
+
+
+def test_a_changed_normaliser_is_found_in_the_scale(made: Artifact, recorded: Golden) -> None:
+    pipeline = replace(made.pipeline, normaliser=replace(made.pipeline.normaliser, decay=0.95))
+    _assert_off(replace(made, pipeline=pipeline), recorded, "scale")
+
+
+def test_a_changed_offset_is_found_in_the_values(made: Artifact, recorded: Golden) -> None:
+    conformal = replace(made.manifest.conformal, offsets=((-0.05, 0.0, 0.081), *made.manifest.conformal.offsets[1:]))
+    _assert_off(replace(made, manifest=replace(made.manifest, conformal=conformal)), recorded, "values")
+
+
+def test_a_changed_baseline_is_found_in_the_attribution(made: Artifact, recorded: Golden) -> None:
+    baseline = replace(made.manifest.baseline, scale=0.03)
+    _assert_off(replace(made, manifest=replace(made.manifest, baseline=baseline)), recorded, "attribution_rows")
+
+
+@pytest.mark.parametrize("stage", [f"stage.{name}" for name in golden.TOLERANCES])
+def test_every_stage_is_compared(made: Artifact, recorded: Golden, stage: str) -> None:
+    array = recorded.arrays[stage].copy()
+    place = tuple(np.argwhere(np.isfinite(array.astype(np.float64)))[-1])
+    array[place] = not array[place] if array.dtype == np.bool_ else array[place] * 1.01 + 1
+    with pytest.raises(ArtifactError, match=f"stage {stage.removeprefix('stage.')} "):
+        golden.check(small_model(made), replace(recorded, arrays={**recorded.arrays, stage: array}))
+
+
+def test_refusals_are_recorded_by_reason(recorded: Golden) -> None:
+    assert recorded.text["refusals"] == {"one bar too few": "TOO_FEW_BARS", "high below low": "BARS_INVALID"}
+
+
+def test_a_model_that_refuses_otherwise_than_recorded_fails(made: Artifact, recorded: Golden) -> None:
+    text = {**recorded.text, "refusals": {"one bar too few": "BARS_INVALID", "high below low": "BARS_INVALID"}}
+    with pytest.raises(ArtifactError, match="one bar too few is answered 'TOO_FEW_BARS', recorded was 'BARS_INVALID'"):
+        golden.check(small_model(made), replace(recorded, text=text))
+
+
+def test_a_calendar_that_does_not_reach_the_golden_sessions_fails(made: Artifact, recorded: Golden) -> None:
+    calendar = type(made.pipeline.calendar).from_exchange("XNYS", 20000103, 20171001)
+    with pytest.raises(ArtifactError, match=r"golden instance: is refused: .*calendar"):
+        golden.check(small_model(replace(made, pipeline=replace(made.pipeline, calendar=calendar))), recorded)
+
+
+def test_the_yardstick_of_float32_is_recorded(recorded: Golden) -> None:
+    error = recorded.text["float32_error"]
+    assert isinstance(error, float)
+    assert 0 < error < 1e-5
+    off = recorded.arrays["stage.units_float64"] - recorded.arrays["stage.units"].astype(np.float64)
+    assert np.abs(off).max() == error
+
+
+# --- the bars
+
+
+def test_the_bars_are_exactly_as_many_as_a_forecast_needs(made: Artifact, recorded: Golden) -> None:
+    assert recorded.arrays["bars.close"].shape == (2, made.pipeline.bars_needed)
+    assert recorded.text["symbols"] == list(SYMBOLS)
+
+
+def test_the_odd_symbol_really_has_every_oddity(recorded: Golden) -> None:
+    odd = {name: recorded.arrays[f"bars.{name}"][0] for name in golden.PRICE_FIELDS}
+    assert np.isnan(odd["close"]).sum() == 1
+    flat = odd["high"] == odd["low"]
+    assert flat.sum() >= 20
+    assert len(set(odd["close"][flat])) == 1
+    assert (odd["split_ratio"] == 3).sum() == 1
+    assert (odd["cash_dividend"] > 0).sum() == 1
+    assert (odd["volume"] == 0).sum() == 1
+
+
+def test_the_oddities_lie_where_the_network_reads(made: Artifact, recorded: Golden) -> None:
+    last = recorded.arrays["bars.close"].shape[1] - made.pipeline.encoder_length
+    arrays = recorded.arrays
+    assert np.argmax(arrays["bars.split_ratio"][0] == 3) > last
+    assert np.argmax(arrays["bars.cash_dividend"][0] > 0) > last
+    assert np.argmax(arrays["bars.volume"][0] == 0) > last
+    assert not arrays["stage.mask"][0].all()
+    assert arrays["stage.mask"][1].all()
+
+
+def test_the_even_symbol_has_no_oddity(recorded: Golden) -> None:
+    bars = _panel(recorded)
+    assert bars.present[1].all()
+    assert (bars.high[1] > bars.low[1]).all()
+    assert (bars.volume[1] > 0).all()
+
+
+@pytest.mark.parametrize(("encoder_length", "window"), [(1, 2), (4, 3), (20, 20), (40, 5)])
+def test_a_model_that_needs_few_bars_has_a_golden_instance_too(encoder_length: int, window: int) -> None:
+    small = _short_sighted(small_artifact(), encoder_length, window)
+    model = small_model(small)
+    golden.check(model, golden.record(model))
+
+
+# --- other machines
+
+
+@pytest.mark.slow
+def test_a_machine_without_vector_instructions_passes(tmp_path: Path) -> None:
+    save_small_artifact(tmp_path / "small" / "1")
+    plain = {"NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX2 FMA3", "ATEN_CPU_CAPABILITY": "default"}
+    code = (
+        "import sys, warnings; warnings.simplefilter('ignore'); from predictor.forecaster import Forecaster\n"
+        "Forecaster.load(sys.argv[1], device='cpu').close(); print('served')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "small" / "1")],
+        env={**os.environ, **plain},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("served\n", 0), done.stderr
+
+
+def _assert_off(changed: Artifact, recorded: Golden, stage: str) -> None:
+    with pytest.raises(ArtifactError, match=f"golden instance: stage {stage} is off by"):
+        golden.check(small_model(changed), recorded)
+
+
+def _panel(recorded: Golden) -> BarPanel:
+    return golden._read(recorded)[0]
+
+
+def _short_sighted(made: Artifact, encoder_length: int, window: int) -> Artifact:
+    """A model of one feature that reads its own day only."""
+    body = FeatureDefinition("body", "Log($close / $open)", "the day's return", "log return")
+    fitted = FittedFeatures(
+        features=FeatureSet(observed=(body,)), scaling=Scaling(center=np.zeros(1), scale=np.full(1, 0.01))
+    )
+    normaliser = Normaliser(window=window)
+    pipeline = Pipeline(
+        features=fitted,
+        target=made.manifest.target,
+        normaliser=normaliser,
+        calendar=made.pipeline.calendar,
+        encoder_length=encoder_length,
+    )
+    config = LSTMConfig(hidden=4, layers=1, dropout=0.0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        network = build_network(
+            kind_named("lstm"),
+            config,
+            sizes=pipeline.sizes,
+            target=made.manifest.target,
+            levels=made.manifest.quantiles,
+        )
+    manifest = replace(
+        made.manifest,
+        config=config,
+        normaliser=normaliser,
+        encoder_length=encoder_length,
+        baseline=replace(made.manifest.baseline, known=()),
+    )
+    return Artifact(manifest=manifest, pipeline=pipeline, weights=network.state_dict())

@@ -1,0 +1,533 @@
+"""What one model answers: bars or windows in, forecasts out, everything doubtful refused by name."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+import torch
+from artifacts import recent_bars, small_artifact, small_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.deadline import Deadline
+from predictor.errors import (
+    BarIncompleteError,
+    BarsError,
+    CalendarEndedError,
+    ConfigurationError,
+    ExplainUnsupportedError,
+    FeatureMismatchError,
+    InvalidInputError,
+    NoUsableSymbolError,
+    SessionGapError,
+    TooFewBarsError,
+    UnknownHorizonError,
+    WindowShapeError,
+)
+from predictor.forecast import Detail, Forecast, TargetPoint
+from predictor.golden import LONG_AFTER
+from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
+from predictor.model import LARGEST_INPUT, Model
+from predictor.networks import Target, TargetKind
+from predictor.sessions import SessionCalendar
+
+COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
+LAST = 20130301
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return small_model(small_artifact())
+
+
+# --- forecasts
+
+
+def test_a_forecast_says_what_it_is_of(model: Model) -> None:
+    bars = recent_bars("AAPL", "IBM")
+    forecast = _forecast(model, bars)
+    assert (forecast.symbols, forecast.as_of_session, forecast.lag) == (("AAPL", "IBM"), LAST, 0)
+    assert forecast.target_sessions.tolist() == [20130304, 20130308, 20130315, 20130401]
+    assert (forecast.horizons, forecast.quantiles) == ((1, 5, 10, 20), (0.1, 0.5, 0.9))
+    assert forecast.values.shape == (2, 4, 3)
+    assert np.isfinite(forecast.values).all()
+    assert (np.diff(forecast.values, axis=-1) >= 0).all()
+    assert forecast.warnings == ()
+
+
+def test_prices_stand_on_the_last_raw_close(model: Model) -> None:
+    bars = recent_bars("AAPL", "IBM")
+    forecast = _forecast(model, bars)
+    assert forecast.returns is forecast.values
+    assert forecast.anchor_price is not None
+    assert forecast.anchor_price.tolist() == bars.close[:, -1].tolist()
+    assert forecast.prices is not None
+    np.testing.assert_array_equal(forecast.prices, bars.close[:, -1][:, None, None] * np.exp(forecast.values))
+
+
+def test_a_forecast_in_volatility_units_is_undone_once(model: Model) -> None:
+    """From the network's output to the answer by hand, offsets included."""
+    prepared = model.prepare(Instance(input=recent_bars("AAPL")), LONG_AFTER)
+    units = model.engine.units(prepared.inputs).numpy().astype(np.float64)
+    calibrated = units + np.array([-0.05, 0.0, 0.08])
+    scale = float(prepared.inputs.scale[0])
+    by_hand = scale * np.sqrt([1.0, 5.0, 10.0, 20.0])[:, None] * calibrated
+    np.testing.assert_allclose(model.forecast([prepared])[0].values, by_hand, rtol=1e-12)
+    assert 0.005 < scale < 0.05
+
+
+def test_a_lag_gives_returns_and_no_prices() -> None:
+    forecast = _forecast(small_model(small_artifact(target=Target(lag=1))), recent_bars("AAPL"))
+    assert forecast.prices is None
+    assert forecast.returns is not None
+    assert forecast.lag == 1
+    assert forecast.target_sessions.tolist()[0] == 20130305
+
+
+def test_log_volatility_gives_neither_returns_nor_prices() -> None:
+    target = Target(kind=TargetKind.LOG_VOLATILITY)
+    forecast = _forecast(small_model(small_artifact(target=target)), recent_bars("AAPL"))
+    assert (forecast.returns, forecast.prices, forecast.target_kind) == (None, None, "log-volatility")
+    assert ((forecast.values > -8) & (forecast.values < -2)).all()
+
+
+def test_many_instances_together_answer_as_each_alone(model: Model) -> None:
+    panels = [recent_bars("AAPL"), recent_bars("IBM", "MSFT", "GOOG"), recent_bars("MSFT")]
+    prepared = [model.prepare(Instance(input=bars), LONG_AFTER) for bars in panels]
+    for together, alone in zip(model.forecast(prepared), prepared, strict=True):
+        np.testing.assert_allclose(together.values, model.forecast([alone])[0].values, rtol=0, atol=1e-6)
+
+
+def test_small_chunks_answer_as_large_ones() -> None:
+    made = small_artifact()
+    prepared = small_model(made).prepare(Instance(input=recent_bars("AAPL", "IBM", "MSFT")), LONG_AFTER)
+    whole = small_model(made).forecast([prepared])[0]
+    cut = Model.assemble(small_model(made).identity, made, device=torch.device("cpu"), max_rows=2).forecast([prepared])[
+        0
+    ]
+    np.testing.assert_allclose(cut.values, whole.values, rtol=0, atol=1e-6)
+
+
+# --- the id of a forecast
+
+
+def test_the_same_question_has_the_same_id(model: Model) -> None:
+    again = small_model(small_artifact())
+    assert _forecast(model, recent_bars("AAPL")).forecast_id == _forecast(again, recent_bars("AAPL")).forecast_id
+
+
+def test_another_question_or_model_has_another_id(model: Model) -> None:
+    bars, made = recent_bars("AAPL"), small_artifact()
+    dearer = replace(bars, **{name: getattr(bars, name) * 7 for name in COLUMNS if name != "volume"})
+    renamed = replace(bars, symbols=("AAPX",))
+    offsets = replace(made.manifest.conformal, offsets=((-0.5, 0.0, 0.5),) * 4)
+    calibrated = small_model(replace(made, manifest=replace(made.manifest, conformal=offsets)))
+    weights = replace(model.identity, weights_hash="1" * 64)
+    other = Model.assemble(weights, made, device=torch.device("cpu"), max_rows=256)
+    ids = {
+        "plain": _forecast(model, bars).forecast_id,
+        "a day earlier": _forecast(model, bars.until(20130228)).forecast_id,
+        "another symbol": _forecast(model, recent_bars("IBM")).forecast_id,
+        "another name": _forecast(model, renamed).forecast_id,
+        "other prices of the same inputs": _forecast(model, dearer).forecast_id,
+        "other offsets": _forecast(calibrated, bars).forecast_id,
+        "other weights": _forecast(other, bars).forecast_id,
+    }
+    assert len(set(ids.values())) == len(ids)
+
+
+def test_a_card_does_not_change_the_id(model: Model) -> None:
+    made = small_artifact()
+    other = small_model(replace(made, manifest=replace(made.manifest, card={"note": "rewritten"})))
+    assert _forecast(other, recent_bars("AAPL")).forecast_id == _forecast(model, recent_bars("AAPL")).forecast_id
+
+
+# --- symbols that cannot be forecast
+
+
+def test_a_symbol_without_its_last_bar_gets_no_numbers_and_is_named(model: Model) -> None:
+    bars = _without(recent_bars("AAPL", "IBM", "MSFT"), 1, slice(-1, None))
+    forecast = _forecast(model, bars)
+    assert np.isnan(forecast.values[1]).all()
+    assert forecast.prices is not None
+    assert np.isnan(forecast.prices[1]).all()
+    assert forecast.warnings == ("IBM: no forecast, because it has no bar on the panel's last session 2013-03-01",)
+    alone = _forecast(model, recent_bars("AAPL", "MSFT"))
+    np.testing.assert_allclose(forecast.values[[0, 2]], alone.values, rtol=0, atol=1e-6)
+
+
+def test_a_symbol_whose_features_are_all_unknown_is_named(model: Model) -> None:
+    bars = _without(recent_bars("AAPL", "IBM"), 1, slice(None, -1))
+    forecast = _forecast(model, bars)
+    assert np.isnan(forecast.values[1]).all()
+    assert forecast.warnings[0].startswith("IBM: no forecast, because none of its last sessions")
+
+
+def test_a_panel_without_a_usable_symbol_is_refused_naming_each(model: Model) -> None:
+    bars = _without(_without(recent_bars("AAPL", "IBM"), 1, slice(-1, None)), 0, slice(-1, None))
+    with pytest.raises(NoUsableSymbolError, match=r"AAPL: no forecast.*IBM: no forecast"):
+        _forecast(model, bars)
+
+
+def test_a_jump_that_may_be_a_split_is_a_warning(model: Model) -> None:
+    bars = replace(recent_bars("IBM"), adj_close=None)
+    prices = {name: getattr(bars, name).copy() for name in ("open", "high", "low", "close")}
+    for column in prices.values():
+        column[0, -10:] /= 3
+    warnings = _forecast(model, replace(bars, **prices)).warnings
+    assert len(warnings) == 1
+    assert "IBM" in warnings[0]
+
+
+# --- the exchange's calendar
+
+
+def test_a_bar_whose_session_is_open_is_no_close(model: Model) -> None:
+    closes = datetime(2013, 3, 1, 21, 0, tzinfo=UTC)  # 16:00 in New York
+    instance = Instance(input=recent_bars("AAPL"))
+    with pytest.raises(BarIncompleteError, match="2013-03-01 has not closed yet") as caught:
+        model.prepare(instance, closes - timedelta(seconds=1))
+    assert caught.value.metadata == {"date": "2013-03-01"}
+    assert model.prepare(instance, closes).as_of == LAST
+
+
+def test_a_caller_may_insist_on_an_unfinished_bar(model: Model) -> None:
+    instance = Instance(input=recent_bars("AAPL"), allow_incomplete_last_bar=True)
+    assert model.prepare(instance, datetime(2013, 3, 1, 15, tzinfo=UTC)).as_of == LAST
+
+
+def test_a_half_day_closes_early(model: Model) -> None:
+    instance = Instance(input=recent_bars("AAPL").until(20121224))
+    with pytest.raises(BarIncompleteError):
+        model.prepare(instance, datetime(2012, 12, 24, 17, 59, tzinfo=UTC))
+    assert model.prepare(instance, datetime(2012, 12, 24, 18, 0, tzinfo=UTC)).as_of == 20121224
+
+
+def test_a_present_without_a_time_zone_is_refused(model: Model) -> None:
+    with pytest.raises(ConfigurationError, match="without a time zone"):
+        model.prepare(Instance(input=recent_bars("AAPL")), datetime(2020, 1, 1))  # noqa: DTZ001 - that is the point
+
+
+def test_sessions_that_the_bars_lack_are_named(model: Model) -> None:
+    bars = _cut(recent_bars("AAPL"), [20130213, 20130214])
+    with pytest.raises(SessionGapError, match="2013-02-13, 2013-02-14") as caught:
+        _forecast(model, bars)
+    assert caught.value.metadata == {"missing": "2013-02-13, 2013-02-14", "count": "2"}
+
+
+def test_many_missing_sessions_are_counted(model: Model) -> None:
+    sessions = recent_bars("AAPL").sessions[-40:-20].tolist()
+    with pytest.raises(SessionGapError, match="and 15 more"):
+        _forecast(model, _cut(recent_bars("AAPL"), sessions))
+
+
+def test_a_gap_before_the_bars_needed_does_not_matter(model: Model) -> None:
+    bars = recent_bars("AAPL")
+    whole = _forecast(model, bars)
+    assert _forecast(model, _cut(bars, [int(bars.sessions[-141])])).forecast_id == whole.forecast_id
+
+
+def test_masking_a_gap_counts_it_as_sessions_without_a_bar(model: Model) -> None:
+    bars = recent_bars("AAPL", "IBM")
+    day = int(np.flatnonzero(bars.sessions == 20130213)[0])
+    cut = Instance(input=_cut(bars, [20130213]), gap_policy=GapPolicy.MASK)
+    masked = model.prepare(cut, LONG_AFTER)
+    missing = _without(_without(bars, 0, slice(day, day + 1)), 1, slice(day, day + 1))
+    expected = model.prepare(Instance(input=missing), LONG_AFTER)
+    assert masked.sessions.tolist() == bars.sessions[-60:].tolist()
+    assert all(torch.equal(a, b) for a, b in zip(masked.inputs, expected.inputs, strict=True))
+    assert not masked.inputs.mask[:, day - 140].any()
+
+
+def test_ignoring_a_gap_takes_the_bars_as_consecutive(model: Model) -> None:
+    bars = recent_bars("AAPL")
+    cut = Instance(input=_cut(bars, [20130213]), gap_policy=GapPolicy.IGNORE)
+    prepared = model.prepare(cut, LONG_AFTER)
+    assert 20130213 not in prepared.sessions
+    assert bool(prepared.inputs.mask.all())
+
+
+def test_masked_sessions_count_towards_the_bars_needed(model: Model) -> None:
+    cut = _cut(recent_bars("AAPL").last(140), [20130213])
+    assert model.prepare(Instance(input=cut, gap_policy=GapPolicy.MASK), LONG_AFTER).as_of == LAST
+    with pytest.raises(TooFewBarsError, match="have 139 bars, need 140"):
+        model.prepare(Instance(input=cut, gap_policy=GapPolicy.IGNORE), LONG_AFTER)
+
+
+def test_a_bar_on_a_holiday_is_refused_by_date(model: Model) -> None:
+    bars = recent_bars("AAPL")
+    sessions = bars.sessions.copy()
+    sessions[sessions == 20130219] = 20130218  # Washington's birthday
+    with pytest.raises(BarsError, match="XNYS held no session on 2013-02-18; remove"):
+        _forecast(model, replace(bars, sessions=sessions))
+
+
+def test_bars_of_another_calendar_are_refused(model: Model) -> None:
+    with pytest.raises(BarsError, match="of calendar 'XLON', but the model's calendar is 'XNYS'"):
+        _forecast(model, replace(recent_bars("AAPL"), calendar="XLON"))
+
+
+def test_bars_that_name_no_calendar_are_taken_for_the_models(model: Model) -> None:
+    assert _forecast(model, replace(recent_bars("AAPL"), calendar="")).as_of_session == LAST
+
+
+def test_bars_beyond_the_calendar_are_refused_by_its_end(model: Model) -> None:
+    bars = recent_bars("AAPL")
+    with pytest.raises(CalendarEndedError, match="2018-03"):
+        _forecast(model, replace(bars, sessions=bars.sessions + 100_000))
+
+
+def test_a_model_of_no_exchange_takes_bars_of_any() -> None:
+    made = small_artifact()
+    weekdays = replace(made.pipeline, calendar=SessionCalendar.weekdays(20000103, 20180301))
+    model = small_model(replace(made, pipeline=weekdays))
+    forecast = _forecast(model, recent_bars("AAPL"))
+    assert forecast.target_sessions.tolist()[0] == 20130304
+
+
+def test_the_panel_can_move_to_a_longer_axis() -> None:
+    bars = recent_bars("AAPL", "IBM")
+    cut = _cut(bars, [20130213, 20130220])
+    back = cut.on_sessions(bars.sessions)
+    assert back.sessions.tolist() == bars.sessions.tolist()
+    lost = np.isin(bars.sessions, [20130213, 20130220])
+    for name in COLUMNS:
+        assert np.isnan(getattr(back, name)[:, lost]).all()
+        assert np.array_equal(getattr(back, name)[:, ~lost], getattr(bars, name)[:, ~lost])
+    assert (back.calendar, back.currency, back.symbols) == ("XNYS", "USD", ("AAPL", "IBM"))
+
+
+def test_the_longer_axis_must_hold_every_session() -> None:
+    bars = recent_bars("AAPL")
+    with pytest.raises(BarsError, match="lacks session 20130301"):
+        bars.on_sessions(bars.sessions[:-1])
+
+
+# --- windows in place of bars
+
+
+def test_windows_answer_as_the_bars_they_were_made_from(model: Model) -> None:
+    bars = recent_bars("AAPL", "IBM")
+    from_windows = model.forecast([model.prepare(Instance(input=_window(model, bars)), LONG_AFTER)])[0]
+    from_bars = _forecast(model, bars)
+    assert np.array_equal(from_windows.values, from_bars.values)
+    assert from_windows.prices is not None
+    assert from_bars.prices is not None
+    assert np.array_equal(from_windows.prices, from_bars.prices)
+    assert from_windows.target_sessions.tolist() == from_bars.target_sessions.tolist()
+    assert from_windows.forecast_id == from_bars.forecast_id
+
+
+def test_windows_without_session_and_anchor_give_neither_dates_nor_prices(model: Model) -> None:
+    window = replace(_window(model, recent_bars("AAPL")), anchor_price=None, as_of_session=0)
+    forecast = model.forecast([model.prepare(Instance(input=window), LONG_AFTER)])[0]
+    assert (forecast.prices, forecast.anchor_price, len(forecast.target_sessions)) == (None, None, 0)
+    assert np.isfinite(forecast.values).all()
+
+
+def test_windows_of_another_schema_are_refused_naming_the_features(model: Model) -> None:
+    window = replace(_window(model, recent_bars("AAPL")), schema_hash="f" * 5000)
+    with pytest.raises(FeatureMismatchError, match="return_1") as caught:
+        model.prepare(Instance(input=window), LONG_AFTER)
+    assert caught.value.metadata == {"expected": model.pipeline.features.schema_hash}
+    assert len(caught.value.message) < 1000
+
+
+@pytest.mark.parametrize("group", ["observed", "known", "static", "mask", "location", "scale", "anchor_price"])
+def test_a_window_group_of_another_shape_is_named(model: Model, group: str) -> None:
+    window = _window(model, recent_bars("AAPL"))
+    wrong: NDArray[np.generic] = np.concatenate([getattr(window, group)] * 2, axis=-1)
+    wrong = wrong if group != "static" else np.zeros((1, 1), np.float32)
+    with pytest.raises(WindowShapeError, match=f"^{group} "):
+        model.prepare(Instance(input=replace(window, **{group: wrong})), LONG_AFTER)
+
+
+@pytest.mark.parametrize(
+    ("group", "kind"), [("observed", np.float64), ("known", np.float64), ("mask", np.int8), ("scale", np.float32)]
+)
+def test_a_window_group_of_another_type_is_named(model: Model, group: str, kind: type[np.generic]) -> None:
+    window = _window(model, recent_bars("AAPL"))
+    with pytest.raises(WindowShapeError, match=f"{group} is {np.dtype(kind)} of shape .*, the model reads"):
+        model.prepare(Instance(input=replace(window, **{group: getattr(window, group).astype(kind)})), LONG_AFTER)
+
+
+@pytest.mark.parametrize("group", ["observed", "known", "location", "scale", "anchor_price"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_window_value_that_is_not_finite_is_named(model: Model, group: str, value: float) -> None:
+    window = _window(model, recent_bars("AAPL", "IBM"))
+    with pytest.raises(InvalidInputError, match=f"^{group} holds a value"):
+        model.prepare(Instance(input=_with_last(window, group, value)), LONG_AFTER)
+
+
+@pytest.mark.parametrize("group", ["observed", "known", "location", "scale"])
+def test_a_window_value_that_would_overflow_is_named(model: Model, group: str) -> None:
+    window = _window(model, recent_bars("AAPL"))
+    with pytest.raises(InvalidInputError, match=f"^{group} holds a value that is not finite, or larger than 1e\\+06"):
+        model.prepare(Instance(input=_with_last(window, group, 3e38)), LONG_AFTER)
+
+
+@pytest.mark.parametrize("group", ["scale", "anchor_price"])
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_a_scale_and_an_anchor_must_be_positive(model: Model, group: str, value: float) -> None:
+    window = _window(model, recent_bars("AAPL"))
+    with pytest.raises(InvalidInputError, match=f"^{group} holds a value that is not"):
+        model.prepare(Instance(input=_with_last(window, group, value)), LONG_AFTER)
+
+
+def test_a_value_in_an_unknown_cell_is_refused(model: Model) -> None:
+    window = _window(model, recent_bars("AAPL"))
+    with pytest.raises(InvalidInputError, match="mask says that the cell is unknown"):
+        model.prepare(Instance(input=replace(window, mask=np.zeros_like(window.mask))), LONG_AFTER)
+
+
+def test_windows_of_no_symbol_are_refused(model: Model) -> None:
+    window = _window(model, recent_bars("AAPL"))
+    empty = {name: getattr(window, name)[:0] for name in ("observed", "known", "static", "mask", "location", "scale")}
+    with pytest.raises(InvalidInputError, match="at least one symbol"):
+        model.prepare(Instance(input=replace(window, symbols=(), anchor_price=None, **empty)), LONG_AFTER)
+
+
+@pytest.mark.parametrize("session", [20130302, 20130218, 20130299, 20991231, 5, -20130301])
+def test_windows_as_of_a_day_without_trading_are_refused(model: Model, session: int) -> None:
+    """At once, and not when a whole batch is answered."""
+    window = replace(_window(model, recent_bars("AAPL")), as_of_session=session)
+    with pytest.raises((InvalidInputError, CalendarEndedError)):
+        model.prepare(Instance(input=window), LONG_AFTER)
+
+
+@settings(max_examples=30, deadline=None)
+@given(size=st.sampled_from([1e-3, 1.0, 8.0, LARGEST_INPUT]), seed=st.integers(0, 2**32 - 1))
+def test_no_window_that_is_accepted_gives_a_forecast_that_is_not_finite(model: Model, size: float, seed: int) -> None:
+    window, random = _window(model, recent_bars("AAPL")), np.random.default_rng(seed)
+    wild = {
+        name: (random.uniform(-1, 1, getattr(window, name).shape) * size).astype(np.float32)
+        for name in ("observed", "known")
+    }
+    instance = Instance(input=replace(window, mask=np.ones_like(window.mask), **wild))
+    assert np.isfinite(model.forecast([model.prepare(instance, LONG_AFTER)])[0].values).all()
+
+
+def test_a_prepared_window_does_not_share_the_callers_arrays(model: Model) -> None:
+    window = _window(model, recent_bars("AAPL"))
+    prepared = model.prepare(Instance(input=window), LONG_AFTER)
+    before = model.forecast([prepared])[0].values
+    window.observed[:] = 3
+    window.scale[:] = 9
+    assert np.array_equal(model.forecast([prepared])[0].values, before)
+
+
+# --- explanations
+
+
+def test_an_attribution_names_every_input_and_adds_up(model: Model) -> None:
+    query = Query(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(TargetPoint(5, 0.9),), tolerance=1e-3)
+    (found,) = model.explain(query, LONG_AFTER, Deadline())
+    names = [f.name for f in model.pipeline.features.features.observed]
+    assert found.row_names[: len(names)] == tuple(names)
+    assert found.row_names[-3:] == ("location", "scale", "conformal")
+    assert len(found.row_names) == len(found.row_kinds) == found.per_row.shape[1]
+    assert found.converged.all()
+    difference = found.prediction - found.baseline_prediction
+    np.testing.assert_allclose(found.per_row.sum(axis=1), difference, atol=2e-3 * np.abs(difference).max())
+    np.testing.assert_allclose(found.importance.sum(axis=1), 1)
+
+
+def test_an_attribution_explains_the_forecast_that_is_served(model: Model) -> None:
+    bars = recent_bars("AAPL", "IBM")
+    found = model.explain(Query(instance=Instance(input=bars)), LONG_AFTER, Deadline())
+    assert [(a.horizon, a.quantile) for a in found] == [(1, 0.5), (5, 0.5), (10, 0.5), (20, 0.5)]
+    served = _forecast(model, bars)
+    for place, attribution in enumerate(found):
+        np.testing.assert_allclose(attribution.prediction, served.values[:, place, 1], rtol=0, atol=1e-6)
+
+
+def test_an_attribution_has_times_and_cells_when_asked(model: Model) -> None:
+    bars = recent_bars("AAPL")
+    query = Query(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),), detail=Detail.CELLS)
+    (found,) = model.explain(query, LONG_AFTER, Deadline())
+    assert found.cells is not None
+    assert found.per_time is not None
+    assert found.cells.shape == (1, 60, 23)
+    assert found.sessions.tolist() == bars.sessions[-60:].tolist()
+    np.testing.assert_allclose(found.cells.sum(axis=1), found.per_row[:, :23], atol=1e-12)
+    (plain,) = model.explain(replace(query, detail=Detail.FEATURES), LONG_AFTER, Deadline())
+    assert (plain.cells, plain.per_time) == (None, None)
+
+
+def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> None:
+    bars = _without(recent_bars("AAPL", "IBM"), 0, slice(-1, None))
+    query = Query(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),))
+    (found,) = model.explain(query, LONG_AFTER, Deadline())
+    assert np.isnan(found.per_row[0]).all()
+    assert np.isfinite(found.per_row[1]).all()
+    assert (found.converged.tolist()[0], found.nodes.tolist()[0]) == (False, 0)
+    assert found.warnings[0].startswith("AAPL: no forecast")
+
+
+def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model) -> None:
+    query = Query(instance=Instance(input=recent_bars("AAPL")))
+    with pytest.raises(ExplainUnsupportedError, match=r"no method 'shap'; the model has \['integrated-gradients'\]"):
+        model.explain(replace(query, method="shap"), LONG_AFTER, Deadline())
+    with pytest.raises(UnknownHorizonError, match=r"horizon 7 is not forecast; the model has \[1, 5, 10, 20\]"):
+        model.explain(replace(query, targets=(TargetPoint(7, 0.5),)), LONG_AFTER, Deadline())
+    for tolerance in (0.0, 1.0, float("nan")):
+        with pytest.raises(InvalidInputError, match="tolerance is"):
+            model.explain(replace(query, tolerance=tolerance), LONG_AFTER, Deadline())
+
+
+def test_a_model_tells_what_it_reads(model: Model) -> None:
+    info = model.info(("champion",), is_default=True)
+    assert (info.bars_needed, info.encoder_length, info.lookback, info.future_length) == (140, 60, 81, 20)
+    assert (len(info.observed_features), len(info.known_features)) == (23, 5)
+    assert info.schema_hash == model.pipeline.features.schema_hash
+    assert info.calendar_ends >= 20180301
+
+
+def _forecast(model: Model, bars: BarPanel) -> Forecast:
+    return model.forecast([model.prepare(Instance(input=bars), LONG_AFTER)])[0]
+
+
+def _window(model: Model, bars: BarPanel) -> FeatureWindow:
+    encoded = model.pipeline.encode_latest(bars)
+    return FeatureWindow(
+        symbols=bars.symbols,
+        observed=encoded.observed,
+        known=np.stack([encoded.known] * len(bars.symbols)),
+        static=np.zeros((len(bars.symbols), 0), np.float32),
+        mask=encoded.mask,
+        location=encoded.location[:, -1].copy(),
+        scale=encoded.scale[:, -1].copy(),
+        schema_hash=model.pipeline.features.schema_hash,
+        anchor_price=bars.close[:, -1].copy(),
+        as_of_session=int(bars.sessions[-1]),
+    )
+
+
+def _with_last(window: FeatureWindow, group: str, value: float) -> FeatureWindow:
+    changed: NDArray[np.floating] = getattr(window, group).copy()
+    changed.reshape(-1)[-1] = value
+    return replace(window, **{group: changed})
+
+
+def _columns(bars: BarPanel) -> Mapping[str, NDArray[np.float64]]:
+    return {name: getattr(bars, name).copy() for name in COLUMNS}
+
+
+def _without(bars: BarPanel, symbol: int, sessions: slice) -> BarPanel:
+    """The panel without the bars of one symbol on some of its sessions."""
+    columns = _columns(bars)
+    for column in columns.values():
+        column[symbol, sessions] = np.nan
+    return replace(bars, **columns)
+
+
+def _cut(bars: BarPanel, sessions: list[int]) -> BarPanel:
+    """The panel without some of its sessions."""
+    kept = ~np.isin(bars.sessions, sessions)
+    assert (~kept).sum() == len(sessions)
+    columns = {name: column[:, kept] for name, column in _columns(bars).items()}
+    return replace(bars, sessions=bars.sessions[kept], **columns)

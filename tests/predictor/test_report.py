@@ -1,0 +1,216 @@
+"""The report shows the numbers that it was given, escapes what others wrote, and loads nothing."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import canned
+import numpy as np
+import pytest
+from cards import SENTENCE, full_card
+from market import bokeh_panel
+
+from predictor import canonical
+from predictor.canonical import Json
+from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
+from predictor.forecast import Attribution, Forecast
+from predictor.report import ReportContent, render_report, write_report
+
+HOSTILE = "<script>alert(1)</script>"
+QUANTILES = (0.1, 0.5, 0.9)
+
+
+@dataclass
+class Page(HTMLParser):
+    """A page's texts, machine-readable numbers and references."""
+
+    numbers: list[float] = field(default_factory=list)
+    text: str = ""
+    tags: list[str] = field(default_factory=list)
+    references: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.numbers += [float(value) for name, value in attrs if tag == "data" and name == "value" and value]
+        self.references += [value or "" for name, value in attrs if name in {"src", "href", "action", "srcset", "data"}]
+
+    def handle_data(self, data: str) -> None:
+        if self.tags[-1:] not in (["script"], ["style"]):
+            self.text += data
+
+
+def page_of(text: str) -> Page:
+    page = Page()
+    page.feed(text)
+    return page
+
+
+def forecast(symbol: str = "AAPL") -> Forecast:
+    values = np.array([[[-0.017, 0.0012, 0.018], [-0.041, 0.0031, 0.0437]]])
+    anchor = np.array([430.47])
+    return replace(
+        canned.forecast((symbol,)),
+        values=values,
+        returns=values,
+        prices=anchor[:, None, None] * np.exp(values),
+        anchor_price=anchor,
+    )
+
+
+def attribution(symbol: str = "AAPL") -> Attribution:
+    return canned.attribution((symbol,))
+
+
+def content(card: Mapping[str, Json] | None = None, symbol: str = "AAPL") -> ReportContent:
+    bars = bokeh_panel("AAPL").last(300)
+    return ReportContent(
+        info=replace(canned.model_info(), card_json=canonical.to_bytes(full_card() if card is None else card).decode()),
+        bars=replace(bars, symbols=(symbol,)),
+        forecast=forecast(symbol),
+        attributions=(attribution(symbol), replace(attribution(symbol), quantile=0.9)),
+        symbol=symbol,
+    )
+
+
+def test_the_report_holds_every_number_of_the_forecast() -> None:
+    page = page_of(render_report(content()))
+
+    given = forecast()
+    assert given.prices is not None
+    assert set(given.prices.ravel().tolist()) <= set(page.numbers)
+    assert set(given.values.ravel().tolist()) <= set(page.numbers)
+    assert "431.81" in page.text
+    assert "2013-03-08" in page.text
+
+
+def test_the_report_holds_every_contribution_in_basis_points() -> None:
+    page = page_of(render_report(content()))
+
+    assert set((10_000 * attribution().per_row[0]).tolist()) <= set(page.numbers)
+    assert (10_000 * attribution().prediction[0]).item() in page.numbers
+
+
+def test_the_report_holds_every_score_and_loss_and_share_of_the_card() -> None:
+    page = page_of(render_report(content()))
+
+    assert {39.81, 88.4, 124.9, 177.2, 40.02, 0.81, 0.77} <= set(page.numbers)
+    assert {0.36 + 0.08 / 7, 0.371 + 0.06 / 7 + 0.0008 * 7} <= set(page.numbers)
+    assert {0.1 + 0.01 * 0.4, 0.9 + 0.04 * -0.4} <= set(page.numbers)
+
+
+def test_the_least_loss_of_each_column_is_bold_and_the_model_is_marked() -> None:
+    text = render_report(content())
+
+    assert '<td class="best"><data value="39.81">' in text
+    assert '<td class="best"><data value="88.1">' in text
+    assert '<td><data value="88.4">' in text
+    assert '<tr class="model"><th>this model</th>' in text
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "kind"), [(-0.01, 0.018, "undecided"), (0.002, 0.018, "better"), (-0.02, -0.001, "worse")]
+)
+def test_the_verdict_follows_the_interval_and_says_its_sentence(lower: float, upper: float, kind: str) -> None:
+    text = render_report(content(full_card(lower=lower, upper=upper)))
+
+    assert f'<section class="verdict {kind}"' in text
+    assert SENTENCE in text
+    assert {0.004, lower, upper} <= set(page_of(text).numbers)
+
+
+def test_a_card_without_scores_says_that_nothing_is_known() -> None:
+    page = page_of(render_report(content({})))
+
+    assert "Nothing is known of this model's skill" in page.text
+    assert "Scores beside the baselines" not in page.text
+
+
+def test_the_page_loads_nothing() -> None:
+    text = render_report(content())
+    page = page_of(text)
+
+    assert page.references == []
+    assert not {"link", "iframe", "object", "embed", "img", "form", "base"} & set(page.tags)
+    assert "default-src 'none'" in text
+    assert "cdn.plot.ly/plotly" not in text.split("<body>")[1]
+
+
+def test_a_hostile_symbol_and_card_are_shown_as_text() -> None:
+    hostile = full_card(sentence=HOSTILE)
+    text = render_report(content(hostile, symbol=HOSTILE))
+
+    assert HOSTILE not in text
+    page = page_of(text)
+    clean = page_of(render_report(content()))
+    assert page.tags == clean.tags
+    assert HOSTILE in page.text
+
+
+def test_the_command_to_ask_again_quotes_the_symbol() -> None:
+    page = page_of(render_report(content(symbol="A B; rm")))
+
+    assert "--symbol 'A B; rm'" in page.text
+    assert '.select(["A B; rm"])' in page.text
+
+
+def test_the_same_content_gives_the_same_page() -> None:
+    assert render_report(content()) == render_report(content())
+
+
+def test_returns_without_prices_are_shown_as_returns() -> None:
+    asked = content()
+    without = replace(asked, forecast=replace(asked.forecast, prices=None, lag=1))
+
+    page = page_of(render_report(without))
+
+    assert "So there are no prices" in page.text
+    assert -0.017 in page.numbers
+
+
+def test_a_symbol_that_was_not_forecast_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"no symbol 'IBM'; it has \['AAPL'\]"):
+        render_report(replace(content(), symbol="IBM"))
+
+
+def test_a_symbol_without_a_forecast_is_refused_with_the_reason() -> None:
+    asked = content()
+    broken = replace(asked, forecast=replace(asked.forecast, values=asked.forecast.values * np.nan))
+
+    with pytest.raises(ConfigurationError, match="AAPL has no forecast to report: nothing is real"):
+        render_report(broken)
+
+
+def test_a_damaged_card_is_refused_by_its_key() -> None:
+    with pytest.raises(ArtifactError, match=r"card: skill\.lower is \"low\", expected a number"):
+        render_report(content(full_card() | {"skill": {**_skill(), "lower": "low"}}))
+
+
+def _skill() -> dict[str, Json]:
+    skill = full_card()["skill"]
+    assert isinstance(skill, dict)
+    return skill
+
+
+def test_the_report_is_written_whole_and_replaces_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    write_report(path, content())
+
+    assert path.read_text("utf-8") == render_report(content())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("package", ["plotly", "jinja2"])
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(MissingPackageError, match=rf"{package}: pip install 'quantra\[report\]'"):
+        render_report(content())

@@ -1,0 +1,240 @@
+"""Baselines against hand computation and against the package arch itself."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from arch import arch_model
+from numpy.typing import NDArray
+
+from market import bokeh_panel
+from predictor.bars import BarPanel
+from predictor.features import default_features
+from predictor.networks import Target, TargetKind
+from trainers.stock import baselines
+from trainers.stock.baselines import Baselines, all_baselines
+from trainers.stock.data import History
+from trainers.stock.recipe import Recipe
+from trainers.stock.splits import Part, Splits
+from trainers.stock.training import fit_pipeline
+
+FloatArray = NDArray[np.float64]
+
+LEVELS = (0.1, 0.5, 0.9)
+HORIZONS = (1, 5)
+TRAIN = Part("train", 20070103, 20081231)
+TEST = Part("test", 20090701, 20091231)
+GARCH = "GARCH(1,1)-t"
+
+
+def history_of(panel: BarPanel, target: Target) -> History:
+    splits = Splits(
+        train=TRAIN,
+        selection=Part("selection", 20090102, 20090331),
+        calibration=Part("calibration", 20090401, 20090630),
+        test=TEST,
+    )
+    recipe = Recipe(calendar="XNYS", target=target)
+    return History(panel, fit_pipeline(panel, default_features(), recipe, splits))
+
+
+@cache
+def bars() -> BarPanel:
+    return bokeh_panel("AAPL", "GOOG").between(20070103, 20091231)
+
+
+@cache
+def history(kind: TargetKind = TargetKind.LOG_RETURN, lag: int = 0) -> History:
+    return history_of(bars(), Target(kind=kind, horizons=HORIZONS, lag=lag))
+
+
+def baselines_of(found: History) -> Baselines:
+    return all_baselines(found, TRAIN, found.windows(TEST), LEVELS)
+
+
+@cache
+def returns_baselines(lag: int = 0) -> Baselines:
+    return baselines_of(history(lag=lag))
+
+
+def log_closes(panel: BarPanel, symbol: int = 0) -> FloatArray:
+    assert panel.adj_close is not None
+    return np.log(panel.adj_close[symbol])
+
+
+def rows_of(found: History, symbol: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    windows = found.windows(TEST)
+    chosen = windows.symbols == symbol
+    return chosen, windows.positions[chosen]
+
+
+def test_zero_return_forecasts_no_change_at_every_level() -> None:
+    windows = history().windows(TEST)
+    np.testing.assert_array_equal(returns_baselines().forecasts["zero return"], np.zeros((len(windows), 2, 3)))
+
+
+def test_unconditional_quantiles_are_those_of_the_symbols_own_training_outcomes() -> None:
+    rows, _ = rows_of(history(), 1)
+    closes = log_closes(bars(), 1)
+    learnt = history().windows(TRAIN).positions[history().windows(TRAIN).symbols == 1]
+    for h, horizon in enumerate(HORIZONS):
+        expected = np.quantile(closes[learnt + horizon] - closes[learnt], LEVELS)
+        found = returns_baselines().forecasts["unconditional quantiles"][rows, h]
+        np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-9)
+
+
+def test_empirical_quantiles_are_those_of_the_last_60_returns_times_the_root_of_the_horizon() -> None:
+    rows, positions = rows_of(history(), 0)
+    returns = np.diff(log_closes(bars()), prepend=np.nan)
+    found = returns_baselines().forecasts["60-day empirical quantiles"][rows]
+    for n in (0, 17, len(positions) - 1):
+        last = returns[positions[n] - 59 : positions[n] + 1]
+        expected = np.quantile(last, LEVELS)
+        np.testing.assert_allclose(found[n], np.sqrt(HORIZONS)[:, None] * expected, rtol=1e-9)
+
+
+def test_scaled_quantiles_are_training_outcomes_in_units_of_riskmetrics_volatility() -> None:
+    returns = [np.diff(log_closes(bars(), symbol), prepend=np.nan) for symbol in (0, 1)]
+    weights = 0.94 ** np.arange(59, -1, -1)
+
+    def volatility(symbol: int, position: int) -> float:
+        last = returns[symbol][position - 59 : position + 1]
+        return float(np.sqrt((weights * last**2).sum() / weights.sum()))
+
+    learnt, asked = history().windows(TRAIN), history().windows(TEST)
+    pairs = list(zip(learnt.symbols.tolist(), learnt.positions.tolist(), strict=True))
+    units = [(log_closes(bars(), s)[t + 5] - log_closes(bars(), s)[t]) / volatility(s, t) for s, t in pairs]
+    found = returns_baselines().forecasts["volatility-scaled quantiles"]
+    for n in (0, 33):
+        expected = np.quantile(units, LEVELS) * volatility(int(asked.symbols[n]), int(asked.positions[n]))
+        np.testing.assert_allclose(found[n, 1], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_garch_is_what_arch_forecasts_from_parameters_of_the_training_part(lag: int) -> None:
+    rows, positions = rows_of(history(lag=lag), 0)
+    closes = log_closes(bars())
+    learnt = int((bars().sessions <= TRAIN.last).sum()) - 1
+    model = arch_model(100 * np.diff(closes), dist="t", rescale=False)
+    fit = model.fit(last_obs=learnt, disp="off")
+    for n in (0, len(positions) - 1):
+        ahead = fit.forecast(horizon=6, start=int(positions[n]) - 1, reindex=False).variance.to_numpy()[0]
+        units = model.distribution.ppf(np.array(LEVELS), np.array([fit.params["nu"]]))
+        for h, horizon in enumerate(HORIZONS):
+            expected = horizon * fit.params["mu"] + np.sqrt(ahead[lag : lag + horizon].sum()) * units
+            found = returns_baselines(lag).forecasts[GARCH][rows][n, h]
+            np.testing.assert_allclose(found, expected / 100, rtol=1e-4)  # the optimiser's own precision
+
+
+def test_no_baseline_forecast_moves_when_later_test_bars_change() -> None:
+    day = int(np.searchsorted(bars().sessions, 20091001))
+    columns = {name: np.array(getattr(bars(), name)) for name in ("open", "high", "low", "close", "adj_close")}
+    factor = np.exp(np.random.default_rng(0).normal(0, 0.05, len(bars().sessions) - day - 1))
+    for column in columns.values():
+        column[:, day + 1 :] *= factor
+    changed = baselines_of(history_of(replace(bars(), **columns), history().pipeline.target))
+    early = history().windows(TEST).positions <= day
+    for name, forecast in returns_baselines().forecasts.items():
+        np.testing.assert_allclose(changed.forecasts[name][early], forecast[early], rtol=1e-9, err_msg=name)
+    assert np.abs(changed.forecasts[GARCH][~early] - returns_baselines().forecasts[GARCH][~early]).max() > 1e-4
+
+
+def young_bars() -> BarPanel:
+    """GOOG is listed in April 2008 only: less than a year of returns in the training part."""
+    first = int(np.searchsorted(bars().sessions, 20080401))
+    columns = {n: np.array(getattr(bars(), n)) for n in ("open", "high", "low", "close", "volume", "adj_close")}
+    for column in columns.values():
+        column[1, :first] = np.nan
+    return replace(bars(), **columns)
+
+
+def test_a_young_symbol_has_the_unconditional_forecast_and_a_note_names_it() -> None:
+    found = history_of(young_bars(), Target(horizons=HORIZONS))
+    made = baselines_of(found)
+    rows, _ = rows_of(found, 1)
+    np.testing.assert_array_equal(made.forecasts[GARCH][rows], made.forecasts["unconditional quantiles"][rows])
+    others, _ = rows_of(found, 0)
+    assert (made.forecasts[GARCH][others] != made.forecasts["unconditional quantiles"][others]).all()
+    why = "it has 191 daily returns in the training part, and it needs 250"
+    assert made.notes == (f"{GARCH} of GOOG is the unconditional quantiles instead: {why}",)
+
+
+def test_symbols_that_are_old_enough_need_no_note() -> None:
+    assert returns_baselines().notes == ()
+
+
+def test_a_symbol_without_training_windows_has_all_symbols_quantiles() -> None:
+    panel = young_bars()
+    columns = {n: np.array(getattr(panel, n)) for n in ("open", "high", "low", "close", "volume", "adj_close")}
+    for column in columns.values():
+        column[1, : int(np.searchsorted(panel.sessions, 20090105))] = np.nan
+    found = history_of(replace(panel, **columns), Target(horizons=HORIZONS))
+    forecast = baselines_of(found).forecasts["unconditional quantiles"]
+    np.testing.assert_array_equal(forecast[rows_of(found, 1)[0]][0], forecast[rows_of(found, 0)[0]][0])
+
+
+def test_every_baseline_is_finite_for_a_symbol_listed_a_few_days_ago() -> None:
+    panel = young_bars()
+    columns = {n: np.array(getattr(panel, n)) for n in ("open", "high", "low", "close", "volume", "adj_close")}
+    for column in columns.values():
+        column[1, : int(np.searchsorted(panel.sessions, 20090706))] = np.nan
+    found = history_of(replace(panel, **columns), Target(horizons=HORIZONS))
+    for name, forecast in baselines_of(found).forecasts.items():
+        assert np.isfinite(forecast).all(), name
+
+
+def test_without_arch_there_is_no_garch_and_a_note_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(_name: str) -> None:
+        return None
+
+    monkeypatch.setattr(baselines, "find_spec", nothing)
+    made = baselines_of(history())
+    assert GARCH not in made.forecasts
+    assert "pip install 'quantra[baselines]'" in made.notes[0]
+
+
+def test_a_fit_that_does_not_converge_is_noted_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(*_args: object) -> None:
+        return None
+
+    monkeypatch.setattr(baselines, "_garch_forecast", failed)
+    made = baselines_of(history())
+    np.testing.assert_array_equal(made.forecasts[GARCH], made.forecasts["unconditional quantiles"])
+    assert [note.split(" ")[2] for note in made.notes] == ["AAPL", "GOOG"]
+    assert all("did not converge" in note for note in made.notes)
+
+
+@cache
+def volatility_baselines() -> Baselines:
+    return baselines_of(history(TargetKind.LOG_VOLATILITY))
+
+
+def log_volatility(symbol: int) -> FloatArray:
+    return np.log(np.abs(np.log(bars().high[symbol] / bars().low[symbol])) / np.sqrt(4 * np.log(2)))
+
+
+def test_the_last_value_of_volatility_is_parkinsons_of_the_day() -> None:
+    rows, positions = rows_of(history(TargetKind.LOG_VOLATILITY), 0)
+    expected = np.broadcast_to(log_volatility(0)[positions][:, None, None], (len(positions), 2, 3))
+    np.testing.assert_allclose(volatility_baselines().forecasts["last value"][rows], expected, rtol=1e-9)
+
+
+def test_har_is_least_squares_on_three_averages_with_the_quantiles_of_its_residuals() -> None:
+    found = history(TargetKind.LOG_VOLATILITY)
+
+    def averages(symbol: int, t: int) -> list[float]:
+        daily = log_volatility(symbol)
+        return [1.0, daily[t], daily[t - 4 : t + 1].mean(), daily[t - 21 : t + 1].mean()]
+
+    def outcome(symbol: int, t: int) -> float:
+        return float(np.log(np.exp(2 * log_volatility(symbol)[t + 1 : t + 6]).mean()) / 2)
+
+    learnt, asked = found.windows(TRAIN), found.windows(TEST)
+    pairs = list(zip(learnt.symbols.tolist(), learnt.positions.tolist(), strict=True))
+    x, y = np.array([averages(*p) for p in pairs]), np.array([outcome(*p) for p in pairs])
+    weights = np.linalg.solve(x.T @ x, x.T @ y)
+    n = 40
+    centre = np.array(averages(int(asked.symbols[n]), int(asked.positions[n]))) @ weights
+    expected = centre + np.quantile(y - x @ weights, LEVELS)
+    np.testing.assert_allclose(volatility_baselines().forecasts["HAR (1, 5, 22 days)"][n, 1], expected, rtol=1e-6)

@@ -1,0 +1,257 @@
+"""Training windows are what serving reads; targets come back as returns; nothing later moves anything earlier."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from artifacts import small_artifact, small_model
+from market import bokeh_panel
+from predictor import golden
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError
+from predictor.features import default_features
+from predictor.instance import Instance
+from predictor.networks import Inputs, Target, TargetKind, restore
+from predictor.windows import Pipeline, latest_window
+from trainers.stock.data import History, Windows
+from trainers.stock.recipe import Recipe
+from trainers.stock.splits import Part, Splits
+from trainers.stock.task import QuantileTask
+from trainers.stock.training import fit_pipeline
+
+FloatArray = NDArray[np.float64]
+
+SYMBOLS = ("AAPL", "GOOG")
+LAST_TRAINING_SESSION = 20090630
+
+
+@cache
+def bars() -> BarPanel:
+    return bokeh_panel(*SYMBOLS).between(20080102, 20101231)
+
+
+def splits() -> Splits:
+    return Splits(
+        train=Part("train", 20080102, LAST_TRAINING_SESSION),
+        selection=Part("selection", 20090701, 20091231),
+        calibration=Part("calibration", 20100104, 20100630),
+        test=Part("test", 20100701, 20101231),
+    )
+
+
+def pipeline_for(panel: BarPanel, recipe: Recipe | None = None) -> Pipeline:
+    return fit_pipeline(panel, default_features(), recipe or Recipe(calendar="XNYS"), splits())
+
+
+@cache
+def history() -> History:
+    return History(bars(), pipeline_for(bars()))
+
+
+def without(panel: BarPanel, symbol: int, rows: slice | int) -> BarPanel:
+    """The panel with bars of a symbol taken out."""
+    changed: dict[str, FloatArray] = {}
+    for name in ("open", "high", "low", "close", "volume", "adj_close"):
+        column = np.array(getattr(panel, name))
+        column[symbol, rows] = np.nan
+        changed[name] = column
+    return replace(panel, **changed)
+
+
+def with_another_future(panel: BarPanel, after: int, *, seed: int = 1, rebased: bool = True) -> BarPanel:
+    """The panel with all bars after a session (yyyymmdd) in another order, and their adjustment halved: a dividend."""
+    first = int(np.searchsorted(panel.sessions, after, side="right"))
+    order = np.arange(len(panel.sessions))
+    order[first:] = np.random.default_rng(seed).permutation(order[first:])
+    columns = {name: getattr(panel, name)[:, order] for name in ("open", "high", "low", "close", "volume", "adj_close")}
+    if rebased:
+        columns["adj_close"][:, first:] *= 0.37
+    return replace(panel, **columns)
+
+
+def inputs_at(panel: BarPanel, pipeline: Pipeline, session: int) -> Inputs:
+    return latest_window(pipeline.encode_latest(panel.until(session)), pipeline.encoder_length)
+
+
+def assert_gathered_is_served(found: History, sessions: list[int]) -> None:
+    for session in sessions:
+        position = int(np.searchsorted(found.bars.sessions, session))
+        windows = Windows(symbols=np.array([0, 1]), positions=np.array([position, position]))
+        served = inputs_at(found.bars, found.pipeline, session)
+        for name, mine, theirs in zip(Inputs._fields, found.gather(windows).inputs, served, strict=True):
+            assert mine.dtype == theirs.dtype
+            torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-6, msg=f"{name} at {session}")
+
+
+def test_gathered_windows_are_what_serving_computes_for_the_same_day() -> None:
+    assert_gathered_is_served(history(), [20090715, 20091224, 20100517, 20101231])
+
+
+def test_they_are_so_across_holidays_that_the_calendar_of_an_unknown_exchange_does_not_know() -> None:
+    panel = replace(bars(), calendar="")
+    assert_gathered_is_served(History(panel, pipeline_for(panel, Recipe())), [20090702, 20091224, 20100104])
+
+
+def test_they_are_so_beside_a_missing_bar() -> None:
+    panel = without(bars(), 0, int(np.searchsorted(bars().sessions, 20090710)))
+    assert_gathered_is_served(History(panel, history().pipeline), [20090713, 20090715])
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_targets_times_scale_are_the_raw_log_returns(lag: int) -> None:
+    target = Target(lag=lag)
+    found = History(bars(), pipeline_for(bars(), Recipe(calendar="XNYS", target=target)))
+    windows = found.windows(splits().test)
+    batch = found.gather(windows)
+    spread = torch.from_numpy(np.sqrt(np.array(target.horizons, np.float64)))
+    back = restore(batch.target.double()[..., None], batch.inputs.location, batch.inputs.scale, spread)[..., 0].numpy()
+    assert bars().adj_close is not None
+    close = np.log(np.array(bars().adj_close))
+    for h, horizon in enumerate(target.horizons):
+        start, end = windows.positions + lag, windows.positions + lag + horizon
+        np.testing.assert_allclose(
+            back[:, h], close[windows.symbols, end] - close[windows.symbols, start], rtol=1e-5, atol=1e-7
+        )
+
+
+def test_targets_are_of_the_size_of_one() -> None:
+    targets = history().targets(history().windows(splits().test)).numpy()
+    assert 0.5 < targets.std() < 2
+
+
+def test_windows_come_by_date_then_symbol() -> None:
+    windows = history().windows(splits().selection)
+    order = np.lexsort((windows.symbols, windows.positions))
+    np.testing.assert_array_equal(order, np.arange(len(windows)))
+    assert windows.symbols[:4].tolist() == [0, 1, 0, 1]
+
+
+def test_a_window_whose_last_bar_is_missing_is_left_out() -> None:
+    day = int(np.searchsorted(bars().sessions, 20090715))
+    windows = History(without(bars(), 0, day), history().pipeline).windows(splits().selection)
+    assert windows.symbols[windows.positions == day].tolist() == [1]
+
+
+def test_a_window_without_any_known_return_to_scale_by_is_left_out() -> None:
+    young = without(bars(), 0, slice(0, int(np.searchsorted(bars().sessions, 20090715))))
+    windows = History(young, history().pipeline).windows(splits().selection)
+    first = windows.positions[windows.symbols == 0].min()
+    assert bars().sessions[first] == 20090716
+
+
+def test_a_window_without_any_known_outcome_is_left_out() -> None:
+    day = int(np.searchsorted(bars().sessions, 20090715))
+    ahead = day + np.array(Target().horizons)
+    gone = bars()
+    for position in ahead:
+        gone = without(gone, 0, int(position))
+    windows = History(gone, history().pipeline).windows(splits().selection)
+    assert windows.symbols[windows.positions == day].tolist() == [1]
+
+
+def test_a_window_with_one_known_outcome_is_kept_and_the_loss_counts_one() -> None:
+    day = int(np.searchsorted(bars().sessions, 20090715))
+    gone = bars()
+    for horizon in (5, 10, 20):
+        gone = without(gone, 0, day + horizon)
+    found = History(gone, history().pipeline)
+    batch = found.gather(Windows(symbols=np.array([0]), positions=np.array([day])))
+    assert torch.isfinite(batch.target).tolist() == [[True, False, False, False]]
+    made = small_artifact()
+    loss = QuantileTask(made.network().eval(), made.manifest.quantiles).loss(batch)
+    assert loss.count == 1
+    assert torch.isfinite(loss.mean)
+
+
+def test_the_loss_is_the_mean_over_known_targets_alone_and_so_is_its_gradient() -> None:
+    made = small_artifact()
+    network = made.network().eval().requires_grad_()
+    batch = history().gather(history().windows(splits().test))
+    target = torch.where(torch.rand(batch.target.shape, generator=torch.Generator().manual_seed(0)) < 0.4, torch.nan, 1)
+    target *= batch.target
+    loss = QuantileTask(network, made.manifest.quantiles).loss(batch._replace(target=target))
+    loss.mean.backward()
+    levels = np.array(made.manifest.quantiles)
+    error = target.numpy()[..., None] - network(batch.inputs).detach().numpy()
+    expected = np.nanmean(np.maximum(levels * error, (levels - 1) * error))
+    assert loss.mean.item() == pytest.approx(expected, rel=1e-5)
+    assert loss.count == int(torch.isfinite(target).sum())
+    assert all(p.grad is not None and bool(torch.isfinite(p.grad).all()) for p in network.parameters())
+
+
+def test_batches_are_the_same_windows_in_pieces() -> None:
+    windows = history().windows(splits().train)
+    pieces = Windows(symbols=np.tile(windows.symbols, 4), positions=np.tile(windows.positions, 4))
+    whole = history().gather(pieces)
+    parts = list(history().batches(pieces))
+    assert len(parts) > 1
+    for k, group in enumerate(whole.inputs):
+        assert torch.equal(torch.cat([part.inputs[k] for part in parts]), group)
+    assert torch.equal(torch.cat([part.target for part in parts]), whole.target)
+
+
+def test_a_part_without_a_window_is_refused_by_its_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"split early, .* holds no window: each needs 140 bars before it"):
+        history().windows(Part("early", 20080102, 20080401))
+
+
+# --- nothing later moves anything earlier
+
+
+def same_scaling(a: Pipeline, b: Pipeline) -> bool:
+    return a.features.to_json() == b.features.to_json()
+
+
+def test_fitted_numbers_do_not_move_when_later_bars_and_their_adjustment_change() -> None:
+    changed = with_another_future(bars(), LAST_TRAINING_SESSION)
+    assert same_scaling(pipeline_for(changed), history().pipeline)
+
+
+def test_fitted_numbers_do_not_move_when_later_bars_are_not_there() -> None:
+    assert same_scaling(pipeline_for(bars().until(20100705)), history().pipeline)
+
+
+def test_fitted_numbers_do_move_with_the_training_bars() -> None:
+    assert not same_scaling(pipeline_for(with_another_future(bars(), 20090601)), history().pipeline)
+
+
+@pytest.mark.parametrize("rebased", [False, True])
+def test_another_future_changes_no_training_input_and_no_training_target(rebased: bool) -> None:  # noqa: FBT001
+    changed = History(with_another_future(bars(), LAST_TRAINING_SESSION, rebased=rebased), history().pipeline)
+    windows, others = history().windows(splits().train), changed.windows(splits().train)
+    np.testing.assert_array_equal(windows.positions, others.positions)
+    before, after = history().gather(windows), changed.gather(others)
+    for mine, theirs in zip((*before.inputs, before.target), (*after.inputs, after.target), strict=True):
+        # Another base of the adjustment moves the last bit of a float64 price, and so of some float32 inputs.
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("session", [20090715, 20100330])
+def test_no_forecast_knows_what_comes_after_its_day(session: int) -> None:
+    model = small_model(small_artifact())
+
+    def forecast(panel: BarPanel) -> FloatArray:
+        found = History(panel, model.pipeline)
+        position = int(np.searchsorted(panel.sessions, session))
+        windows = Windows(symbols=np.array([0, 1]), positions=np.array([position, position]))
+        return model.engine.values(found.gather(windows).inputs).numpy()
+
+    np.testing.assert_allclose(forecast(with_another_future(bars(), session)), forecast(bars()), rtol=0, atol=1e-8)
+    served = model.prepare(Instance(input=bars().until(session)), golden.LONG_AFTER)
+    np.testing.assert_allclose(model.forecast([served])[0].values, forecast(bars()), rtol=0, atol=1e-8)
+
+
+def test_log_volatility_targets_come_back_as_parkinsons_estimate() -> None:
+    target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 5))
+    found = History(bars(), pipeline_for(bars(), Recipe(calendar="XNYS", target=target)))
+    windows = found.windows(splits().test)
+    batch = found.gather(windows)
+    one = torch.ones(2, dtype=torch.float64)
+    back = restore(batch.target.double()[..., None], batch.inputs.location, batch.inputs.scale, one)[..., 0].numpy()
+    variance = np.log(bars().high / bars().low) ** 2 / (4 * np.log(2))
+    week = [variance[s, t + 1 : t + 6].mean() for s, t in zip(windows.symbols, windows.positions, strict=True)]
+    np.testing.assert_allclose(back[:, 1], np.log(np.sqrt(week)), rtol=1e-5)

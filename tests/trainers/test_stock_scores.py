@@ -1,0 +1,157 @@
+"""Scores: losses, coverage, and what of them is luck."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from trainers.stock.scores import Judged, below, interval, overall, pinball, resampled_mean, skill
+
+FloatArray = NDArray[np.float64]
+
+LEVELS = (0.1, 0.5, 0.9)
+NORMAL = (-1.2815515655446004, 0.0, 1.2815515655446004)
+
+
+def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) -> Judged:
+    horizons = tuple(range(1, outcomes.shape[1] + 1))
+    return Judged(
+        outcomes=outcomes,
+        positions=np.arange(len(outcomes)) if positions is None else positions,
+        horizons=horizons,
+        levels=LEVELS,
+        spread=np.sqrt(np.array(horizons, np.float64)),
+    )
+
+
+def normal_outcomes(days: int = 600, seed: int = 0) -> FloatArray:
+    return np.random.default_rng(seed).normal(0.0, 1.0, (days, 1))
+
+
+def quantiles(outcomes: FloatArray, scale: float = 1.0) -> FloatArray:
+    return np.broadcast_to(scale * np.array(NORMAL), (*outcomes.shape, 3)).copy()
+
+
+def direct_pinball(outcome: float, forecast: float, level: float) -> float:
+    """Koenker & Bassett 1978, case by case."""
+    return level * (outcome - forecast) if outcome >= forecast else (1 - level) * (forecast - outcome)
+
+
+def test_pinball_is_the_mean_of_the_direct_formula() -> None:
+    random = np.random.default_rng(1)
+    outcomes, forecasts = random.normal(size=(7, 2)), np.sort(random.normal(size=(7, 2, 3)))
+    found = pinball(judged(outcomes), forecasts)
+    for n in range(7):
+        for h in range(2):
+            losses = [direct_pinball(outcomes[n, h], forecasts[n, h, q], level) for q, level in enumerate(LEVELS)]
+            assert found[n, h] == pytest.approx(sum(losses) / 3)
+
+
+def test_horizons_weigh_alike_once_their_spread_is_divided_out() -> None:
+    losses = np.array([[3.0, 3.0 * np.sqrt(2)]])
+    assert overall(judged(np.zeros((1, 2))), losses)[0] == pytest.approx(3.0)
+
+
+def test_a_window_with_one_known_horizon_is_judged_by_it_alone() -> None:
+    assert overall(judged(np.array([[0.5, np.nan]])), np.array([[3.0, np.nan]]))[0] == 3.0
+
+
+def test_coverage_counts_outcomes_at_or_below_the_quantile_and_leaves_unknown_ones_out() -> None:
+    outcomes = np.array([[0.0], [1.0], [np.nan]])
+    found = below(judged(outcomes), np.broadcast_to([-1.0, 0.0, 2.0], (3, 1, 3)))
+    np.testing.assert_array_equal(found[:, 0], [[0, 1, 1], [0, 0, 1], [np.nan] * 3])
+
+
+def test_windows_with_unknown_outcomes_change_no_mean_and_no_interval() -> None:
+    outcomes, days = normal_outcomes(200), np.arange(200)
+    more = np.concatenate([outcomes, np.full((200, 1), np.nan)])
+    order = np.argsort(np.tile(days, 2), kind="stable")
+    mixed = judged(more[order], positions=np.sort(np.tile(days, 2)))
+    alone = resampled_mean(judged(outcomes), pinball(judged(outcomes), quantiles(outcomes)))
+    both = resampled_mean(mixed, pinball(mixed, quantiles(more)))
+    for expected, found in zip(alone, both, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_symbols_of_a_day_are_drawn_together() -> None:
+    series = normal_outcomes(300)
+    doubled = judged(np.repeat(series, 2, axis=0), positions=np.repeat(np.arange(300), 2))
+    single = resampled_mean(judged(series), series)[1]
+    np.testing.assert_allclose(resampled_mean(doubled, doubled.outcomes)[1], single, rtol=1e-12, atol=1e-15)
+
+
+def autoregressive(days: int, coefficient: float, seed: int) -> FloatArray:
+    """[D, 1] an AR(1) series of mean 0 that has been going on for long."""
+    noise = np.random.default_rng(seed).normal(size=days + 100)
+    series = np.zeros(days + 100)
+    for t in range(1, days + 100):
+        series[t] = coefficient * series[t - 1] + noise[t]
+    return series[100:, None]
+
+
+def holds_zero(series: FloatArray) -> bool:
+    _, means = resampled_mean(judged(series), series)
+    found = interval(0.0, means)
+    return found.lower <= 0.0 <= found.upper
+
+
+def test_intervals_hold_the_true_mean_of_autocorrelated_days_about_nine_times_in_ten() -> None:
+    held = [holds_zero(autoregressive(240, 0.5, seed)) for seed in range(60)]
+    assert 0.8 <= np.mean(held) <= 0.97
+
+
+def test_intervals_that_drew_single_days_would_hold_it_far_too_rarely() -> None:
+    def naive(series: FloatArray) -> bool:
+        means = np.random.default_rng(0).choice(series[:, 0], (400, len(series))).mean(axis=1)
+        return bool(np.quantile(means, 0.05) <= 0.0 <= np.quantile(means, 0.95))
+
+    assert np.mean([naive(autoregressive(240, 0.5, seed)) for seed in range(60)]) < 0.75
+
+
+def test_a_perfect_model_has_skill_and_the_sentence_says_so() -> None:
+    outcomes = normal_outcomes()
+    found = skill(judged(outcomes), np.repeat(outcomes[..., None], 3, axis=2), {"zero return": quantiles(outcomes)})
+    assert found.improvement.value == 1.0
+    assert found.improvement.lower == 1.0
+    assert found.sentence.startswith("Skill: on held-out days the loss is better than the best baseline's, zero return")
+    assert "90 % interval" in found.sentence
+
+
+def test_an_equal_model_shows_no_skill() -> None:
+    outcomes = normal_outcomes()
+    found = skill(judged(outcomes), quantiles(outcomes), {"GARCH": quantiles(outcomes)})
+    assert found.improvement.value == 0.0
+    assert found.sentence.startswith("No skill shown: ")
+
+
+def test_a_model_that_differs_by_noise_alone_shows_no_skill() -> None:
+    outcomes = normal_outcomes()
+    noisy = quantiles(outcomes) + np.random.default_rng(5).normal(0.0, 0.02, (600, 1, 1))
+    found = skill(judged(outcomes), noisy, {"GARCH": quantiles(outcomes)})
+    assert found.improvement.lower < 0 < found.improvement.upper
+    assert found.sentence.startswith("No skill shown: ")
+
+
+def test_a_worse_model_is_called_worse() -> None:
+    outcomes = normal_outcomes()
+    found = skill(judged(outcomes), quantiles(outcomes, 4.0), {"GARCH": quantiles(outcomes)})
+    assert found.improvement.upper < 0
+    assert found.sentence.startswith("No skill: on held-out days the loss is worse than the best baseline's, GARCH")
+
+
+def test_the_model_is_compared_with_the_best_of_the_baselines() -> None:
+    outcomes = normal_outcomes()
+    baselines = {"bad": quantiles(outcomes, 3.0), "good": quantiles(outcomes), "worse": quantiles(outcomes, 9.0)}
+    assert skill(judged(outcomes), quantiles(outcomes), baselines).baseline == "good"
+
+
+def test_a_split_of_a_few_days_gives_no_verdict_but_an_interval_that_is_no_point() -> None:
+    outcomes = normal_outcomes(days=30, seed=3)
+    found = skill(judged(outcomes), quantiles(outcomes), {"GARCH": quantiles(outcomes, 2.0)})
+    assert found.improvement.lower < found.improvement.value < found.improvement.upper
+    assert found.sentence.startswith("No skill shown: the test split is 70 days too short")
+
+
+def test_the_same_forecasts_get_the_same_interval_again() -> None:
+    outcomes = normal_outcomes(200)
+    args = judged(outcomes), quantiles(outcomes, 1.1), {"GARCH": quantiles(outcomes)}
+    assert skill(*args) == skill(*args)

@@ -1,0 +1,121 @@
+"""The four parts of history never share an outcome."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from predictor.errors import ConfigurationError
+from predictor.networks import Target
+from trainers.stock.splits import Part, Splits, SplitShares, decisions
+
+
+def axis(length: int) -> NDArray[np.int32]:
+    """So many rising session numbers; splits only compare them."""
+    return np.arange(20000101, 20000101 + length, dtype=np.int32)
+
+
+def parts_at(*bounds: tuple[int, int]) -> Splits:
+    train, selection, calibration, test = (
+        Part(name, *pair) for name, pair in zip(("train", "selection", "calibration", "test"), bounds, strict=True)
+    )
+    return Splits(train=train, selection=selection, calibration=calibration, test=test)
+
+
+def touched(part: Part, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
+    """All positions that the part's target intervals (t + lag, t + lag + h] hold."""
+    steps = target.lag + np.arange(1, target.horizons[-1] + 1)
+    return np.unique(decisions(part, sessions, target)[:, None] + steps)
+
+
+def shares_of(weights: tuple[int, int, int, int]) -> SplitShares:
+    train, selection, calibration, test = (weight / sum(weights) for weight in weights)
+    return SplitShares(train=train, selection=selection, calibration=calibration, test=test)
+
+
+weight = st.integers(5, 20)
+shares = st.tuples(weight, weight, weight, weight).map(shares_of)
+lengths = st.integers(400, 800)
+"""Long enough for a horizon of 25 in the smallest share, 5 / 65."""
+
+
+@settings(deadline=None)
+@given(
+    length=lengths,
+    horizons=st.lists(st.integers(1, 25), min_size=1, max_size=4, unique=True).map(sorted),
+    lag=st.integers(0, 1),
+    chosen=shares,
+)
+def test_target_intervals_of_different_parts_never_meet(
+    length: int, horizons: list[int], lag: int, chosen: SplitShares
+) -> None:
+    sessions, target = axis(length), Target(horizons=tuple(horizons), lag=lag)
+    found = [touched(part, sessions, target) for part in Splits.by_shares(sessions, chosen).parts]
+    for earlier, later in combinations(found, 2):
+        assert earlier.max() < later.min()
+
+
+@settings(deadline=None)
+@given(length=lengths, chosen=shares)
+def test_the_parts_cover_the_history_in_order(length: int, chosen: SplitShares) -> None:
+    sessions = axis(length)
+    parts = Splits.by_shares(sessions, chosen).parts
+    days = [day for part in parts for day in range(part.first, part.last + 1)]
+    assert days == sessions.tolist()
+
+
+def test_a_part_uses_all_the_room_that_it_has() -> None:
+    target = Target(horizons=(1, 5), lag=1)
+    found = decisions(Part("selection", 20000151, 20000160), axis(100), target)
+    assert found[0] + 2 == 50
+    assert found[-1] + 6 == 59
+
+
+def test_a_decision_may_be_made_before_the_part_begins_because_encoders_look_back() -> None:
+    sessions, target = axis(100), Target(horizons=(1,))
+    first = decisions(Part("selection", 20000151, 20000160), sessions, target)[0]
+    assert sessions[first] < 20000151
+
+
+def test_no_decision_lies_before_the_first_session() -> None:
+    assert decisions(Part("train", 20000101, 20000120), axis(50), Target(horizons=(1,), lag=1))[0] == 0
+
+
+def test_touching_parts_are_refused_by_both_names() -> None:
+    with pytest.raises(ConfigurationError, match="train and selection meet: train ends 20, selection begins 20"):
+        parts_at((1, 20), (20, 30), (31, 40), (41, 50))
+
+
+def test_overlapping_parts_are_refused_by_both_names() -> None:
+    with pytest.raises(ConfigurationError, match="calibration and test meet"):
+        parts_at((1, 20), (21, 30), (31, 45), (41, 50))
+
+
+def test_a_part_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="split selection ends 21, before it begins 30"):
+        parts_at((1, 20), (30, 21), (31, 40), (41, 50))
+
+
+def test_gaps_between_parts_are_allowed() -> None:
+    assert parts_at((1, 20), (25, 30), (35, 40), (45, 50)).selection.first == 25
+
+
+def test_a_part_without_room_for_the_longest_horizon_is_refused() -> None:
+    part = Part("calibration", 20000151, 20000159)
+    assert len(decisions(part, axis(100), Target(horizons=(1, 9)))) == 1
+    with pytest.raises(ConfigurationError, match="split calibration, 20000151 to 20000159, has no room .* 10 sessions"):
+        decisions(part, axis(100), Target(horizons=(1, 10)))
+
+
+def test_a_history_of_three_sessions_cannot_be_split() -> None:
+    with pytest.raises(ConfigurationError, match="3 sessions are too few"):
+        Splits.by_shares(axis(3), SplitShares())
+
+
+@pytest.mark.parametrize("train", [0.0, 0.7, float("nan")])
+def test_shares_that_are_not_positive_or_do_not_add_up_are_refused(train: float) -> None:
+    with pytest.raises(ConfigurationError, match="add up to 1"):
+        SplitShares(train=train)

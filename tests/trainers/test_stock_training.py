@@ -1,0 +1,378 @@
+"""A whole training, small: bars to an artifact that loads, serves, and says how it came to be."""
+
+import json
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from market import bokeh_panel
+from predictor.artifact import load
+from predictor.bars import BarPanel
+from predictor.errors import BarsError, ConfigurationError
+from predictor.features import FeatureSet, default_features
+from predictor.golden import LONG_AFTER
+from predictor.instance import Instance
+from predictor.model import Model
+from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
+from predictor.registry import Runtime, load_model
+from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
+from trainers.stock.data import History
+from trainers.stock.splits import Part, Splits
+from trainers.stock.task import QuantileTask
+
+QUICK = Optimisation(max_epochs=2, device="cpu")
+TINY = Recipe(calendar="XNYS", config=LSTMConfig(hidden=4), optimisation=QUICK)
+SHORT = Recipe(
+    calendar="XNYS",
+    config=LSTMConfig(hidden=4, layers=1),
+    target=Target(horizons=(1, 3)),
+    encoder_length=10,
+    normaliser=Normaliser(window=20),
+    optimisation=replace(QUICK, max_epochs=1),
+)
+"""Two horizons and few bars: where the training itself is not the point."""
+
+OWN_FEATURES = {
+    "operator_set": 1,
+    "observed": [
+        {"name": "r1", "expression": "Log($close / Ref($close, 1))", "meaning": "return", "unit": "log"},
+        {"name": "range", "expression": "Log($high / $low)", "meaning": "range of the day", "unit": "log"},
+    ],
+    "known": [],
+}
+
+
+@cache
+def bars() -> BarPanel:
+    return bokeh_panel("AAPL", "GOOG").last(900)
+
+
+@cache
+def few_bars() -> BarPanel:
+    return bokeh_panel("AAPL").last(400)
+
+
+def loaded(folder: Path) -> Model:
+    return load_model(folder, ("tiny", 1), Runtime(device=torch.device("cpu"), max_rows=256))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train(bars(), default_features(), TINY, tmp_path_factory.mktemp("first") / "1", consume=iter)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Trained quickly on a user's own two features."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
+    features = FeatureSet.read(folder / "mine.json")
+    return train(few_bars(), features, SHORT, folder / "1", consume=iter)
+
+
+# --- what comes out
+
+
+def test_the_artifact_loads_with_its_golden_instance_and_forecasts_in_order(trained: Trained) -> None:
+    model = loaded(trained.folder)
+    forecast = model.forecast([model.prepare(Instance(input=bars().last(150)), LONG_AFTER)])[0]
+    assert forecast.values.shape == (2, 4, 3)
+    assert (np.diff(forecast.values, axis=-1) > 0).all()
+    assert forecast.as_of_session == 20130301
+
+
+def test_the_same_training_gives_the_same_bytes_whatever_the_state_of_the_generators(
+    trained: Trained, tmp_path: Path
+) -> None:
+    torch.manual_seed(99)
+    torch.rand(7)
+    np.random.seed(99)  # noqa: NPY002 - the global generator is what is disturbed
+    again = train(bars(), default_features(), TINY, tmp_path / "elsewhere" / "7", consume=iter)
+    assert files_of(again.folder) == files_of(trained.folder)
+
+
+def test_another_seed_gives_other_weights(own: Trained, tmp_path: Path) -> None:
+    recipe = replace(SHORT, optimisation=replace(SHORT.optimisation, seed=1))
+    other = train(few_bars(), load(own.folder).artifact.pipeline.features.features, recipe, tmp_path / "1", consume=iter)
+    assert load(other.folder).weights_hash != load(own.folder).weights_hash
+
+
+def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: Trained, tmp_path: Path) -> None:
+    first = int(np.searchsorted(few_bars().sessions, card_of(own, "splits", "test", "first")))
+    columns = {name: np.array(getattr(few_bars(), name)) for name in ("open", "high", "low", "close", "adj_close")}
+    factors = np.random.default_rng(0).choice([0.5, 1.0, 2.0], len(few_bars().sessions) - first)
+    for column in columns.values():
+        column[:, first:] *= factors
+    features = load(own.folder).artifact.pipeline.features.features
+    changed = train(replace(few_bars(), **columns), features, SHORT, tmp_path / "1", consume=iter)
+    before, after = files_of(own.folder), files_of(changed.folder)
+    assert [name for name in before if before[name] != after[name]] == ["manifest.json", "manifest.sha256"]
+    mine, theirs = load(own.folder).artifact.manifest, load(changed.folder).artifact.manifest
+    assert replace(mine, card={}) == replace(theirs, card={})
+    assert own.card["training"] == changed.card["training"]
+    assert own.card["scores"] != changed.card["scores"]
+
+
+def test_the_weights_are_those_of_the_best_selection_loss(trained: Trained) -> None:
+    model = loaded(trained.folder)
+    splits = Splits.by_shares(bars().sessions, SplitShares())
+    history = History(bars(), model.pipeline)
+    batch = history.gather(history.windows(splits.selection))
+    with torch.inference_mode():
+        loss = QuantileTask(model.engine.network, TINY.quantiles).loss(batch)
+    training = trained.card["training"]
+    assert isinstance(training, dict)
+    selections = [row["selection"] for row in training["epochs"]]
+    assert loss.mean.item() == pytest.approx(min(selections), rel=1e-5)
+    assert training["best_epoch"] == 1 + selections.index(min(selections))
+
+
+def test_training_ends_when_the_selection_loss_stalls(tmp_path: Path) -> None:
+    wild = replace(QUICK, max_epochs=30, patience=1, learning_rate=0.3)
+    recipe = replace(SHORT, optimisation=wild)
+    made = train(few_bars(), default_features(), recipe, tmp_path / "1", consume=iter)
+    training = made.card["training"]
+    assert isinstance(training, dict)
+    assert len(training["epochs"]) == training["best_epoch"] + 1 < 30
+
+
+def test_conformal_offsets_make_both_tails_right_on_the_calibration_split(trained: Trained) -> None:
+    model = loaded(trained.folder)
+    history = History(bars(), model.pipeline)
+    windows = history.windows(Splits.by_shares(bars().sessions, SplitShares()).calibration)
+    values = model.engine.values(history.gather(windows).inputs).numpy()
+    below = (history.outcomes(windows)[..., None] <= values).mean(axis=0)
+    np.testing.assert_allclose(below[:, [0, 2]], np.broadcast_to([0.1, 0.9], (4, 2)), atol=2 / len(windows))
+
+
+def test_explanations_are_measured_from_the_average_training_window(trained: Trained) -> None:
+    stored = load(trained.folder).artifact
+    history = History(bars(), stored.pipeline)
+    inputs = history.gather(history.windows(Splits.by_shares(bars().sessions, SplitShares()).train)).inputs
+    np.testing.assert_allclose(stored.manifest.baseline.known, inputs.known.double().mean(dim=(0, 1)), rtol=1e-6)
+    assert stored.manifest.baseline.scale == inputs.scale.median().item()
+
+
+def test_a_users_own_features_are_trained_on_and_stored(own: Trained) -> None:
+    model = loaded(own.folder)
+    assert model.pipeline.features.features.names == ("r1", "range")
+    assert model.pipeline.sizes.known == 0
+
+
+def test_log_volatility_trains_and_stands_beside_har(tmp_path: Path) -> None:
+    target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 3))
+    recipe = replace(SHORT, target=target, normaliser=None)
+    made = train(few_bars(), default_features(), recipe, tmp_path / "1", consume=iter)
+    model = loaded(made.folder)
+    forecast = model.forecast([model.prepare(Instance(input=few_bars()), LONG_AFTER)])[0]
+    assert forecast.prices is None
+    assert (np.exp(forecast.values) < 0.2).all()
+    assert "HAR (1, 5, 22 days)" in {row["name"] for row in score_rows(made)}
+
+
+def test_a_lag_and_other_quantiles_reach_the_artifact(tmp_path: Path) -> None:
+    recipe = replace(SHORT, target=Target(horizons=(2,), lag=1), quantiles=(0.05, 0.25, 0.5, 0.75, 0.95))
+    manifest = load(train(few_bars(), default_features(), recipe, tmp_path / "1", consume=iter).folder).artifact.manifest
+    assert manifest.target == recipe.target
+    assert manifest.quantiles == recipe.quantiles
+    assert np.array(manifest.conformal.offsets).shape == (1, 5)
+
+
+# --- the card
+
+
+def card_of(made: Trained, *keys: str) -> int:
+    value: object = made.card
+    for key in keys:
+        assert isinstance(value, dict)
+        value = value[key]
+    assert isinstance(value, int)
+    return value
+
+
+def score_rows(made: Trained) -> list[dict[str, object]]:
+    scores = made.card["scores"]
+    assert isinstance(scores, dict)
+    return scores["rows"]
+
+
+def test_the_card_holds_no_time_path_or_host(trained: Trained) -> None:
+    text = json.dumps(trained.card)
+    for stranger in (Path.cwd(), Path.home(), trained.folder, trained.folder.parent.parent, socket.gethostname()):
+        assert f"{stranger}" not in text
+    assert "/" not in re.sub(r"'quantra\[\w+\]'", "", text)
+    assert not re.search(r"\d\d:\d\d|seconds|duration|\b20(1[4-9]|[2-9]\d)\b", text)
+
+
+def test_the_card_that_is_returned_is_the_one_that_is_stored(trained: Trained) -> None:
+    assert load(trained.folder).artifact.manifest.card == trained.card
+
+
+def test_the_model_stands_among_the_baselines_best_first(trained: Trained) -> None:
+    rows = score_rows(trained)
+    means = [row["mean"] for row in rows]
+    assert means == sorted(means, key=lambda mean: float(f"{mean}"))
+    assert [row["name"] for row in rows if row["is_model"]] == ["this model"]
+    assert {row["name"] for row in rows} >= {"zero return", "volatility-scaled quantiles", "GARCH(1,1)-t"}
+
+
+def test_the_card_tells_parts_that_follow_one_another(trained: Trained) -> None:
+    names = ("train", "selection", "calibration", "test")
+    edges = [card_of(trained, "splits", name, edge) for name in names for edge in ("first", "last")]
+    assert edges == sorted(edges)
+    assert all(card_of(trained, "splits", name, "windows") > 0 for name in names)
+
+
+def test_every_setting_of_the_recipe_is_in_the_card(trained: Trained) -> None:
+    settings = trained.card["recipe"]
+    assert settings == TINY.settings()
+    assert isinstance(settings, Mapping)
+    target = {"target", "horizons", "lag"}
+    own_fields = {field.name for field in fields(Recipe)} - {"config", "target", "normaliser", "shares", "optimisation"}
+    expected = {
+        *own_fields,
+        *target,
+        *(f"network_{name}" for name in asdict(TINY.config)),
+        *(f"normaliser_{name}" for name in asdict(TINY.window_normaliser)),
+        *(f"share_{name}" for name in asdict(TINY.shares)),
+        *asdict(TINY.optimisation),
+    }
+    assert set(settings) == expected
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(TINY, quantiles=(0.2, 0.5, 0.8)),
+        replace(TINY, target=Target(lag=1)),
+        replace(TINY, target=Target(horizons=(1, 2))),
+        replace(TINY, target=Target(kind=TargetKind.LOG_VOLATILITY)),
+        replace(TINY, encoder_length=30),
+        replace(TINY, calendar=""),
+        replace(TINY, config=LSTMConfig(hidden=5)),
+        replace(TINY, normaliser=Normaliser(decay=0.9)),
+        replace(TINY, shares=SplitShares(train=0.5, selection=0.22)),
+        replace(TINY, optimisation=replace(QUICK, clip=2.0)),
+    ],
+)
+def test_two_recipes_that_differ_have_different_cards(other: Recipe) -> None:
+    assert other.settings() != TINY.settings()
+
+
+def test_the_hash_of_the_bars_is_in_the_card_and_moves_with_every_column(trained: Trained) -> None:
+    from trainers.stock.card import bars_hash
+
+    data = trained.card["data"]
+    assert isinstance(data, dict)
+    assert data["sha256"] == bars_hash(bars())
+    assert bars_hash(replace(bars(), adj_close=None)) != bars_hash(bars())
+    assert bars_hash(replace(bars(), volume=bars().volume + 1)) != bars_hash(bars())
+
+
+def test_a_session_of_the_exchange_without_bars_is_noted(tmp_path: Path) -> None:
+    keep = few_bars().sessions != 20121015
+    columns: dict[str, NDArray[np.float64]] = {
+        name: getattr(few_bars(), name)[:, keep] for name in ("open", "high", "low", "close", "volume", "adj_close")
+    }
+    gap = replace(few_bars(), sessions=few_bars().sessions[keep], **columns)
+    notes = train(gap, default_features(), SHORT, tmp_path / "1", consume=iter).card["notes"]
+    assert notes == [
+        "XNYS held 1 sessions without any bar, such as 20121015; the bars around them were taken as consecutive"
+    ]
+
+
+# --- what is refused
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    bars: BarPanel
+    recipe: Recipe
+    message: str
+
+
+def with_a_bar_on_christmas() -> BarPanel:
+    sessions = few_bars().sessions.copy()
+    sessions[np.searchsorted(sessions, 20121224)] = 20121225
+    return replace(few_bars(), sessions=sessions)
+
+
+REFUSED = [
+    Case("unknown exchange", few_bars(), replace(SHORT, calendar="XNIX"), "no exchange 'XNIX' is known"),
+    Case("bar on a holiday", with_a_bar_on_christmas(), SHORT, r"XNYS held no session on \[20121225\]"),
+    Case(
+        "another exchange's bars",
+        few_bars(),
+        replace(SHORT, calendar=""),
+        "bars are of calendar XNYS, but the recipe's calendar is weekdays",
+    ),
+    Case("no session for a part", few_bars().last(3), SHORT, "3 sessions are too few"),
+    Case("no room to look back", bars().last(200), TINY, "split train, .* holds no window: each needs 140 bars"),
+    Case("no room for the horizon", bars().last(140), TINY, "split selection, .* has no room for a target"),
+    Case("no rows to fit on", few_bars().last(20), SHORT, "finite values in the training rows, but needs 20"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+def test_what_cannot_be_trained_on_is_refused_before_anything_is_written(case: Case, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=case.message):
+        train(case.bars, default_features(), case.recipe, tmp_path / "1", consume=iter)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_weekend_bar_of_an_unknown_exchange_is_refused(tmp_path: Path) -> None:
+    sessions = few_bars().sessions.copy()
+    sessions[np.searchsorted(sessions, 20121214)] = 20121215
+    panel = replace(few_bars(), sessions=sessions, calendar="")
+    with pytest.raises((ConfigurationError, BarsError), match="2012-?12-?15"):
+        train(panel, default_features(), replace(SHORT, calendar=""), tmp_path / "1", consume=iter)
+
+
+def test_an_existing_folder_is_never_overwritten(trained: Trained) -> None:
+    before = files_of(trained.folder)
+    with pytest.raises(ConfigurationError, match="exists already; an artifact is never overwritten"):
+        train(bars(), default_features(), TINY, trained.folder, consume=iter)
+    assert files_of(trained.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("max_epochs", 0),
+        ("patience", 0),
+        ("batch_size", 0),
+        ("accumulate", 0),
+        ("learning_rate", float("nan")),
+        ("weight_decay", float("nan")),
+        ("weight_decay", -0.1),
+        ("clip", 0.0),
+        ("clip", float("nan")),
+        ("seed", -1),
+        ("seed", 2**32),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_by_its_value(setting: str, value: float) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"{value:g}" if isinstance(value, float) else f"{value}")):
+        replace(QUICK, **{setting: value})
+
+
+def test_a_network_takes_only_its_own_settings() -> None:
+    with pytest.raises(ConfigurationError, match="there is no network kind 'tft'"):
+        Recipe(kind="tft")
+
+
+def test_parts_are_values() -> None:
+    assert Part("train", 1, 2) == Part("train", 1, 2)
