@@ -3,7 +3,7 @@
 Prices enter only as ratios or logarithms of ratios, so multiplying all prices with 7 changes nothing, and money traded
 only against its own past. Sums below a division carry an epsilon: relative to the price where prices are meant, and
 `1e-8`, the variance of one hundredth of a percent a day, where variances are. Averages without an end are cut off; the
-weight that this leaves out is 0.3 % in ATR and RSI, 0.9 % in each of MACD's averages.
+weight that this leaves out is 0.3 % in ATR and RSI, at most 1 % in each of MACD's averages.
 
 Sources: Parkinson 1980 (high-low volatility), Garman and Klass 1980, Wilder 1978 (ATR, RSI), Appel (MACD), Bollinger,
 Donchian; Corsi 2009 for volatility over several spans.

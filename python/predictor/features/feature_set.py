@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import AdjustedBars
-from predictor.errors import ConfigurationError, ExpressionError
-from predictor.features.document import Node
+from predictor.canonical import Record
+from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.evaluator import Plan
 from predictor.features.expression import Expression
 from predictor.features.fields import KNOWN, OBSERVED, FieldSet, observed_columns
@@ -113,10 +113,13 @@ class FeatureSet:
             data = path.read_bytes()
         except OSError as error:
             raise ConfigurationError(f"feature file {path} cannot be read: {error.strerror}") from error
-        root = Node.parse(data, path.name, ConfigurationError)
-        operator_set, observed, known = root.entries("operator_set", "observed", "known")
-        operator_set.expect(OPERATOR_SET, "the operators' meanings that this version knows")
-        return cls(observed=definitions_of(observed), known=definitions_of(known))
+        try:
+            root = Record.from_bytes(data, path.name)
+            operator_set, observed, known = read_features(root)
+            root.end()
+        except ArtifactError as error:
+            raise ConfigurationError(error.message) from error
+        return cls(observed=observed, known=known, operator_set=operator_set)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,12 +178,24 @@ class FeatureSet:
         return values
 
 
-def definitions_of(array: Node) -> tuple[FeatureDefinition, ...]:
-    """The definitions in a document."""
-    return tuple(
-        FeatureDefinition(*(entry.text() for entry in element.entries("name", "expression", "meaning", "unit")))
-        for element in array.elements()
-    )
+Definitions = tuple[FeatureDefinition, ...]
+
+
+def read_features(root: Record) -> tuple[int, Definitions, Definitions]:
+    """Operator set, observed and known definitions of a document.
+
+    Raises:
+        ArtifactError: Naming the key that is missing, unknown or wrong.
+    """
+    return root.integer("operator_set"), _definitions(root.records("observed")), _definitions(root.records("known"))
+
+
+def _definitions(entries: tuple[Record, ...]) -> Definitions:
+    definitions: list[FeatureDefinition] = []
+    for entry in entries:
+        definitions.append(FeatureDefinition(*(entry.text(key) for key in ("name", "expression", "meaning", "unit"))))
+        entry.end()
+    return tuple(definitions)
 
 
 def _parsed(definition: FeatureDefinition, fields: FieldSet) -> Expression:

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import AdjustedBars
+from predictor.canonical import Record, to_bytes
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
-from predictor.features.document import Node, canonical
-from predictor.features.feature_set import FeatureDefinition, FeatureSet, definitions_of
+from predictor.features.feature_set import FeatureDefinition, FeatureSet, read_features
 from predictor.features.fields import OBSERVED
-from predictor.features.operators import OPERATOR_SET
 from predictor.features.scaling import DEFAULT_CLIP, Scaling
 
 FloatArray = NDArray[np.float64]
@@ -76,7 +75,7 @@ class FittedFeatures:
 
     def to_json(self) -> bytes:
         """The bytes of features.json: the same for the same features and numbers."""
-        return canonical(
+        return to_bytes(
             {
                 "operator_set": self.features.operator_set,
                 "fields": dict(OBSERVED.formulas),
@@ -98,26 +97,26 @@ class FittedFeatures:
         Raises:
             ArtifactError: Naming the key that is unknown, missing, repeated or wrong.
         """
-        root = Node.parse(data, SOURCE, ArtifactError)
-        entries = root.entries("operator_set", "fields", "observed", "known", "lookback", "scaling")
-        operator_set, fields, observed, known, lookback, scaling = entries
-        operator_set.expect(OPERATOR_SET, "the operators' meanings that this version knows")
-        fields.expect(dict(OBSERVED.formulas), "the fields' meanings that this version knows")
-        center, scale, clip = scaling.entries("center", "scale", "clip")
+        root = Record.from_bytes(data, SOURCE)
+        operator_set, observed, known = read_features(root)
+        scaling = root.record("scaling")
+        center, scale, clip = scaling.numbers("center"), scaling.numbers("scale"), scaling.number("clip")
+        fields, lookback = root.json("fields"), root.integer("lookback")
+        scaling.end()
+        root.end()
         try:
             fitted = cls(
-                features=FeatureSet(observed=definitions_of(observed), known=definitions_of(known)),
-                scaling=Scaling(
-                    center=np.array([element.number() for element in center.elements()]),
-                    scale=np.array([element.number() for element in scale.elements()]),
-                    clip=clip.number(),
-                ),
+                features=FeatureSet(observed=observed, known=known, operator_set=operator_set),
+                scaling=Scaling(center=np.array(center), scale=np.array(scale), clip=clip),
             )
         except (ConfigurationError, ExpressionError) as error:
-            raise root.fail(error.message) from error
-        lookback.expect(fitted.features.lookback, "the bars that these expressions look back")
-        _check_canonical(root, observed, fitted.features.observed)
-        _check_canonical(root, known, fitted.features.known)
+            raise ArtifactError(f"{SOURCE}: {error.message}", metadata=error.metadata) from error
+        if fields != dict(OBSERVED.formulas):
+            raise root.refusal("fields", "mean something else than in this version")
+        if lookback != fitted.features.lookback:
+            raise root.refusal("lookback", f"is {lookback}, but these expressions look back {fitted.features.lookback}")
+        _check_canonical(observed, fitted.features.observed)
+        _check_canonical(known, fitted.features.known)
         return fitted
 
     @property
@@ -135,9 +134,10 @@ def _entry(definition: FeatureDefinition) -> dict[str, str]:
     }
 
 
-def _check_canonical(root: Node, array: Node, definitions: tuple[FeatureDefinition, ...]) -> None:
+def _check_canonical(given: tuple[FeatureDefinition, ...], definitions: tuple[FeatureDefinition, ...]) -> None:
     """An artifact's expression is its canonical text, so that every reader sees the same one."""
-    given = definitions_of(array)
     for written, definition in zip(given, definitions, strict=True):
         if written != definition:
-            raise root.fail(f"the expression of {definition.name} must be written as {definition.expression}")
+            raise ArtifactError(
+                f"{SOURCE}: the expression of {definition.name} must be written as {definition.expression}"
+            )
