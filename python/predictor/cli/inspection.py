@@ -5,20 +5,18 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.panel import Panel
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from predictor.card import Card, Scores, Skill, Verdict
+from predictor.card import Card
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.machine import model_json, write_json
 from predictor.cli.options import AsJson, Device
+from predictor.cli.scores import scores_table, skill_panel
 from predictor.cli.tables import iso
 
 EXAMPLE: Final = "Example: quantra inspect models/demo/1"
-
-_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 
 
 def inspect(
@@ -41,19 +39,8 @@ def inspect(
         return
     console = Console(highlight=False)
     console.print(Text("✓ every file is whole, and the golden instance gives the recorded numbers", style="green"))
-    for part in (_skill(card.skill), _facts("model", _model_facts(info)), *_card_parts(card), _features(info)):
+    for part in (skill_panel(card.skill), _facts("model", _model_facts(info)), *_card_parts(card), _features(info)):
         console.print(part)
-
-
-def _skill(skill: Skill | None) -> RenderableType:
-    if skill is None:
-        return Panel("Nothing is known of its skill: the card holds no comparison with a baseline.", title="skill")
-    interval = (
-        f"{100 * skill.improvement:+.2f} % against {skill.baseline}, "
-        f"{100 * skill.level:.0f} % interval {100 * skill.lower:+.2f} % to {100 * skill.upper:+.2f} %"
-    )
-    content = Group(Text(skill.sentence), Text(interval, style="dim"))
-    return Panel(content, title="skill", title_align="left", border_style=_COLOURS[skill.verdict])
 
 
 def _model_facts(info: ModelInfo) -> tuple[tuple[str, str], ...]:
@@ -94,20 +81,7 @@ def _card_parts(card: Card) -> Iterable[RenderableType]:
             "training", (("device", training.device), ("precision", training.precision), ("best epoch", epochs))
         )
     if card.scores is not None:
-        yield _scores(card.scores)
-
-
-def _scores(scores: Scores) -> Table:
-    """The model beside the baselines; the least of each column is bold."""
-    table = _table(f"scores on {scores.split} ({scores.unit}; less is better)")
-    for name in ("", *(f"{horizon}" for horizon in scores.horizons), "mean"):
-        table.add_column(name, justify="right" if name else "left")
-    losses = [(*row.pinball, row.mean) for row in scores.rows]
-    best = [min(column) for column in zip(*losses, strict=True)]
-    for row, values in zip(scores.rows, losses, strict=True):
-        cells = [Text(f"{v:,.2f}", style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
-        table.add_row(Text(row.name), *cells, style="blue" if row.is_model else "")
-    return table
+        yield scores_table(card.scores)
 
 
 def _features(info: ModelInfo) -> Table:

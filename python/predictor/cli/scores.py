@@ -1,0 +1,36 @@
+"""How good a model was on held-out days, for a terminal: its scores beside the baselines', and its skill."""
+
+from typing import Final
+
+from rich.console import RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from predictor.card import Scores, Skill, Verdict
+
+_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
+
+
+def skill_panel(skill: Skill | None) -> RenderableType:
+    """One sentence on the skill over the best baseline, with its uncertainty."""
+    if skill is None:
+        return Panel("Nothing is known of its skill: the card holds no comparison with a baseline.", title="skill")
+    return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=_COLOURS[skill.verdict])
+
+
+def scores_table(scores: Scores) -> Table:
+    """The model beside the baselines; the least of each column is bold."""
+    title = Text(f"\nscores on {scores.split} ({scores.unit}; less is better)")
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    low, high = (f"{100 * level:g}" for level in scores.band)
+    table.add_column("")
+    for name in (*(f"{horizon} d" for horizon in scores.horizons), "mean", f"in {low}–{high} %"):  # noqa: RUF001 - a range
+        table.add_column(name, justify="right")
+    losses = [(*row.pinball, row.mean) for row in scores.rows]
+    best = [min(column) for column in zip(*losses, strict=True)]
+    for row, values in zip(scores.rows, losses, strict=True):
+        cells = [Text(f"{v:,.2f}", style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
+        band = f"{100 * sum(row.band_coverage) / len(row.band_coverage):.0f} %"
+        table.add_row(Text(row.name), *cells, band, style="blue" if row.is_model else "")
+    return table
