@@ -31,6 +31,9 @@ def scores_table(scores: Scores) -> Table:
     best = [min(column) for column in zip(*losses, strict=True)]
     for row, values in zip(scores.rows, losses, strict=True):
         cells = [Text(f"{v:,.2f}", style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
-        band = f"{100 * sum(row.band_coverage) / len(row.band_coverage):.0f} %"
-        table.add_row(Text(row.name), *cells, band, style="blue" if row.is_model else "")
+        table.add_row(Text(row.name), *cells, _mean_share(row.band_coverage), style="blue" if row.is_model else "")
     return table
+
+
+def _mean_share(shares: tuple[float, ...]) -> str:
+    return f"{100 * sum(shares) / len(shares):.0f} %" if shares else ""
