@@ -5,8 +5,10 @@ from predictor.canonical import Json
 SENTENCE = "No skill over GARCH(1,1)-t could be shown: the loss is 0.4 % less, but the 90 % interval holds zero."
 
 
-def full_card(*, lower: float = -0.01, upper: float = 0.018, sentence: str = SENTENCE) -> dict[str, Json]:
-    """The interval of the skill decides what it says."""
+def full_card(
+    *, lower: float = -0.01, upper: float = 0.018, sentence: str = SENTENCE, days_short: int = 0
+) -> dict[str, Json]:
+    """The interval of the skill, and the days it lacks, decide what it says."""
     levels, horizons = [0.1, 0.5, 0.9], [1, 5, 10, 20]
     observed = [[level + 0.01 * (h + 1) * (0.5 - level) for level in levels] for h in range(4)]
     return {
@@ -40,6 +42,7 @@ def full_card(*, lower: float = -0.01, upper: float = 0.018, sentence: str = SEN
             "unit": "pinball loss of log returns, x 10000",
             "split": "test",
             "horizons": horizons,
+            "band": [0.1, 0.9],
             "rows": [
                 _row("this model", [39.81, 88.4, 124.9, 177.2], [0.81, 0.79, 0.78, 0.77], is_model=True),
                 _row("GARCH(1,1)-t", [40.02, 88.1, 125.3, 178.3], [0.83, 0.81, 0.8, 0.78]),
@@ -63,6 +66,7 @@ def full_card(*, lower: float = -0.01, upper: float = 0.018, sentence: str = SEN
             "upper": upper,
             "level": 0.9,
             "sentence": sentence,
+            "days_short": days_short,
         },
         "conformal": {"effective_samples": [700, 140, 70, 35]},
     }
@@ -71,4 +75,4 @@ def full_card(*, lower: float = -0.01, upper: float = 0.018, sentence: str = SEN
 def _row(name: str, pinball: list[float], coverage: list[float] | None, *, is_model: bool = False) -> Json:
     mean = sum(pinball) / len(pinball)
     row: dict[str, Json] = {"name": name, "is_model": is_model, "pinball": pinball, "mean": mean}
-    return row if coverage is None else row | {"coverage80": coverage}
+    return row if coverage is None else row | {"band_coverage": coverage}

@@ -33,7 +33,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
             throw QuantraError.Of(
                 StatusCode.DeadlineExceeded,
                 QuantraReason.DeadlineExceeded,
-                $"no answer within {timeout.TotalSeconds:g} s; allow more time").ToException(error);
+                FormattableString.Invariant($"no answer within {timeout.TotalSeconds:g} s; allow more time")).ToException(error);
         }
     }
 

@@ -13,6 +13,9 @@ namespace Quantra.Client.Embedded;
 /// </remarks>
 internal sealed class PythonHost
 {
+    /// <summary>How long one thread of Python keeps others waiting; the server's own value.</summary>
+    private const double SwitchIntervalSeconds = 0.0002;
+
     private static readonly object Gate = new();
     private static PythonHost? s_running;
 
@@ -99,6 +102,9 @@ internal sealed class PythonHost
     {
         Environment.SetEnvironmentVariable("PYTHONNET_VENV", _environment);
         PythonEngine.Initialize(initSigs: false);
+        using (var sys = Py.Import("sys"))
+        using (var seconds = new PyFloat(SwitchIntervalSeconds))
+            sys.InvokeMethod("setswitchinterval", seconds).Dispose();
         PythonEngine.BeginAllowThreads();
     }
 

@@ -17,6 +17,7 @@ public sealed class QuantraClient : IStockPredictor
 {
     private readonly Stub _stub;
     private readonly QuantraClientOptions _options;
+    private readonly string _target;
     private readonly GrpcChannel? _ownChannel;
     private bool _disposed;
 
@@ -36,6 +37,7 @@ public sealed class QuantraClient : IStockPredictor
         ArgumentNullException.ThrowIfNull(options);
         _ownChannel = OpenChannel(address, options);
         _stub = new Stub(_ownChannel);
+        _target = address.Authority;
         _options = options;
     }
 
@@ -47,6 +49,7 @@ public sealed class QuantraClient : IStockPredictor
         ArgumentNullException.ThrowIfNull(channel);
         ArgumentNullException.ThrowIfNull(options);
         _stub = new Stub(channel);
+        _target = channel.Target;
         _options = options;
     }
 
@@ -58,6 +61,7 @@ public sealed class QuantraClient : IStockPredictor
         ArgumentNullException.ThrowIfNull(invoker);
         ArgumentNullException.ThrowIfNull(options);
         _stub = new Stub(invoker);
+        _target = "the server";
         _options = options;
     }
 
@@ -149,7 +153,7 @@ public sealed class QuantraClient : IStockPredictor
         }
         catch (RpcException error)
         {
-            throw StatusReader.Error(error).ToException(error);
+            throw StatusReader.Error(error, _target, _options.Timeout).ToException(error);
         }
     }
 }

@@ -69,8 +69,8 @@ class ScoreRow:
     pinball: tuple[float, ...]
     """[H]"""
     mean: float
-    coverage80: tuple[float, ...]
-    """[H] share of outcomes inside the band from 10 % to 90 %; empty if unknown."""
+    band_coverage: tuple[float, ...]
+    """[H] share of outcomes inside the scores' band; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,8 @@ class Scores:
     unit: str
     split: str
     horizons: tuple[int, ...]
+    band: tuple[float, ...]
+    """Levels of the lowest and the highest quantile."""
     rows: tuple[ScoreRow, ...]
 
 
@@ -102,7 +104,7 @@ class Verdict(StrEnum):
     BETTER = "better"
     """All of it lies above zero."""
     UNDECIDED = "undecided"
-    """Zero lies within."""
+    """Zero lies within, or the data are too few to tell."""
     WORSE = "worse"
     """All of it lies below zero."""
 
@@ -117,10 +119,14 @@ class Skill:
     upper: float
     level: float
     sentence: str
+    days_short: int
+    """Days that the split lacks for any verdict; 0 if it is long enough."""
 
     @property
     def verdict(self) -> Verdict:
         """Whether the improvement can be told from luck."""
+        if self.days_short:
+            return Verdict.UNDECIDED
         if self.lower > 0:
             return Verdict.BETTER
         return Verdict.WORSE if self.upper < 0 else Verdict.UNDECIDED
@@ -219,18 +225,18 @@ def _scores(record: Record) -> Scores:
         unit=record.text("unit"),
         split=record.text("split"),
         horizons=record.integers("horizons"),
+        band=record.numbers("band"),
         rows=tuple(map(_score_row, record.records("rows"))),
     )
 
 
 def _score_row(record: Record) -> ScoreRow:
-    covered = record.has("coverage80") and record.json("coverage80") is not None
     return ScoreRow(
         name=record.text("name"),
         is_model=record.flag("is_model"),
         pinball=record.numbers("pinball"),
         mean=record.number("mean"),
-        coverage80=record.numbers("coverage80") if covered else (),
+        band_coverage=record.numbers("band_coverage") if record.has("band_coverage") else (),
     )
 
 
@@ -254,4 +260,5 @@ def _skill(record: Record) -> Skill:
         upper=record.number("upper"),
         level=record.number("level"),
         sentence=record.text("sentence"),
+        days_short=record.integer("days_short") if record.has("days_short") else 0,
     )

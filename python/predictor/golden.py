@@ -200,7 +200,7 @@ def _make_bars(model: Model) -> BarPanel:
     opening = close * np.exp(random.normal(0, 0.004, (2, count)))
     high = np.maximum(opening, close) * (1 + np.abs(random.normal(0, 0.006, (2, count))))
     low = np.minimum(opening, close) * (1 - np.abs(random.normal(0, 0.006, (2, count))))
-    volume = np.round(np.exp(random.normal(14, 0.3, (2, count))))
+    volume = np.rint(np.exp(random.normal(14, 0.3, (2, count))))
     columns: dict[str, NDArray[np.float64]] = {
         "open": opening,
         "high": high,

@@ -49,8 +49,17 @@ WINDOW_TYPES: Mapping[str, type[np.generic]] = {
 }
 """Groups of a feature window, in the order of `Inputs`."""
 
-LARGEST_INPUT = 1e6
-"""In windows of callers: far beyond what features come to, and far below what overflows in a network."""
+LARGEST_SCALE = 10.0
+"""Daily volatility, a log return: a factor of 22 000 a day. Beyond it a price fan would overflow."""
+
+LARGEST: Mapping[str, float] = {
+    "observed": 1e6,
+    "known": 1e6,
+    "static": 1e6,
+    "location": 100.0,
+    "scale": LARGEST_SCALE,
+}
+"""In windows of callers: far beyond what features come to, and far below what overflows on the way to prices."""
 
 UNITS = {TargetKind.LOG_RETURN: "log return", TargetKind.LOG_VOLATILITY: "log daily volatility"}
 
@@ -203,8 +212,9 @@ class Model:
         length = self.pipeline.encoder_length
         rows = latest_window(encoded, length)
         has_last = bars.present[:, -1]
-        usable = has_last & encoded.mask[:, -length:].any(axis=(1, 2)) & np.isfinite(encoded.scale[:, -1])
-        warnings = [*_unusable_warnings(bars, usable, has_last), *map(str, bars.suspicious_jumps())]
+        scale = encoded.scale[:, -1]
+        usable = has_last & encoded.mask[:, -length:].any(axis=(1, 2)) & (scale <= LARGEST_SCALE)
+        warnings = [*_unusable_warnings(bars, usable, scale), *map(str, bars.suspicious_jumps())]
         if not usable.any():
             raise NoUsableSymbolError("; ".join(warnings))
         keep = torch.from_numpy(usable)
@@ -406,8 +416,8 @@ def _check_group(name: str, group: NDArray[np.generic], shape: tuple[int, ...]) 
         raise WindowShapeError(
             f"{name} is {group.dtype} of shape {list(group.shape)}, the model reads {want} of shape {list(shape)}"
         )
-    if want.kind == "f" and not (np.abs(group) <= LARGEST_INPUT).all():
-        raise InvalidInputError(f"{name} holds a value that is not finite, or larger than {LARGEST_INPUT:g}")
+    if name in LARGEST and not (np.abs(group) <= LARGEST[name]).all():
+        raise InvalidInputError(f"{name} holds a value that is not finite, or beyond {LARGEST[name]:g}")
 
 
 def _check_anchor(prices: FloatArray, symbols: int) -> None:
@@ -423,15 +433,20 @@ def _feature_infos(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInf
     )
 
 
-def _unusable_warnings(bars: BarPanel, usable: BoolArray, has_last: BoolArray) -> list[str]:
-    last = _days([int(bars.sessions[-1])])
+def _unusable_warnings(bars: BarPanel, usable: BoolArray, scale: FloatArray) -> list[str]:
     return [
-        f"{symbol}: no forecast, because it has no bar on the panel's last session {last}"
-        if not has_last[s]
-        else f"{symbol}: no forecast, because none of its last sessions has a known feature"
+        f"{symbol}: no forecast, because {_why_unusable(bars, s, float(scale[s]))}"
         for s, symbol in enumerate(bars.symbols)
         if not usable[s]
     ]
+
+
+def _why_unusable(bars: BarPanel, symbol: int, scale: float) -> str:
+    if not bars.present[symbol, -1]:
+        return f"it has no bar on the panel's last session {_days([int(bars.sessions[-1])])}"
+    if scale > LARGEST_SCALE:
+        return f"its volatility is {scale:.3g} a day, which no market has; check its prices"
+    return "none of its last sessions has a known feature"
 
 
 def _on_symbols(rows: FloatArray, usable: BoolArray) -> FloatArray:

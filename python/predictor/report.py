@@ -84,6 +84,7 @@ def render_report(content: ReportContent) -> str:
         symbol=content.symbol,
         forecast=_forecast_view(content, drawing),
         reasons=[_reason_view(found, content.symbol, drawing) for found in content.attributions],
+        shown_first=_nearest_to_median(content.attributions),
         scores=None if card.scores is None else _score_table(card.scores),
         loss=_loss_chart(card.training, drawing),
         calibration=_calibration_chart(card.calibration, drawing),
@@ -256,6 +257,12 @@ class ReasonView:
     heatmap: str
 
 
+def _nearest_to_median(attributions: tuple[Attribution, ...]) -> int:
+    """Position of the attribution to show first, from 1; of those as near as each other the first."""
+    distances = [abs(found.quantile - 0.5) for found in attributions]
+    return 1 + distances.index(min(distances)) if distances else 0
+
+
 def _reason_view(found: Attribution, symbol: str, drawing: Drawing) -> ReasonView:
     if symbol not in found.symbols:
         raise ConfigurationError(f"the attribution has no symbol {symbol!r}; it has {list(found.symbols)}")
@@ -333,6 +340,7 @@ class ScoreTable:
     unit: str
     split: str
     horizons: tuple[int, ...]
+    band: tuple[float, ...]
     lines: tuple[ScoreLine, ...]
 
 
@@ -343,12 +351,13 @@ def _score_table(scores: Scores) -> ScoreTable:
         unit=scores.unit,
         split=scores.split,
         horizons=scores.horizons,
+        band=scores.band,
         lines=tuple(
             ScoreLine(
                 name=row.name,
                 is_model=row.is_model,
                 cells=tuple(ScoreCell(value=v, is_best=v == b) for v, b in zip(values, best, strict=True)),
-                coverage=row.coverage80,
+                coverage=row.band_coverage,
             )
             for row, values in zip(scores.rows, losses, strict=True)
         ),

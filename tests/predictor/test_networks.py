@@ -204,9 +204,11 @@ def test_a_target_that_cannot_be_is_refused_by_name(lag: int, horizons: tuple[in
 # --- the normaliser
 
 
+@pytest.mark.parametrize("symbols", [1, 3])
 @pytest.mark.parametrize("centred", [False, True])
-def test_measuring_the_last_session_gives_the_bits_of_measuring_all(*, centred: bool) -> None:
-    daily = _daily()
+def test_measuring_the_last_session_gives_the_bits_of_measuring_all(*, centred: bool, symbols: int) -> None:
+    """With one symbol and one session too, where NumPy's plain sum would pair its terms."""
+    daily = _daily()[:symbols]
     normaliser = Normaliser(centred=centred)
     location, scale = normaliser.measure(daily, daily.shape[1])
     for sessions in (1, 7, 300):

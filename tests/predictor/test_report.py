@@ -123,6 +123,21 @@ def test_the_verdict_follows_the_interval_and_says_its_sentence(lower: float, up
     assert {0.004, lower, upper} <= set(page_of(text).numbers)
 
 
+def test_too_short_a_test_split_gives_no_verdict() -> None:
+    text = render_report(content(full_card(lower=0.002, days_short=12)))
+
+    assert '<section class="verdict undecided"' in text
+    assert "12 days too short for a verdict" in text
+
+
+def test_the_median_is_shown_first() -> None:
+    asked = content()
+    text = render_report(replace(asked, attributions=asked.attributions[::-1]))
+
+    assert 'id="pick-2" checked' in text
+    assert 'id="pick-1" checked' not in text
+
+
 def test_a_card_without_scores_says_that_nothing_is_known() -> None:
     page = page_of(render_report(content({})))
 

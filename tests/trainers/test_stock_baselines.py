@@ -6,9 +6,9 @@ from functools import cache
 import numpy as np
 import pytest
 from arch import arch_model
+from market import bokeh_panel
 from numpy.typing import NDArray
 
-from market import bokeh_panel
 from predictor.bars import BarPanel
 from predictor.features import default_features
 from predictor.networks import Target, TargetKind

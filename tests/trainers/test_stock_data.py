@@ -6,10 +6,10 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-
 from artifacts import small_artifact, small_model
 from market import bokeh_panel
+from numpy.typing import NDArray
+
 from predictor import golden
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError

@@ -106,7 +106,9 @@ def test_gaps_between_parts_are_allowed() -> None:
 def test_a_part_without_room_for_the_longest_horizon_is_refused() -> None:
     part = Part("calibration", 20000151, 20000159)
     assert len(decisions(part, axis(100), Target(horizons=(1, 9)))) == 1
-    with pytest.raises(ConfigurationError, match="split calibration, 20000151 to 20000159, has no room .* 10 sessions"):
+    with pytest.raises(
+        ConfigurationError, match=r"split calibration, 20000151 to 20000159, has no room .* 10 sessions"
+    ):
         decisions(part, axis(100), Target(horizons=(1, 10)))
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -11,21 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-
 from market import bokeh_panel
+
 from predictor.artifact import load
 from predictor.bars import BarPanel
-from predictor.errors import BarsError, ConfigurationError
+from predictor.canonical import Record
+from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.model import Model
 from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
 from predictor.registry import Runtime, load_model
+from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
+from trainers.stock.card import bars_hash
 from trainers.stock.data import History
-from trainers.stock.splits import Part, Splits
+from trainers.stock.splits import Splits
 from trainers.stock.task import QuantileTask
 
 QUICK = Optimisation(max_epochs=2, device="cpu")
@@ -60,6 +62,10 @@ def few_bars() -> BarPanel:
     return bokeh_panel("AAPL").last(400)
 
 
+def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
+    return iter(reports)
+
+
 def loaded(folder: Path) -> Model:
     return load_model(folder, ("tiny", 1), Runtime(device=torch.device("cpu"), max_rows=256))
 
@@ -70,7 +76,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return train(bars(), default_features(), TINY, tmp_path_factory.mktemp("first") / "1", consume=iter)
+    return train(bars(), default_features(), TINY, tmp_path_factory.mktemp("first") / "1", consume=unwatched)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +85,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     features = FeatureSet.read(folder / "mine.json")
-    return train(few_bars(), features, SHORT, folder / "1", consume=iter)
+    return train(few_bars(), features, SHORT, folder / "1", consume=unwatched)
 
 
 # --- what comes out
@@ -99,24 +105,26 @@ def test_the_same_training_gives_the_same_bytes_whatever_the_state_of_the_genera
     torch.manual_seed(99)
     torch.rand(7)
     np.random.seed(99)  # noqa: NPY002 - the global generator is what is disturbed
-    again = train(bars(), default_features(), TINY, tmp_path / "elsewhere" / "7", consume=iter)
+    again = train(bars(), default_features(), TINY, tmp_path / "elsewhere" / "7", consume=unwatched)
     assert files_of(again.folder) == files_of(trained.folder)
 
 
 def test_another_seed_gives_other_weights(own: Trained, tmp_path: Path) -> None:
     recipe = replace(SHORT, optimisation=replace(SHORT.optimisation, seed=1))
-    other = train(few_bars(), load(own.folder).artifact.pipeline.features.features, recipe, tmp_path / "1", consume=iter)
+    other = train(
+        few_bars(), load(own.folder).artifact.pipeline.features.features, recipe, tmp_path / "1", consume=unwatched
+    )
     assert load(other.folder).weights_hash != load(own.folder).weights_hash
 
 
 def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: Trained, tmp_path: Path) -> None:
-    first = int(np.searchsorted(few_bars().sessions, card_of(own, "splits", "test", "first")))
+    first = int(np.searchsorted(few_bars().sessions, part_of(own, "test").integer("first")))
     columns = {name: np.array(getattr(few_bars(), name)) for name in ("open", "high", "low", "close", "adj_close")}
     factors = np.random.default_rng(0).choice([0.5, 1.0, 2.0], len(few_bars().sessions) - first)
     for column in columns.values():
         column[:, first:] *= factors
     features = load(own.folder).artifact.pipeline.features.features
-    changed = train(replace(few_bars(), **columns), features, SHORT, tmp_path / "1", consume=iter)
+    changed = train(replace(few_bars(), **columns), features, SHORT, tmp_path / "1", consume=unwatched)
     before, after = files_of(own.folder), files_of(changed.folder)
     assert [name for name in before if before[name] != after[name]] == ["manifest.json", "manifest.sha256"]
     mine, theirs = load(own.folder).artifact.manifest, load(changed.folder).artifact.manifest
@@ -132,20 +140,18 @@ def test_the_weights_are_those_of_the_best_selection_loss(trained: Trained) -> N
     batch = history.gather(history.windows(splits.selection))
     with torch.inference_mode():
         loss = QuantileTask(model.engine.network, TINY.quantiles).loss(batch)
-    training = trained.card["training"]
-    assert isinstance(training, dict)
-    selections = [row["selection"] for row in training["epochs"]]
+    training = card_of(trained).record("training")
+    selections = [row.number("selection") for row in training.records("epochs")]
     assert loss.mean.item() == pytest.approx(min(selections), rel=1e-5)
-    assert training["best_epoch"] == 1 + selections.index(min(selections))
+    assert training.integer("best_epoch") == 1 + selections.index(min(selections))
 
 
 def test_training_ends_when_the_selection_loss_stalls(tmp_path: Path) -> None:
     wild = replace(QUICK, max_epochs=30, patience=1, learning_rate=0.3)
     recipe = replace(SHORT, optimisation=wild)
-    made = train(few_bars(), default_features(), recipe, tmp_path / "1", consume=iter)
-    training = made.card["training"]
-    assert isinstance(training, dict)
-    assert len(training["epochs"]) == training["best_epoch"] + 1 < 30
+    made = train(few_bars(), default_features(), recipe, tmp_path / "1", consume=unwatched)
+    training = card_of(made).record("training")
+    assert len(training.records("epochs")) == training.integer("best_epoch") + 1 < 30
 
 
 def test_conformal_offsets_make_both_tails_right_on_the_calibration_split(trained: Trained) -> None:
@@ -174,17 +180,19 @@ def test_a_users_own_features_are_trained_on_and_stored(own: Trained) -> None:
 def test_log_volatility_trains_and_stands_beside_har(tmp_path: Path) -> None:
     target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 3))
     recipe = replace(SHORT, target=target, normaliser=None)
-    made = train(few_bars(), default_features(), recipe, tmp_path / "1", consume=iter)
+    made = train(few_bars(), default_features(), recipe, tmp_path / "1", consume=unwatched)
     model = loaded(made.folder)
     forecast = model.forecast([model.prepare(Instance(input=few_bars()), LONG_AFTER)])[0]
     assert forecast.prices is None
     assert (np.exp(forecast.values) < 0.2).all()
-    assert "HAR (1, 5, 22 days)" in {row["name"] for row in score_rows(made)}
+    assert "HAR (1, 5, 22 days)" in {row.text("name") for row in score_rows(made)}
 
 
 def test_a_lag_and_other_quantiles_reach_the_artifact(tmp_path: Path) -> None:
     recipe = replace(SHORT, target=Target(horizons=(2,), lag=1), quantiles=(0.05, 0.25, 0.5, 0.75, 0.95))
-    manifest = load(train(few_bars(), default_features(), recipe, tmp_path / "1", consume=iter).folder).artifact.manifest
+    manifest = load(
+        train(few_bars(), default_features(), recipe, tmp_path / "1", consume=unwatched).folder
+    ).artifact.manifest
     assert manifest.target == recipe.target
     assert manifest.quantiles == recipe.quantiles
     assert np.array(manifest.conformal.offsets).shape == (1, 5)
@@ -193,19 +201,16 @@ def test_a_lag_and_other_quantiles_reach_the_artifact(tmp_path: Path) -> None:
 # --- the card
 
 
-def card_of(made: Trained, *keys: str) -> int:
-    value: object = made.card
-    for key in keys:
-        assert isinstance(value, dict)
-        value = value[key]
-    assert isinstance(value, int)
-    return value
+def card_of(made: Trained) -> Record:
+    return Record(made.card, "card")
 
 
-def score_rows(made: Trained) -> list[dict[str, object]]:
-    scores = made.card["scores"]
-    assert isinstance(scores, dict)
-    return scores["rows"]
+def part_of(made: Trained, name: str) -> Record:
+    return card_of(made).record("splits").record(name)
+
+
+def score_rows(made: Trained) -> tuple[Record, ...]:
+    return card_of(made).record("scores").records("rows")
 
 
 def test_the_card_holds_no_time_path_or_host(trained: Trained) -> None:
@@ -222,17 +227,17 @@ def test_the_card_that_is_returned_is_the_one_that_is_stored(trained: Trained) -
 
 def test_the_model_stands_among_the_baselines_best_first(trained: Trained) -> None:
     rows = score_rows(trained)
-    means = [row["mean"] for row in rows]
-    assert means == sorted(means, key=lambda mean: float(f"{mean}"))
-    assert [row["name"] for row in rows if row["is_model"]] == ["this model"]
-    assert {row["name"] for row in rows} >= {"zero return", "volatility-scaled quantiles", "GARCH(1,1)-t"}
+    means = [row.number("mean") for row in rows]
+    assert means == sorted(means)
+    assert [row.text("name") for row in rows if row.flag("is_model")] == ["this model"]
+    assert {row.text("name") for row in rows} >= {"zero return", "volatility-scaled quantiles", "GARCH(1,1)-t"}
 
 
 def test_the_card_tells_parts_that_follow_one_another(trained: Trained) -> None:
     names = ("train", "selection", "calibration", "test")
-    edges = [card_of(trained, "splits", name, edge) for name in names for edge in ("first", "last")]
+    edges = [part_of(trained, name).integer(edge) for name in names for edge in ("first", "last")]
     assert edges == sorted(edges)
-    assert all(card_of(trained, "splits", name, "windows") > 0 for name in names)
+    assert all(part_of(trained, name).integer("windows") > 0 for name in names)
 
 
 def test_every_setting_of_the_recipe_is_in_the_card(trained: Trained) -> None:
@@ -272,25 +277,20 @@ def test_two_recipes_that_differ_have_different_cards(other: Recipe) -> None:
 
 
 def test_the_hash_of_the_bars_is_in_the_card_and_moves_with_every_column(trained: Trained) -> None:
-    from trainers.stock.card import bars_hash
-
-    data = trained.card["data"]
-    assert isinstance(data, dict)
-    assert data["sha256"] == bars_hash(bars())
+    assert card_of(trained).record("data").text("sha256") == bars_hash(bars())
     assert bars_hash(replace(bars(), adj_close=None)) != bars_hash(bars())
     assert bars_hash(replace(bars(), volume=bars().volume + 1)) != bars_hash(bars())
 
 
 def test_a_session_of_the_exchange_without_bars_is_noted(tmp_path: Path) -> None:
     keep = few_bars().sessions != 20121015
-    columns: dict[str, NDArray[np.float64]] = {
-        name: getattr(few_bars(), name)[:, keep] for name in ("open", "high", "low", "close", "volume", "adj_close")
-    }
+    names = ("open", "high", "low", "close", "volume", "adj_close")
+    columns = {name: np.array(getattr(few_bars(), name))[:, keep] for name in names}
     gap = replace(few_bars(), sessions=few_bars().sessions[keep], **columns)
-    notes = train(gap, default_features(), SHORT, tmp_path / "1", consume=iter).card["notes"]
-    assert notes == [
-        "XNYS held 1 sessions without any bar, such as 20121015; the bars around them were taken as consecutive"
-    ]
+    made = train(gap, default_features(), SHORT, tmp_path / "1", consume=unwatched)
+    assert card_of(made).texts("notes")[0] == (
+        "sessions of XNYS without any bar: 1, such as 20121015; the bars around them were taken as consecutive"
+    )
 
 
 # --- what is refused
@@ -321,7 +321,12 @@ REFUSED = [
     ),
     Case("no session for a part", few_bars().last(3), SHORT, "3 sessions are too few"),
     Case("no room to look back", bars().last(200), TINY, "split train, .* holds no window: each needs 140 bars"),
-    Case("no room for the horizon", bars().last(140), TINY, "split selection, .* has no room for a target"),
+    Case(
+        "no room for the horizon",
+        few_bars(),
+        replace(SHORT, target=Target(horizons=(1, 60))),
+        "split selection, .* has no room for a target that reaches 60 sessions",
+    ),
     Case("no rows to fit on", few_bars().last(20), SHORT, "finite values in the training rows, but needs 20"),
 ]
 
@@ -329,7 +334,7 @@ REFUSED = [
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
 def test_what_cannot_be_trained_on_is_refused_before_anything_is_written(case: Case, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=case.message):
-        train(case.bars, default_features(), case.recipe, tmp_path / "1", consume=iter)
+        train(case.bars, default_features(), case.recipe, tmp_path / "1", consume=unwatched)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -337,14 +342,14 @@ def test_a_weekend_bar_of_an_unknown_exchange_is_refused(tmp_path: Path) -> None
     sessions = few_bars().sessions.copy()
     sessions[np.searchsorted(sessions, 20121214)] = 20121215
     panel = replace(few_bars(), sessions=sessions, calendar="")
-    with pytest.raises((ConfigurationError, BarsError), match="2012-?12-?15"):
-        train(panel, default_features(), replace(SHORT, calendar=""), tmp_path / "1", consume=iter)
+    with pytest.raises(ConfigurationError, match="20121215"):
+        train(panel, default_features(), replace(SHORT, calendar=""), tmp_path / "1", consume=unwatched)
 
 
 def test_an_existing_folder_is_never_overwritten(trained: Trained) -> None:
     before = files_of(trained.folder)
     with pytest.raises(ConfigurationError, match="exists already; an artifact is never overwritten"):
-        train(bars(), default_features(), TINY, trained.folder, consume=iter)
+        train(bars(), default_features(), TINY, trained.folder, consume=unwatched)
     assert files_of(trained.folder) == before
 
 
@@ -372,7 +377,3 @@ def test_a_setting_out_of_range_is_refused_by_its_value(setting: str, value: flo
 def test_a_network_takes_only_its_own_settings() -> None:
     with pytest.raises(ConfigurationError, match="there is no network kind 'tft'"):
         Recipe(kind="tft")
-
-
-def test_parts_are_values() -> None:
-    assert Part("train", 1, 2) == Part("train", 1, 2)

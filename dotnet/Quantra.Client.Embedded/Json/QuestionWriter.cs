@@ -101,7 +101,7 @@ internal sealed class QuestionWriter : IDisposable
         Array("observed", window.Observed, s, t, LastAxis.Of(window.Observed.Length, s, t));
         Array("known", window.Known, s, t + d, LastAxis.Of(window.Known.Length, s, t + d));
         Array("static", window.Static, s, LastAxis.Of(window.Static.Length, s));
-        Optional("mask", window.Mask, s, t, LastAxis.Of(window.Mask.Length, s, t));
+        Optional<byte>("mask", MemoryMarshal.AsBytes(window.Mask.Span).ToArray(), s, t, LastAxis.Of(window.Mask.Length, s, t));
         Array("location", window.Location, window.Location.Length);
         Array("scale", window.Scale, window.Scale.Length);
         Optional("anchor_price", window.AnchorPrice, window.AnchorPrice.Length);

@@ -8,11 +8,14 @@ internal static class StatusReader
 {
     private const string DetailsTrailer = "grpc-status-details-bin";
 
-    /// <summary>The error of a failed call: the server's own details, else what the code alone says.</summary>
-    public static QuantraError Error(RpcException error) =>
+    /// <summary>The error of a failed call: the server's own details, else what the transport says.</summary>
+    /// <param name="error">The call's status.</param>
+    /// <param name="target">Who was asked.</param>
+    /// <param name="timeout">How long an answer was waited for.</param>
+    public static QuantraError Error(RpcException error, string target, TimeSpan timeout) =>
         ErrorInfo(error.Trailers.GetValueBytes(DetailsTrailer)) is { } info
             ? new(error.StatusCode, info.Reason, error.Status.Detail, info.Metadata)
-            : QuantraError.Of(error.StatusCode, ReasonOf(error.StatusCode), error.Status.Detail);
+            : QuantraError.Of(error.StatusCode, ReasonOf(error.StatusCode), MessageOf(error.Status, target, timeout));
 
     /// <summary>The error of one instance.</summary>
     public static QuantraError Error(V1.Error error) =>
@@ -42,5 +45,12 @@ internal static class StatusReader
         StatusCode.ResourceExhausted => QuantraReason.RequestTooLarge,
         StatusCode.Internal => QuantraReason.Internal,
         _ => QuantraReason.Error,
+    };
+
+    private static string MessageOf(Status status, string target, TimeSpan timeout) => status.StatusCode switch
+    {
+        StatusCode.Unavailable => $"nobody answers at {target} ({status.Detail}); start a server there, or check the address",
+        StatusCode.DeadlineExceeded => FormattableString.Invariant($"no answer from {target} within {timeout.TotalSeconds:g} s; allow more time"),
+        _ => $"{target}: {status.Detail}",
     };
 }

@@ -19,7 +19,7 @@ Items = list[object]
 FLOAT64: Final = np.dtype(np.float64)
 FLOAT32: Final = np.dtype(np.float32)
 INT32: Final = np.dtype(np.int32)
-BOOL: Final = np.dtype(np.bool_)
+BYTE: Final = np.dtype(np.uint8)
 
 
 @final
@@ -111,6 +111,13 @@ class Fields:
             have = f"{values.size} values of {values.dtype}"
             raise wrong(place.path, have, f"{prod(shape)} values of {kind} for shape {list(shape)}")
         return values.reshape(shape)
+
+    def truths(self, name: str, rank: int) -> NDArray[np.bool_]:
+        """An array of truth values, one byte each, 0 or 1: hosts do not agree on another form."""
+        values = self.array(name, BYTE, rank)
+        if values.max(initial=0) > 1:
+            raise wrong(self._at(name), int(values.max()), "0 or 1 in each byte")
+        return values.view(np.bool_)
 
     def shape(self, rank: int) -> tuple[int, ...]:
         """A shape with this many axes, each within the limits of one request."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.embed.fields import BOOL, FLOAT32, FLOAT64, INT32, AnyArray, Fields, wrong
+from predictor.embed.fields import FLOAT32, FLOAT64, INT32, AnyArray, Fields, wrong
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
@@ -106,7 +106,7 @@ def _window(asked: Fields) -> FeatureWindow:
         return _shaped(values, rows + values.shape[1:], f"{asked.path}.{name}")
 
     def mask() -> NDArray[np.bool_]:
-        return _shaped(asked.array("mask", BOOL, 3), observed.shape, f"{asked.path}.mask")
+        return _shaped(asked.truths("mask", 3), observed.shape, f"{asked.path}.mask")
 
     return FeatureWindow(
         symbols=names,

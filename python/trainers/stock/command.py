@@ -93,7 +93,8 @@ def stock(  # noqa: PLR0913 - one argument a flag
         return
     console = Console()
     console.print(scores_table(trained.card))
-    console.print(f"Saved [bold]{trained.folder}[/]. Next: quantra inspect {trained.folder}")
+    # One line, and plain: a path may hold brackets, and the command is there to be copied.
+    console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
 
 
 def _consumer(out: Path, *, as_json: bool) -> Consumer:

@@ -271,5 +271,5 @@ def _gap_notes(history: History) -> list[str]:
     missing = calendar.missing(history.bars.sessions)
     if not calendar.is_exchange or missing.size == 0:
         return []
-    found = f"{calendar.name} held {missing.size} sessions without any bar, such as {missing[0]}"
+    found = f"sessions of {calendar.name} without any bar: {missing.size}, such as {missing[0]}"
     return [f"{found}; the bars around them were taken as consecutive"]

@@ -1,0 +1,148 @@
+"""The in-process door answers as the service does, and importing it costs no torch; forecasts show themselves."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from artifacts import recent_bars, save_small_artifact
+from canned import attribution, forecast
+
+from predictor import Forecaster
+from predictor.deadline import Deadline
+from predictor.errors import ArtifactError, InvalidInputError, TooFewBarsError, UnavailableError, UnknownHorizonError
+from predictor.forecast import Forecast
+from predictor.instance import Instance, Query
+from predictor.service import PredictionService
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    save_small_artifact(folder / "small" / "3")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def forecaster(models: Path) -> Iterator[Forecaster]:
+    with Forecaster.load(models / "small" / "3", device="cpu") as opened:
+        yield opened
+
+
+def test_the_forecaster_answers_as_the_service_does(models: Path, forecaster: Forecaster) -> None:
+    bars = recent_bars("AAPL", "IBM")
+    mine = forecaster.predict(bars)
+    with PredictionService.open(models, device="cpu") as service:
+        (served,) = service.predict("small@3", [Instance(input=bars)], Deadline()).result()
+    assert isinstance(served, Forecast)
+    assert np.array_equal(mine.values, served.values)
+    assert (mine.model, mine.version, mine.weights_hash) == ("small", 3, served.weights_hash)
+    assert mine.forecast_id == served.forecast_id
+
+
+def test_many_panels_are_answered_in_order_and_a_bad_one_with_its_error(forecaster: Forecaster) -> None:
+    bars = recent_bars("AAPL")
+    first, second, third = forecaster.predict_many([bars, Instance(input=bars.last(5)), recent_bars("IBM")])
+    assert isinstance(first, Forecast)
+    assert isinstance(second, TooFewBarsError)
+    assert isinstance(third, Forecast)
+    assert (first.symbols, third.symbols) == (("AAPL",), ("IBM",))
+
+
+def test_one_bad_panel_raises_its_error(forecaster: Forecaster) -> None:
+    with pytest.raises(TooFewBarsError, match="have 5 bars, need 140"):
+        forecaster.predict(recent_bars("AAPL").last(5))
+
+
+def test_feature_importance_is_of_the_horizon_and_quantile_asked(forecaster: Forecaster) -> None:
+    found = forecaster.feature_importance(recent_bars("AAPL"), horizon=20, quantile=0.9)
+    assert (found.horizon, found.quantile, found.symbols) == (20, 0.9, ("AAPL",))
+    with pytest.raises(UnknownHorizonError):
+        forecaster.feature_importance(recent_bars("AAPL"), horizon=3)
+
+
+def test_an_empty_query_explains_every_horizon(forecaster: Forecaster) -> None:
+    explanation = forecaster.explain(Query(instance=Instance(input=recent_bars("AAPL"))))
+    assert [a.horizon for a in explanation.attributions] == [1, 5, 10, 20]
+
+
+def test_the_forecaster_tells_what_its_model_is(forecaster: Forecaster) -> None:
+    info = forecaster.model()
+    assert (info.name, info.version, info.bars_needed) == ("small", 3, 140)
+
+
+@pytest.mark.parametrize("name", ["mine", "v2", "²"])
+def test_a_folder_outside_a_models_folder_loads_too(tmp_path: Path, name: str) -> None:
+    with Forecaster.load(str(save_small_artifact(tmp_path / name)), device="cpu") as forecaster:
+        assert (forecaster.model().name, forecaster.model().version) == (tmp_path.name, 0)
+
+
+def test_a_folder_that_is_no_artifact_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"manifest.json: the file is missing"):
+        Forecaster.load(tmp_path)
+    with pytest.raises(ArtifactError, match="is no folder"):
+        Forecaster.load(tmp_path / "1")
+
+
+def test_a_closed_forecaster_answers_no_more(models: Path) -> None:
+    forecaster = Forecaster.load(models / "small" / "3", device="cpu")
+    forecaster.close()
+    with pytest.raises(UnavailableError):
+        forecaster.predict(recent_bars("AAPL"))
+
+
+# --- the values that come back
+
+
+def test_a_table_has_one_row_a_symbol_horizon_and_quantile(forecaster: Forecaster) -> None:
+    answer = forecaster.predict(recent_bars("AAPL", "IBM"))
+    table = answer.table()
+    assert len(table) == 2 * 4 * 3
+    assert table[0][:4] == ("AAPL", 1, 20130304, 0.1)
+    assert table[-1][:4] == ("IBM", 20, 20130401, 0.9)
+    assert table[-1].value == answer.values[1, 3, 2]
+    assert answer.prices is not None
+    assert table[-1].price == answer.prices[1, 3, 2]
+    assert answer.to_numpy() is answer.values
+
+
+def test_a_table_without_prices_or_dates_says_so() -> None:
+    row = replace(forecast(("AAPL",)), target_sessions=np.zeros(0, np.int32)).table()[1]
+    assert np.isnan(row.price)
+    assert row.session == 0
+
+
+def test_html_escapes_what_the_caller_named() -> None:
+    named = "<script>alert('&')</script>"
+    html = forecast((named,))._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;" in html
+    reasons = replace(attribution(("A",)), row_names=(named, "b", "c"), unit=named)._repr_html_()
+    assert "<script" not in reasons
+    assert reasons.count("&lt;script&gt;") == 2
+
+
+def test_contributions_come_largest_first() -> None:
+    found = attribution(("A", "B"))
+    assert [c.name for c in found.table("B")] == ["scale", "vol_20", "ret_1"]
+    assert found.table()[0].value == found.per_row[0, 2]
+    np.testing.assert_allclose(found.importance.sum(axis=1), 1)
+
+
+def test_a_symbol_that_is_not_there_is_named() -> None:
+    with pytest.raises(InvalidInputError, match=r"no symbol 'ZZZ'; there are \['A'\]"):
+        attribution(("A",)).table("ZZZ")
+    with pytest.raises(InvalidInputError, match="no symbol 'ZZZ'"):
+        forecast(("A",)).plot("ZZZ")
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    code = (
+        "import sys, predictor, predictor.forecast, predictor.bars, predictor.instance\n"
+        "print(sorted(set(sys.modules) & {'torch', 'grpc', 'plotly', 'safetensors', 'exchange_calendars'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,317 @@
+"""The use cases without wire types: each instance its own answer, bounded queues, deadlines, and an orderly end."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from artifacts import recent_bars, save_small_artifact, small_artifact, small_model
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.deadline import Deadline
+from predictor.errors import (
+    ArtifactError,
+    BarIncompleteError,
+    CallCancelledError,
+    ConfigurationError,
+    DeadlineExceededError,
+    ModelNotFoundError,
+    NoUsableSymbolError,
+    QueueFullError,
+    SessionGapError,
+    TooFewBarsError,
+    UnavailableError,
+    UnknownQuantileError,
+    VersionNotFoundError,
+)
+from predictor.forecast import Forecast, TargetPoint
+from predictor.instance import Instance, Query
+from predictor.model import Model
+from predictor.registry import Line, Registry
+from predictor.service import Lane, PredictionService
+
+SOON_S = 30
+"""A test that fails must not hold its process."""
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return small_model(small_artifact())
+
+
+@pytest.fixture(scope="module")
+def service(model: Model) -> Iterator[PredictionService]:
+    with PredictionService(_registry(model)) as opened:
+        yield opened
+
+
+# --- predictions
+
+
+def test_a_bad_instance_among_good_ones_is_answered_alone(service: PredictionService) -> None:
+    bars = recent_bars("AAPL")
+    gap = replace(bars.last(150), sessions=np.delete(bars.sessions[-151:], -5))
+    asked = [bars, bars.last(139), recent_bars("IBM"), _without_last_bar(bars), gap, recent_bars("MSFT")]
+    answers = _predict(service, *(Instance(input=item) for item in asked))
+    kinds = [type(answer) for answer in answers]
+    assert kinds == [Forecast, TooFewBarsError, Forecast, NoUsableSymbolError, SessionGapError, Forecast]
+    assert [a.symbols for a in answers if isinstance(a, Forecast)] == [("AAPL",), ("IBM",), ("MSFT",)]
+
+
+def test_forecasts_come_in_the_order_asked(service: PredictionService) -> None:
+    symbols = [("AAPL",), ("IBM", "MSFT"), ("GOOG",), ("MSFT", "AAPL", "IBM")]
+    answers = _predict(service, *(Instance(input=recent_bars(*panel)) for panel in symbols))
+    for panel, answer in zip(symbols, answers, strict=True):
+        assert isinstance(answer, Forecast)
+        assert answer.symbols == panel
+        alone = _predict(service, Instance(input=recent_bars(*panel)))[0]
+        assert isinstance(alone, Forecast)
+        np.testing.assert_allclose(answer.values, alone.values, rtol=0, atol=1e-6)
+        assert answer.forecast_id == alone.forecast_id
+
+
+def test_no_instances_have_no_answers(service: PredictionService) -> None:
+    assert _predict(service) == ()
+
+
+def test_only_bad_instances_have_only_errors(service: PredictionService) -> None:
+    answers = _predict(service, Instance(input=recent_bars("AAPL").last(3)))
+    assert [type(answer) for answer in answers] == [TooFewBarsError]
+
+
+def test_the_injected_clock_decides_whether_a_bar_is_a_close(model: Model) -> None:
+    now = [datetime(2013, 3, 1, 20, 59, 59, tzinfo=UTC)]
+    with PredictionService(_registry(model), clock=lambda: now[0]) as service:
+        assert isinstance(_predict(service, Instance(input=recent_bars("AAPL")))[0], BarIncompleteError)
+        with pytest.raises(BarIncompleteError):
+            service.explain("", _query(), Deadline()).result(SOON_S)
+        now[0] = datetime(2013, 3, 1, 21, 0, tzinfo=UTC)
+        assert isinstance(_predict(service, Instance(input=recent_bars("AAPL")))[0], Forecast)
+
+
+def test_a_model_that_is_not_there_is_refused_at_the_call(service: PredictionService) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"there are \['small'\]"):
+        service.predict("big", [], Deadline())
+    with pytest.raises(VersionNotFoundError, match=r"versions \[1\]"):
+        service.explain("small@2", _query(), Deadline())
+    with pytest.raises(ModelNotFoundError):
+        service.model("../../x")
+
+
+def test_a_service_lists_its_models(service: PredictionService) -> None:
+    assert [(info.name, info.version) for info in service.models()] == [("small", 1)]
+    assert service.model("small@1") == service.models()[0]
+    assert service.without_champion == ("small",)
+
+
+# --- explanations
+
+
+def test_an_explanation_says_how_long_it_took(service: PredictionService) -> None:
+    explanation = service.explain("small", _query(), Deadline()).result(SOON_S)
+    assert [(a.horizon, a.quantile) for a in explanation.attributions] == [(5, 0.5)]
+    assert explanation.queue_ms >= 0
+    assert explanation.compute_ms > 0
+
+
+def test_an_explanation_that_cannot_be_is_refused_through_the_future(service: PredictionService) -> None:
+    query = replace(_query(), targets=(TargetPoint(5, 0.75),))
+    with pytest.raises(UnknownQuantileError, match=r"quantile 0.75 is not forecast; the model has \[0.1, 0.5, 0.9\]"):
+        service.explain("small", query, Deadline()).result(SOON_S)
+
+
+def test_predictions_while_explanations_run_are_the_same_bits(service: PredictionService) -> None:
+    instance = Instance(input=recent_bars("AAPL", "IBM", "MSFT"))
+    alone = _values(service, instance)
+    query = Query(instance=instance, tolerance=1e-4)
+    explanations = [service.explain("small", query, Deadline()) for _ in range(6)]
+    beside = 0
+    while not explanations[-1].done() or beside < 20:
+        assert np.array_equal(_values(service, instance), alone)
+        beside += 1
+    first, *others = [e.result(SOON_S).attributions for e in explanations]
+    for other in others:
+        assert all(np.array_equal(a.per_row, b.per_row) for a, b in zip(first, other, strict=True))
+
+
+def test_an_explanation_leaves_the_network_as_it_was(model: Model) -> None:
+    network = model.engine.network
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    torch.manual_seed(4)
+    state = torch.get_rng_state()
+    with PredictionService(_registry(model)) as service:
+        service.explain("", _query(), Deadline()).result(SOON_S)
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    assert all(parameter.grad is None and not parameter.requires_grad for parameter in network.parameters())
+    assert not any(module.training for module in network.modules())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# --- deadlines
+
+
+def test_a_deadline_that_has_passed_is_named(service: PredictionService) -> None:
+    with pytest.raises(DeadlineExceededError, match="deadline passed before its answer"):
+        service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0)).result(SOON_S)
+    with pytest.raises(DeadlineExceededError):
+        service.explain("", _query(), Deadline.after(0)).result(SOON_S)
+
+
+def test_a_call_that_was_cancelled_is_not_computed(service: PredictionService) -> None:
+    gone = Deadline()
+    gone.cancelled.set()
+    with pytest.raises(CallCancelledError):
+        service.predict("", [Instance(input=recent_bars("AAPL"))], gone).result(SOON_S)
+    with pytest.raises(CallCancelledError):
+        service.explain("", _query(), gone).result(SOON_S)
+
+
+def test_a_deadline_ahead_lets_a_call_pass() -> None:
+    Deadline.after(3600).check()
+    Deadline.after(None).check()
+    Deadline().check()
+
+
+def test_deadlines_do_not_share_their_flag() -> None:
+    one, other = Deadline(), Deadline()
+    one.cancelled.set()
+    other.check()
+
+
+# --- lanes
+
+
+def test_a_full_lane_refuses_at_once() -> None:
+    lane, held = Lane("predict-small", 2), threading.Event()
+    try:
+        first = lane.submit(lambda: held.wait(SOON_S))
+        second = lane.submit(lambda: "second")
+        with pytest.raises(QueueFullError, match="2 calls wait for predict-small already; try again later"):
+            lane.submit(lambda: "third")
+        held.set()
+        assert first.result(SOON_S)
+        assert second.result(SOON_S) == "second"
+        assert _has_place(lane)
+    finally:
+        held.set()
+        lane.close()
+
+
+def test_work_that_fails_gives_its_place_back() -> None:
+    lane = Lane("predict-small", 1)
+    for _ in range(5):
+        failed = lane.submit(lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            failed.result(SOON_S)
+        assert _has_place(lane)
+    lane.close()
+
+
+def test_work_cancelled_while_it_waits_gives_its_place_back_and_never_runs() -> None:
+    lane, held, ran = Lane("predict-small", 2), threading.Event(), threading.Event()
+    first = lane.submit(lambda: held.wait(SOON_S))
+    second = lane.submit(ran.set)
+    assert second.cancel()
+    third = lane.submit(lambda: "third")
+    held.set()
+    assert (first.result(SOON_S), third.result(SOON_S)) == (True, "third")
+    with pytest.raises(CancelledError):
+        second.result(SOON_S)
+    assert not ran.is_set()
+    lane.close()
+
+
+def test_a_lane_works_in_order_on_one_thread() -> None:
+    lane = Lane("predict-small", 100)
+    done: list[tuple[int, int]] = []
+    for k in range(50):
+        lane.submit(lambda k=k: done.append((k, threading.get_ident())))
+    lane.close()
+    assert [k for k, _ in done] == list(range(50))
+    assert len({thread for _, thread in done}) == 1
+
+
+def test_a_closed_lane_finishes_what_waits_and_takes_no_more() -> None:
+    lane, held = Lane("predict-small", 5), threading.Event()
+    waiting = [lane.submit(lambda: held.wait(SOON_S)) for _ in range(3)]
+    lane.refuse()
+    with pytest.raises(UnavailableError, match="stopping"):
+        lane.submit(lambda: None)
+    held.set()
+    lane.close()
+    assert all(future.done() and future.result() for future in waiting)
+
+
+def test_closing_a_service_answers_what_waits(model: Model) -> None:
+    service = PredictionService(_registry(model))
+    futures = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(20)]
+    explanation = service.explain("", _query(), Deadline())
+    service.close()
+    assert all(future.done() and isinstance(future.result()[0], Forecast) for future in futures)
+    assert explanation.done()
+    assert explanation.result().attributions
+    with pytest.raises(UnavailableError):
+        service.predict("", [], Deadline())
+    with pytest.raises(UnavailableError):
+        service.explain("", _query(), Deadline())
+
+
+# --- opening
+
+
+def test_a_folder_of_models_opens_and_names_what_it_refused(tmp_path: Path) -> None:
+    save_small_artifact(tmp_path / "small" / "1")
+    (tmp_path / "small" / "2").mkdir()
+    with PredictionService.open(tmp_path, device="cpu") as service:
+        assert isinstance(_predict(service, Instance(input=recent_bars("AAPL")))[0], Forecast)
+        assert [(type(p), p.message) for p in service.problems] == [
+            (ArtifactError, "small/2: manifest.json: the file is missing")
+        ]
+
+
+def test_a_device_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="device 'cuda:99' is not to be had here"):
+        PredictionService.open(tmp_path, device="cuda:99")
+    with pytest.raises(ConfigurationError, match="device 'abacus' is not to be had here"):
+        PredictionService.open(tmp_path, device="abacus")
+
+
+def _registry(model: Model) -> Registry:
+    line = Line(versions={model.identity.version: model}, aliases={})
+    return Registry(lines={model.identity.name: line}, problems=())
+
+
+def _predict(service: PredictionService, *instances: Instance) -> tuple[object, ...]:
+    return service.predict("", instances, Deadline()).result(SOON_S)
+
+
+def _values(service: PredictionService, instance: Instance) -> NDArray[np.float64]:
+    answer = _predict(service, instance)[0]
+    assert isinstance(answer, Forecast)
+    return answer.values
+
+
+def _without_last_bar(bars: BarPanel) -> BarPanel:
+    names = ("open", "high", "low", "close", "volume", "adj_close")
+    columns = {name: getattr(bars, name).copy() for name in names}
+    for column in columns.values():
+        column[:, -1] = np.nan
+    return replace(bars, **columns)
+
+
+def _query() -> Query:
+    return Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
+
+
+def _has_place(lane: Lane) -> bool:
+    """Waits for it: a future is done a moment before its place is free."""
+    if not lane._places.acquire(timeout=SOON_S):
+        return False
+    lane._places.release()
+    return True

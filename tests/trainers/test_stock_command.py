@@ -1,0 +1,178 @@
+"""`python -m trainers.stock`: flags become a recipe, and what is wrong is said in one line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from market import bokeh_panel
+
+from predictor.bars import BarPanel
+from predictor.cli import run
+from predictor.features import FeatureSet, default_features
+from predictor.networks import LSTMConfig, Target, TargetKind
+from trainers.progress import Consumer
+from trainers.stock import Optimisation, Recipe, Trained, command
+
+QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
+
+
+@pytest.fixture(scope="module")
+def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bars") / "bars.csv"
+    bokeh_panel("AAPL").last(420).write_csv(path)
+    return path
+
+
+def call(*arguments: str | Path) -> int:
+    """The exit code of the trainer's program."""
+    app = typer.Typer(add_completion=False)
+    app.command()(command.stock)
+    with pytest.raises(SystemExit) as ended:
+        run(app, [str(argument) for argument in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+class Asked:
+    """Takes the place of the training and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.recipe = Recipe()
+        self.features: FeatureSet | None = None
+
+    def __call__(
+        self,
+        bars: BarPanel,  # noqa: ARG002 - as the training has it
+        features: FeatureSet,
+        recipe: Recipe,
+        out: Path,
+        *,
+        consume: Consumer,  # noqa: ARG002
+    ) -> Trained:
+        self.recipe, self.features = recipe, features
+        return Trained(folder=out, card={})
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    found = Asked()
+    monkeypatch.setattr(command, "train", found)
+    return found
+
+
+def test_help_names_the_flags_and_an_example() -> None:
+    program = [sys.executable, "-m", "trainers.stock", "--help"]
+    shown = subprocess.run(
+        program, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2] / "python"
+    )
+    for word in ("--bars", "--out", "--calendar", "--horizons", "--learning-rate", "models/demo/1"):
+        assert word in shown.stdout
+
+
+def test_without_flags_the_recipe_is_the_default_one(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--json") == 0
+    assert asked.recipe == Recipe()
+    assert asked.features == default_features()
+
+
+def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
+    flags = (
+        "--model lstm --calendar XNYS --target log-volatility --horizons 2,7 --quantiles 0.05,0.5,0.95 --lag 1 "
+        "--encoder-length 30 --hidden 5 --layers 1 --dropout 0.25 --epochs 3 --patience 2 --batch-size 17 "
+        "--accumulate 4 --learning-rate 0.002 --weight-decay 0.01 --clip 0.5 --precision fp32 --device cpu --seed 11"
+    )
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *flags.split(), "--json") == 0
+    assert asked.recipe == Recipe(
+        calendar="XNYS",
+        target=Target(kind=TargetKind.LOG_VOLATILITY, horizons=(2, 7), lag=1),
+        quantiles=(0.05, 0.5, 0.95),
+        encoder_length=30,
+        config=LSTMConfig(hidden=5, layers=1, dropout=0.25),
+        optimisation=Optimisation(
+            max_epochs=3,
+            patience=2,
+            batch_size=17,
+            accumulate=4,
+            learning_rate=0.002,
+            weight_decay=0.01,
+            clip=0.5,
+            precision="fp32",
+            device="cpu",
+            seed=11,
+        ),
+    )
+
+
+def test_a_training_writes_the_artifact_its_log_and_json_lines(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["kind"] for line in lines[:-1]} == {"window", "epoch"}
+    assert lines[-1]["kind"] == "trained"
+    assert lines[-1]["artifact"] == str(tmp_path / "1")
+    assert (tmp_path / "1" / "manifest.json").is_file()
+    log = (tmp_path / "1.run" / "reports.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in log] == lines[:-1]
+
+
+def test_a_person_sees_the_scores_and_the_sentence_about_skill(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    shown = capsys.readouterr().out
+    assert "this model" in shown
+    assert "No skill shown" in shown
+    assert "Next: quantra inspect" in shown
+
+
+BAD = [
+    ("--model tft", "there is no network kind 'tft'; the kinds are ['lstm']"),
+    ("--target price", "target is 'price', but must be one of"),
+    ("--horizons 1,x", "horizons is '1,x', but must be whole numbers with commas"),
+    ("--horizons 5,1", "horizons are [5, 1], but must be rising"),
+    ("--quantiles high", "quantiles is 'high', but must be numbers with commas"),
+    ("--quantiles 0.9,0.1", "quantiles are [0.9, 0.1], but must be rising levels"),
+    ("--lag 2", "lag is 2, but must be 0 or 1"),
+    ("--encoder-length 0", "encoder length is 0 sessions"),
+    ("--hidden 0", "hidden is 0"),
+    ("--dropout 1", "dropout is 1, but must be at least 0 and below 1"),
+    ("--epochs 0", "max_epochs is 0, but must be at least 1"),
+    ("--learning-rate 3", "learning rate is 3"),
+    ("--weight-decay nan", "weight decay is nan"),
+    ("--seed -1", "seed is -1"),
+    ("--calendar XNIX", "no exchange 'XNIX' is known"),
+    ("--features nowhere.json", "feature file nowhere.json cannot be read"),
+    ("--bars nowhere.csv", "nowhere.csv"),
+    ("--precision fp8", "fp8"),
+    ("--device abacus", "abacus"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD, ids=[flags for flags, _ in BAD])
+def test_a_bad_flag_gives_one_clear_line_and_leaves_nothing_behind(
+    flags: str, message: str, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = flags.split()
+    bars = [] if "--bars" in given else ["--bars", str(bars_file)]
+    assert call(*bars, "--out", tmp_path / "1", *given) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_artifact_is_refused_before_a_log_is_begun(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "1").mkdir()
+    assert call("--bars", bars_file, "--out", tmp_path / "1") == 1
+    assert "exists already; an artifact is never overwritten" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_flag_that_is_missing_is_bad_usage(bars_file: Path) -> None:
+    assert call("--bars", bars_file) == 2
