@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, final
+from typing import IO, TYPE_CHECKING, Any, Protocol, final
 
 from trainers.loop import EpochReport, Report, ValidationReport, WindowReport
 
@@ -42,7 +42,7 @@ def as_json(report: Report | ValidationReport) -> str:
 class JsonLines:
     """Writes one JSON object a report to a stream, at once, as programs that watch a training want it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def write(self, report: Report | ValidationReport) -> None:
@@ -74,7 +74,7 @@ class JsonlLog:
 class PlainProgress:
     """One line of text an epoch, for streams that are no terminal."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def __call__(self, reports: Iterable[Report]) -> Iterator[Report]:
@@ -108,7 +108,7 @@ class RichProgress:
                 yield report
 
 
-def progress_for(stream: TextIO) -> Consumer:
+def progress_for(stream: IO[str]) -> Consumer:
     """A live bar if the stream is a terminal, plain lines if not."""
     if not stream.isatty():
         return PlainProgress(stream)

@@ -178,7 +178,6 @@ def test_inspect_shows_the_card(artifact: Path, tmp_path: Path, capsys: Capture)
 
     for part in (
         SENTENCE,
-        "-1.00 % to +1.80 %",
         "full version 3",
         "bars needed 140",
         "1, 5, 10, 20 sessions",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from predictor import golden
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
-from predictor.features import default_features
+from predictor.features import FeatureDefinition, FeatureSet, default_features
 from predictor.instance import Instance
 from predictor.networks import Inputs, Target, TargetKind, restore
 from predictor.windows import Pipeline, latest_window
@@ -133,6 +133,17 @@ def test_windows_come_by_date_then_symbol() -> None:
 def test_a_window_whose_last_bar_is_missing_is_left_out() -> None:
     day = int(np.searchsorted(bars().sessions, 20090715))
     windows = History(without(bars(), 0, day), history().pipeline).windows(splits().selection)
+    assert windows.symbols[windows.positions == day].tolist() == [1]
+
+
+def test_it_is_left_out_even_where_features_look_only_at_earlier_bars() -> None:
+    expression = "Log(Ref($close, 1) / Ref($close, 2))"
+    lagged = FeatureSet(observed=(FeatureDefinition(name="r", expression=expression, meaning="return", unit="1"),))
+    day = int(np.searchsorted(bars().sessions, 20090715))
+    panel = without(bars(), 0, day)
+    found = History(panel, fit_pipeline(panel, lagged, Recipe(calendar="XNYS"), splits()))
+    assert found.encoded.mask[0, day].all()
+    windows = found.windows(splits().selection)
     assert windows.symbols[windows.positions == day].tolist() == [1]
 
 

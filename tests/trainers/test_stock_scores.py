@@ -145,10 +145,10 @@ def test_the_model_is_compared_with_the_best_of_the_baselines() -> None:
 
 
 def test_a_split_of_a_few_days_gives_no_verdict_but_an_interval_that_is_no_point() -> None:
-    outcomes = normal_outcomes(days=30, seed=3)
+    outcomes = normal_outcomes(days=15, seed=3)
     found = skill(judged(outcomes), quantiles(outcomes), {"GARCH": quantiles(outcomes, 2.0)})
     assert found.improvement.lower < found.improvement.value < found.improvement.upper
-    assert found.sentence.startswith("No skill shown: the test split is 70 days too short")
+    assert found.sentence.startswith("No skill shown: the test split is 85 days too short")
 
 
 def test_the_same_forecasts_get_the_same_interval_again() -> None:

@@ -1,4 +1,4 @@
-"""`quantra`: the predictor's commands and the trainers' in one program."""
+"""The trainers' commands beside the predictor's."""
 
 import json
 import sys
@@ -9,9 +9,11 @@ import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
-from predictor.cli import app, run
+from predictor.cli import app
 from trainers.demo import Settings, walk
 from trainers.stock.command import EXAMPLE, stock
+
+__all__ = ["app"]
 
 training = typer.Typer(no_args_is_help=True, help="Train a model: stock.")
 training.command(epilog=EXAMPLE)(stock)
@@ -54,12 +56,3 @@ def _show(console: Console, title: str, code: str, language: str) -> None:
     console.rule(title, align="left")
     syntax = Syntax(code, language, background_color="default")
     console.print(syntax.highlight(code), soft_wrap=True)
-
-
-def main() -> None:
-    """Run the program."""
-    run(app)
-
-
-if __name__ == "__main__":
-    main()
