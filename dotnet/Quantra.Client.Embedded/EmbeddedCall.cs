@@ -5,7 +5,11 @@ using Quantra.Client.Embedded.Json;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>One call into Python, from its start to the copy of its answer. Only the Python thread touches what is Python's.</summary>
+/// <summary>One call into Python, from its start to the copy of its answer.</summary>
+/// <remarks>
+/// It begins on the host's thread, and its answer is copied on the thread of Python's that computed it, which saves a
+/// change of threads; both hold the GIL meanwhile.
+/// </remarks>
 internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
 {
     private readonly TaskCompletionSource<Reply> _reply = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -56,9 +60,9 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
             buffers.Append(view);
         }
 
-        _pending = door.InvokeMethod(method, text, buffers);
-        using var tell = PyObject.FromManagedObject((Action)(() => host.Post(Collect, Fail)));
-        _pending.InvokeMethod("when_done", tell).Dispose();
+        var pending = _pending = door.InvokeMethod(method, text, buffers);
+        using var tell = PyObject.FromManagedObject((Action)(() => PythonHost.Guard(Collect, Fail)));
+        pending.InvokeMethod("when_done", tell).Dispose();
     }
 
     private void Collect()

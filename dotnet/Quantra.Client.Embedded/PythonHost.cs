@@ -1,13 +1,12 @@
-using System.Collections.Concurrent;
 using System.Diagnostics.CodeAnalysis;
 using Grpc.Core;
 using Python.Runtime;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>The one Python of this process, and the one thread that touches it.</summary>
+/// <summary>The one Python of this process, and the one thread that begins work in it.</summary>
 /// <remarks>
-/// All work runs in order on a thread of its own, each piece wholly inside one GIL region, so no await can ever sit in
+/// Work begins in order on a thread of its own, each piece wholly inside one GIL region, so no await can ever sit in
 /// one and no caller's thread waits for Python. The host stays for the life of the process, because Python.NET cannot
 /// start a second time; predictors come and go on it.
 /// </remarks>
@@ -19,7 +18,7 @@ internal sealed class PythonHost
     private static readonly object Gate = new();
     private static PythonHost? s_running;
 
-    private readonly BlockingCollection<Action> _work = [];
+    private readonly Queue<Action> _work = [];
     private readonly TaskCompletionSource _started = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly string _environment;
 
@@ -56,7 +55,14 @@ internal sealed class PythonHost
     /// <summary>Queues a piece of work for the Python thread.</summary>
     /// <param name="work">Runs inside the GIL.</param>
     /// <param name="fail">Told about an exception.</param>
-    public void Post(Action work, Action<Exception> fail) => _work.Add(() => Guard(work, fail));
+    public void Post(Action work, Action<Exception> fail)
+    {
+        lock (_work)
+        {
+            _work.Enqueue(() => Guard(work, fail));
+            Monitor.Pulse(_work);
+        }
+    }
 
     /// <summary>Makes the garbage collector forget what lives on, after models were loaded or let go.</summary>
     /// <remarks>
@@ -94,8 +100,19 @@ internal sealed class PythonHost
             return;
         }
 
-        foreach (var work in _work.GetConsumingEnumerable())
-            work();
+        while (true)
+            Next()();
+    }
+
+    /// <summary>Waits without spinning, which would take the processor from the threads that compute.</summary>
+    private Action Next()
+    {
+        lock (_work)
+        {
+            while (_work.Count == 0)
+                Monitor.Wait(_work);
+            return _work.Dequeue();
+        }
     }
 
     private void Start()
@@ -108,8 +125,11 @@ internal sealed class PythonHost
         PythonEngine.BeginAllowThreads();
     }
 
+    /// <summary>Runs a piece of work on this thread, which must be one of Python's or free to wait for the GIL.</summary>
+    /// <param name="work">Runs inside the GIL.</param>
+    /// <param name="fail">Told about an exception.</param>
     [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "handed on to whoever waits")]
-    private static void Guard(Action work, Action<Exception> fail)
+    public static void Guard(Action work, Action<Exception> fail)
     {
         using var gil = Py.GIL();
         try

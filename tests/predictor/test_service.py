@@ -163,13 +163,28 @@ def test_a_deadline_that_has_passed_is_named(service: PredictionService) -> None
         service.explain("", _query(), Deadline.after(0)).result(SOON_S)
 
 
-def test_a_call_that_was_cancelled_is_not_computed(service: PredictionService) -> None:
+def test_a_call_that_was_cancelled_is_named(service: PredictionService) -> None:
     gone = Deadline()
     gone.cancelled.set()
     with pytest.raises(CallCancelledError):
         service.predict("", [Instance(input=recent_bars("AAPL"))], gone).result(SOON_S)
     with pytest.raises(CallCancelledError):
         service.explain("", _query(), gone).result(SOON_S)
+
+
+def test_a_call_that_nobody_waits_for_is_dropped_before_any_work(model: Model) -> None:
+    """The clock is the first that work on a call looks at."""
+    looked = threading.Event()
+
+    def clock() -> datetime:
+        looked.set()
+        return datetime.now(UTC)
+
+    with PredictionService(_registry(model), clock=clock) as service:
+        late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
+        late_too = service.explain("", _query(), Deadline.after(0))
+    assert all(isinstance(future.exception(), DeadlineExceededError) for future in (late, late_too))
+    assert not looked.is_set()
 
 
 def test_a_deadline_ahead_lets_a_call_pass() -> None:

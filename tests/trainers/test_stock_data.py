@@ -136,13 +136,15 @@ def test_a_window_whose_last_bar_is_missing_is_left_out() -> None:
     assert windows.symbols[windows.positions == day].tolist() == [1]
 
 
-def test_it_is_left_out_even_where_features_look_only_at_earlier_bars() -> None:
+def test_it_is_left_out_even_where_features_and_targets_do_not_read_that_bar() -> None:
     expression = "Log(Ref($close, 1) / Ref($close, 2))"
     lagged = FeatureSet(observed=(FeatureDefinition(name="r", expression=expression, meaning="return", unit="1"),))
     day = int(np.searchsorted(bars().sessions, 20090715))
     panel = without(bars(), 0, day)
-    found = History(panel, fit_pipeline(panel, lagged, Recipe(calendar="XNYS"), splits()))
+    recipe = Recipe(calendar="XNYS", target=Target(lag=1))
+    found = History(panel, fit_pipeline(panel, lagged, recipe, splits()))
     assert found.encoded.mask[0, day].all()
+    assert np.isfinite(found.labels[0, day]).all()
     windows = found.windows(splits().selection)
     assert windows.symbols[windows.positions == day].tolist() == [1]
 

@@ -2,14 +2,20 @@
 
 from typing import Final
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from predictor.card import Scores, Skill, Verdict
+from predictor.card import Card, Scores, Skill, Verdict
 
 _COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
+
+
+def judgement(card: Card) -> RenderableType:
+    """Scores, where the card has any, and the skill."""
+    skill = skill_panel(card.skill)
+    return skill if card.scores is None else Group(scores_table(card.scores), "", skill)
 
 
 def skill_panel(skill: Skill | None) -> RenderableType:

@@ -93,9 +93,14 @@ class Door:
         good = [item for item in decoded if isinstance(item, Instance)]
         if not items:
             raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
-        self._service.model(model)  # an unknown model is the call's error, whatever the instances are
-        answered = self._service.predict(model, good, deadline) if good else _done(())
+        answered = self._forecasts(model, good, deadline)
         return Pending(answered, deadline, lambda outcomes: answers.results(ids, decoded, outcomes))
+
+    def _forecasts(self, model: str, good: Sequence[Instance], deadline: Deadline) -> Future[Any]:
+        if good:
+            return self._service.predict(model, good, deadline)
+        self._service.model(model)  # an unknown model is the call's error, whatever the instances are
+        return _done(())
 
     def _explain(self, asked: "Fields") -> "Pending":
         model, deadline = questions.model(asked), Deadline.after(asked.number("timeout_s"))

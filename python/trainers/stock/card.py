@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from trainers.stock.splits import Splits
 
 FloatArray = NDArray[np.float64]
 
-LIBRARIES = ("torch", "numpy", "safetensors")
+LIBRARIES = ("torch", "numpy", "safetensors", "arch", "exchange-calendars")
+"""Those whose numbers are in an artifact: in its weights, its scores or its calendar."""
 FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 
 
@@ -56,8 +58,8 @@ def splits_card(splits: Splits, history: History) -> dict[str, Json]:
 
 
 def libraries_card() -> dict[str, Json]:
-    """Versions, for people: they are recorded and never compared."""
-    return {name: version(name) for name in LIBRARIES}
+    """Versions of those that are installed, for people: they are recorded and never compared."""
+    return {name: version(name) for name in LIBRARIES if find_spec(name.replace("-", "_"))}
 
 
 def scores_card(judged: Judged, forecasts: Mapping[str, FloatArray], *, model: str, unit: str) -> dict[str, Json]:
@@ -97,7 +99,8 @@ def calibration_card(judged: Judged, forecast: FloatArray) -> dict[str, Json]:
 
 def skill_card(found: Skill) -> dict[str, Json]:
     """Whether the model beats the best baseline, with the uncertainty."""
-    return {"baseline": found.baseline, "level": LEVEL, "sentence": found.sentence, **_improvement(found)}
+    told: dict[str, Json] = {"sentence": found.sentence, "days_short": found.days_short}
+    return {"baseline": found.baseline, "level": LEVEL, **told, **_improvement(found)}
 
 
 def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:

@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 
 from predictor.bars import BarPanel
+from predictor.cli.scores import judgement
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
 from predictor.networks import LSTMConfig, Target, TargetKind
 from trainers.loop import LoopError, Report
 from trainers.progress import Consumer, JsonLines, JsonlLog, progress_for
 from trainers.stock.recipe import Optimisation, Recipe
-from trainers.stock.table import scores_table
 from trainers.stock.training import train
 
 DEFAULTS = Recipe()
@@ -92,7 +92,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
         sys.stdout.write(json.dumps({"kind": "trained", "artifact": str(trained.folder), "card": trained.card}) + "\n")
         return
     console = Console()
-    console.print(scores_table(trained.card))
+    console.print(judgement(trained.told))
     # One line, and plain: a path may hold brackets, and the command is there to be copied.
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
 

@@ -8,10 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from predictor import artifact, golden
+from predictor import artifact, canonical, golden
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
 from predictor.canonical import Json
+from predictor.card import Card
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, FittedFeatures
 from predictor.inference import Engine, choose_device, freeze
@@ -44,6 +45,12 @@ class Trained:
 
     folder: Path
     card: dict[str, Json]
+    """As it stands in the manifest."""
+
+    @property
+    def told(self) -> Card:
+        """The card in typed parts, for people."""
+        return Card.from_json(canonical.to_bytes(self.card).decode())
 
 
 def train(bars: BarPanel, features: FeatureSet, recipe: Recipe, out: Path, *, consume: Consumer) -> Trained:
