@@ -17,10 +17,12 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
 
     /// <summary>Starts a method of the door and waits for its reply; no thread is blocked meanwhile.</summary>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    /// <exception cref="QuantraException">DEADLINE_EXCEEDED, or INTERNAL for an exception that is none of Quantra's.</exception>
+    /// <exception cref="QuantraException">DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is none of Quantra's.</exception>
     public async Task<Reply> RunAsync(PyObject door, string method, Question question, CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
+        if (host.IsFull)
+            throw Refusal(StatusCode.ResourceExhausted, QuantraReason.QueueFull, "too many calls wait for Python already; try again later");
         host.Post(() => Begin(door, method, question), Fail);
         try
         {
@@ -34,12 +36,13 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         catch (TimeoutException error)
         {
             host.Post(Cancel, Fail);
-            throw QuantraError.Of(
-                StatusCode.DeadlineExceeded,
-                QuantraReason.DeadlineExceeded,
-                FormattableString.Invariant($"no answer within {timeout.TotalSeconds:g} s; allow more time")).ToException(error);
+            var message = FormattableString.Invariant($"no answer within {timeout.TotalSeconds:g} s; allow more time");
+            throw Refusal(StatusCode.DeadlineExceeded, QuantraReason.DeadlineExceeded, message, error);
         }
     }
+
+    private static QuantraException Refusal(StatusCode code, string reason, string message, Exception? cause = null) =>
+        QuantraError.Of(code, reason, message).ToException(cause);
 
     private static double[] Copy(PyObject array)
     {

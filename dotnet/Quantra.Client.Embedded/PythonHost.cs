@@ -15,6 +15,9 @@ internal sealed class PythonHost
     /// <summary>How long one thread of Python keeps others waiting; the server's own value.</summary>
     private const double SwitchIntervalSeconds = 0.0002;
 
+    /// <summary>Calls that may wait for their begin; the service has its own bounds for what has begun.</summary>
+    private const int Capacity = 1024;
+
     private static readonly object Gate = new();
     private static PythonHost? s_running;
 
@@ -26,6 +29,16 @@ internal sealed class PythonHost
     {
         _environment = environment;
         new Thread(Serve) { IsBackground = true, Name = "quantra-python" }.Start();
+    }
+
+    /// <summary>Whether no more calls should be queued.</summary>
+    public bool IsFull
+    {
+        get
+        {
+            lock (_work)
+                return _work.Count >= Capacity;
+        }
     }
 
     /// <summary>Starts Python, or joins the one that runs.</summary>

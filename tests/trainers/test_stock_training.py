@@ -228,6 +228,14 @@ def test_the_card_that_is_returned_is_the_one_that_is_stored(trained: Trained) -
     assert load(trained.folder).artifact.manifest.card == trained.card
 
 
+def test_the_card_can_be_told_to_people(trained: Trained) -> None:
+    told = trained.told
+    assert told.skill is not None
+    assert told.skill.sentence == Record(trained.card, "card").record("skill").text("sentence")
+    assert told.scores is not None
+    assert told.training is not None
+
+
 def test_the_model_stands_among_the_baselines_best_first(trained: Trained) -> None:
     rows = score_rows(trained)
     means = [row.number("mean") for row in rows]
