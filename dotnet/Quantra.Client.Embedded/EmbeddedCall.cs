@@ -22,7 +22,11 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     {
         cancellationToken.ThrowIfCancellationRequested();
         if (host.IsFull)
-            throw Refusal(StatusCode.ResourceExhausted, QuantraReason.QueueFull, "too many calls wait for Python already; try again later");
+        {
+            const string Message = "too many calls wait for Python already; try again later";
+            throw Refusal(StatusCode.ResourceExhausted, QuantraReason.QueueFull, Message);
+        }
+
         host.Post(() => Begin(door, method, question), Fail);
         try
         {

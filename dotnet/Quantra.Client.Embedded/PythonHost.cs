@@ -19,7 +19,7 @@ internal sealed class PythonHost
     private const int Capacity = 1024;
 
     private static readonly object Gate = new();
-    private static PythonHost? s_running;
+    private static PythonHost? _running;
 
     private readonly Queue<Action> _work = [];
     private readonly TaskCompletionSource _started = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -93,7 +93,7 @@ internal sealed class PythonHost
     private static PythonHost Running(string environment)
     {
         lock (Gate)
-            return s_running ??= new PythonHost(environment);
+            return _running ??= new PythonHost(environment);
     }
 
     [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "handed on to whoever waits")]

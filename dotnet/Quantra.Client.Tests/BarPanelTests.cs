@@ -23,7 +23,8 @@ public sealed class BarPanelTests : IDisposable
     {
         var panel = Read("Close,VOLUME,Date,Low,High,Open,Adj Close,Symbol,note\n4,5,2013-12-31,1,3,2,0.4,\"A,B\",\"say \"\"hi\"\"\"\n");
         Assert.Equal(["A,B"], panel.Symbols);
-        Assert.Equal((2.0, 3.0, 1.0, 4.0, 5.0, 0.4), (panel.Open.Span[0], panel.High.Span[0], panel.Low.Span[0], panel.Close.Span[0], panel.Volume.Span[0], panel.AdjustedClose.Span[0]));
+        var columns = new[] { panel.Open, panel.High, panel.Low, panel.Close, panel.Volume, panel.AdjustedClose };
+        Assert.Equal([2, 3, 1, 4, 5, 0.4], columns.Select(column => column.Span[0]));
     }
 
     [Fact]

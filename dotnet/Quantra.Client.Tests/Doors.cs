@@ -46,7 +46,8 @@ public sealed class Doors : IAsyncLifetime
         }
 
         _expected = Expected.Read(PathOf("expected.json"));
-        _server = Python(["-m", "predictor.server", "--models", Models, "--listen", "127.0.0.1:0", "--device", "cpu", "--log-level", "error"]);
+        string[] quiet = ["--device", "cpu", "--log-level", "error"];
+        _server = Python(["-m", "predictor.server", "--models", Models, "--listen", "127.0.0.1:0", .. quiet]);
         var ready = await _server.StandardOutput.ReadLineAsync()
             ?? throw new InvalidOperationException("the Python server ended before it was ready; its errors stand above");
         Address = new Uri($"http://127.0.0.1:{JsonDocument.Parse(ready).RootElement.GetProperty("port").GetInt32()}");

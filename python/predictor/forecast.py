@@ -193,7 +193,8 @@ class Attribution:
     baseline_prediction: FloatArray
     """[S]"""
     relative_gap: FloatArray
-    """[S] completeness: |sum of rows - (prediction - baseline_prediction)| relative to that difference."""
+    """[S] completeness: |sum of rows - (prediction - baseline_prediction)| relative to that difference, or to a
+    twentieth of the window's own volatility where the difference is smaller."""
     converged: BoolArray
     """[S] whether the gap is within the tolerance asked for."""
     nodes: IntArray
@@ -209,9 +210,13 @@ class Attribution:
 
     @property
     def importance(self) -> FloatArray:
-        """[S, R] share of each row in the sum of absolute contributions; a symbol's shares add up to 1."""
+        """[S, R] share of each row in the sum of absolute contributions; a symbol's shares add up to 1.
+
+        Where no row contributes anything, because the forecast is the baseline's, every share is 0.
+        """
         size = np.abs(self.per_row)
-        return size / size.sum(axis=1, keepdims=True)
+        total = size.sum(axis=1, keepdims=True)
+        return np.divide(size, total, out=np.zeros_like(size), where=total != 0)
 
     def table(self, symbol: str | None = None) -> list[Contribution]:
         """The rows of one symbol (the first if none is named), largest absolute contribution first."""

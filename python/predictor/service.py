@@ -4,6 +4,8 @@ Work runs on threads of its own and comes back as futures. Predictions have one 
 thread for all, over an attribution view of their own, so that a prediction never waits for an explanation.
 """
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,12 +33,16 @@ MAX_WAITING_PREDICTIONS = 1024
 """Calls that may wait for one model."""
 MAX_WAITING_EXPLANATIONS = 8
 
+LOW_PRIORITY = 19
+"""The nice value of the thread that explains."""
+
 
 class Lane:
     """One thread that does its work in order, and refuses more than it can hold."""
 
-    def __init__(self, name: str, capacity: int) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+    def __init__(self, name: str, capacity: int, *, gives_way: bool = False) -> None:
+        begin = _give_way if gives_way else None
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name, initializer=begin)
         self._places = threading.BoundedSemaphore(capacity)
         self._name, self._capacity = name, capacity
 
@@ -66,6 +72,12 @@ class Lane:
         self._executor.shutdown(wait=True)
 
 
+def _give_way() -> None:
+    """Let the other threads run first where cores are short; only Linux has priorities of single threads."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
+
+
 class PredictionService:
     """Answers for every model of a registry. Thread-safe; close it to finish what waits."""
 
@@ -74,7 +86,7 @@ class PredictionService:
         self._clock = clock or _now
         models = [model for line in registry.lines.values() for model in line.versions.values()]
         self._lanes = {id(m): Lane(f"predict-{m.identity.name}", MAX_WAITING_PREDICTIONS) for m in models}
-        self._explaining = Lane("explain", MAX_WAITING_EXPLANATIONS)
+        self._explaining = Lane("explain", MAX_WAITING_EXPLANATIONS, gives_way=True)
 
     @classmethod
     def open(cls, models: Path, *, device: str = "auto", max_batch_rows: int = 256) -> Self:

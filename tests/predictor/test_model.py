@@ -31,7 +31,8 @@ from predictor.errors import (
 from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
-from predictor.model import LARGEST, Model
+from predictor.model import Model
+from predictor.model.from_windows import LARGEST
 from predictor.networks import Target, TargetKind
 from predictor.sessions import SessionCalendar
 

@@ -50,7 +50,8 @@ internal static class StatusReader
     private static string MessageOf(Status status, string target, TimeSpan timeout) => status.StatusCode switch
     {
         StatusCode.Unavailable => $"nobody answers at {target} ({status.Detail}); start a server there, or check the address",
-        StatusCode.DeadlineExceeded => FormattableString.Invariant($"no answer from {target} within {timeout.TotalSeconds:g} s; allow more time"),
+        StatusCode.DeadlineExceeded => FormattableString.Invariant(
+            $"no answer from {target} within {timeout.TotalSeconds:g} s; allow more time"),
         _ => $"{target}: {status.Detail}",
     };
 }

@@ -15,6 +15,7 @@ internal sealed class FanChart(
     int middle)
 {
     private const int AxisWidth = 11;
+    private const int LabelEvery = 3;
 
     /// <summary>Lines of markup.</summary>
     public IEnumerable<string> Lines(int width, int height)
@@ -22,7 +23,10 @@ internal sealed class FanChart(
         var canvas = new Canvas(Math.Max(width - AxisWidth, 10), height);
         Draw(canvas);
         for (var row = 0; row < height; row++)
-            yield return $"[{Palette.Quiet.ToMarkup()}]{Label(row, height),AxisWidth - 2}[/] {(row % 3 == 0 ? "┤" : "│")}{canvas.Row(row)}";
+        {
+            var tick = row % LabelEvery == 0 ? "┤" : "│";
+            yield return $"[{Palette.Quiet.ToMarkup()}]{Label(row, height),AxisWidth - 2}[/] {tick}{canvas.Row(row)}";
+        }
     }
 
     private double Lowest => Scale.Min();
@@ -80,7 +84,7 @@ internal sealed class FanChart(
 
     private string Label(int row, int height)
     {
-        if (row % 3 != 0)
+        if (row % LabelEvery != 0)
             return "";
         var value = Highest - ((Highest - Lowest) * row / Math.Max(height - 1, 1));
         return value.ToString(Math.Abs(value) < 10 ? "F4" : "F2", CultureInfo.InvariantCulture);

@@ -15,11 +15,20 @@ internal sealed class ForecastView(BarSeries bars, Forecast forecast)
     public IRenderable Render(int width)
     {
         var inner = Math.Clamp(width - 4, 40, 110);
-        var heading = string.Create(
-            CultureInfo.InvariantCulture,
-            $" [bold]{bars.Symbol.EscapeMarkup()}[/] · {forecast.Model.EscapeMarkup()}@{forecast.Version} · as of {forecast.AsOf:yyyy-MM-dd} ");
-        var body = new Rows([.. Chart(inner), new Text(""), Table(), .. Warnings()]);
-        return new Panel(body) { Header = new PanelHeader(heading), Border = BoxBorder.Rounded, Width = inner + 4, BorderStyle = new Style(Palette.Quiet) };
+        return new Panel(new Rows([.. Chart(inner), new Text(""), Table(), .. Warnings()]))
+        {
+            Header = new PanelHeader(Heading()),
+            Border = BoxBorder.Rounded,
+            Width = inner + 4,
+            BorderStyle = new Style(Palette.Quiet),
+        };
+    }
+
+    private string Heading()
+    {
+        var model = $"{forecast.Model.EscapeMarkup()}@{forecast.Version}";
+        var day = forecast.AsOf?.ToString("yyyy-MM-dd", CultureInfo.InvariantCulture) ?? "an unknown day";
+        return $" [bold]{bars.Symbol.EscapeMarkup()}[/] · {model} · as of {day} ";
     }
 
     private static string Percent(double logReturn) =>
@@ -40,7 +49,11 @@ internal sealed class ForecastView(BarSeries bars, Forecast forecast)
         return [.. chart.Lines(width, ChartHeight).Select(line => new Markup(line)), legend];
     }
 
-    private string Level(Index index) => forecast.Quantiles[index.GetOffset(forecast.Quantiles.Count)].ToString("0.##%", CultureInfo.InvariantCulture);
+    private string Level(Index index)
+    {
+        var level = forecast.Quantiles[index.GetOffset(forecast.Quantiles.Count)];
+        return level.ToString("0.##%", CultureInfo.InvariantCulture);
+    }
 
     private Table Table()
     {

@@ -13,7 +13,7 @@ that names file and cause, and there is no fallback.
 """
 
 from predictor.artifact.folder import is_artifact, load, save
-from predictor.artifact.manifest import BaselineSpec, Conformal, Manifest
+from predictor.artifact.manifest import BaselineSpec, Conformal, Manifest, write_manifest
 from predictor.artifact.names import CONTENTS, DIGEST, FORMAT_VERSION, MANIFEST
 from predictor.artifact.parts import Artifact, Golden, Stored
 
@@ -31,4 +31,5 @@ __all__ = [
     "is_artifact",
     "load",
     "save",
+    "write_manifest",
 ]

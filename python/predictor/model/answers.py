@@ -1,0 +1,152 @@
+"""From a network's output and an explainer's contributions to the values that callers get."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.explain import Contributions
+from predictor.features import FeatureSet
+from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
+from predictor.instance import INTEGRATED_GRADIENTS
+from predictor.model.prepared import BoolArray, FloatArray, Prepared
+from predictor.networks import Target, TargetKind
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+UNITS = {TargetKind.LOG_RETURN: "log return", TargetKind.LOG_VOLATILITY: "log daily volatility"}
+
+ALONE = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
+"""Rows of an attribution that stand for one number a window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Under which name and version a model is served, and which weights it has."""
+
+    name: str
+    version: int
+    weights_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where an answer comes from."""
+
+    identity: Identity
+    target: Target
+    levels: tuple[float, ...]
+    features: FeatureSet
+    baseline: str
+    fingerprint: str
+    """SHA-256 of everything that forecasts depend on."""
+
+
+def forecast_of(source: Source, prepared: Prepared, rows: FloatArray) -> Forecast:
+    """The answer to one instance.
+
+    Args:
+        source: the model.
+        prepared: the instance.
+        rows: [N, H, Q] quantiles of the usable symbols, in the target's unit.
+    """
+    values = _on_symbols(rows, prepared.usable)
+    returns = values if source.target.kind is TargetKind.LOG_RETURN else None
+    anchor = prepared.anchor
+    # With a lag the returns count from a close that is not known yet: no price today can anchor them.
+    prices = None if returns is None or anchor is None or source.target.lag else anchor[:, None, None] * np.exp(returns)
+    return Forecast(
+        symbols=prepared.symbols,
+        as_of_session=prepared.as_of,
+        target_sessions=prepared.target_sessions,
+        lag=source.target.lag,
+        horizons=source.target.horizons,
+        quantiles=source.levels,
+        target_kind=source.target.kind.value,
+        values=values,
+        returns=returns,
+        prices=prices,
+        anchor_price=anchor,
+        model=source.identity.name,
+        version=source.identity.version,
+        weights_hash=source.identity.weights_hash,
+        warnings=prepared.warnings,
+        forecast_id=_forecast_id(source, prepared),
+    )
+
+
+def attribution_of(
+    source: Source, prepared: Prepared, point: TargetPoint, found: Contributions, detail: Detail
+) -> Attribution:
+    """The answer to one point of a query."""
+    usable = prepared.usable
+    names, kinds = _rows(source.features)
+    return Attribution(
+        symbols=prepared.symbols,
+        as_of_session=prepared.as_of,
+        horizon=point.horizon,
+        quantile=point.quantile,
+        method=INTEGRATED_GRADIENTS,
+        baseline=source.baseline,
+        unit=UNITS[source.target.kind],
+        row_names=names,
+        row_kinds=kinds,
+        per_row=_on_symbols(_per_row(found), usable),
+        sessions=prepared.sessions,
+        per_time=None if detail is Detail.FEATURES else _on_symbols(_per_time(found), usable),
+        cells=_on_symbols(found.observed, usable) if detail is Detail.CELLS else None,
+        prediction=_on_symbols(found.prediction, usable),
+        baseline_prediction=_on_symbols(found.baseline_prediction, usable),
+        relative_gap=_on_symbols(found.relative_gap, usable),
+        converged=_placed(found.converged, usable, fill=False),
+        nodes=_placed(found.nodes.astype(np.int32), usable, fill=0),
+        model=source.identity.name,
+        version=source.identity.version,
+        weights_hash=source.identity.weights_hash,
+        warnings=prepared.warnings,
+    )
+
+
+def _rows(features: FeatureSet) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
+    """Names and kinds of an attribution's rows."""
+    names = (*features.names, *features.known_names, *(kind.value for kind in ALONE))
+    kinds = (*(RowKind.OBSERVED for _ in features.observed), *(RowKind.KNOWN for _ in features.known), *ALONE)
+    return names, kinds
+
+
+def _per_row(found: Contributions) -> FloatArray:
+    """[N, R] every row of each symbol."""
+    alone = np.stack([found.location, found.scale, found.conformal], axis=-1)
+    return np.concatenate([found.observed.sum(axis=1), found.known.sum(axis=1), alone], axis=-1)
+
+
+def _per_time(found: Contributions) -> FloatArray:
+    """[N, T] of the encoder; what known features of later sessions add stands in the rows alone."""
+    length = found.observed.shape[1]
+    return found.observed.sum(axis=2) + found.known[:, :length].sum(axis=2)
+
+
+def _forecast_id(source: Source, prepared: Prepared) -> str:
+    """Sixteen hex digits of a SHA-256 over everything that the forecast follows from."""
+    digest = hashlib.sha256(f"{source.fingerprint}|{prepared.as_of}|".encode())
+    for symbol in prepared.symbols:
+        digest.update(symbol.encode() + b"\0")
+    groups = [group.numpy() for group in prepared.inputs]
+    for group in (prepared.usable, *groups, *(() if prepared.anchor is None else (prepared.anchor,))):
+        digest.update(np.ascontiguousarray(group).data)
+    return digest.hexdigest()[:16]
+
+
+def _on_symbols(rows: FloatArray, usable: BoolArray) -> FloatArray:
+    return _placed(rows, usable, fill=np.nan)
+
+
+def _placed(rows: NDArray[ScalarT], usable: BoolArray, *, fill: float) -> NDArray[ScalarT]:
+    """[S, …] with the usable symbols' rows in their places."""
+    if usable.all():
+        return rows
+    placed = np.full((len(usable), *rows.shape[1:]), fill, dtype=rows.dtype)
+    placed[usable] = rows
+    return placed

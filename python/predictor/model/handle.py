@@ -1,0 +1,169 @@
+"""The handle: one version of a model, ready to answer."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Self
+
+import numpy as np
+import torch
+
+from predictor import canonical
+from predictor.artifact import Artifact, Manifest, write_manifest
+from predictor.bars import BarPanel
+from predictor.catalog import FeatureInfo, ModelInfo
+from predictor.deadline import Deadline
+from predictor.errors import ExplainUnsupportedError, InvalidInputError
+from predictor.explain import Baseline, Explainer, attribution_view
+from predictor.features import FeatureDefinition
+from predictor.forecast import Attribution, Forecast, TargetPoint
+from predictor.inference import Engine, freeze
+from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
+from predictor.model.answers import Identity, Source, attribution_of, forecast_of
+from predictor.model.from_bars import prepare_bars
+from predictor.model.from_windows import prepare_window
+from predictor.model.prepared import Prepared
+from predictor.networks import Inputs, OutputMap, anchor_index
+from predictor.windows import Pipeline
+
+
+class Model:
+    """One version of a model, ready to answer. Nothing on it changes, so any thread may use it."""
+
+    def __init__(
+        self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, explainer: Explainer
+    ) -> None:
+        self.identity = identity
+        self.manifest = manifest
+        self.pipeline = pipeline
+        self.engine = engine
+        self.explainer = explainer
+        self._source = Source(
+            identity=identity,
+            target=manifest.target,
+            levels=manifest.quantiles,
+            features=pipeline.features.features,
+            baseline=manifest.baseline.name,
+            fingerprint=_fingerprint(identity, manifest, pipeline, engine),
+        )
+
+    @classmethod
+    def assemble(cls, identity: Identity, artifact: Artifact, *, device: torch.device, max_rows: int) -> Self:
+        """Build network, engine and attribution view from an artifact's parts; called outside inference mode."""
+        manifest = artifact.manifest
+        network = freeze(artifact.network().to(device))
+        output = output_map(manifest)
+        baseline = Baseline(
+            name=manifest.baseline.name,
+            known=np.array(manifest.baseline.known, np.float32),
+            static=np.zeros(0, np.float32),
+            location=manifest.baseline.location,
+            scale=manifest.baseline.scale,
+        )
+        return cls(
+            identity,
+            manifest,
+            artifact.pipeline,
+            Engine(network, output, device=device, max_rows=max_rows),
+            Explainer(attribution_view(network), output, baseline, max_rows=max_rows),
+        )
+
+    def prepare(self, instance: Instance, now: datetime) -> Prepared:
+        """Check an instance and compute its inputs.
+
+        Args:
+            instance: bars or windows.
+            now: the present, with a time zone; decides whether the last bar's session has closed.
+
+        Raises:
+            QuantraError: the instance cannot be forecast; see predictor.errors.
+        """
+        if isinstance(instance.input, BarPanel):
+            return prepare_bars(self.pipeline, instance, instance.input, now)
+        return prepare_window(self.pipeline, instance.input)
+
+    def forecast(self, prepared: Sequence[Prepared]) -> list[Forecast]:
+        """Forecasts of several instances from one pass of the network."""
+        groups = zip(*(p.inputs for p in prepared), strict=True)
+        values = self.engine.values(Inputs(*(torch.cat(group) for group in groups))).numpy()
+        counts = np.cumsum([len(p.inputs.observed) for p in prepared])[:-1]
+        return [forecast_of(self._source, p, rows) for p, rows in zip(prepared, np.split(values, counts), strict=True)]
+
+    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
+        """Attributions of one query, one a target.
+
+        Raises:
+            ExplainUnsupportedError: the method is not one of the model's.
+            UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
+            QuantraError: as `prepare`, or the deadline passed.
+        """
+        if query.method != INTEGRATED_GRADIENTS:
+            raise ExplainUnsupportedError(
+                f"there is no method {query.method!r}; the model has [{INTEGRATED_GRADIENTS!r}]"
+            )
+        if not 0 < query.tolerance < 1:
+            raise InvalidInputError(f"tolerance is {query.tolerance:g}, but must be between 0 and 1")
+        targets = query.targets or self.default_targets()
+        points = [t.index_in(self.manifest.target.horizons, self.manifest.quantiles) for t in targets]
+        prepared = self.prepare(query.instance, now)
+        found = self.explainer.explain(prepared.inputs, points, tolerance=query.tolerance, deadline=deadline)
+        return tuple(
+            attribution_of(self._source, prepared, t, c, query.detail) for t, c in zip(targets, found, strict=True)
+        )
+
+    def default_targets(self) -> tuple[TargetPoint, ...]:
+        """Every horizon at the quantile nearest to the median."""
+        level = self.manifest.quantiles[anchor_index(self.manifest.quantiles)]
+        return tuple(TargetPoint(h, level) for h in self.manifest.target.horizons)
+
+    def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
+        """What the model is, for people and programs."""
+        m, features = self.manifest, self.pipeline.features.features
+        return ModelInfo(
+            name=self.identity.name,
+            version=self.identity.version,
+            aliases=aliases,
+            is_default=is_default,
+            kind=m.kind.name,
+            observed_features=_feature_infos(features.observed),
+            known_features=_feature_infos(features.known),
+            static_features=(),
+            schema_hash=self.pipeline.features.schema_hash,
+            encoder_length=self.pipeline.encoder_length,
+            lookback=self.pipeline.lookback,
+            bars_needed=self.pipeline.bars_needed,
+            future_length=m.target.reach,
+            horizons=m.target.horizons,
+            quantiles=m.quantiles,
+            lag=m.target.lag,
+            target_kind=m.target.kind.value,
+            calendar=self.pipeline.calendar.name,
+            calendar_ends=self.pipeline.calendar.last,
+            is_panel_model=m.kind.is_panel_model,
+            explain_methods=(INTEGRATED_GRADIENTS,),
+            weights_hash=self.identity.weights_hash,
+            card_json=canonical.to_bytes(m.card).decode(),
+        )
+
+
+def output_map(manifest: Manifest) -> OutputMap:
+    """The last steps of a forecast, from the manifest's numbers."""
+    return OutputMap(
+        spread=torch.from_numpy(manifest.target.spread),
+        offsets=torch.tensor(manifest.conformal.offsets, dtype=torch.float64),
+        levels=manifest.quantiles,
+    )
+
+
+def _fingerprint(identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine) -> str:
+    """What the model's forecasts depend on, its card left out."""
+    numbers = canonical.to_bytes(write_manifest(replace(manifest, card={})))
+    parts = f"{identity.weights_hash}|{pipeline.features.schema_hash}|{engine.name}|".encode()
+    return hashlib.sha256(parts + numbers).hexdigest()
+
+
+def _feature_infos(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInfo, ...]:
+    return tuple(
+        FeatureInfo(name=d.name, expression=str(d.expression), meaning=d.meaning, unit=d.unit) for d in definitions
+    )
