@@ -50,7 +50,7 @@ def test_the_printed_csharp_program_asks_the_printed_server(demo: "Demo") -> Non
     with running(demo.said["serve"], demo.folder):
         answer = run_csharp(demo.said["csharp"], demo.folder, demo.folder / "csharp")
     for price in _in_process(demo.folder):
-        assert f"{price:.2f}" in answer
+        assert f"{price:.4f}" in answer
 
 
 def test_almost_all_explanations_of_the_last_year_converge(demo: "Demo") -> None:
