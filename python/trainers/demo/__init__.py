@@ -1,0 +1,5 @@
+"""The demo: everything once, for real, on bars that come with a package."""
+
+from trainers.demo.walk import Settings, walk
+
+__all__ = ["Settings", "walk"]

@@ -1,0 +1,50 @@
+"""Real daily bars without a download: the package bokeh_sampledata carries four technology stocks, 2000 to 2013."""
+
+import csv
+import gzip
+from importlib import resources
+
+import numpy as np
+
+from predictor.bars import BarPanel
+from predictor.errors import MissingPackageError
+
+SYMBOLS = ("AAPL", "GOOG", "IBM", "MSFT")
+CALENDAR = "XNYS"
+"""NASDAQ, where three of them trade, keeps the same sessions."""
+
+_HEADERS = {"open": "Open", "high": "High", "low": "Low", "close": "Close", "volume": "Volume", "adj_close": "Adj Close"}
+
+
+def demo_bars() -> BarPanel:
+    """The four stocks on one date axis; GOOG begins in 2004.
+
+    Raises:
+        MissingPackageError: bokeh_sampledata is not installed.
+    """
+    try:
+        packed = resources.files("bokeh_sampledata").joinpath("_data/stocks.csv.gz").read_bytes()
+    except ModuleNotFoundError as error:
+        raise MissingPackageError.of("bokeh_sampledata", "demo", "the demo's market") from error
+    rows = [row for row in csv.DictReader(gzip.decompress(packed).decode().splitlines()) if row["Ticker"] in SYMBOLS]
+    sessions = sorted({_session(row) for row in rows})
+    place = {session: t for t, session in enumerate(sessions)}
+    columns = {name: np.full((len(SYMBOLS), len(sessions)), np.nan) for name in _HEADERS}
+    for row in rows:
+        for name, header in _HEADERS.items():
+            columns[name][SYMBOLS.index(row["Ticker"]), place[_session(row)]] = float(row[header])
+    return BarPanel(
+        symbols=SYMBOLS,
+        sessions=np.array(sessions, np.int32),
+        open=columns["open"],
+        high=columns["high"],
+        low=columns["low"],
+        close=columns["close"],
+        volume=columns["volume"],
+        adj_close=columns["adj_close"],
+        currency="USD",
+    )
+
+
+def _session(row: dict[str, str]) -> int:
+    return int(row["Date"].replace("-", ""))
