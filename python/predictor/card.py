@@ -14,6 +14,8 @@ Matrix = tuple[tuple[float, ...], ...]
 SectionT = TypeVar("SectionT")
 
 SOURCE: Final = "manifest.json"
+MEAN_EXPLAINED: Final = "mean: over horizons, each first divided by how far outcomes spread at it"
+"""What the last loss of a row of scores is, for people."""
 SPLITS: Final = ("train", "selection", "calibration", "test")
 
 

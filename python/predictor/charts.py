@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import ConfigurationError, MissingPackageError
+from predictor.errors import ConfigurationError, MissingPackageError, shown_date
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -434,7 +434,7 @@ def _graph_objects() -> Any:
 
 def _iso(dates: NDArray[np.int32]) -> list[str]:
     """Dates yyyymmdd as 2024-03-28."""
-    return [f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}" for day in dates.tolist()]
+    return [shown_date(day) for day in dates.tolist()]
 
 
 def _with_unit(name: str, unit: str) -> str:

@@ -3,8 +3,17 @@
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from predictor.errors import CallCancelledError, DeadlineExceededError
+
+
+class Checkpoint(Protocol):
+    """Where long work asks, between two steps, whether it may go on."""
+
+    def check(self) -> None:
+        """Return when it may; raises CallCancelledError or DeadlineExceededError if nobody can use it any more."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

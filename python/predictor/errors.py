@@ -31,10 +31,15 @@
 Every message says what is wrong, with which value, and what to do. `metadata` holds the same facts for programs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
+
+
+def shown_date(day: int) -> str:
+    """A date yyyymmdd as messages show it: 2024-03-28."""
+    return f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
 
 
 class Status(StrEnum):
@@ -75,7 +80,7 @@ class BarsError(InvalidInputError):
     @classmethod
     def at(cls, symbol: str, session: int, field: str, value: float, rule: str) -> Self:
         """Name the one cell that breaks a rule; `session` is yyyymmdd."""
-        day = f"{session // 10000:04d}-{session // 100 % 100:02d}-{session % 100:02d}"
+        day = shown_date(session)
         return cls(
             f"{symbol} {day}: {field} is {value:g}, but {rule}",
             metadata={"symbol": symbol, "date": day, "field": field, "value": repr(float(value))},
@@ -118,17 +123,6 @@ class ExpressionError(InvalidInputError):
 class FeatureMismatchError(InvalidInputError):
     """Feature windows made for another schema than the model's."""
 
-    @classmethod
-    def between(cls, expected: Iterable[str], given: Iterable[str]) -> Self:
-        """Name what is missing and what is unknown."""
-        want, have = list(expected), list(given)
-        missing = [name for name in want if name not in have]
-        unknown = [name for name in have if name not in want]
-        return cls(
-            f"the features are not the model's: missing {missing}, unknown {unknown}; expected {want} in this order",
-            metadata={"missing": ",".join(missing), "unknown": ",".join(unknown)},
-        )
-
 
 class WindowShapeError(InvalidInputError):
     """A feature window of another shape than the model's."""
@@ -160,6 +154,11 @@ class VersionNotFoundError(QuantraError):
 
 class ArtifactError(QuantraError):
     """An artifact that is damaged, incomplete, foreign or newer; the message names file and cause."""
+
+    @classmethod
+    def of(cls, file: str, problem: str) -> Self:
+        """Name the file, relative to the artifact's folder, and what is wrong with it."""
+        return cls(f"{file}: {problem}", metadata={"file": file})
 
 
 class BarIncompleteError(QuantraError):

@@ -20,7 +20,6 @@ IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
 LOG_RETURN = "log-return"
-LOG_VOLATILITY = "log-volatility"
 
 
 class ForecastRow(NamedTuple):

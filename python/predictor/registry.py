@@ -53,7 +53,7 @@ def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Mod
             max_rows=runtime.max_rows,
         )
     except ConfigurationError as error:
-        raise ArtifactError(f"{artifact.MANIFEST}: {error.message}") from error
+        raise ArtifactError.of(artifact.MANIFEST, error.message) from error
     golden.check(model, stored.golden)
     return model
 
@@ -155,7 +155,7 @@ def read_aliases(line: Path) -> dict[str, int]:
     aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is no dict
     wrong = [alias for alias in aliases if not _is_alias(alias)]
     if wrong:
-        raise ArtifactError(f"{source}: {wrong[0][:_SHOWN]!r} is no alias; {_ALIAS_RULE}")
+        raise ArtifactError.of(source, f"{wrong[0][:_SHOWN]!r} is no alias; {_ALIAS_RULE}")
     return aliases
 
 
@@ -199,7 +199,7 @@ def _open_line(folder: Path, runtime: Runtime) -> tuple[Line | None, list[Artifa
         # The champion is missing or refused: serving another version in its place would be a silent fallback.
         return None, [
             *problems,
-            ArtifactError(f"{folder.name}: its {CHAMPION}, version {lost[CHAMPION]}, cannot be served"),
+            ArtifactError.of(folder.name, f"its {CHAMPION}, version {lost[CHAMPION]}, cannot be served"),
         ]
     return (Line(versions=versions, aliases=aliases) if versions else None), problems
 

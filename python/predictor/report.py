@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from predictor import charts
 from predictor.bars import BarPanel
-from predictor.card import Calibration, Card, Scores, Training
+from predictor.card import MEAN_EXPLAINED, Calibration, Card, Scores, Training
 from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError, MissingPackageError
 from predictor.forecast import LOG_RETURN, Attribution, Forecast, RowKind
@@ -86,6 +86,7 @@ def render_report(content: ReportContent) -> str:
         reasons=[_reason_view(found, content.symbol, drawing) for found in content.attributions],
         shown_first=_nearest_to_median(content.attributions),
         scores=None if card.scores is None else _score_table(card.scores),
+        mean_explained=MEAN_EXPLAINED,
         loss=_loss_chart(card.training, drawing),
         calibration=_calibration_chart(card.calibration, drawing),
         ask=_ask_again(content),

@@ -1,9 +1,11 @@
 """The use cases, without wire types: what every door (gRPC, in-process, pythonnet) calls, and all that it calls.
 
 Work runs on threads of its own and comes back as futures. Predictions have one thread a model; explanations have one
-thread for all, over an attribution view of their own, so that a prediction never waits for an explanation.
+thread for all, over an attribution view of their own, so that a prediction never waits for an explanation. While
+predictions come, explanations pause between their steps, because two threads of one interpreter hold each other up.
 """
 
+import math
 import os
 import sys
 import threading
@@ -13,10 +15,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar, final
 
 from predictor.catalog import ModelInfo
-from predictor.deadline import Deadline
+from predictor.deadline import Checkpoint, Deadline
 from predictor.errors import ArtifactError, QuantraError, QueueFullError, UnavailableError
 from predictor.forecast import Explanation, Forecast
 from predictor.inference import choose_device
@@ -35,6 +37,11 @@ MAX_WAITING_EXPLANATIONS = 8
 
 LOW_PRIORITY = 19
 """The nice value of the thread that explains."""
+
+QUIET_S: Final = 0.01
+"""Predictions that come one after the other come closer together than this."""
+LONGEST_PAUSE_S: Final = 0.05
+"""An explanation takes its next step after this time, however many predictions come."""
 
 
 class Lane:
@@ -72,6 +79,41 @@ class Lane:
         self._executor.shutdown(wait=True)
 
 
+@final
+class Traffic:
+    """When a prediction was last asked for, so that other work can pause meanwhile."""
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._last_s = -math.inf
+
+    def note(self) -> None:
+        """A prediction was asked for."""
+        self._last_s = self._clock()
+
+    def pause(self) -> None:
+        """Wait until predictions have stopped coming, at most LONGEST_PAUSE_S."""
+        longest_s = self._clock() + LONGEST_PAUSE_S
+        while self._clock() < min(self._last_s + QUIET_S, longest_s):
+            self._sleep(QUIET_S / 4)
+
+
+@final
+class Yielding:
+    """A deadline at which predictions pass first."""
+
+    def __init__(self, deadline: Deadline, traffic: Traffic) -> None:
+        self._deadline = deadline
+        self._traffic = traffic
+
+    def check(self) -> None:
+        """Pause for predictions; raises as `Deadline.check`."""
+        self._traffic.pause()
+        self._deadline.check()
+
+
 def _give_way() -> None:
     """Let the other threads run first where cores are short; only Linux has priorities of single threads."""
     if sys.platform == "linux":
@@ -87,6 +129,7 @@ class PredictionService:
         models = [model for line in registry.lines.values() for model in line.versions.values()]
         self._lanes = {id(m): Lane(f"predict-{m.identity.name}", MAX_WAITING_PREDICTIONS) for m in models}
         self._explaining = Lane("explain", MAX_WAITING_EXPLANATIONS, gives_way=True)
+        self._traffic = Traffic()
 
     @classmethod
     def open(cls, models: Path, *, device: str = "auto", max_batch_rows: int = 256) -> Self:
@@ -129,6 +172,7 @@ class PredictionService:
             QueueFullError: at once.
         """
         model = self._registry.find(reference)
+        self._traffic.note()
         return self._lanes[id(model)].submit(lambda: self._predict(model, instances, deadline))
 
     def explain(self, reference: str, query: Query, deadline: Deadline) -> "Future[Explanation]":
@@ -139,7 +183,8 @@ class PredictionService:
             QueueFullError: at once.
         """
         model, asked = self._registry.find(reference), time.monotonic()
-        return self._explaining.submit(lambda: self._explain(model, query, deadline, asked))
+        yielding = Yielding(deadline, self._traffic)
+        return self._explaining.submit(lambda: self._explain(model, query, yielding, asked))
 
     def close(self) -> None:
         """Accept no more, finish what waits."""
@@ -166,7 +211,7 @@ class PredictionService:
         forecasts = iter(model.forecast(good) if good else ())
         return tuple(next(forecasts) if isinstance(p, Prepared) else p for p in prepared)
 
-    def _explain(self, model: Model, query: Query, deadline: Deadline, asked: float) -> Explanation:
+    def _explain(self, model: Model, query: Query, deadline: Checkpoint, asked: float) -> Explanation:
         deadline.check()
         begun = time.monotonic()
         attributions = model.explain(query, self._clock(), deadline)

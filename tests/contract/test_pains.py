@@ -1,17 +1,21 @@
-"""What an earlier application of this kind suffered from, one test a pain: each must be impossible here."""
+"""What earlier programs of this kind suffered from, one test or more a pain: each must be impossible here."""
 
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model, small_models
+from explain_cases import normalised_lstm, windows
 from market import bokeh_panel
 from serving import serving
 from torch import Tensor, nn
@@ -29,6 +33,19 @@ from predictor.instance import FeatureWindow, Instance, Query
 from predictor.model import output_map
 from predictor.networks import Inputs, Target, TargetKind, normalise, restore
 from predictor.service import PredictionService
+from trainers.loop import (
+    ContractError,
+    DetachedLossError,
+    EpochReport,
+    IterableSource,
+    Loop,
+    Loss,
+    NoGradientError,
+    Phase,
+    Precision,
+    Report,
+    WindowReport,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -260,6 +277,223 @@ def test_one_server_answers_all_calls_and_its_end_is_not_swallowed(tmp_path: Pat
             server.wait()
             with pytest.raises(UnavailableError, match=str(ready["port"])):
                 client.predict(recent_bars())
+
+
+# --- training: the gradient scaler
+
+
+def test_a_training_on_the_cpu_makes_no_gradient_scaler_although_torch_has_an_enabled_one() -> None:
+    assert torch.amp.GradScaler("cpu").is_enabled()
+    report, _ = trained(linear(), [rows(4)])
+    assert isinstance(report, WindowReport)
+    assert report.loss_scale is None
+    assert report.stepped
+
+
+def test_a_scaler_never_steps_without_a_scaled_backward_even_after_a_window_without_one() -> None:
+    """`step()` of a scaler that scaled nothing is torch's "Attempted step but _scale is None"."""
+    scaled = Precision(name="fp32", dtype=None, scaler=partial(torch.amp.GradScaler, "cpu"), reason="a test")
+    bad = Rows(torch.full((4, 3), torch.nan), torch.ones(4, 1))
+    net, reference = linear(), linear()
+    assert stepped(trained(net, [bad, rows(4)], precision=scaled)) == [False, True]
+    trained(reference, [rows(4)])
+    assert torch.allclose(net.weight, reference.weight, rtol=1e-6)
+
+
+def test_no_step_is_taken_where_a_whole_window_was_skipped_and_its_neighbours_do_not_notice() -> None:
+    net, reference = linear(), linear()
+    bad = Rows(torch.full((4, 3), torch.nan), torch.ones(4, 1))
+    good = [rows(4, seed) for seed in range(4)]
+    assert stepped(trained(net, [*good[:2], bad, bad, *good[2:]], accumulate=2)) == [True, False, True]
+    trained(reference, good, accumulate=2)
+    assert torch.equal(net.weight, reference.weight)
+
+
+# --- training: the tail of an epoch
+
+
+def test_the_tail_of_an_epoch_is_stepped_and_leaks_nothing_into_the_next() -> None:
+    net, by_hand = linear(), linear()
+    batches = [rows(4, seed) for seed in range(5)]
+    reports = trained(net, batches, accumulate=2, epochs=2)
+    for _ in range(2):
+        for window in (batches[0:2], batches[2:4], batches[4:5]):
+            trained(by_hand, [Rows(*(torch.cat(field) for field in zip(*window, strict=True)))])
+    assert [report.step for report in reports if isinstance(report, WindowReport)] == [1, 2, 3, 4, 5, 6]
+    assert torch.allclose(net.weight, by_hand.weight, rtol=1e-6)
+
+
+def test_a_tail_of_one_batch_has_its_full_gradient_not_an_eighth() -> None:
+    net = linear()
+    trained(net, [rows(4)], accumulate=8)
+    assert torch.allclose(net.weight, descended(linear(), rows(4)), rtol=1e-6)
+
+
+def test_a_window_of_eight_and_one_samples_is_no_mean_of_means() -> None:
+    net = linear()
+    large, small = rows(8), rows(1, seed=1)
+    trained(net, [large, small], accumulate=2)
+    assert torch.allclose(net.weight, descended(linear(), large, small), rtol=1e-6)
+
+
+def test_gradients_left_over_from_elsewhere_do_not_enter_a_step() -> None:
+    net, reference = linear(), linear()
+    squares(net, rows(4, seed=9)).mean.backward()
+    trained(net, [rows(4)])
+    trained(reference, [rows(4)])
+    assert torch.equal(net.weight, reference.weight)
+
+
+# --- training: swallowed errors
+
+
+def test_a_shape_bug_raises_with_its_place_and_is_not_swallowed_into_a_loss_of_zero() -> None:
+    wrong = Rows(torch.ones(4, 5), torch.ones(4, 1))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied") as caught:
+        trained(linear(), [rows(4), wrong])
+    assert caught.value.__notes__ == [
+        "in phase 'main', epoch 0, window 1, batch 0 of 1: batch.x float32[4, 5], batch.y float32[4, 1]"
+    ]
+
+
+def test_running_out_of_memory_does_not_skip_the_batch_silently() -> None:
+    net = linear()
+
+    def loss(batch: Rows) -> Loss:
+        if len(batch.x) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB.")
+        return squares(net, batch)
+
+    with pytest.raises(torch.OutOfMemoryError, match="out of memory"):
+        trained(net, [rows(4), rows(8)], loss=loss)
+
+
+def test_an_epoch_s_loss_is_that_of_the_windows_that_were_stepped() -> None:
+    expected = squares(linear(), rows(4)).mean.item()
+    bad = Rows(torch.full((4, 3), torch.inf), torch.ones(4, 1))
+    *_, epoch = trained(linear(), [bad, rows(4), bad])
+    assert isinstance(epoch, EpochReport)
+    assert epoch.loss == pytest.approx(expected, rel=1e-6)
+    assert epoch.phases["main"].skipped == 2
+
+
+# --- training: a loss that teaches nothing
+
+
+def test_a_detached_loss_between_samples_generated_without_gradients_is_refused() -> None:
+    net = linear()
+
+    def reward_loss(batch: Rows) -> Loss:
+        with torch.no_grad():
+            samples = net(batch.x)
+        return Loss(nn.functional.mse_loss(samples, batch.y), len(batch.x))
+
+    with pytest.raises(DetachedLossError, match="samples generated without gradients"):
+        trained(net, [rows(4)], loss=reward_loss)
+
+
+@pytest.mark.parametrize(("requires_grad", "error"), [(True, NoGradientError), (False, DetachedLossError)])
+def test_a_zero_loss_because_no_output_key_matches_is_refused(*, requires_grad: bool, error: type[Exception]) -> None:
+    net = linear()
+
+    def multi_horizon_loss(batch: Rows) -> Loss:
+        outputs = {"features": net(batch.x)}
+        matched = [outputs[name] for name in ("horizon_1", "horizon_5") if name in outputs]
+        mean = torch.stack(matched).mean() if matched else torch.zeros((), requires_grad=requires_grad)
+        return Loss(mean, len(batch.x))
+
+    with pytest.raises(error):
+        trained(net, [rows(4)], loss=multi_horizon_loss)
+
+
+def test_a_dict_of_outputs_where_a_loss_belongs_is_refused_with_its_keys() -> None:
+    net = linear()
+    with pytest.raises(ContractError, match=r"a dict with the keys \['features'\]; expected Loss"):
+        trained(net, [rows(4)], loss=lambda batch: {"features": net(batch.x)})  # pyright: ignore[reportArgumentType] - the mistake
+
+
+# --- inference mode and train mode
+
+
+def test_tensors_poisoned_by_inference_mode_are_named_where_training_meets_them() -> None:
+    with torch.inference_mode():
+        encoded = torch.ones(4, 3)
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward") as caught:
+        trained(linear(), [Rows(encoded, torch.ones(4, 1))])
+    assert "batch.x float32[4, 3] (inference tensor)" in caught.value.__notes__[0]
+
+
+def test_a_network_that_predicted_in_inference_mode_can_still_be_explained() -> None:
+    made = small_artifact()
+    network = freeze(made.network())
+    inputs = small_model(made).prepare(Instance(input=recent_bars()), LONG_AFTER).inputs
+    Engine(network, output_map(made.manifest), device=torch.device("cpu"), max_rows=64).units(inputs)
+    assert not any(tensor.is_inference() for tensor in network.state_dict().values())
+    observed = inputs.observed.clone().requires_grad_()
+    with rnn_backward_mode(network):
+        network(inputs._replace(observed=observed)).sum().backward()
+    assert observed.grad is not None
+    assert observed.grad.any()
+
+
+def test_train_mode_of_the_whole_model_would_change_dropout_and_batch_norm_and_the_toggle_does_not() -> None:
+    network, inputs = normalised_lstm(), windows(4)
+    expected, mean = network(inputs), network.norm.running_mean
+    with rnn_backward_mode(network):
+        assert torch.equal(network(inputs), expected)
+    assert mean is not None
+    assert torch.equal(mean, torch.full((8,), 0.05))
+    network.train()
+    assert not torch.equal(network(inputs), expected)
+    assert not torch.equal(mean, torch.full((8,), 0.05))
+
+
+class Rows(NamedTuple):
+    x: Tensor
+    y: Tensor
+
+
+def rows(count: int, seed: int = 0) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    return Rows(torch.randn(count, 3, generator=generator), torch.randn(count, 1, generator=generator))
+
+
+def linear() -> nn.Linear:
+    torch.manual_seed(2)
+    return nn.Linear(3, 1)
+
+
+def squares(net: nn.Module, batch: Rows) -> Loss:
+    return Loss((net(batch.x) - batch.y).square().mean(), len(batch.x))
+
+
+def trained(
+    net: nn.Module,
+    batches: list[Rows],
+    *,
+    loss: Callable[[Rows], Loss] | None = None,
+    accumulate: int = 1,
+    epochs: int = 1,
+    precision: str | Precision = "auto",
+) -> list[Report]:
+    """Train on the CPU by plain gradient descent; the loss is the squared error unless another is given."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    phase = Phase[Rows]("main", loss or (lambda batch: squares(net, batch)), net.parameters(), optimizer, clip=None)
+    loop = Loop([phase], modules={"net": net}, device="cpu", precision=precision, accumulate=accumulate)
+    with loop.running() as run:
+        return list(run.epochs(IterableSource(batches), max_epochs=epochs))
+
+
+def stepped(reports: list[Report]) -> list[bool]:
+    return [report.stepped for report in reports if isinstance(report, WindowReport)]
+
+
+def descended(net: nn.Linear, *batches: Rows) -> Tensor:
+    """The weight after one step by hand on all batches as one."""
+    joined = Rows(*(torch.cat(field) for field in zip(*batches, strict=True)))
+    squares(net, joined).mean.backward()
+    assert net.weight.grad is not None
+    return net.weight.detach() - 0.1 * net.weight.grad
 
 
 def _window() -> FeatureWindow:

@@ -6,6 +6,7 @@ from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
+from predictor.errors import BarsError
 
 FloatArray = NDArray[np.float64]
 SESSIONS = np.array([20240102, 20240103, 20240104, 20240105, 20240108], dtype=np.int32)
@@ -126,3 +127,17 @@ def test_a_split_at_any_date_changes_no_return(at: int) -> None:
         assert np.allclose(np.diff(np.log(ours.close)), np.diff(np.log(theirs.close)), atol=1e-12)
         assert np.allclose(ours.money, theirs.money, rtol=1e-12)
         assert np.allclose(ours.volume / ours.volume[0, -1], theirs.volume / theirs.volume[0, -1], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"split_ratio": [1.0, 1e300, 1e300, 1.0]}, "2024-01-02: adjusted close is 0, but a double must hold it"),
+        ({"split_ratio": [1.0, 1e-300, 1e-300, 1.0]}, "2024-01-02: adjusted close is inf, but a double must hold it"),
+        ({"volume": [1.0, 1e308, 1.0, 1.0]}, "2024-01-03: close times volume is inf, but a double must hold it"),
+    ],
+)
+def test_what_no_double_can_hold_is_refused_by_symbol_and_date(columns: dict[str, list[float]], problem: str) -> None:
+    bars = dataclasses.replace(flat_range([50.0] * 4), **{name: np.array([values]) for name, values in columns.items()})
+    with pytest.raises(BarsError, match=f"AAA {problem}"):
+        bars.adjusted()

@@ -148,7 +148,7 @@ def test_only_what_has_not_converged_gets_more_nodes() -> None:
 
 def test_a_gap_that_stays_is_reported() -> None:
     (found,) = explainer(lstm_forecaster()).explain(
-        windows(4), [(0, 0)], deadline=OPEN_END, tolerance=1e-15, max_nodes=40
+        windows(4), [(0, 0)], deadline=OPEN_END, tolerance=1e-15, node_counts=(8, 16, 32)
     )
 
     assert not found.converged.any()
@@ -177,7 +177,7 @@ def test_integrated_gradients_equal_those_of_captum() -> None:
     theirs = IntegratedGradients(predicted).attribute(
         ends, starts, target=4, additional_forward_args=(inputs.mask,), n_steps=16
     )
-    (ours,) = explainer(network).explain(inputs, [(1, 1)], deadline=OPEN_END, max_nodes=16, tolerance=1e-12)
+    (ours,) = explainer(network).explain(inputs, [(1, 1)], deadline=OPEN_END, node_counts=(8, 16), tolerance=1e-12)
 
     for name, part in zip(PARTS, theirs, strict=True):
         expected = part.detach().numpy()
@@ -259,9 +259,9 @@ def right_riemann(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_cruder_quadrature_would_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
     tested, inputs = explainer(lstm_forecaster()), windows(12)
-    gauss = tested.explain(inputs, POINTS, deadline=OPEN_END, max_nodes=16)
+    gauss = tested.explain(inputs, POINTS, deadline=OPEN_END, node_counts=(8, 16))
     monkeypatch.setattr(integration, "gauss_legendre", right_riemann)
-    riemann = tested.explain(inputs, POINTS, deadline=OPEN_END, max_nodes=16)
+    riemann = tested.explain(inputs, POINTS, deadline=OPEN_END, node_counts=(8, 16))
 
     assert all(one.converged.all() for one in gauss)
     assert np.mean([one.converged for one in riemann]) < 0.5
@@ -404,9 +404,11 @@ def test_a_forecast_that_is_not_finite_is_an_error() -> None:
         explainer(lstm_forecaster()).explain(inputs, POINTS, deadline=OPEN_END)
 
 
-@pytest.mark.parametrize(("tolerance", "max_nodes"), [(0.0, 256), (float("nan"), 256), (0.01, 4)])
-def test_settings_that_cannot_work_are_refused(tolerance: float, max_nodes: int) -> None:
+@pytest.mark.parametrize(
+    ("tolerance", "node_counts"), [(0.0, (8,)), (float("nan"), (8,)), (0.01, ()), (0.01, (0, 8)), (0.01, (16, 16))]
+)
+def test_settings_that_cannot_work_are_refused(tolerance: float, node_counts: tuple[int, ...]) -> None:
     with pytest.raises(ConfigurationError, match="must be"):
         explainer(lstm_forecaster()).explain(
-            windows(1), POINTS, deadline=OPEN_END, tolerance=tolerance, max_nodes=max_nodes
+            windows(1), POINTS, deadline=OPEN_END, tolerance=tolerance, node_counts=node_counts
         )

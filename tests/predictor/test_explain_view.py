@@ -188,16 +188,22 @@ def explain_in_train_mode(network: nn.Module, inputs: Inputs) -> None:
 
 
 def changed_predictions(explain: Callable[[nn.Module, Inputs], None]) -> int:
-    """How many predictions differ from the first while two threads explain, and once after they have ended."""
+    """How many predictions of four threads differ from the first while two explain, and once after these have ended."""
     network, inputs = normalised_lstm(), windows(4)
     expected = forecast(network, inputs)
+    changed: list[bool] = []
+
+    def predict() -> None:
+        while any(thread.is_alive() for thread in explaining):
+            changed.append(not torch.equal(forecast(network, inputs), expected))
+
     explaining = [threading.Thread(target=explain, args=(network, inputs)) for _ in range(2)]
-    for thread in explaining:
+    predicting = [threading.Thread(target=predict) for _ in range(4)]
+    for thread in (*explaining, *predicting):
         thread.start()
-    changed = 0
-    while any(thread.is_alive() for thread in explaining):
-        changed += not torch.equal(forecast(network, inputs), expected)
-    return changed + (not torch.equal(forecast(network, inputs), expected))
+    for thread in (*explaining, *predicting):
+        thread.join()
+    return sum(changed) + (not torch.equal(forecast(network, inputs), expected))
 
 
 def test_predictions_beside_explanations_are_the_same_bytes() -> None:

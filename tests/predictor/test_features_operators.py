@@ -168,6 +168,31 @@ def test_correlation_is_pearsons(x: FloatArray) -> None:
             assert ours[0, end - 1] == pytest.approx(np.corrcoef(one, two)[0, 1], abs=1e-9)
 
 
+def correlation(one: Window, two: Window, n: int) -> np.float64:
+    centres = mean(one, n), mean(two, n)
+    off = [[value - centre for value in window] for window, centre in zip((one, two), centres, strict=True)]
+    rounding = [np.float64(1e-9) * centre for centre in centres]
+    roots = [
+        np.sqrt(added([value * value for value in values]) + n * (small * small))
+        for values, small in zip(off, rounding, strict=True)
+    ]
+    below = roots[0] * roots[1]
+    return added([a * b for a, b in zip(*off, strict=True)]) / (below or np.float64(1.0))
+
+
+@quickly
+@given(x=SHAPES.flatmap(lambda shape: arrays(np.float64, (2, *shape), elements=VALUES)), n=st.integers(2, 12))
+def test_correlation_adds_oldest_first(x: FloatArray, n: int) -> None:
+    expected = np.full(x[0].shape, np.nan)
+    for row, column in np.ndindex(*expected.shape):
+        if column >= n - 1:
+            window = slice(column - n + 1, column + 1)
+            with np.errstate(all="ignore"):
+                expected[row, column] = correlation(list(x[0, row, window]), list(x[1, row, window]), n)
+    ours = evaluate(f"Corr($close, $open, {n})", {"close": x[0], "open": x[1]})
+    assert np.array_equal(ours, expected, equal_nan=True)
+
+
 def test_the_correlation_of_a_constant_is_zero() -> None:
     random = np.random.default_rng(0)
     levels = np.concatenate([[0.0, 50.1], random.lognormal(0, 10, 200)])

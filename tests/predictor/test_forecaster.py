@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from artifacts import recent_bars, save_small_artifact
 from canned import attribution, forecast
 
@@ -78,6 +79,11 @@ def test_the_forecaster_tells_what_its_model_is(forecaster: Forecaster) -> None:
 def test_a_folder_outside_a_models_folder_loads_too(tmp_path: Path, name: str) -> None:
     with Forecaster.load(str(save_small_artifact(tmp_path / name)), device="cpu") as forecaster:
         assert (forecaster.model().name, forecaster.model().version) == (tmp_path.name, 0)
+
+
+def test_a_model_that_is_loaded_under_inference_mode_can_be_explained(models: Path) -> None:
+    with torch.inference_mode(), Forecaster.load(models / "small" / "3", device="cpu") as loaded:
+        assert loaded.feature_importance(recent_bars()).converged.all()
 
 
 def test_a_folder_that_is_no_artifact_is_refused(tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ from predictor.artifact import Artifact, Golden
 from predictor.bars import BarPanel
 from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
-from predictor.golden import SYMBOLS
+from predictor.golden.bars import COLUMNS, SYMBOLS, panel
 from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind, build_network, kind_named
 from predictor.windows import Pipeline
+
+ATTRIBUTION = ("positions", "weights", "observed", "known", "static", "alone", "ends", "sum")
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +78,11 @@ def test_a_changed_offset_is_found_in_the_values(made: Artifact, recorded: Golde
 
 def test_a_changed_baseline_is_found_in_the_attribution(made: Artifact, recorded: Golden) -> None:
     baseline = replace(made.manifest.baseline, scale=0.03)
-    _assert_off(replace(made, manifest=replace(made.manifest, baseline=baseline)), recorded, "attribution_rows")
+    _assert_off(replace(made, manifest=replace(made.manifest, baseline=baseline)), recorded, "attribution_ends")
 
 
-@pytest.mark.parametrize("stage", [f"stage.{name}" for name in golden.TOLERANCES])
+# "static" is empty in every model there is
+@pytest.mark.parametrize("stage", [f"stage.{name}" for name in golden.TOLERANCES if "static" not in name])
 def test_every_stage_is_compared(made: Artifact, recorded: Golden, stage: str) -> None:
     array = recorded.arrays[stage].copy()
     place = tuple(np.argwhere(np.isfinite(array.astype(np.float64)))[-1])
@@ -112,6 +115,37 @@ def test_the_yardstick_of_float32_is_recorded(recorded: Golden) -> None:
     assert np.abs(double - single).max() == error
 
 
+def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden) -> None:
+    stages = {name: recorded.arrays[f"stage.attribution_{name}"].astype(np.float64) for name in ATTRIBUTION}
+    assert stages["positions"].shape == stages["weights"].shape == (32,)
+    assert stages["weights"].sum() == pytest.approx(1.0, abs=1e-15)
+    added = sum(stages[name].reshape(2, -1).sum(axis=1) for name in ("observed", "known", "static", "alone"))
+    assert np.allclose(added, stages["sum"], rtol=1e-12, atol=1e-18)
+    assert np.allclose(stages["sum"], np.diff(stages["ends"])[:, 0], rtol=0.01, atol=0)
+
+
+def test_every_stage_from_bars_to_answer_is_recorded(recorded: Golden) -> None:
+    assert {name.removeprefix("stage.") for name in recorded.arrays if name.startswith("stage.")} == {
+        *golden.TOLERANCES,
+        "units_float64",
+    }
+
+
+def test_a_feature_may_be_off_by_rounding_alone(made: Artifact, recorded: Golden) -> None:
+    """Each value is judged by its own size or by its feature's fitted scale, not by the largest of all features."""
+    place, scale = (1, -1, 3), made.pipeline.features.scaling.scale[3]
+    features = recorded.arrays["stage.features"].astype(np.float64)
+    for error, passes in ((0.5e-12, True), (3e-12, False)):
+        changed = features.copy()
+        changed[place] += error * max(abs(features[place]), scale)
+        arrays = {**recorded.arrays, "stage.features": changed}
+        if passes:
+            golden.check(small_model(made), replace(recorded, arrays=arrays))
+        else:
+            with pytest.raises(ArtifactError, match=r"^golden/arrays\.safetensors: golden instance: stage features"):
+                golden.check(small_model(made), replace(recorded, arrays=arrays))
+
+
 # --- the bars
 
 
@@ -121,7 +155,7 @@ def test_the_bars_are_exactly_as_many_as_a_forecast_needs(made: Artifact, record
 
 
 def test_the_odd_symbol_really_has_every_oddity(recorded: Golden) -> None:
-    odd = {name: recorded.arrays[f"bars.{name}"][0] for name in golden.PRICE_FIELDS}
+    odd = {name: recorded.arrays[f"bars.{name}"][0] for name in COLUMNS}
     assert np.isnan(odd["close"]).sum() == 1
     flat = odd["high"] == odd["low"]
     assert flat.sum() >= 20
@@ -182,7 +216,8 @@ def _assert_off(changed: Artifact, recorded: Golden, stage: str) -> None:
 
 
 def _panel(recorded: Golden) -> BarPanel:
-    return golden._read(recorded)[0]
+    columns = {name: recorded.arrays[f"bars.{name}"].astype(np.float64) for name in COLUMNS}
+    return panel(SYMBOLS, recorded.arrays["bars.sessions"].astype(np.int32), columns)
 
 
 def _short_sighted(made: Artifact, encoder_length: int, window: int) -> Artifact:

@@ -165,7 +165,14 @@ def test_a_symbol_whose_features_are_all_unknown_is_named(model: Model) -> None:
     bars = _without(recent_bars("AAPL", "IBM"), 1, slice(None, -1))
     forecast = _forecast(model, bars)
     assert np.isnan(forecast.values[1]).all()
-    assert forecast.warnings[0].startswith("IBM: no forecast, because none of its last sessions")
+    assert forecast.warnings[0].startswith("IBM: no forecast, because none of its last sessions has a value")
+
+
+def test_a_symbol_without_a_return_in_its_last_sessions_is_named(model: Model) -> None:
+    """Features of the day alone are known on every other day, but no return is."""
+    bars = _without(recent_bars("AAPL", "IBM"), 1, slice(0, -1, 2))
+    warning = _forecast(model, bars).warnings[0]
+    assert warning.startswith("IBM: no forecast, because none of its last sessions has a value to measure its vol")
 
 
 def test_a_symbol_of_a_volatility_that_no_market_has_is_named(model: Model) -> None:

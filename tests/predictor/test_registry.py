@@ -138,7 +138,9 @@ def test_weights_of_another_model_are_refused_by_the_golden_instance(models: Pat
     shutil.copy(two / "weights.safetensors", one / "weights.safetensors")
     _forge_digests(one)
     registry = _open(models)
-    assert [p.message.split(" is off")[0] for p in registry.problems] == ["small/1: golden instance: stage units"]
+    assert [p.message.split(" is off")[0] for p in registry.problems] == [
+        "small/1: golden/arrays.safetensors: golden instance: stage units"
+    ]
 
 
 def test_folders_that_are_no_versions_are_not_looked_at(models: Path) -> None:

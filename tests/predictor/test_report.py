@@ -113,21 +113,28 @@ def test_the_least_loss_of_each_column_is_bold_and_the_model_is_marked() -> None
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "kind"), [(-0.01, 0.018, "undecided"), (0.002, 0.018, "better"), (-0.02, -0.001, "worse")]
+    ("lower", "upper", "kind", "meaning"),
+    [
+        (-0.01, 0.018, "undecided", "Zero lies within the interval"),
+        (0.002, 0.018, "better", "All of the interval lies above zero"),
+        (-0.02, -0.001, "worse", "All of the interval lies below zero"),
+    ],
 )
-def test_the_verdict_follows_the_interval_and_says_its_sentence(lower: float, upper: float, kind: str) -> None:
+def test_the_verdict_follows_the_interval_and_says_its_sentence(
+    lower: float, upper: float, kind: str, meaning: str
+) -> None:
     text = render_report(content(full_card(lower=lower, upper=upper)))
 
     assert f'<section class="verdict {kind}"' in text
     assert SENTENCE in text
-    assert {0.004, lower, upper} <= set(page_of(text).numbers)
+    assert meaning in text
 
 
 def test_too_short_a_test_split_gives_no_verdict() -> None:
     text = render_report(content(full_card(lower=0.002, days_short=12)))
 
     assert '<section class="verdict undecided"' in text
-    assert "12 days too short for a verdict" in text
+    assert "More held-out days are needed for a verdict" in text
 
 
 def test_the_median_is_shown_first() -> None:

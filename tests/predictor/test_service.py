@@ -34,7 +34,7 @@ from predictor.forecast import Forecast, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.model import Model
 from predictor.registry import Line, Registry
-from predictor.service import Lane, PredictionService
+from predictor.service import LONGEST_PAUSE_S, QUIET_S, Lane, PredictionService, Traffic, Yielding
 
 SOON_S = 30
 """A test that fails must not hold its process."""
@@ -130,7 +130,7 @@ def test_predictions_while_explanations_run_are_the_same_bits(service: Predictio
     instance = Instance(input=recent_bars("AAPL", "IBM", "MSFT"))
     alone = _values(service, instance)
     query = Query(instance=instance, tolerance=1e-4)
-    explanations = [service.explain("small", query, Deadline()) for _ in range(6)]
+    explanations = [service.explain("small", query, Deadline()) for _ in range(3)]
     beside = 0
     while not explanations[-1].done() or beside < 20:
         assert np.array_equal(_values(service, instance), alone)
@@ -151,6 +151,91 @@ def test_an_explanation_leaves_the_network_as_it_was(model: Model) -> None:
     assert all(parameter.grad is None and not parameter.requires_grad for parameter in network.parameters())
     assert not any(module.training for module in network.modules())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+# --- giving way
+
+
+class Clock:
+    """Time that passes only in sleep; `meanwhile` happens whenever somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.meanwhile = lambda: None
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.meanwhile()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def traffic(clock: Clock) -> Traffic:
+    return Traffic(clock=clock, sleep=clock.sleep)
+
+
+def test_without_predictions_nothing_pauses(clock: Clock, traffic: Traffic) -> None:
+    traffic.pause()
+    traffic.note()
+    clock.now_s += QUIET_S
+    before_s = clock.now_s
+    traffic.pause()
+    assert clock.now_s == before_s
+
+
+def test_after_a_prediction_a_pause_lasts_until_it_is_quiet(clock: Clock, traffic: Traffic) -> None:
+    traffic.note()
+    traffic.pause()
+    assert 1000 + QUIET_S <= clock.now_s < 1000 + 2 * QUIET_S
+
+
+def test_predictions_without_end_do_not_stop_other_work(clock: Clock, traffic: Traffic) -> None:
+    traffic.note()
+    clock.meanwhile = traffic.note
+    traffic.pause()
+    assert 1000 + LONGEST_PAUSE_S <= clock.now_s < 1000 + LONGEST_PAUSE_S + QUIET_S
+
+
+def test_a_pause_ends_at_a_deadline_that_has_passed(traffic: Traffic) -> None:
+    with pytest.raises(DeadlineExceededError):
+        Yielding(Deadline.after(0), traffic).check()
+
+
+def test_explanations_pause_between_their_steps_and_predictions_never(
+    service: PredictionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[Traffic] = []
+
+    def pause(traffic: Traffic) -> None:
+        pauses.append(traffic)
+
+    monkeypatch.setattr(Traffic, "pause", pause)
+    _predict(service, Instance(input=recent_bars("AAPL")))
+    assert not pauses
+    service.explain("small", _query(), Deadline()).result(SOON_S)
+    assert len(pauses) >= 3  # at the start, before the forecasts at both ends, before the gradients
+
+
+def test_a_prediction_is_noted_when_it_is_asked_for(
+    service: PredictionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[Traffic] = []
+
+    def note(traffic: Traffic) -> None:
+        noted.append(traffic)
+
+    monkeypatch.setattr(Traffic, "note", note)
+    service.explain("small", _query(), Deadline()).result(SOON_S)
+    assert not noted
+    _predict(service, Instance(input=recent_bars("AAPL")))
+    assert len(noted) == 1
 
 
 # --- deadlines

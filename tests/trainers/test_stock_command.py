@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ class Asked:
         out: Path,
         *,
         consume: Consumer,  # noqa: ARG002
+        announce: Callable[[str], None],  # noqa: ARG002
     ) -> Trained:
         self.recipe, self.features = recipe, features
         return Trained(folder=out, card={})
@@ -111,12 +113,21 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
 ) -> None:
     assert call("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {line["kind"] for line in lines[:-1]} == {"window", "epoch"}
+    stages = [line["stage"] for line in lines if line["kind"] == "stage"]
+    assert [stage.split()[0] for stage in stages] == ["computing", "calibrating,", "recording"]
     assert lines[-1]["kind"] == "trained"
     assert lines[-1]["artifact"] == str(tmp_path / "1")
     assert (tmp_path / "1" / "manifest.json").is_file()
     log = (tmp_path / "1.run" / "reports.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in log] == lines[:-1]
+    assert [json.loads(line) for line in log] == [line for line in lines if line["kind"] in {"window", "epoch"}]
+
+
+def test_the_log_of_a_training_that_was_stopped_is_not_gone_on_with(bars_file: Path, tmp_path: Path) -> None:
+    log = tmp_path / "1.run" / "reports.jsonl"
+    log.parent.mkdir()
+    log.write_text("of another training\n")
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert "another" not in log.read_text()
 
 
 def test_a_person_sees_the_scores_and_the_sentence_about_skill(
@@ -124,6 +135,7 @@ def test_a_person_sees_the_scores_and_the_sentence_about_skill(
 ) -> None:
     assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     shown = capsys.readouterr().out
+    assert shown.index("computing features") < shown.index("epoch 1/1") < shown.index("scoring beside the baselines")
     assert "this model" in shown
     assert "No skill shown" in shown
     assert "Next: quantra inspect" in shown

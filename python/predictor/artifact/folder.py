@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from predictor import canonical
-from predictor.artifact.manifest import read_manifest, write_manifest
+from predictor.artifact.manifest import Manifest, read_manifest, write_manifest
 from predictor.artifact.names import (
     CALENDAR,
     CONTENTS,
@@ -29,7 +29,7 @@ from predictor.features import FittedFeatures
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 
-MAX_FILE_BYTES = 2 << 30
+MAX_TENSOR_BYTES = 2 << 30
 MAX_TEXT_BYTES = 16 << 20
 MAX_DIGEST_BYTES = 1024
 
@@ -63,30 +63,17 @@ def load(folder: Path) -> Stored:
         ArtifactError: a file is missing, foreign, changed, cut, too large or of a newer format; or a value in it
             is not what it must be.
     """
-    files, record, digest = _verified_files(folder)
-    manifest, schema_hash = read_manifest(record), record.text("schema_hash")
+    files, record = _verified_files(folder)
+    manifest = read_manifest(record)
+    pipeline = _pipeline(manifest, files)
+    _check_facts(record, pipeline)
     record.end()
-    try:
-        pipeline = Pipeline(
-            features=FittedFeatures.from_json(files[FEATURES]),
-            target=manifest.target,
-            normaliser=manifest.normaliser,
-            calendar=SessionCalendar.from_json(files[CALENDAR]),
-            encoder_length=manifest.encoder_length,
-        )
-    except ConfigurationError as error:
-        raise ArtifactError(f"{MANIFEST}: {error.message}") from error
-    if pipeline.features.schema_hash != schema_hash:
-        raise ArtifactError(
-            f"{FEATURES}: schema hash is {pipeline.features.schema_hash}, the manifest says {schema_hash}"
-        )
     return Stored(
         artifact=Artifact(manifest=manifest, pipeline=pipeline, weights=read_tensors(files[WEIGHTS], WEIGHTS)),
         golden=Golden(
             text=_object(files[GOLDEN_TEXT], GOLDEN_TEXT), arrays=read_arrays(files[GOLDEN_ARRAYS], GOLDEN_ARRAYS)
         ),
         weights_hash=_sha256(files[WEIGHTS]),
-        manifest_hash=digest,
     )
 
 
@@ -113,8 +100,17 @@ def _manifest_json(artifact: Artifact, files: Mapping[str, bytes]) -> Json:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "files": {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()},
-        "schema_hash": artifact.pipeline.features.schema_hash,
+        **_facts(artifact.pipeline),
         **write_manifest(artifact.manifest),
+    }
+
+
+def _facts(pipeline: Pipeline) -> dict[str, Json]:
+    """What the manifest repeats of the files beside it, for readers of the manifest alone."""
+    calendar = pipeline.calendar
+    return {
+        "schema_hash": pipeline.features.schema_hash,
+        "calendar": {"name": calendar.name, "first": calendar.first, "last": calendar.last},
     }
 
 
@@ -146,7 +142,7 @@ def _flush_folder(folder: Path) -> None:
 # --- reading
 
 
-def _verified_files(folder: Path) -> tuple[dict[str, bytes], Record, str]:
+def _verified_files(folder: Path) -> tuple[dict[str, bytes], Record]:
     if not folder.is_dir():
         raise ArtifactError(f"{folder} is no folder, so no artifact")
     raw = _read(folder, MANIFEST, MAX_TEXT_BYTES)
@@ -155,26 +151,47 @@ def _verified_files(folder: Path) -> tuple[dict[str, bytes], Record, str]:
     _check_format(record)
     listed = record.record("files")
     if set(listed.keys()) != set(CONTENTS):
-        raise ArtifactError(f"{MANIFEST}: lists files {list(listed.keys())}, expected {sorted(CONTENTS)}")
+        raise ArtifactError.of(MANIFEST, f"lists files {list(listed.keys())}, expected {sorted(CONTENTS)}")
     _check_no_strangers(folder)
     files = {name: _read_verified(folder, name, listed.record(name)) for name in CONTENTS}
-    return files, record, _sha256(raw)
+    return files, record
+
+
+def _pipeline(manifest: Manifest, files: Mapping[str, bytes]) -> Pipeline:
+    try:
+        return Pipeline(
+            features=FittedFeatures.from_json(files[FEATURES]),
+            target=manifest.target,
+            normaliser=manifest.normaliser,
+            calendar=SessionCalendar.from_json(files[CALENDAR]),
+            encoder_length=manifest.encoder_length,
+        )
+    except ConfigurationError as error:
+        raise ArtifactError.of(MANIFEST, error.message) from error
+
+
+def _check_facts(record: Record, pipeline: Pipeline) -> None:
+    for key, fact in _facts(pipeline).items():
+        said = record.json(key)
+        if said != fact:
+            raise record.refusal(key, f"is {said}, but the file that it repeats says {fact}")
 
 
 def _check_manifest_digest(manifest: bytes, digest_file: bytes) -> None:
     expected = f"{_sha256(manifest)}  {MANIFEST}\n".encode()
     if digest_file != expected:
-        raise ArtifactError(f"{MANIFEST}: its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged")
+        raise ArtifactError.of(MANIFEST, f"its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged")
 
 
 def _check_format(record: Record) -> None:
     name, version = record.text("format"), record.integer("format_version")
     if name != FORMAT:
-        raise ArtifactError(f"{MANIFEST}: format is {name!r}, expected {FORMAT!r}")
+        raise ArtifactError.of(MANIFEST, f"format is {name!r}, expected {FORMAT!r}")
     if version != FORMAT_VERSION:
-        raise ArtifactError(
-            f"{MANIFEST}: format version is {version}, this program reads {FORMAT_VERSION}; "
-            "update quantra, or train the model again"
+        raise ArtifactError.of(
+            MANIFEST,
+            f"format version is {version}, this program reads {FORMAT_VERSION}; "
+            "update quantra, or train the model again",
         )
 
 
@@ -183,38 +200,38 @@ def _check_no_strangers(folder: Path) -> None:
     own = {MANIFEST, DIGEST, *CONTENTS}
     strangers = sorted(found - own - {Path(name).parent.as_posix() for name in own})
     if strangers:
-        raise ArtifactError(f"{strangers[0]}: does not belong to the artifact")
+        raise ArtifactError.of(strangers[0], "does not belong to the artifact")
 
 
 def _read_verified(folder: Path, name: str, entry: Record) -> bytes:
     size, digest = entry.integer("bytes"), entry.text("sha256")
     entry.end()
-    data = _read(folder, name, MAX_FILE_BYTES)
+    data = _read(folder, name, MAX_TEXT_BYTES if name.endswith(".json") else MAX_TENSOR_BYTES)
     if len(data) != size:
-        raise ArtifactError(f"{name}: has {len(data)} bytes, the manifest says {size}; the file was cut or changed")
+        raise ArtifactError.of(name, f"has {len(data)} bytes, the manifest says {size}; the file was cut or changed")
     if _sha256(data) != digest:
-        raise ArtifactError(f"{name}: its SHA-256 is not the manifest's; the file was changed or damaged")
+        raise ArtifactError.of(name, "its SHA-256 is not the manifest's; the file was changed or damaged")
     return data
 
 
 def _read(folder: Path, name: str, limit: int) -> bytes:
     path = folder / name
     if path.is_symlink():
-        raise ArtifactError(f"{name}: is a link; an artifact holds its files itself")
+        raise ArtifactError.of(name, "is a link; an artifact holds its files itself")
     if not path.is_file():
-        raise ArtifactError(f"{name}: the file is missing")
+        raise ArtifactError.of(name, "the file is missing")
     try:
         if path.stat().st_size > limit:
-            raise ArtifactError(f"{name}: is larger than {limit} bytes")
+            raise ArtifactError.of(name, f"is larger than {limit} bytes")
         return path.read_bytes()
     except OSError as error:
-        raise ArtifactError(f"{name}: cannot be read: {error.strerror}") from error
+        raise ArtifactError.of(name, f"cannot be read: {error.strerror}") from error
 
 
 def _object(data: bytes, source: str) -> Mapping[str, Json]:
     value = canonical.from_bytes(data, source)
     if not isinstance(value, Mapping):
-        raise ArtifactError(f"{source}: must be an object")
+        raise ArtifactError.of(source, "must be an object")
     return value
 
 

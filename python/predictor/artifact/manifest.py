@@ -58,7 +58,12 @@ class Manifest:
 def write_manifest(m: Manifest) -> dict[str, Json]:
     """The manifest as JSON."""
     return {
-        "network": {"kind": m.kind.name, "kind_version": m.kind.version, "config": write_config(m.config)},
+        "network": {
+            "kind": m.kind.name,
+            "kind_version": m.kind.version,
+            "config": write_config(m.config),
+            "arithmetic": m.kind.arithmetic,
+        },
         "target": {"kind": m.target.kind.value, "lag": m.target.lag, "horizons": list(m.target.horizons)},
         "quantiles": list(m.quantiles),
         "normaliser": asdict(m.normaliser),
@@ -98,7 +103,7 @@ def read_manifest(record: Record) -> Manifest:
         )
         check_quantiles(manifest.quantiles)
     except (ConfigurationError, ValueError) as error:
-        raise ArtifactError(f"{MANIFEST}: {error}") from error
+        raise ArtifactError.of(MANIFEST, str(error)) from error
     _check_conformal(manifest)
     return manifest
 
@@ -106,14 +111,16 @@ def read_manifest(record: Record) -> Manifest:
 def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     kind, version = kind_named(record.text("kind")), record.integer("kind_version")
     if version != kind.version:
-        raise ArtifactError(f"{MANIFEST}: network {kind.name!r} is version {version}, this program has {kind.version}")
+        raise ArtifactError.of(MANIFEST, f"network {kind.name!r} is version {version}, this program has {kind.version}")
+    if record.json("arithmetic") != kind.arithmetic:
+        raise record.refusal("arithmetic", f"is not that of {kind.name!r} version {version}: {dict(kind.arithmetic)}")
     settings = record.json("config")
     record.end()
     if not isinstance(settings, Mapping):
-        raise ArtifactError(f"{MANIFEST}: network config must be an object")
+        raise ArtifactError.of(MANIFEST, "network config must be an object")
     scalars = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
     if len(scalars) != len(settings):
-        raise ArtifactError(f"{MANIFEST}: network config holds something else than plain values")
+        raise ArtifactError.of(MANIFEST, "network config holds something else than plain values")
     return kind, read_config(kind, scalars)
 
 
@@ -146,7 +153,7 @@ def _check_conformal(manifest: Manifest) -> None:
     horizons, quantiles = len(manifest.target.horizons), len(manifest.quantiles)
     shape = [len(row) for row in manifest.conformal.offsets]
     if shape != [quantiles] * horizons or len(manifest.conformal.effective_samples) != horizons:
-        raise ArtifactError(f"{MANIFEST}: conformal offsets must be {horizons} rows of {quantiles} numbers")
+        raise ArtifactError.of(MANIFEST, f"conformal offsets must be {horizons} rows of {quantiles} numbers")
 
 
 def _read_baseline(record: Record) -> BaselineSpec:
@@ -162,5 +169,5 @@ def _read_baseline(record: Record) -> BaselineSpec:
 
 def _read_card(value: Json) -> Mapping[str, Json]:
     if not isinstance(value, Mapping):
-        raise ArtifactError(f"{MANIFEST}: card must be an object")
+        raise ArtifactError.of(MANIFEST, "card must be an object")
     return value

@@ -55,7 +55,6 @@ class Stored:
     artifact: Artifact
     golden: Golden
     weights_hash: str
-    manifest_hash: str
 
 
 def _expected_weights(manifest: Manifest, sizes: InputSizes) -> Mapping[str, Tensor]:
@@ -77,13 +76,13 @@ def _fresh_network(manifest: Manifest, sizes: InputSizes) -> nn.Module:
 def _check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
     missing, unknown = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
     if missing or unknown:
-        raise ArtifactError(f"{WEIGHTS}: missing weights {missing}, unknown weights {unknown}")
+        raise ArtifactError.of(WEIGHTS, f"missing weights {missing}, unknown weights {unknown}")
 
 
 def _check_tensor(name: str, found: Tensor, expected: Tensor) -> None:
     if found.shape != expected.shape or found.dtype != expected.dtype:
-        raise ArtifactError(
-            f"{WEIGHTS}: {name} is {found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
+        raise ArtifactError.of(
+            WEIGHTS, f"{name} is {found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
         )
     if not bool(torch.isfinite(found).all()):
-        raise ArtifactError(f"{WEIGHTS}: {name} holds a value that is not finite")
+        raise ArtifactError.of(WEIGHTS, f"{name} holds a value that is not finite")

@@ -38,9 +38,9 @@ def read_tensors(data: bytes, source: str) -> dict[str, Tensor]:
     try:
         return load_tensors(data)
     except SafetensorError as error:
-        raise ArtifactError(f"{source}: {error}") from error
+        raise ArtifactError.of(source, str(error)) from error
     except KeyError as error:  # what the reader raises for a kind of number that torch lacks
-        raise ArtifactError(f"{source}: holds numbers of kind {error}, which is not read") from error
+        raise ArtifactError.of(source, f"holds numbers of kind {error}, which is not read") from error
 
 
 def read_arrays(data: bytes, source: str) -> dict[str, NDArray[np.generic]]:
@@ -49,16 +49,16 @@ def read_arrays(data: bytes, source: str) -> dict[str, NDArray[np.generic]]:
     try:
         return load_arrays(data)
     except SafetensorError as error:
-        raise ArtifactError(f"{source}: {error}") from error
+        raise ArtifactError.of(source, str(error)) from error
     except KeyError as error:
-        raise ArtifactError(f"{source}: holds numbers of kind {error}, which is not read") from error
+        raise ArtifactError.of(source, f"holds numbers of kind {error}, which is not read") from error
 
 
 def _check_header(data: bytes, source: str) -> None:
     """Bound the header before a reader allocates for it: 8 bytes of length, then JSON."""
     length = int.from_bytes(data[:8], "little")
     if length > MAX_HEADER_BYTES or length > len(data) - 8:
-        raise ArtifactError(f"{source}: its header claims {length} bytes; at most {MAX_HEADER_BYTES} are read")
+        raise ArtifactError.of(source, f"its header claims {length} bytes; at most {MAX_HEADER_BYTES} are read")
     header = canonical.from_bytes(data[8 : 8 + length], f"{source}: its header")
     if not isinstance(header, Mapping) or len(header) > MAX_ENTRIES:
-        raise ArtifactError(f"{source}: its header must be an object of at most {MAX_ENTRIES} entries")
+        raise ArtifactError.of(source, f"its header must be an object of at most {MAX_ENTRIES} entries")

@@ -1,32 +1,43 @@
 """Prices and volumes in the money and the shares of each symbol's last bar.
 
-Every formula here is part of what a feature means; a second implementation follows the same order of operations.
-With `p(t)` the last bar before t and `end` the symbol's last bar:
-
-    adj_close          factor_t = (adj_close_t / close_t) / (adj_close_end / close_end)
-                       volume_t = raw volume_t / factor_t
-    splits, dividends  later_t  = split_{t+1} * split_{t+2} * ... multiplied from the last day backwards
-                       kept_t   = 1 - dividend_t / (close_p(t) * (later_t / later_p(t)))
-                       factor_t = (K_t / later_t) / (K_end / later_end), K_t = kept_{t+1} * kept_{t+2} * ... backwards
-                       volume_t = raw volume_t * (later_t / later_end)
-    neither            factor_t = 1, volume_t = raw volume_t
-
-    open, high, low, close = raw price * factor;     money = raw close * raw volume
+`FORMULAS` says how, in words that an artifact repeats; a second implementation follows the same order of operations.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.errors import BarsError
+
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 
+FORMULAS: Final[Mapping[str, str]] = {
+    "end": "the symbol's last bar",
+    "before": "the symbol's last bar before the day",
+    "later": "product of the split ratios of all later days, multiplied from the last day backwards",
+    "kept": "1 - cash dividend / (raw close at before * (later / later at before)); 1 without dividend or before",
+    "paid": "product of the kept of all later days, multiplied from the last day backwards",
+    "factor with adj_close": "(adj_close / raw close) / (adj_close at end / raw close at end)",
+    "factor with splits or dividends": "(paid / later) / (paid at end / later at end)",
+    "factor with neither": "1",
+    "volume with adj_close": "raw volume / factor",
+    "volume with splits or dividends": "raw volume * (later / later at end)",
+    "volume with neither": "raw volume",
+}
+"""How prices and volumes are adjusted; part of what every feature means, so a change is another operator set."""
+
 
 class RawBars(Protocol):
-    """What the adjustment reads of a panel; every array is float64 [S, T], NaN = no bar."""
+    """What the adjustment reads of a panel; every array but the sessions is float64 [S, T], NaN = no bar."""
 
+    @property
+    def symbols(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def sessions(self) -> NDArray[np.int32]: ...  # noqa: D102
     @property
     def open(self) -> FloatArray: ...  # noqa: D102 (the class tells)
     @property
@@ -76,7 +87,31 @@ class AdjustedBars:
 
 
 def adjust(bars: RawBars) -> AdjustedBars:
-    """Apply the module's formulas."""
+    """Apply the module's formulas.
+
+    Raises:
+        BarsError: splits, dividends or volumes take a price or the money traded beyond what a double can hold.
+    """
+    with np.errstate(all="ignore"):
+        adjusted = _adjusted(bars)
+        sound = (adjusted.low > 0) & (adjusted.high < np.inf) & (adjusted.money < np.inf)
+    if not sound.all():
+        _refuse_unsound(bars, adjusted, sound | np.isnan(bars.close))
+    return adjusted
+
+
+def _refuse_unsound(bars: RawBars, adjusted: AdjustedBars, sound: NDArray[np.bool_]) -> None:
+    """Refuse the first bar that adjustment made impossible, if there is one."""
+    if sound.all():
+        return
+    row, column = divmod(int(np.argmin(sound)), bars.sessions.size)
+    field = "adjusted close" if adjusted.money[row, column] < np.inf else "close times volume"
+    value = float((adjusted.close if field == "adjusted close" else adjusted.money)[row, column])
+    rule = "a double must hold it; check prices, volume and the splits and dividends since then"
+    raise BarsError.at(bars.symbols[row], int(bars.sessions[column]), field, value, rule)
+
+
+def _adjusted(bars: RawBars) -> AdjustedBars:
     if bars.adj_close is not None:
         factor = _rebased(bars.adj_close / bars.close, bars.close)
         return _scaled(bars, factor, bars.volume / factor)

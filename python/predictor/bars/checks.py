@@ -38,22 +38,22 @@ def check_label(name: str, text: str) -> None:
         raise BarsError(f"{name} {text[: LONGEST_NAME + 1]!r} must have at most {LONGEST_NAME} printable characters")
 
 
-def frozen_sessions(sessions: NDArray[np.integer]) -> NDArray[np.int32]:
-    """A read-only int32 copy of yyyymmdd sessions, each a real date, strictly increasing."""
+def frozen_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> NDArray[np.int32]:
+    """A read-only int32 copy of yyyymmdd sessions, each a real date, strictly increasing; `symbols` go into errors."""
     if sessions.ndim != 1 or sessions.dtype.kind not in "iu":
         raise BarsError(
             f"sessions must be integers yyyymmdd of shape [T], but are {sessions.dtype} {list(sessions.shape)}"
         )
     if sessions.size == 0:
         raise BarsError("a panel needs at least one session, but there is none")
-    _check_dates(sessions)
-    _check_order(sessions)
+    _check_dates(sessions, symbols)
+    _check_order(sessions, symbols)
     copy = sessions.astype(np.int32)
     copy.setflags(write=False)
     return copy
 
 
-def _check_dates(sessions: NDArray[np.integer]) -> None:
+def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> None:
     year, rest = np.divmod(sessions, 10_000)
     month, day = np.divmod(rest, 100)
     real = (year >= 1) & (year <= 9_999) & (month >= 1) & (month <= 12) & (day >= 1)  # noqa: PLR2004 (a calendar)
@@ -62,17 +62,27 @@ def _check_dates(sessions: NDArray[np.integer]) -> None:
     if leap_day.any():
         real &= ~leap_day | ((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0)))
     if not real.all():
-        raise BarsError(f"session {sessions[np.argmin(real)]} is no date; write yyyymmdd, for example 20131231")
+        raise _wrong_session(symbols, int(sessions[np.argmin(real)]), "is no date; write yyyymmdd, such as 20131231")
 
 
-def _check_order(sessions: NDArray[np.integer]) -> None:
+def _check_order(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> None:
     rising = sessions[1:] > sessions[:-1]
     if rising.all():
         return
     at = int(np.argmin(rising)) + 1
-    if sessions[at] == sessions[at - 1]:
-        raise BarsError(f"session {sessions[at]} stands twice; give each session one bar")
-    raise BarsError(f"session {sessions[at]} stands after {sessions[at - 1]}; sort the sessions, oldest first")
+    session, before = int(sessions[at]), int(sessions[at - 1])
+    if session == before:
+        raise _wrong_session(symbols, session, "stands twice; give each session one bar")
+    raise _wrong_session(symbols, session, f"stands after {before}; sort the sessions, oldest first")
+
+
+def _wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> BarsError:
+    """The error for a session of the axis that all symbols of the panel share."""
+    shown = ", ".join(symbols[:3]) + (f" and {len(symbols) - 3} more" if len(symbols) > 3 else "")  # noqa: PLR2004
+    return BarsError(
+        f"{shown}: session {session} {problem}",
+        metadata={"symbol": shown, "date": str(session), "field": "session", "value": str(session)},
+    )
 
 
 def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: tuple[int, int]) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import BarsError, MissingPackageError
+from predictor.errors import BarsError, MissingPackageError, shown_date
 
 if TYPE_CHECKING:
     import polars as pl
@@ -147,14 +147,10 @@ def _check_sorted(symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.in
     wrong = np.flatnonzero((owner[1:] == owner[:-1]) & (day[1:] <= day[:-1]))
     if wrong.size:
         at = int(wrong[0]) + 1
-        symbol, date, before = symbols[owner[at]], _shown(day[at]), _shown(day[at - 1])
+        symbol, date, before = symbols[owner[at]], shown_date(int(day[at])), shown_date(int(day[at - 1]))
         if date == before:
             raise BarsError(f"{symbol} {date} stands twice in the file; give each day one row")
         raise BarsError(f"{symbol} {date} stands after {before} in the file; sort each symbol's rows, oldest first")
-
-
-def _shown(session: np.int32) -> str:
-    return f"{session // 10000:04d}-{session // 100 % 100:02d}-{session % 100:02d}"
 
 
 def _spread(values: FloatArray, rows: RowIndex, places: RowIndex, shape: tuple[int, int]) -> FloatArray:
@@ -180,7 +176,7 @@ def _rows_of(table: Table, row: int, symbol: str) -> list[Sequence[str]]:
     """One symbol's rows; a day on which nothing is known of it has none."""
     values = np.stack([column[row] for column in table.columns.values()], axis=1)
     return [
-        (symbol, _shown(session), *("" if np.isnan(value) else repr(float(value)) for value in bar))
+        (symbol, shown_date(int(session)), *("" if np.isnan(value) else repr(float(value)) for value in bar))
         for session, bar in zip(table.sessions, values, strict=True)
         if not np.isnan(bar).all()
     ]

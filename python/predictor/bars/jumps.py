@@ -7,6 +7,8 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.errors import shown_date
+
 FloatArray = NDArray[np.float64]
 
 LARGEST_USUAL_MOVE: Final = 1.4
@@ -45,11 +47,10 @@ class PriceJump:
 
     def __str__(self) -> str:
         """The question, with what to do."""
-        day = f"{self.session // 10000:04d}-{self.session // 100 % 100:02d}-{self.session % 100:02d}"
         hint = f" (a {self.nearest_split} split would look like this)" if self.nearest_split else ""
         return (
-            f"{self.symbol} {day}: the price went to {self.ratio:.3g} times the close before{hint}: split or crash? "
-            "If it was a split, give split_ratio or adj_close; the bars were left as they are"
+            f"{self.symbol} {shown_date(self.session)}: the price went to {self.ratio:.3g} times the close before{hint}"
+            ": split or crash? If it was a split, give split_ratio or adj_close; the bars were left as they are"
         )
 
 

@@ -60,7 +60,7 @@ class BarPanel:
         checks.check_symbols(self.symbols)
         checks.check_label("calendar", self.calendar)
         checks.check_label("currency", self.currency)
-        object.__setattr__(self, "sessions", checks.frozen_sessions(self.sessions))
+        object.__setattr__(self, "sessions", checks.frozen_sessions(self.sessions, self.symbols))
         self._freeze_columns()
         self._check_bars()
         self._check_splits()
@@ -94,7 +94,8 @@ class BarPanel:
         sound = (paid >= 0) & np.isfinite(paid)
         rule = "a dividend must be finite and not negative; 0 or empty for none"
         checks.check_events(self.symbols, self.sessions, "cash_dividend", paid, sound, rule)
-        kept = adjustment.kept_shares(self, adjustment.later_shares(self))
+        with np.errstate(all="ignore"):  # what overflows is refused by name when the bars are adjusted
+            kept = adjustment.kept_shares(self, adjustment.later_shares(self))
         rule = "a dividend must be less than the close before it"
         checks.check_events(self.symbols, self.sessions, "cash_dividend", paid, kept > 0, rule)
 
@@ -258,12 +259,12 @@ class BarPanel:
                 object.__setattr__(part, name, cut)
         return part
 
-    def last_close(self) -> FloatArray:
-        """Raw close at the panel's last session, [S]; NaN where that bar is missing."""
-        return self.close[:, -1]
-
     def adjusted(self) -> AdjustedBars:
-        """The bars in the money and the shares of each symbol's last bar; see predictor.bars.adjustment."""
+        """The bars in the money and the shares of each symbol's last bar; see predictor.bars.adjustment.
+
+        Raises:
+            BarsError: naming the first bar that splits, dividends or volume take beyond what a double can hold.
+        """
         return adjustment.adjust(self)
 
     def suspicious_jumps(self) -> tuple[PriceJump, ...]:

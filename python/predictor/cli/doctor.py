@@ -136,7 +136,7 @@ def _optional(name: str, extra: str) -> Check:
 def _dotnet() -> Check:
     path = shutil.which("dotnet")
     if path is None:
-        remedy = "install the .NET SDK 8 or newer to use the C# client"
+        remedy = "install the .NET SDK 10 or newer to use the C# client"
         return Check(name="dotnet", ok=False, detail="not on PATH", remedy=remedy, needed=False)
     return Check(name="dotnet", ok=True, detail=path, needed=False)
 

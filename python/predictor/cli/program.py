@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from predictor.cli.commands import app as predictor_app
 from predictor.cli.machine import error_json, write_json
 from predictor.errors import QuantraError
 
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl+C, as shells have it."""
+
 
 def main() -> None:
     """Run the predictor's commands."""
@@ -19,7 +22,7 @@ def main() -> None:
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run an app's command and exit: 0 done, 1 failed (one red line on stderr), 2 bad usage.
+    """Run an app's command and exit: 0 done, 1 failed (one red line on stderr), 2 bad usage, 130 stopped by Ctrl+C.
 
     With `--json` among the arguments a failure is also a JSON object on standard output.
 
@@ -30,6 +33,10 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         app(args=given, prog_name="quantra")
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            _say("stopped by Ctrl+C")
+        raise
     except QuantraError as error:
         if "--json" in given:
             write_json(error_json(error))

@@ -7,7 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from predictor.card import Card, Scores, Skill, Verdict
+from predictor.card import MEAN_EXPLAINED, Card, Scores, Skill, Verdict
 
 _COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 
@@ -27,8 +27,15 @@ def skill_panel(skill: Skill | None) -> RenderableType:
 
 def scores_table(scores: Scores) -> Table:
     """The model beside the baselines; the least of each column is bold."""
-    title = Text(f"\nscores on {scores.split} ({scores.unit}; less is better)")
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(
+        title=Text(f"\n{scores.split} split: {scores.unit}; less is better"),
+        title_justify="left",
+        title_style="bold",
+        caption=MEAN_EXPLAINED,
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+    )
     low, high = (f"{100 * level:g}" for level in scores.band)
     table.add_column("")
     for name in (*(f"{horizon} d" for horizon in scores.horizons), "mean", f"in {low}–{high} %"):  # noqa: RUF001 - a range

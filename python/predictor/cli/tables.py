@@ -16,6 +16,8 @@ BASIS_POINTS: Final = 10_000.0
 
 _TOP: Final = 15
 _BAND_WIDTH: Final = 28
+"""At most; the band is what gives way in a narrow terminal."""
+
 _BAR_WIDTH: Final = 20
 
 
@@ -28,7 +30,7 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Table:
     table.add_column("session", no_wrap=True)
     for level in forecast.quantiles:
         table.add_column(level_name(level), justify="right", no_wrap=True)
-    table.add_column("band", no_wrap=True)
+    table.add_column("band", min_width=4, max_width=_BAND_WIDTH)
     shown = forecast.values[s] if forecast.prices is None else forecast.prices[s]
     low, high = float(np.min(shown)), float(np.max(shown))
     for h, horizon in enumerate(forecast.horizons):
@@ -96,7 +98,7 @@ def _band(values: list[float], low: float, high: float) -> RenderableType:
     """From the lowest to the highest quantile, on the scale of the whole table."""
     if not all(map(isfinite, (low, high, *values))) or high <= low:
         return ""
-    return Bar(high - low, values[0] - low, values[-1] - low, width=_BAND_WIDTH, color="blue")
+    return Bar(high - low, values[0] - low, values[-1] - low, color="blue")
 
 
 def _bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableType]:

@@ -6,6 +6,7 @@ A served network stays as it is. Gradients come from an *attribution view*, a se
 from predictor.explain.baseline import Baseline
 from predictor.explain.contributions import Contributions
 from predictor.explain.explainer import Explainer
+from predictor.explain.quadrature import gauss_legendre
 from predictor.explain.view import attribution_view, rnn_backward_mode
 
-__all__ = ["Baseline", "Contributions", "Explainer", "attribution_view", "rnn_backward_mode"]
+__all__ = ["Baseline", "Contributions", "Explainer", "attribution_view", "gauss_legendre", "rnn_backward_mode"]

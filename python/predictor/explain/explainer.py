@@ -7,19 +7,19 @@ the remaining gap is measured, and nodes are doubled until it is small.
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, final
 
 import torch
 from torch import nn
 
-from predictor.deadline import Deadline
+from predictor.deadline import Checkpoint
 from predictor.errors import ConfigurationError, InvalidInputError
 from predictor.explain.baseline import Baseline
 from predictor.explain.contributions import Contributions
 from predictor.explain.integration import PathIntegrator, Point
 from predictor.explain.path import StraightPath, copied
-from predictor.explain.quadrature import FEWEST_NODES, MOST_NODES, node_counts
+from predictor.explain.quadrature import NODE_COUNTS
 from predictor.explain.tally import Tally
 from predictor.explain.view import check_view
 from predictor.networks import Inputs, OutputMap
@@ -60,9 +60,9 @@ class Explainer:
         inputs: Inputs,
         points: Sequence[Point],
         *,
-        deadline: Deadline,
+        deadline: Checkpoint,
         tolerance: float = 0.01,
-        max_nodes: int = MOST_NODES,
+        node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
         """Contributions to each of the points, in their order; all points share the forwards.
 
@@ -71,24 +71,24 @@ class Explainer:
             points: indices (h, q) of the horizons and quantiles to explain.
             deadline: looked at before every forward.
             tolerance: largest relative gap (see `Contributions.relative_gap`) that counts as converged.
-            max_nodes: quadrature starts at 8 nodes and doubles, for the windows and points that have not
-                converged, up to this many.
+            node_counts: numbers of quadrature nodes, rising; each but the first is for the windows and points that
+                have not converged with the one before. A single number is a fixed rule.
 
         Raises:
             InvalidInputError: there is no window or no point, a point lies outside the forecast, or a forecast is
                 not finite.
             WindowShapeError: the windows do not fit the baseline.
-            ConfigurationError: tolerance is not positive or max_nodes below 8.
+            ConfigurationError: tolerance is not positive, or the node counts are none or do not rise.
             DeadlineExceededError: the time is over.
             CallCancelledError: the caller went away.
             torch.OutOfMemoryError: even one row at a time does not fit.
         """
-        _check_settings(tolerance, max_nodes)
+        _check_settings(tolerance, node_counts)
         self._check_request(inputs, points)
         with _gradient_scope(self._output.offsets.device):
             path = StraightPath.between(self._baseline, inputs, self._output.offsets)
             tally = self._tally(path, points, deadline)
-            for count in node_counts(max_nodes):
+            for count in node_counts:
                 asked = [points[p] for p in tally.open_points.tolist()]
                 gradients = self._integrator.mean_gradients(path.take(tally.open_rows), asked, count, deadline)
                 tally.put(gradients, count, tolerance)
@@ -96,7 +96,7 @@ class Explainer:
                     break
             return tally.contributions()
 
-    def _tally(self, path: StraightPath, points: Sequence[Point], deadline: Deadline) -> Tally:
+    def _tally(self, path: StraightPath, points: Sequence[Point], deadline: Checkpoint) -> Tally:
         forecasts = self._integrator.ends(path, deadline)
         ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
         if not bool(ends.isfinite().all()):
@@ -138,8 +138,8 @@ def _copied_to(device: torch.device, output: OutputMap) -> OutputMap:
         )
 
 
-def _check_settings(tolerance: float, max_nodes: int) -> None:
+def _check_settings(tolerance: float, node_counts: Sequence[int]) -> None:
     if not tolerance > 0:
         raise ConfigurationError(f"tolerance is {tolerance:g}, but must be positive")
-    if max_nodes < FEWEST_NODES:
-        raise ConfigurationError(f"max_nodes is {max_nodes}, but must be at least {FEWEST_NODES}")
+    if not node_counts or any(count <= before for before, count in pairwise([0, *node_counts])):
+        raise ConfigurationError(f"node counts are {list(node_counts)}, but must be rising numbers above 0")

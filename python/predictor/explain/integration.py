@@ -6,7 +6,7 @@ from typing import TypeVar, final
 import torch
 from torch import Tensor, nn
 
-from predictor.deadline import Deadline
+from predictor.deadline import Checkpoint
 from predictor.explain.path import Block, Parts, StraightPath
 from predictor.explain.quadrature import gauss_legendre
 from predictor.networks import OutputMap
@@ -26,7 +26,7 @@ class PathIntegrator:
         self._output = output
         self._max_rows = max_rows
 
-    def ends(self, path: StraightPath, deadline: Deadline) -> Tensor:
+    def ends(self, path: StraightPath, deadline: Checkpoint) -> Tensor:
         """Forecasts at the baseline and at the windows themselves, float64 [2, N, H, Q]."""
         positions = torch.tensor([0.0, 1.0], dtype=torch.float64, device=path.mask.device)
         found = positions.new_empty(2, path.rows, *path.end.offsets.shape[1:])
@@ -39,7 +39,7 @@ class PathIntegrator:
             found[block.node_slice, block.row_slice] = values.unflatten(0, (block.nodes, block.rows))
         return found
 
-    def mean_gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Deadline) -> Parts:
+    def mean_gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Checkpoint) -> Parts:
         """Gradients of each point's forecast, averaged along the path with `count` nodes; float64 [P, N, ...]."""
         positions, weights = (torch.tensor(values, device=path.mask.device) for values in gauss_legendre(count))
         found = Parts(
@@ -81,7 +81,7 @@ class PathIntegrator:
         return self._output.values(units, parts.location, parts.scale, parts.offsets)
 
     def _blocks(
-        self, rows: int, nodes: int, run: Callable[[Block], Done], deadline: Deadline
+        self, rows: int, nodes: int, run: Callable[[Block], Done], deadline: Checkpoint
     ) -> Iterator[tuple[Block, Done]]:
         """Run everything block by block; where memory does not suffice, go on with blocks of half the size."""
         most = self._max_rows

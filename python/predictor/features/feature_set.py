@@ -117,9 +117,11 @@ class FeatureSet:
             root = Record.from_bytes(data, path.name)
             operator_set, observed, known = read_features(root)
             root.end()
+            return cls(observed=observed, known=known, operator_set=operator_set)
         except ArtifactError as error:
             raise ConfigurationError(error.message) from error
-        return cls(observed=observed, known=known, operator_set=operator_set)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path.name}: {error.message}") from error
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -191,11 +193,16 @@ def read_features(root: Record) -> tuple[int, Definitions, Definitions]:
 
 
 def _definitions(entries: tuple[Record, ...]) -> Definitions:
-    definitions: list[FeatureDefinition] = []
-    for entry in entries:
-        definitions.append(FeatureDefinition(*(entry.text(key) for key in ("name", "expression", "meaning", "unit"))))
-        entry.end()
-    return tuple(definitions)
+    return tuple(map(_definition, entries))
+
+
+def _definition(entry: Record) -> FeatureDefinition:
+    texts = [entry.text(key) for key in ("name", "expression", "meaning", "unit")]
+    entry.end()
+    try:
+        return FeatureDefinition(*texts)
+    except ConfigurationError as error:
+        raise entry.refusal("name", f"cannot be: {error.message}") from error
 
 
 def _parsed(definition: FeatureDefinition, fields: FieldSet) -> Expression:

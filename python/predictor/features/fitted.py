@@ -12,7 +12,7 @@ from predictor.bars import AdjustedBars
 from predictor.canonical import Record, to_bytes
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.feature_set import FeatureDefinition, FeatureSet, read_features
-from predictor.features.fields import OBSERVED
+from predictor.features.fields import FORMULAS
 from predictor.features.scaling import DEFAULT_CLIP, Scaling
 
 FloatArray = NDArray[np.float64]
@@ -78,7 +78,7 @@ class FittedFeatures:
         return to_bytes(
             {
                 "operator_set": self.features.operator_set,
-                "fields": dict(OBSERVED.formulas),
+                "fields": {group: dict(formulas) for group, formulas in FORMULAS.items()},
                 "observed": [_entry(definition) for definition in self.features.observed],
                 "known": [_entry(definition) for definition in self.features.known],
                 "lookback": self.features.lookback,
@@ -111,7 +111,7 @@ class FittedFeatures:
             )
         except (ConfigurationError, ExpressionError) as error:
             raise ArtifactError(f"{SOURCE}: {error.message}", metadata=error.metadata) from error
-        if fields != dict(OBSERVED.formulas):
+        if fields != FORMULAS:
             raise root.refusal("fields", "mean something else than in this version")
         if lookback != fitted.features.lookback:
             raise root.refusal("lookback", f"is {lookback}, but these expressions look back {fitted.features.lookback}")

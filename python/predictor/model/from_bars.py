@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.errors import BarIncompleteError, BarsError, NoUsableSymbolError, SessionGapError
+from predictor.errors import BarIncompleteError, BarsError, NoUsableSymbolError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared import LARGEST_SCALE, BoolArray, FloatArray, Prepared
 from predictor.networks import Inputs
@@ -91,6 +91,8 @@ def _unusable_warnings(bars: BarPanel, usable: BoolArray, scale: FloatArray) -> 
 def _why_unusable(bars: BarPanel, symbol: int, scale: float) -> str:
     if not bars.present[symbol, -1]:
         return f"it has no bar on the panel's last session {_days([int(bars.sessions[-1])])}"
+    if np.isnan(scale):
+        return "none of its last sessions has a value to measure its volatility by, such as a return"
     if scale > LARGEST_SCALE:
         return f"its volatility is {scale:.3g} a day, which no market has; check its prices"
     return "none of its last sessions has a known feature"
@@ -98,5 +100,5 @@ def _why_unusable(bars: BarPanel, symbol: int, scale: float) -> str:
 
 def _days(sessions: Sequence[int] | NDArray[np.int32]) -> str:
     """Up to five dates in ISO form."""
-    shown = [f"{s // 10000:04d}-{s // 100 % 100:02d}-{s % 100:02d}" for s in map(int, sessions[:5])]
+    shown = [shown_date(int(session)) for session in sessions[:5]]
     return ", ".join(shown) + (f" and {len(sessions) - 5} more" if len(sessions) > 5 else "")  # noqa: PLR2004

@@ -13,7 +13,7 @@ from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
 from predictor.bars import BarPanel
 from predictor.catalog import FeatureInfo, ModelInfo
-from predictor.deadline import Deadline
+from predictor.deadline import Checkpoint
 from predictor.errors import ExplainUnsupportedError, InvalidInputError
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import FeatureDefinition
@@ -49,8 +49,9 @@ class Model:
         )
 
     @classmethod
+    # weights made under a caller's inference mode could never be explained
     def assemble(cls, identity: Identity, artifact: Artifact, *, device: torch.device, max_rows: int) -> Self:
-        """Build network, engine and attribution view from an artifact's parts; called outside inference mode."""
+        """Build network, engine and attribution view from an artifact's parts."""
         manifest = artifact.manifest
         network = freeze(artifact.network().to(device))
         output = output_map(manifest)
@@ -90,7 +91,7 @@ class Model:
         counts = np.cumsum([len(p.inputs.observed) for p in prepared])[:-1]
         return [forecast_of(self._source, p, rows) for p, rows in zip(prepared, np.split(values, counts), strict=True)]
 
-    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Checkpoint) -> tuple[Attribution, ...]:
         """Attributions of one query, one a target.
 
         Raises:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
 from predictor.networks.inputs import Inputs, InputSizes
-from predictor.networks.lstm import LSTMConfig, LSTMForecaster
+from predictor.networks.lstm import LSTM_ARITHMETIC, LSTMConfig, LSTMForecaster
 from predictor.networks.quantiles import QuantileHead
 from predictor.networks.target import Target
 
@@ -29,17 +29,28 @@ class Forecasting(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NetworkKind:
-    """A kind of network: its settings and its constructor. `version` rises when the same settings mean another net."""
+    """A kind of network: its settings and its constructor.
+
+    Attributes:
+        name: as in artifacts and on the command line.
+        version: rises when the same settings mean another network.
+        config: the settings.
+        build: the constructor.
+        arithmetic: everything else that the numbers depend on; an artifact states it in full, and one that states
+            something else is refused.
+        is_panel_model: whether a forecast of one symbol depends on the others of its panel.
+    """
 
     name: str
     version: int
     config: type[NetworkConfig]
     build: Callable[..., nn.Module]
+    arithmetic: Mapping[str, str | float]
     is_panel_model: bool = False
 
 
 KINDS: Mapping[str, NetworkKind] = {
-    "lstm": NetworkKind(name="lstm", version=1, config=LSTMConfig, build=LSTMForecaster),
+    "lstm": NetworkKind(name="lstm", version=1, config=LSTMConfig, build=LSTMForecaster, arithmetic=LSTM_ARITHMETIC),
 }
 
 

@@ -1,5 +1,6 @@
 """A recurrent forecaster: LSTM over the encoder's sessions, one quantile head a horizon."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -8,12 +9,26 @@ from torch.nn import functional
 
 from predictor.errors import ConfigurationError
 from predictor.networks.inputs import Inputs, InputSizes
-from predictor.networks.quantiles import QuantileHead
+from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.target import Target
 
 MOST_HIDDEN = 4096
 MOST_LAYERS = 16
 """Bounds for what an artifact may ask to be built; far beyond what daily bars can teach."""
+
+
+NORM_EPSILON = 1e-5
+
+LSTM_ARITHMETIC: Mapping[str, str | float] = {
+    "row": "observed, known, share of known cells",
+    "gates": "input, forget, cell, output",
+    "context": "last state, static, known of the session that the horizon ends on",
+    "activation": "elu, alpha 1",
+    "norm": "layer norm, variance over n",
+    "norm_epsilon": NORM_EPSILON,
+    "head": HEAD_ARITHMETIC,
+}
+"""What the settings leave open and another implementation must know: orders, functions, epsilons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +66,7 @@ class LSTMForecaster(nn.Module):
         between = config.dropout if config.layers > 1 else 0.0
         self.lstm = nn.LSTM(width, config.hidden, config.layers, batch_first=True, dropout=between)
         self.mix = nn.Linear(config.hidden + sizes.static + sizes.known, config.hidden)
-        self.norm = nn.LayerNorm(config.hidden)
+        self.norm = nn.LayerNorm(config.hidden, eps=NORM_EPSILON)
         self.dropout = nn.Dropout(config.dropout)
         self.head = QuantileHead(config.hidden, horizons=len(target.horizons), levels=levels)
 

@@ -9,6 +9,8 @@ from torch.nn import functional
 
 from predictor.errors import ConfigurationError
 
+HEAD_ARITHMETIC: Final = "the level nearest to 0.5, plus or minus sums of softplus steps away from it"
+
 
 def check_quantiles(levels: tuple[float, ...]) -> None:
     """Raise ConfigurationError unless the levels rise within (0, 1)."""

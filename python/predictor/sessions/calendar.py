@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import BarsError, CalendarEndedError, ConfigurationError
+from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, shown_date
 from predictor.sessions import exchange, text
-from predictor.sessions.dates import as_date, shown, whole_months
+from predictor.sessions.dates import as_date, whole_months
 from predictor.sessions.schedule import WEEKDAYS, Schedule
 from predictor.sessions.table import FIELDS, Table, table_of
 
@@ -125,9 +125,9 @@ class SessionCalendar:
         result = self._table.sessions[start : start + count]
         if result.size < count:
             raise CalendarEndedError(
-                f"only {result.size} of the {count} sessions after {shown(session)} are known: the calendar "
-                f"{self.name} ends on {shown(self.last)}; train the model again to renew its calendar",
-                metadata={"calendar": self.name, "date": shown(session), "last": shown(self.last)},
+                f"only {result.size} of the {count} sessions after {shown_date(session)} are known: the calendar "
+                f"{self.name} ends on {shown_date(self.last)}; train the model again to renew its calendar",
+                metadata={"calendar": self.name, "date": shown_date(session), "last": shown_date(self.last)},
             )
         return result
 
@@ -225,10 +225,11 @@ class SessionCalendar:
         outside = first if first < self.first else last
         if self.first <= outside <= self.last:
             return
+        hint = "send later dates" if outside < self.first else "train the model again to renew its calendar"
         raise CalendarEndedError(
-            f"{shown(outside)} lies outside the calendar {self.name}, which covers {shown(self.first)} to "
-            f"{shown(self.last)}; train the model again to renew its calendar, or send other dates",
-            metadata={"calendar": self.name, "date": shown(outside), "last": shown(self.last)},
+            f"{shown_date(outside)} lies outside the calendar {self.name}, which covers {shown_date(self.first)} to "
+            f"{shown_date(self.last)}; {hint}",
+            metadata={"calendar": self.name, "date": shown_date(outside), "last": shown_date(self.last)},
         )
 
     def _rows(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
@@ -249,7 +250,7 @@ class SessionCalendar:
             return rows
         day = int(sessions[~found][0])
         raise BarsError(
-            f"{shown(day)} is no session of the calendar {self.name}; drop the bar of that date, or choose the "
+            f"{shown_date(day)} is no session of the calendar {self.name}; drop the bar of that date, or choose the "
             f"calendar of the exchange that it comes from",
-            metadata={"calendar": self.name, "date": shown(day)},
+            metadata={"calendar": self.name, "date": shown_date(day)},
         )

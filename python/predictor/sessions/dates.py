@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, shown_date
 
 EARLIEST, LATEST = 18000101, 21991231
 """The dates a calendar may hold; they keep a damaged or hostile file from asking for a huge table."""
@@ -41,11 +41,6 @@ def as_date(day: int) -> date:
     return date(day // 10000, day // 100 % 100, day % 100)
 
 
-def shown(day: int) -> str:
-    """A yyyymmdd for people: 2024-03-28."""
-    return f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
-
-
 def exists(day: int) -> bool:
     """Whether yyyymmdd is a day, and one that a calendar may hold."""
     year, month, of_month = day // 10000, day // 100 % 100, day % 100
@@ -60,7 +55,7 @@ def whole_months(first: int, last: int) -> tuple[int, int]:
         if not exists(day):
             raise ConfigurationError(f"{day} is no date; pass yyyymmdd from {EARLIEST} to {LATEST}")
     if first > last:
-        raise ConfigurationError(f"the calendar ends on {shown(last)}, before it begins on {shown(first)}")
+        raise ConfigurationError(f"the calendar ends on {shown_date(last)}, before it begins on {shown_date(first)}")
     length = calendar.monthrange(last // 10000, last // 100 % 100)[1]
     return first // 100 * 100 + 1, last // 100 * 100 + length
 

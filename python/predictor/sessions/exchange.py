@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import ConfigurationError, MissingPackageError
-from predictor.sessions.dates import SATURDAY, dates_of, shown, weekday_of, weekdays_between, whole_months
+from predictor.errors import ConfigurationError, MissingPackageError, shown_date
+from predictor.sessions.dates import SATURDAY, dates_of, weekday_of, weekdays_between, whole_months
 from predictor.sessions.schedule import WEEKDAYS, CloseTime, Schedule
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
             default = exchange_calendars.get_calendar(name)
             earliest, latest = _bound(default.bound_min(), first), _bound(default.bound_max(), last)
             _require_recorded(name, (first, last), (earliest, latest))
-            return exchange_calendars.get_calendar(name, start=shown(first), end=shown(min(last, latest)))
+            return exchange_calendars.get_calendar(name, start=shown_date(first), end=shown_date(min(last, latest)))
     except (ValueError, NotImplementedError) as error:  # some of its calendars fail on their own rules
         raise ConfigurationError(
             f"exchange-calendars cannot build {name}: {str(error)[:200]}; use {WEEKDAYS!r} instead",
@@ -89,8 +89,8 @@ def _require_recorded(name: str, asked: tuple[int, int], recorded: tuple[int, in
     if recorded[0] <= asked[0] <= recorded[1]:
         return
     raise ConfigurationError(
-        f"the sessions of {name} are recorded from {shown(recorded[0])} to {shown(recorded[1])}, but bars begin in "
-        f"the month of {shown(asked[0])}; drop the bars outside the record, or use {WEEKDAYS!r}",
+        f"the sessions of {name} are recorded from {shown_date(recorded[0])} to {shown_date(recorded[1])}, but bars "
+        f"begin in the month of {shown_date(asked[0])}; drop the bars outside the record, or use {WEEKDAYS!r}",
         metadata={"exchange": name},
     )
 

@@ -1,13 +1,16 @@
 """The trainers' commands beside the predictor's."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.syntax import Syntax
+from rich.text import Text
 
 from predictor.cli import app
 from trainers.demo import Settings, walk
@@ -28,6 +31,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")] = False,  # noqa: FBT002
 ) -> None:
     """Train on real bars, serve, ask from Python and C#, and write report.html; about two minutes."""
+    torch.set_num_threads(1)  # the default network is too small to be faster on more
     console = Console(file=sys.stderr if as_json else sys.stdout)
     walked = walk(Settings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
     question = walked.question
@@ -42,17 +46,26 @@ def demo(
         }
         sys.stdout.write(json.dumps(result) + "\n")
         return
+    if activation := _activation():
+        _show(console, "once in this shell, which has no quantra yet", activation, "bash")
     if walked.pid is None:
         _show(console, "start the server again", question.serve, "bash")
     else:
         console.print(f"The server goes on as process {walked.pid}; stop it with: kill {walked.pid}")
     _show(console, "ask from Python", question.python, "python")
-    _show(console, "ask from C#", question.csharp, "csharp")
-    console.print(f"Report: [bold]{walked.report}[/]", soft_wrap=True)
+    run = "" if walked.csharp is None else f": dotnet run --project {walked.csharp}"
+    _show(console, f"ask from C#{run}", question.csharp, "csharp")
+    console.print(f"Report: {walked.report}", style="bold", soft_wrap=True, markup=False)
+
+
+def _activation() -> str:
+    """What brings `quantra` and its Python onto the PATH; empty where they are there."""
+    script = Path(sys.executable).parent / "activate"
+    return "" if shutil.which("quantra") or not script.is_file() else f"source {script}"
 
 
 def _show(console: Console, title: str, code: str, language: str) -> None:
     """Code without a frame and without folded lines, so that it can be copied."""
-    console.rule(title, align="left")
+    console.rule(Text(title), align="left")
     syntax = Syntax(code, language, background_color="default")
     console.print(syntax.highlight(code), soft_wrap=True)

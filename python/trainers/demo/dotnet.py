@@ -3,11 +3,16 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 CLIENT = Path(__file__).parents[3] / "dotnet" / "Quantra.Client" / "Quantra.Client.csproj"
 """The client's sources, where this package runs from a checkout."""
+
+OLDEST_SDK: Final = 10
 
 PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
   <PropertyGroup>
@@ -26,9 +31,13 @@ PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
 def reason_to_skip() -> str:
     """Why C# cannot be asked here; empty if it can."""
     if shutil.which("dotnet") is None:
-        return "there is no `dotnet` on the PATH"
+        return "there is no dotnet on the PATH"
     if not CLIENT.is_file():
         return "the C# sources are not here: they come with a checkout of the project"
+    found = subprocess.run(["dotnet", "--version"], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S607
+    major = found.partition(".")[0]
+    if not major.isdigit() or int(major) < OLDEST_SDK:
+        return f"the .NET SDK on the PATH is {found or 'missing'}, and {OLDEST_SDK} or newer is needed"
     return ""
 
 
@@ -44,17 +53,25 @@ class Program:
         (self.folder / "Ask.csproj").write_text(PROJECT.format(client=CLIENT), encoding="utf-8")
         (self.folder / "Program.cs").write_text(source, encoding="utf-8")
 
-    def build(self) -> "subprocess.Popen[str]":
-        """Begin to build; the first time takes a minute, so other work may go on meanwhile."""
-        return self._start("build", "--verbosity", "quiet")
+    @contextmanager
+    def building(self) -> Generator[subprocess.Popen[str]]:
+        """Build an empty program while the block runs; the first time takes a minute. Stopped where the block ends."""
+        self.write("// asks once the server is there\n")
+        process = self._start("build", "--verbosity", "quiet")
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+                process.communicate()
 
-    def run(self) -> "subprocess.CompletedProcess[str]":
+    def run(self) -> subprocess.CompletedProcess[str]:
         """Build what changed and run."""
         process = self._start("run")
         output, _ = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, output)
 
-    def _start(self, *command: str) -> "subprocess.Popen[str]":
+    def _start(self, *command: str) -> subprocess.Popen[str]:
         return subprocess.Popen(  # noqa: S603 - the SDK that the user put on the PATH
             [shutil.which("dotnet") or "dotnet", *command],
             cwd=self.folder,

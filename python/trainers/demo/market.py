@@ -13,7 +13,14 @@ SYMBOLS = ("AAPL", "GOOG", "IBM", "MSFT")
 CALENDAR = "XNYS"
 """NASDAQ, where three of them trade, keeps the same sessions."""
 
-_HEADERS = {"open": "Open", "high": "High", "low": "Low", "close": "Close", "volume": "Volume", "adj_close": "Adj Close"}
+_HEADERS = {
+    "open": "Open",
+    "high": "High",
+    "low": "Low",
+    "close": "Close",
+    "volume": "Volume",
+    "adj_close": "Adj Close",
+}
 
 
 def demo_bars() -> BarPanel:

@@ -1,5 +1,6 @@
 """The short programs that ask the demo's questions again, with the right port, model and file."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ class Question:
     @property
     def serve(self) -> str:
         """The command that starts the server again."""
-        return f"quantra serve --models {self.models} --listen 127.0.0.1:{self.port}"
+        return f"quantra serve --models {shlex.quote(str(self.models))} --listen 127.0.0.1:{self.port}"
 
     @property
     def python(self) -> str:

@@ -30,7 +30,8 @@ def start(models: Path) -> Serving:
     Raises:
         UnavailableError: it ended before it was ready; its own message stands above.
     """
-    command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0"]
+    options = ["--models", str(models), "--listen", "127.0.0.1:0", "--log-level", "warning"]
+    command = [sys.executable, "-m", "predictor.server", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own server
     line = process.stdout.readline() if process.stdout is not None else ""
     if not line:

@@ -1,16 +1,21 @@
 """The demo's walk: train, score, serve, ask from Python and C#, report."""
 
+import os
+import subprocess
+import sys
 import webbrowser
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from predictor.bars import BarPanel
-from predictor.client import QuantraClient
-from predictor.features import default_features
 from predictor.cli.scores import judgement
 from predictor.cli.tables import contributions_table, forecast_table
+from predictor.client import QuantraClient
+from predictor.errors import UnavailableError
+from predictor.features import default_features
 from predictor.forecast import Attribution, Detail, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.registry import CHAMPION, set_alias
@@ -18,7 +23,7 @@ from predictor.report import ReportContent, write_report
 from trainers.demo import dotnet
 from trainers.demo.market import CALENDAR, SYMBOLS, demo_bars
 from trainers.demo.programs import Question
-from trainers.demo.server import Serving, serving
+from trainers.demo.server import serving
 from trainers.progress import JsonlLog, progress_for
 from trainers.stock import Recipe, train
 
@@ -43,6 +48,8 @@ class Walked:
     question: Question
     pid: int | None
     """Of the server that goes on; None if it was stopped."""
+    csharp: Path | None
+    """Folder of the C# program; None if C# was not asked."""
 
 
 def walk(settings: Settings, console: Console) -> Walked:
@@ -51,73 +58,85 @@ def walk(settings: Settings, console: Console) -> Walked:
     Raises:
         QuantraError: a step failed; the message says which and what to do.
     """
-    bars = demo_bars()
+    bars, report = demo_bars(), settings.out / "report.html"
     models, bars_file = settings.out / "models", settings.out / "bars.csv"
     settings.out.mkdir(parents=True, exist_ok=True)
     bars.write_csv(bars_file)
-    program = dotnet.Program(settings.out / "csharp")
-    skip = dotnet.reason_to_skip()
-    building = None
-    if not skip:
-        program.write("// asks once the server is there\n")
-        building = program.build()
-    _train(bars, models, console)
-    with serving(models, keep=settings.keep_serving) as server:
+    skip, program = dotnet.reason_to_skip(), dotnet.Program(settings.out / "csharp")
+    with ExitStack() as stack:
+        build = None if skip else stack.enter_context(program.building())
+        _train(bars, settings.out, console)
+        with console.status("starting the server"):
+            server = stack.enter_context(serving(models, keep=settings.keep_serving))
         question = Question(port=server.port, model=MODEL, bars=bars_file.resolve(), symbol=SYMBOL, models=models)
-        report = _ask_python(server, bars, settings.out, console)
-        if building is None:
-            console.print(f"[dim]C# is not asked: {skip}.[/]")
+        _ask_python(question, bars.select([SYMBOL]), report, console)
+        if build is None:
+            console.print(f"C# is not asked: {skip}.", style="dim", markup=False)
         else:
-            console.rule("asking from C#")
-            with console.status("building the C# program"):
-                building.communicate()
-                program.write(question.csharp)
-                answer = program.run()
-            console.print(answer.stdout.rstrip(), markup=False)
-            if answer.returncode:
-                console.print(f"[red]The C# program ended with exit code {answer.returncode}.[/]")
-    if settings.open_browser:
+            _ask_csharp(question, program, build, console)
+    if settings.open_browser and _has_screen():
         webbrowser.open(report.resolve().as_uri())
-    return Walked(report=report, question=question, pid=server.process.pid if settings.keep_serving else None)
+    return Walked(
+        report=report,
+        question=question,
+        pid=server.process.pid if settings.keep_serving else None,
+        csharp=None if skip else program.folder,
+    )
 
 
-def _train(bars: BarPanel, models: Path, console: Console) -> None:
-    line = models / MODEL
+def _train(bars: BarPanel, out: Path, console: Console) -> None:
+    """Train the next version, with its log beside the models, and let it be the champion."""
+    line, logs = out / "models" / MODEL, out / "training"
     version = 1 + max((int(p.name) for p in line.glob("[0-9]*") if p.name.isdigit()), default=0)
     console.rule(f"training {MODEL} {version} on {', '.join(bars.symbols)}: {len(bars.sessions)} real daily bars")
-    folder = line.parent.parent / "training"
-    folder.mkdir(parents=True, exist_ok=True)
-    log, shown = JsonlLog(folder / f"{version}.jsonl"), progress_for(console.file)
+    logs.mkdir(parents=True, exist_ok=True)
+    log, shown = JsonlLog(logs / f"{version}.jsonl"), progress_for(console.file)
     trained = train(
         bars,
         default_features(),
         Recipe(calendar=CALENDAR),
         line / str(version),
         consume=lambda reports: log(shown(reports)),
+        announce=lambda stage: console.print(f"{stage} …", style="dim"),
     )
     set_alias(line, CHAMPION, version)
     console.print(judgement(trained.told))
 
 
-def _ask_python(server: Serving, bars: BarPanel, out: Path, console: Console) -> Path:
-    console.rule(f"serving on 127.0.0.1:{server.port}, asking from Python")
-    with QuantraClient(f"127.0.0.1:{server.port}", model=MODEL) as client:
-        one = bars.select([SYMBOL])
-        forecast = client.predict(one)
-        attributions = _explain(client, one)
-        info = client.model(MODEL)
-    console.print(forecast_table(forecast, SYMBOL, bars.currency))
+def _ask_python(question: Question, bars: BarPanel, report: Path, console: Console) -> None:
+    console.rule(f"serving on 127.0.0.1:{question.port}, asking from Python")
+    with QuantraClient(f"127.0.0.1:{question.port}", model=MODEL) as client:
+        info = client.model()
+        forecast = client.predict(bars)
+        console.print(forecast_table(forecast, SYMBOL, bars.currency))
+        attributions = _explain(client, bars)
     console.print(contributions_table(attributions[-1], SYMBOL))
-    report = out / "report.html"
-    write_report(
-        report,
-        ReportContent(info=info, bars=one, forecast=forecast, attributions=attributions, symbol=SYMBOL),
-    )
-    return report
+    content = ReportContent(info=info, bars=bars, forecast=forecast, attributions=attributions, symbol=SYMBOL)
+    write_report(report, content)
 
 
 def _explain(client: QuantraClient, bars: BarPanel) -> tuple[Attribution, ...]:
-    info = client.model(MODEL)
+    """Every horizon and quantile, in time and feature."""
+    info = client.model()
     targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
     query = Query(instance=Instance(input=bars), targets=targets, detail=Detail.CELLS)
     return client.explain(query).attributions
+
+
+def _ask_csharp(question: Question, program: dotnet.Program, build: subprocess.Popen[str], console: Console) -> None:
+    console.rule("asking from C#")
+    with console.status("building the C# program"):
+        build.communicate()
+        program.write(question.csharp)
+        answer = program.run()
+    console.print(answer.stdout.rstrip(), markup=False)
+    if answer.returncode:
+        raise UnavailableError(
+            f"the C# program in {program.folder} ended with exit code {answer.returncode}; its output stands above, "
+            "and everything before it is done"
+        )
+
+
+def _has_screen() -> bool:
+    """Without one, a browser would be one in text that takes over the terminal."""
+    return sys.platform in {"win32", "darwin"} or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())

@@ -1,8 +1,10 @@
 """`python -m trainers.stock …`: the stock trainer as a script of its own."""
 
+from predictor.cli import run  # first: where typer is missing, it says what to install
+
+# isort: split
 import typer
 
-from predictor.cli import run
 from trainers.stock.command import EXAMPLE, stock
 
 app = typer.Typer(add_completion=False)

@@ -74,7 +74,7 @@ def scores_card(judged: Judged, forecasts: Mapping[str, FloatArray], *, model: s
         row: dict[str, Json] = {"name": name, "is_model": name == model, "pinball": by_horizon, "mean": mean}
         rows.append((mean, row | {"band_coverage": band}))
     return {
-        "unit": f"pinball loss of {unit}, x 10000; mean: over horizons, each divided by the growth of its scale",
+        "unit": f"pinball loss of {unit}, x 10000",
         "split": "test",
         "horizons": list(judged.horizons),
         "band": [judged.levels[0], judged.levels[-1]],

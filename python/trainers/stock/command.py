@@ -2,10 +2,11 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 
@@ -60,6 +61,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = DEFAULTS.optimisation.precision,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda[:N], xpu or mps.")] = DEFAULTS.optimisation.device,
     seed: Annotated[int, typer.Option(help="Of weights, dropout and order.")] = DEFAULTS.optimisation.seed,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads; one is fastest for a small network.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Reports as JSON lines on standard output.")] = False,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
@@ -83,9 +85,17 @@ def stock(  # noqa: PLR0913 - one argument a flag
             seed=seed,
         ),
     )
+    torch.set_num_threads(threads)
     chosen = default_features() if features == "default" else FeatureSet.read(features)
     try:
-        trained = train(BarPanel.read(bars), chosen, recipe, out, consume=_consumer(out, as_json=as_json))
+        trained = train(
+            BarPanel.read(bars),
+            chosen,
+            recipe,
+            out,
+            consume=_consumer(out, as_json=as_json),
+            announce=_announcer(as_json=as_json),
+        )
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     if as_json:
@@ -104,9 +114,24 @@ def _consumer(out: Path, *, as_json: bool) -> Consumer:
 
     def consume(reports: Iterable[Report]) -> Iterator[Report]:
         folder.mkdir(parents=True, exist_ok=True)
-        return JsonlLog(folder / "reports.jsonl")(shown(reports))
+        log = folder / "reports.jsonl"
+        log.unlink(missing_ok=True)  # of a training that was stopped
+        return JsonlLog(log)(shown(reports))
 
     return consume
+
+
+def _announcer(*, as_json: bool) -> Callable[[str], None]:
+    """What tells a person or a program which stage begins."""
+
+    def announce(stage: str) -> None:
+        if as_json:
+            sys.stdout.write(json.dumps({"kind": "stage", "stage": stage}) + "\n")
+            sys.stdout.flush()
+        else:
+            Console().print(f"{stage} …", style="dim")
+
+    return announce
 
 
 def _target_kind(text: str) -> TargetKind:

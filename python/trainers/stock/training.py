@@ -1,5 +1,6 @@
 """Training a stock model, from bars to a saved artifact."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,7 +54,19 @@ class Trained:
         return Card.from_json(canonical.to_bytes(self.card).decode())
 
 
-def train(bars: BarPanel, features: FeatureSet, recipe: Recipe, out: Path, *, consume: Consumer) -> Trained:
+def _to_nobody(_stage: str) -> None:
+    """Announce to nobody."""
+
+
+def train(
+    bars: BarPanel,
+    features: FeatureSet,
+    recipe: Recipe,
+    out: Path,
+    *,
+    consume: Consumer,
+    announce: Callable[[str], None] = _to_nobody,
+) -> Trained:
     """Train a model and save it as an artifact.
 
     The same bars, features and recipe give the same bytes on the same machine, device, threads and library versions.
@@ -63,7 +76,8 @@ def train(bars: BarPanel, features: FeatureSet, recipe: Recipe, out: Path, *, co
         features: what the network reads.
         recipe: every other setting.
         out: the artifact's folder, which must not exist.
-        consume: progress and logs.
+        consume: progress and logs of the epochs.
+        announce: told what begins before and after them, such as `computing features`.
 
     Raises:
         ConfigurationError: the settings contradict themselves or the bars, or `out` exists.
@@ -72,11 +86,14 @@ def train(bars: BarPanel, features: FeatureSet, recipe: Recipe, out: Path, *, co
     if out.exists():
         raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
     splits = Splits.by_shares(bars.sessions, recipe.shares)
+    announce("computing features")
     pipeline = fit_pipeline(bars, features, recipe, splits)
     history = History(bars, pipeline)
     fitted = _fit(history, splits, recipe, consume)
+    announce("calibrating, and scoring beside the baselines")
     made = _calibrated(fitted, history, splits, recipe)
     made = replace(made, manifest=replace(made.manifest, card=_card(made, fitted, history, splits, recipe)))
+    announce("recording the golden instance, and saving")
     artifact.save(out, made, golden.record(_model(made)))
     return Trained(folder=out, card=dict(made.manifest.card))
 
