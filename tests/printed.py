@@ -9,22 +9,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from trainers.demo.dotnet import CLIENT, PROJECT
+
 ROOT = Path(__file__).parents[1]
 SCRIPTS = Path(sys.executable).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"}
-
-PROJECT = f"""<Project Sdk="Microsoft.NET.Sdk">
-  <PropertyGroup>
-    <OutputType>Exe</OutputType>
-    <TargetFramework>net10.0</TargetFramework>
-    <ImplicitUsings>enable</ImplicitUsings>
-    <Nullable>enable</Nullable>
-  </PropertyGroup>
-  <ItemGroup>
-    <ProjectReference Include="{ROOT / "dotnet" / "Quantra.Client" / "Quantra.Client.csproj"}" />
-  </ItemGroup>
-</Project>
-"""
 
 
 def run_command(line: str, folder: Path) -> str:
@@ -40,7 +29,7 @@ def run_python(program: str, folder: Path) -> str:
 def run_csharp(program: str, folder: Path, project: Path) -> str:
     """Build a C# program in `project`, run it in `folder`; its output."""
     project.mkdir(exist_ok=True)
-    (project / "Ask.csproj").write_text(PROJECT, encoding="utf-8")
+    (project / "Ask.csproj").write_text(PROJECT.format(client=CLIENT), encoding="utf-8")
     (project / "Program.cs").write_text(program, encoding="utf-8")
     _run(["dotnet", "build", "--output", "out", "--verbosity", "quiet"], project)
     return _run(["dotnet", str(project / "out" / "Ask.dll")], folder)

@@ -30,16 +30,26 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         host.Post(() => Begin(door, method, question), Fail);
         try
         {
-            return await _reply.Task.WaitAsync(timeout, cancellationToken).ConfigureAwait(false);
+            return await WaitAsync(_reply.Task, timeout, cancellationToken).ConfigureAwait(false);
         }
-        catch (OperationCanceledException)
+        catch
         {
             host.Post(Cancel, Fail);
             throw;
         }
+    }
+
+    /// <summary>Waits for an answer of Python's as long as a call may take.</summary>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    /// <exception cref="QuantraException">DEADLINE_EXCEEDED.</exception>
+    public static async Task<T> WaitAsync<T>(Task<T> answer, TimeSpan timeout, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await answer.WaitAsync(timeout, cancellationToken).ConfigureAwait(false);
+        }
         catch (TimeoutException error)
         {
-            host.Post(Cancel, Fail);
             var message = FormattableString.Invariant($"no answer within {timeout.TotalSeconds:g} s; allow more time");
             throw Refusal(StatusCode.DeadlineExceeded, QuantraReason.DeadlineExceeded, message, error);
         }

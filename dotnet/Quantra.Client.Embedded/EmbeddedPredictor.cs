@@ -85,7 +85,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
     {
-        var reply = await AskAsync("list_models", [], cancellationToken).ConfigureAwait(false);
+        var reply = await AskAsync(() => _door.InvokeMethod("list_models"), cancellationToken).ConfigureAwait(false);
         return AnswerReader.Read(reply, answer => answer.Objects("models", AnswerReader.Model));
     }
 
@@ -93,7 +93,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
     public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(model);
-        var reply = await AskAsync("get_model", [model.Text], cancellationToken).ConfigureAwait(false);
+        var reply = await AskAsync(() => Describe(model), cancellationToken).ConfigureAwait(false);
         return AnswerReader.Read(reply, answer => AnswerReader.Model(answer.Object("model")));
     }
 
@@ -134,6 +134,12 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
     }
 
+    private static Reply Answered(Func<PyObject> ask)
+    {
+        using var text = ask();
+        return new Reply(text.As<string>(), []);
+    }
+
     private async Task<Reply> CallAsync(string method, Question question, CancellationToken cancellationToken)
     {
         ObjectDisposedException.ThrowIf(_disposed == 1, this);
@@ -141,15 +147,17 @@ public sealed class EmbeddedPredictor : IStockPredictor
             .RunAsync(_door, method, question, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Calls a method of the door that answers at once.</summary>
-    private Task<Reply> AskAsync(string method, string[] arguments, CancellationToken cancellationToken)
+    /// <summary>Asks the door for what it knows without computing.</summary>
+    private Task<Reply> AskAsync(Func<PyObject> ask, CancellationToken cancellationToken)
     {
         ObjectDisposedException.ThrowIf(_disposed == 1, this);
-        return _host.RunAsync(() =>
-        {
-            using var text = _door.InvokeMethod(method, [.. arguments.Select(argument => new PyString(argument))]);
-            return new Reply(text.As<string>(), []);
-        }).WaitAsync(cancellationToken);
+        return EmbeddedCall.WaitAsync(_host.RunAsync(() => Answered(ask)), _options.Timeout, cancellationToken);
+    }
+
+    private PyObject Describe(ModelReference model)
+    {
+        using var reference = new PyString(model.Text);
+        return _door.InvokeMethod("get_model", reference);
     }
 
     private bool Close()

@@ -3,7 +3,7 @@ namespace Quantra.Client.Embedded;
 /// <summary>What an <see cref="EmbeddedPredictor"/> loads, and how it answers.</summary>
 public sealed record EmbeddedPredictorOptions
 {
-    private readonly TimeSpan _timeout = TimeSpan.FromSeconds(30);
+    private readonly TimeSpan _timeout = CallTimeout.Default;
     private readonly int _maxBatchRows = 256;
 
     /// <summary>Folder of NAME/VERSION artifacts, as <c>quantra serve --models</c> takes.</summary>
@@ -29,14 +29,10 @@ public sealed record EmbeddedPredictorOptions
     }
 
     /// <summary>Longest wait for an answer. Work that has begun by then is finished, but nobody waits for it.</summary>
-    /// <value>Positive; 30 seconds by default.</value>
+    /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan Timeout
     {
         get => _timeout;
-        init
-        {
-            ArgumentOutOfRangeException.ThrowIfLessThanOrEqual(value, TimeSpan.Zero);
-            _timeout = value;
-        }
+        init => _timeout = CallTimeout.Checked(value);
     }
 }

@@ -151,7 +151,9 @@ internal sealed class PythonHost
         }
         catch (PythonException error)
         {
-            fail(QuantraError.Of(StatusCode.Internal, QuantraReason.Internal, error.Format()).ToException());
+            const string Message = "the predictor failed on this call, which is a bug of Quantra; the inner exception tells more";
+            var cause = new InvalidOperationException(error.Format());
+            fail(QuantraError.Of(StatusCode.Internal, QuantraReason.Internal, Message).ToException(cause));
         }
         catch (Exception error)
         {

@@ -32,19 +32,19 @@ public sealed class EmbeddedPredictorTests(Doors doors) : PredictorTests(doors, 
     }
 
     [Fact]
-    public async Task A_damaged_artifact_is_named_and_the_others_are_served()
+    public void A_damaged_artifact_is_named_with_its_file()
     {
-        var damaged = Directory.CreateDirectory(Path.Combine(Doors.Models, "small", "2"));
-        try
-        {
-            await using var predictor = await EmbeddedPredictor.OpenAsync(Doors.EmbeddedOptions);
-            Assert.Equal(QuantraReason.ArtifactInvalid, Assert.Single(predictor.Problems).Reason);
-            Assert.Single(await predictor.ListModelsAsync(TestContext.Current.CancellationToken));
-        }
-        finally
-        {
-            damaged.Delete();
-        }
+        var problem = Assert.Single(((EmbeddedPredictor)Doors.Embedded).Problems);
+        Assert.Equal((StatusCode.DataLoss, QuantraReason.ArtifactInvalid), (problem.Code, problem.Reason));
+        Assert.Contains("cut/1", problem.Message, StringComparison.Ordinal);
+        Assert.Contains("weights.safetensors", problem.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Options_out_of_range_are_refused()
+    {
+        Assert.Throws<ArgumentOutOfRangeException>(() => Doors.EmbeddedOptions with { Timeout = TimeSpan.MaxValue });
+        Assert.Throws<ArgumentOutOfRangeException>(() => Doors.EmbeddedOptions with { MaxBatchRows = 0 });
     }
 
     protected override async Task<IStockPredictor> OpenAsync(TimeSpan timeout) =>

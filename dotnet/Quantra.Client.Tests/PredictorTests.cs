@@ -139,9 +139,51 @@ public abstract class PredictorTests
     [MemberData(nameof(BadBars))]
     public async Task Bad_bars_are_refused(string what, string reason)
     {
+        var good = new PredictionRequest("small", Bars);
+        var results = await _predictor.PredictManyAsync([good, new PredictionRequest("small", Spoiled[what](Bars)), good], Token);
+        Assert.Null(results[1].Forecast);
+        Assert.Equal(reason, results[1].Error!.Reason);
+        Assert.NotEmpty(results[1].Error!.Message);
+        AssertSame(_expected.Of("one"), results[0].GetForecast());
+        AssertSame(_expected.Of("one"), results[2].GetForecast());
+    }
+
+    [Theory]
+    [InlineData("a bar with some fields NaN", "open", "nan")]
+    [InlineData("an infinite price", "close", "inf")]
+    [InlineData("a negative price", "low", "-1.0")]
+    public async Task A_bad_cell_is_named(string what, string field, string value)
+    {
         var failure = await RefusalAsync(new PredictionRequest("small", Spoiled[what](Bars)));
-        Assert.Equal(reason, failure.Reason);
-        Assert.NotEmpty(failure.Message);
+        var facts = new Dictionary<string, string> { ["symbol"] = "AAPL", ["date"] = "2013-03-01", ["field"] = field, ["value"] = value };
+        Assert.Equal(facts, failure.Metadata);
+        Assert.StartsWith($"AAPL 2013-03-01: {field} is ", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_symbol_without_a_bar_before_the_last_has_NaN_and_a_warning()
+    {
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Emptied(Panel, 200, 399)), Token);
+        Assert.True(double.IsNaN(forecast.Value("IBM", 5, 0.5)));
+        Assert.True(double.IsFinite(forecast.Value("AAPL", 5, 0.5)));
+        Assert.StartsWith("IBM: no forecast", Assert.Single(forecast.Warnings), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_panel_of_which_no_symbol_remains_is_refused()
+    {
+        var panel = Emptied(Emptied(Panel, 199, 200), 399, 400);
+        var failure = await RefusalAsync(new PredictionRequest("small", panel));
+        Assert.Equal((StatusCode.InvalidArgument, QuantraReason.NoUsableSymbol), (failure.Code, failure.Reason));
+        Assert.Contains("AAPL", failure.Message, StringComparison.Ordinal);
+        Assert.Contains("IBM", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_damaged_artifact_leaves_the_others_served()
+    {
+        Assert.Equal(["small"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
+        Assert.Equal(QuantraReason.ModelNotFound, (await RefusalAsync(new PredictionRequest("cut", Bars))).Reason);
     }
 
     [Fact]
@@ -154,23 +196,35 @@ public abstract class PredictorTests
     }
 
     [Theory]
-    [InlineData("large", QuantraReason.ModelNotFound)]
-    [InlineData("small@7", QuantraReason.VersionNotFound)]
-    [InlineData("small@champion", QuantraReason.VersionNotFound)]
-    public async Task An_unknown_model_is_refused(string model, string reason)
+    [InlineData("large", QuantraReason.ModelNotFound, "['small']")]
+    [InlineData("../../x", QuantraReason.ModelNotFound, "['small']")]
+    [InlineData("small@7", QuantraReason.VersionNotFound, "[1]")]
+    [InlineData("small@champion", QuantraReason.VersionNotFound, "[1]")]
+    public async Task An_unknown_model_is_refused(string model, string reason, string existing)
     {
         Assert.Equal(reason, (await RefusalAsync(new PredictionRequest(model, Bars))).Reason);
         var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.GetModelAsync(model, Token));
         Assert.Equal((StatusCode.NotFound, reason), (failure.Code, failure.Reason));
+        Assert.Contains(existing, failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_model_name_of_a_megabyte_is_too_large()
+    {
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.GetModelAsync(new string('x', 1 << 20), Token));
+        Assert.Equal((StatusCode.ResourceExhausted, QuantraReason.RequestTooLarge), (failure.Code, failure.Reason));
+        Assert.True(failure.Message.Length < 1000);
     }
 
     [Theory]
-    [InlineData(3, 0.5, QuantraReason.UnknownHorizon)]
-    [InlineData(5, 0.4, QuantraReason.UnknownQuantile)]
-    public async Task An_unknown_target_is_refused(int horizon, double quantile, string reason)
+    [InlineData(3, 0.5, QuantraReason.UnknownHorizon, "[1, 5, 10, 20]")]
+    [InlineData(5, 0.4, QuantraReason.UnknownQuantile, "[0.1, 0.5, 0.9]")]
+    public async Task An_unknown_target_is_refused(int horizon, double quantile, string reason, string existing)
     {
         var request = new ExplanationRequest(new PredictionRequest("small", Bars), horizon, quantile);
-        Assert.Equal(reason, (await Assert.ThrowsAsync<QuantraException>(() => _predictor.ExplainAsync(request, Token))).Reason);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.ExplainAsync(request, Token));
+        Assert.Equal(reason, failure.Reason);
+        Assert.Contains(existing, failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -233,6 +287,24 @@ public abstract class PredictorTests
     }
 
     [Fact]
+    public async Task An_unknown_model_is_the_error_of_its_own_requests()
+    {
+        var results = await _predictor.PredictManyAsync(
+            [new PredictionRequest("large", Bars) { RequestId = "lost" }, new PredictionRequest("small", Bars)],
+            Token);
+        Assert.Equal(("lost", QuantraReason.ModelNotFound), (results[0].RequestId, results[0].Error!.Reason));
+        AssertSame(_expected.Of("one"), results[1].GetForecast());
+    }
+
+    [Fact]
+    public async Task A_call_that_no_model_answers_fails()
+    {
+        PredictionRequest[] requests = [new("large", Bars), new("larger", Bars)];
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.PredictManyAsync(requests, Token));
+        Assert.Equal(QuantraReason.ModelNotFound, failure.Reason);
+    }
+
+    [Fact]
     public async Task No_requests_give_no_results() => Assert.Empty(await _predictor.PredictManyAsync([], Token));
 
     [Fact]
@@ -278,6 +350,27 @@ public abstract class PredictorTests
         var copy = values.ToArray();
         copy[index] = value;
         return copy;
+    }
+
+    /// <summary>The panel without the bars of these cells.</summary>
+    private static BarPanel Emptied(BarPanel panel, int from, int to)
+    {
+        return panel with
+        {
+            Open = Without(panel.Open),
+            High = Without(panel.High),
+            Low = Without(panel.Low),
+            Close = Without(panel.Close),
+            Volume = Without(panel.Volume),
+            AdjustedClose = Without(panel.AdjustedClose),
+        };
+
+        double[] Without(ReadOnlyMemory<double> column)
+        {
+            var copy = column.ToArray();
+            copy.AsSpan(from, to - from).Fill(double.NaN);
+            return copy;
+        }
     }
 
     private static DateOnly[] Shifted(ReadOnlyMemory<DateOnly> sessions, int days) =>

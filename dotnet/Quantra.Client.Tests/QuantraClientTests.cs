@@ -41,6 +41,7 @@ public sealed class QuantraClientTests(Doors doors)
     public void Options_out_of_range_are_refused()
     {
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { Timeout = TimeSpan.MaxValue });
         Assert.Throws<ArgumentOutOfRangeException>(() => new QuantraClientOptions { MaxMessageBytes = 0 });
     }
 

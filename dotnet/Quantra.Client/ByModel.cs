@@ -1,3 +1,6 @@
+using System.Runtime.ExceptionServices;
+using Grpc.Core;
+
 namespace Quantra.Client;
 
 /// <summary>Requests of many models as one call a model.</summary>
@@ -6,20 +9,44 @@ internal static class ByModel
     /// <summary>Asks each model once and puts the results into the order of the requests.</summary>
     /// <param name="requests">In any order of models.</param>
     /// <param name="predict">Answers requests of one model, in their order.</param>
+    /// <returns>One result a request; a call that failed is the error of each of its requests.</returns>
+    /// <exception cref="QuantraException">Every call failed.</exception>
     public static async Task<IReadOnlyList<PredictionResult>> PredictAsync(
         IReadOnlyList<PredictionRequest> requests,
         Func<ModelReference, IReadOnlyList<PredictionRequest>, Task<IReadOnlyList<PredictionResult>>> predict)
     {
         var results = new PredictionResult[requests.Count];
-        await Task.WhenAll(Enumerable.Range(0, requests.Count).GroupBy(index => requests[index].Model).Select(FillAsync))
-            .ConfigureAwait(false);
+        var calls = Enumerable.Range(0, requests.Count).GroupBy(index => requests[index].Model).Select(FillAsync);
+        var failures = await Task.WhenAll(calls).ConfigureAwait(false);
+        if (failures is [{ } first, ..] && failures.All(failure => failure is not null))
+            ExceptionDispatchInfo.Throw(first);
         return results;
 
-        async Task FillAsync(IGrouping<ModelReference, int> places)
+        async Task<QuantraException?> FillAsync(IGrouping<ModelReference, int> places)
         {
-            var answers = await predict(places.Key, [.. places.Select(index => requests[index])]).ConfigureAwait(false);
-            foreach (var (index, answer) in places.Zip(answers))
-                results[index] = answer;
+            try
+            {
+                var answers = await predict(places.Key, [.. places.Select(index => requests[index])]).ConfigureAwait(false);
+                CheckCount(answers.Count, places.Count());
+                foreach (var (index, answer) in places.Zip(answers))
+                    results[index] = answer;
+                return null;
+            }
+            catch (QuantraException failure)
+            {
+                foreach (var index in places)
+                    results[index] = new(requests[index].RequestId, null, failure.Error);
+                return failure;
+            }
         }
+    }
+
+    private static void CheckCount(int have, int need)
+    {
+        if (have == need)
+            return;
+        var message = FormattableString.Invariant(
+            $"the answer has {have} results for {need} requests; give client and server the same version");
+        throw QuantraError.Of(StatusCode.Internal, QuantraReason.Internal, message).ToException();
     }
 }

@@ -21,8 +21,11 @@ public interface IStockPredictor : IAsyncDisposable
     /// <summary>Forecasts many panels; a bad one does not fail the others.</summary>
     /// <param name="requests">Any number of requests; those of one model travel together.</param>
     /// <param name="cancellationToken">Gives the call up.</param>
-    /// <returns>One result a request, in the order of the requests, each a forecast or an error.</returns>
-    /// <exception cref="QuantraException">No request could be answered, for example because a model is unknown.</exception>
+    /// <returns>
+    /// One result a request, in the order of the requests, each a forecast or an error; an unknown model is the error of
+    /// its own requests.
+    /// </returns>
+    /// <exception cref="QuantraException">No model answered at all, for example because the only one is unknown.</exception>
     Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
         CancellationToken cancellationToken = default);

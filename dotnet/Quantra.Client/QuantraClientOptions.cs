@@ -3,19 +3,15 @@ namespace Quantra.Client;
 /// <summary>How a <see cref="QuantraClient"/> calls.</summary>
 public sealed record QuantraClientOptions
 {
-    private readonly TimeSpan _timeout = TimeSpan.FromSeconds(30);
+    private readonly TimeSpan _timeout = CallTimeout.Default;
     private readonly int _maxMessageBytes = 64 << 20;
 
     /// <summary>Longest wait for an answer.</summary>
-    /// <value>Positive; 30 seconds by default.</value>
+    /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan Timeout
     {
         get => _timeout;
-        init
-        {
-            ArgumentOutOfRangeException.ThrowIfLessThanOrEqual(value, TimeSpan.Zero);
-            _timeout = value;
-        }
+        init => _timeout = CallTimeout.Checked(value);
     }
 
     /// <summary>Largest answer that is accepted, for a client that opens its own channel.</summary>

@@ -2,12 +2,13 @@
 
     python tests/contract/dotnet_fixture.py FOLDER
 
-FOLDER then holds `models/`, `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), and `expected.json`, in
+FOLDER then holds `models/` (`small` and the damaged `cut`), `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), and `expected.json`, in
 which arrays are base64 of their bytes.
 """
 
 import base64
 import json
+import shutil
 import sys
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -34,10 +35,17 @@ MODEL = "small"
 def write(folder: Path) -> None:
     """Write everything."""
     folder.mkdir(parents=True, exist_ok=True)
-    small_models(folder / "models")
+    _cut(small_models(folder / "models"))
     recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
     _without_last_day(recent_bars("AAPL", "IBM")).write_csv(folder / "late.csv")
     (folder / "expected.json").write_text(json.dumps(_expected(folder)))
+
+
+def _cut(models: Path) -> None:
+    """Put a copy of the model beside it whose weights end too early."""
+    shutil.copytree(models / MODEL, models / "cut")
+    weights = models / "cut" / "1" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
 
 
 def _without_last_day(panel: BarPanel) -> BarPanel:

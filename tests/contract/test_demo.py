@@ -1,7 +1,9 @@
 """The demo: what it leaves behind, and the programs that it prints, run exactly as printed."""
 
 import json
+import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from printed import run_csharp, run_python, running
 
 from predictor import BarPanel, Forecaster
 from predictor.instance import Instance, Query
+from trainers.demo.dotnet import reason_to_skip
 from trainers.demo.programs import Question
 
 if TYPE_CHECKING:
@@ -69,6 +72,31 @@ def test_the_programs_name_model_port_file_and_symbol() -> None:
     for program in (question.python, question.csharp):
         assert all(part in program for part in ('"m"', ":123", "b.csv", '"S"'))
     assert question.serve == "quantra serve --models models --listen 127.0.0.1:123"
+
+
+def test_the_command_to_serve_again_quotes_its_folder() -> None:
+    question = Question(port=1, model="m", bars=Path("b.csv"), symbol="S", models=Path("my models"))
+    assert shlex.split(question.serve)[3] == "my models"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="puts a shell script on the PATH")
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [("8.0.404", "the .NET SDK on the PATH is 8.0.404, and 10 or newer is needed"), ("10.0.100", "")],
+)
+def test_csharp_is_asked_only_with_a_sdk_that_can_build_it(
+    version: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sdk = tmp_path / "dotnet"
+    sdk.write_text(f"#!/bin/sh\necho {version}\n")
+    sdk.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert reason_to_skip() == reason
+
+
+def test_without_dotnet_the_demo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert reason_to_skip() == "there is no dotnet on the PATH"
 
 
 def _in_process(folder: Path) -> list[float]:

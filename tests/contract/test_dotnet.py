@@ -1,15 +1,25 @@
-"""The C# packages against this Python: `dotnet test` compares numbers and errors at both of their doors."""
+"""The C# packages against this Python: `dotnet test` compares numbers and errors at both of their doors.
+
+What a process can try only once, Python's start, is tried by the terminal sample, in a process for each try.
+"""
 
 import os
 import shutil
 import subprocess
 import sys
+import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from artifacts import recent_bars, small_models
+from serving import server_process
 
 DOTNET = Path(__file__).resolve().parents[2] / "dotnet"
 QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false")
+SAMPLE = "samples/Quantra.Terminal"
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +30,98 @@ def dotnet() -> str:
     return found
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"QUANTRA_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=DOTNET, env=environment, capture_output=True, text=True, check=False)
+def run(*command: str, environment: Path = Path(sys.prefix)) -> subprocess.CompletedProcess[str]:
+    """Run with the Python of an environment."""
+    variables = os.environ | {
+        "QUANTRA_PYTHON": sys.executable,
+        "QUANTRA_VENV": str(environment),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": "",
+    }
+    return subprocess.run(command, cwd=DOTNET, env=variables, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
 def test_csharp_answers_as_python_does(dotnet: str) -> None:
     done = run(dotnet, "test", "Quantra.Client.Tests", *QUIET)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def terminal(dotnet: str) -> tuple[str, str]:
+    """The command that runs the terminal sample."""
+    done = run(dotnet, "build", SAMPLE, *QUIET)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dotnet, str(DOTNET / SAMPLE / "bin" / "Debug" / "net10.0" / "Quantra.Terminal.dll")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = small_models(tmp_path_factory.mktemp("models"))
+    recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
+    return folder
+
+
+@pytest.fixture(params=["server", "embedded"])
+def door(request: pytest.FixtureRequest, models: Path) -> Iterator[tuple[str, ...]]:
+    """The options that lead to the models."""
+    if request.param == "embedded":
+        yield "--embedded", "--models", str(models)
+        return
+    with (models / "server.log").open("w") as log, server_process(models, log) as process:
+        yield "--server", process.target
+
+
+def test_the_terminal_draws_forecast_and_reasons(
+    terminal: tuple[str, str], models: Path, door: tuple[str, ...]
+) -> None:
+    done = run(*terminal, *door, "--bars", str(models / "bars.csv"), "--symbol", "IBM")
+    assert (done.returncode, done.stderr) == (0, "")
+    for drawn in (
+        "IBM",
+        "small@1",
+        "as of 2013-03-01",
+        "median",
+        "10% to 90%",
+        "why q0.5 in 5 days",
+        "baseline train_mean",
+    ):
+        assert drawn in done.stdout
+
+
+def refused(terminal: tuple[str, str], models: Path, environment: Path) -> str:
+    """The one line with which the sample ends in an environment that does not do."""
+    embedded = ("--embedded", "--models", str(models), "--bars", str(models / "bars.csv"), "--symbol", "AAPL")
+    done = run(*terminal, *embedded, environment=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_an_environment_without_a_python_library_is_told(
+    terminal: tuple[str, str], models: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {tmp_path / 'nowhere'}\nversion = 3.11.0\n")
+    line = refused(terminal, models, tmp_path)
+    assert line.startswith(f"CONFIGURATION_INVALID: the Python of {tmp_path} does not start: ")
+    assert "shared library" in line
+
+
+def test_an_environment_without_quantra_is_told(terminal: tuple[str, str], models: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path, with_pip=False)
+    line = refused(terminal, models, tmp_path)
+    assert line.startswith(f"PACKAGE_MISSING: the Python of {tmp_path} cannot import quantra: ")
+    assert "pip install 'quantra[dotnet]'" in line
+
+
+def test_an_exception_of_pythons_own_is_internal_and_shows_no_trace(
+    terminal: tuple[str, str], models: Path, tmp_path: Path
+) -> None:
+    venv.create(tmp_path, with_pip=False)
+    package = next(tmp_path.rglob("site-packages")) / "predictor"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "embed.py").write_text("def open_door(*_):\n    raise ZeroDivisionError('a secret')\n")
+    line = refused(terminal, models, tmp_path)
+    assert (
+        line == "INTERNAL: the predictor failed on this call, which is a bug of Quantra; the inner exception tells more"
+    )

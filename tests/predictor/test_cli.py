@@ -122,6 +122,7 @@ def test_predict_prints_prices_and_writes_the_chart(
 
     assert answers.both.prices is not None
     assert all(f"{price:,.2f}" in text for price in answers.both.prices.ravel())
+    assert "…" not in text
     assert "AAPL, as of 2013-03-01, last close 430.47" in text
     assert is_one_file(chart)
 

@@ -14,9 +14,11 @@ from artifacts import save_small_artifact, small_artifact, small_model
 from predictor import artifact, golden
 from predictor.artifact import Artifact, Golden
 from predictor.bars import BarPanel
+from predictor.deadline import Deadline
 from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
 from predictor.golden.bars import COLUMNS, SYMBOLS, panel
+from predictor.golden.stages import prepare
 from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind, build_network, kind_named
 from predictor.windows import Pipeline
 
@@ -122,6 +124,18 @@ def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden)
     added = sum(stages[name].reshape(2, -1).sum(axis=1) for name in ("observed", "known", "static", "alone"))
     assert np.allclose(added, stages["sum"], rtol=1e-12, atol=1e-18)
     assert np.allclose(stages["sum"], np.diff(stages["ends"])[:, 0], rtol=0.01, atol=0)
+
+
+def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, recorded: Golden) -> None:
+    """Stopping as soon as a gap is small could end at another node count on another machine."""
+    model = small_model(made)
+    inputs = prepare(model, _panel(recorded)).inputs
+    few, all_nodes = (
+        model.explainer.explain(inputs, [(3, 1)], deadline=Deadline(), node_counts=(count,))[0].observed
+        for count in (8, len(recorded.arrays["stage.attribution_weights"]))
+    )
+    assert np.array_equal(recorded.arrays["stage.attribution_observed"], all_nodes)
+    assert not np.array_equal(few, all_nodes)
 
 
 def test_every_stage_from_bars_to_answer_is_recorded(recorded: Golden) -> None:

@@ -1,6 +1,8 @@
 """`python -m trainers.stock`: flags become a recipe, and what is wrong is said in one line."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -114,7 +116,7 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
     assert call("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     stages = [line["stage"] for line in lines if line["kind"] == "stage"]
-    assert [stage.split()[0] for stage in stages] == ["computing", "calibrating,", "recording"]
+    assert [stage.split()[0] for stage in stages] == ["computing", "training", "calibrating,", "recording"]
     assert lines[-1]["kind"] == "trained"
     assert lines[-1]["artifact"] == str(tmp_path / "1")
     assert (tmp_path / "1" / "manifest.json").is_file()
@@ -135,6 +137,7 @@ def test_a_person_sees_the_scores_and_the_sentence_about_skill(
 ) -> None:
     assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     shown = capsys.readouterr().out
+    assert "training on cpu (automatic:" in shown
     assert shown.index("computing features") < shown.index("epoch 1/1") < shown.index("scoring beside the baselines")
     assert "this model" in shown
     assert "No skill shown" in shown
@@ -184,6 +187,27 @@ def test_an_existing_artifact_is_refused_before_a_log_is_begun(
     assert call("--bars", bars_file, "--out", tmp_path / "1") == 1
     assert "exists already; an artifact is never overwritten" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops the training with SIGINT")
+def test_ctrl_c_ends_a_training_with_one_line_and_leaves_no_artifact(bars_file: Path, tmp_path: Path) -> None:
+    flags = ["--bars", str(bars_file), "--out", str(tmp_path / "1"), "--epochs", "10000", "--patience", "10000"]
+    command_line = [sys.executable, "-m", "trainers.stock", *flags, "--json"]
+    with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as training:
+        assert training.stdout is not None
+        assert any('"kind": "window"' in line for line in training.stdout)
+        training.send_signal(signal.SIGINT)
+        _, error = training.communicate()
+    assert training.returncode == 130
+    assert error.strip() == "stopped by Ctrl+C"
+    assert [path.name for path in tmp_path.iterdir()] == ["1.run"]
+
+
+def test_the_trainer_as_a_script_says_what_to_install() -> None:
+    code = "import sys, runpy; sys.modules['typer'] = None; runpy.run_module('trainers.stock', run_name='__main__')"
+    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr == "the command line needs typer: pip install 'quantra[cli]'\n"
 
 
 def test_a_flag_that_is_missing_is_bad_usage(bars_file: Path) -> None:

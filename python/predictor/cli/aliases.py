@@ -26,7 +26,8 @@ def alias(
     line = models / name
     if not line.is_dir() or line.parent != models:
         there = sorted(p.name for p in models.iterdir() if p.is_dir()) if models.is_dir() else []
-        raise ModelNotFoundError(f"there is no model {name!r} in {models}; there are {there}")
+        known = f"there are {there}" if there else "it holds no model; name another folder by --models"
+        raise ModelNotFoundError(f"there is no model {name!r} in {models}; {known}")
     set_alias(line, alias, version)
     if as_json:
         write_json({"model": name, "alias": alias, "version": version})

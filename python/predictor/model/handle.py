@@ -49,7 +49,7 @@ class Model:
         )
 
     @classmethod
-    # weights made under a caller's inference mode could never be explained
+    @torch.inference_mode(mode=False)  # weights made under a caller's inference mode could never be explained
     def assemble(cls, identity: Identity, artifact: Artifact, *, device: torch.device, max_rows: int) -> Self:
         """Build network, engine and attribution view from an artifact's parts."""
         manifest = artifact.manifest

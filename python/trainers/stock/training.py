@@ -89,7 +89,7 @@ def train(
     announce("computing features")
     pipeline = fit_pipeline(bars, features, recipe, splits)
     history = History(bars, pipeline)
-    fitted = _fit(history, splits, recipe, consume)
+    fitted = _fit(history, splits, recipe, consume, announce)
     announce("calibrating, and scoring beside the baselines")
     made = _calibrated(fitted, history, splits, recipe)
     made = replace(made, manifest=replace(made.manifest, card=_card(made, fitted, history, splits, recipe)))
@@ -144,7 +144,9 @@ class _Fitted:
     best_epoch: int
 
 
-def _fit(history: History, splits: Splits, recipe: Recipe, consume: Consumer) -> _Fitted:
+def _fit(
+    history: History, splits: Splits, recipe: Recipe, consume: Consumer, announce: Callable[[str], None]
+) -> _Fitted:
     settings = recipe.optimisation
     seed_everything(settings.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
@@ -158,6 +160,7 @@ def _fit(history: History, splits: Splits, recipe: Recipe, consume: Consumer) ->
         precision=settings.precision,
         accumulate=settings.accumulate,
     )
+    announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
     source = _source(history, train, settings.batch_size, seed=settings.seed, shuffle=True)
     held = Validation(task.loss, _source(history, selection, ROWS, seed=0, shuffle=False))
     epochs: list[tuple[float, float]] = []
