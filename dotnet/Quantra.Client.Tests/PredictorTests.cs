@@ -137,15 +137,14 @@ public abstract class PredictorTests
 
     [Theory]
     [MemberData(nameof(BadBars))]
-    public async Task Bad_bars_are_refused(string what, string reason)
+    public async Task Bad_bars_are_refused_alone(string what, string reason)
     {
-        var good = new PredictionRequest("small", Bars);
-        var results = await _predictor.PredictManyAsync([good, new PredictionRequest("small", Spoiled[what](Bars)), good], Token);
-        Assert.Null(results[1].Forecast);
-        Assert.Equal(reason, results[1].Error!.Reason);
-        Assert.NotEmpty(results[1].Error!.Message);
-        AssertSame(_expected.Of("one"), results[0].GetForecast());
-        AssertSame(_expected.Of("one"), results[2].GetForecast());
+        PredictionRequest[] requests = [new("small", Spoiled[what](Bars)), new("small", Bars)];
+        var results = await _predictor.PredictManyAsync(requests, Token);
+        Assert.Null(results[0].Forecast);
+        Assert.Equal(reason, results[0].Error!.Reason);
+        Assert.NotEmpty(results[0].Error!.Message);
+        AssertSame(_expected.Of("one"), results[1].GetForecast());
     }
 
     [Theory]
@@ -249,6 +248,15 @@ public abstract class PredictorTests
         Assert.Equal(QuantraReason.WindowShape, (await RefusalAsync(new PredictionRequest("small", shorter))).Reason);
         var ragged = window with { Observed = window.Observed[1..] };
         Assert.Equal(QuantraReason.MalformedRequest, (await RefusalAsync(new PredictionRequest("small", ragged))).Reason);
+    }
+
+    [Fact]
+    public async Task A_feature_that_the_model_does_not_read_is_refused_by_name()
+    {
+        var window = await WindowAsync() with { Features = ["rsi"] };
+        var error = await RefusalAsync(new PredictionRequest("small", window));
+        Assert.Equal(QuantraReason.UnknownFeature, error.Reason);
+        Assert.Contains("return_1", error.Message, StringComparison.Ordinal);
     }
 
     [Fact]

@@ -37,6 +37,9 @@ public sealed record FeatureWindow
     /// <summary>Names the features; must equal the model's.</summary>
     public required string SchemaHash { get; init; }
 
+    /// <summary>Names of the F observed features, in order; empty = <see cref="SchemaHash"/> alone says which.</summary>
+    public IReadOnlyList<string> Features { get; init; } = [];
+
     /// <summary>[S] last close; empty = none, then the forecast has no prices.</summary>
     public ReadOnlyMemory<double> AnchorPrice { get; init; }
 

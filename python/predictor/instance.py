@@ -43,6 +43,8 @@ class FeatureWindow:
     """[S] last close; None gives no prices."""
     as_of_session: int = 0
     """yyyymmdd of the last row; 0 = unknown."""
+    features: tuple[str, ...] = ()
+    """Names of the F observed features, in order; empty = `schema_hash` alone says which they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

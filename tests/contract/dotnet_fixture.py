@@ -2,8 +2,8 @@
 
     python tests/contract/dotnet_fixture.py FOLDER
 
-FOLDER then holds `models/` (`small` and the damaged `cut`), `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), and `expected.json`, in
-which arrays are base64 of their bytes.
+FOLDER then holds `models/` (`small` and the damaged `cut`), `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last
+day), and `expected.json`, in which arrays are base64 of their bytes.
 """
 
 import base64

@@ -1,21 +1,28 @@
 """The demo: what it leaves behind, and the programs that it prints, run exactly as printed."""
 
+import io
 import json
 import os
 import re
 import shlex
 import shutil
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from printed import run_csharp, run_python, running
+from rich.console import Console
 
 from predictor import BarPanel, Forecaster
+from predictor.errors import UnavailableError
 from predictor.instance import Instance, Query
-from trainers.demo.dotnet import reason_to_skip
+from trainers.cli import commands
+from trainers.demo.dotnet import Program, reason_to_skip
 from trainers.demo.programs import Question
+from trainers.demo.walk import ask_csharp
 
 if TYPE_CHECKING:
     from contract.conftest import Demo
@@ -79,7 +86,6 @@ def test_the_command_to_serve_again_quotes_its_folder() -> None:
     assert shlex.split(question.serve)[3] == "my models"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="puts a shell script on the PATH")
 @pytest.mark.parametrize(
     ("version", "reason"),
     [("8.0.404", "the .NET SDK on the PATH is 8.0.404, and 10 or newer is needed"), ("10.0.100", "")],
@@ -87,16 +93,51 @@ def test_the_command_to_serve_again_quotes_its_folder() -> None:
 def test_csharp_is_asked_only_with_a_sdk_that_can_build_it(
     version: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sdk = tmp_path / "dotnet"
-    sdk.write_text(f"#!/bin/sh\necho {version}\n")
-    sdk.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    _put_on_the_path(tmp_path, "dotnet", f"echo {version}", monkeypatch)
     assert reason_to_skip() == reason
+
+
+def test_a_csharp_program_that_fails_fails_the_demo_and_shows_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _put_on_the_path(tmp_path, "dotnet", "echo error CS1002; exit 3", monkeypatch)
+    question = Question(port=1, model="m", bars=Path("b.csv"), symbol="S", models=Path("models"))
+    program, shown = Program(tmp_path / "csharp"), io.StringIO()
+    with program.building() as build, pytest.raises(UnavailableError, match="exit code 3"):
+        ask_csharp(question, program, build, Console(file=shown))
+    assert "error CS1002" in shown.getvalue()
+
+
+def test_a_build_that_is_not_waited_for_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _put_on_the_path(tmp_path, "dotnet", "exec /bin/sleep 600", monkeypatch)
+    with Program(tmp_path / "csharp").building() as build:
+        assert build.poll() is None
+    assert build.returncode == -signal.SIGKILL
+
+
+def test_the_way_into_the_environment_is_shown_only_where_quantra_is_not_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "activate").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", "")
+    assert commands._activation() == f"source {tmp_path / 'activate'}"
+    _put_on_the_path(tmp_path, "quantra", "", monkeypatch)
+    assert commands._activation() == ""
 
 
 def test_without_dotnet_the_demo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert reason_to_skip() == "there is no dotnet on the PATH"
+
+
+def _put_on_the_path(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is all there is on the PATH."""
+    if os.name != "posix":
+        pytest.skip("the program is a shell script")
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
 
 
 def _in_process(folder: Path) -> list[float]:

@@ -199,6 +199,7 @@ def test_a_truth_value_that_is_neither_0_nor_1_is_refused(door: Door) -> None:
         "location": {"buffer": 3, "shape": [1]},
         "scale": {"buffer": 3, "shape": [1]},
         "schema_hash": "x",
+        "features": [],
         "as_of_session": 0,
     }
     asked = {"request_id": "w", "window": window}

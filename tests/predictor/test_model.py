@@ -25,6 +25,7 @@ from predictor.errors import (
     NoUsableSymbolError,
     SessionGapError,
     TooFewBarsError,
+    UnknownFeatureError,
     UnknownHorizonError,
     WindowShapeError,
 )
@@ -346,6 +347,27 @@ def test_windows_without_session_and_anchor_give_neither_dates_nor_prices(model:
     forecast = model.forecast([model.prepare(Instance(input=window), LONG_AFTER)])[0]
     assert (forecast.prices, forecast.anchor_price, len(forecast.target_sessions)) == (None, None, 0)
     assert np.isfinite(forecast.values).all()
+
+
+def test_an_unknown_feature_is_refused_listing_those_there_are(model: Model) -> None:
+    names = ("rsi", *model.pipeline.features.features.names[1:])
+    window = replace(_window(model, recent_bars("AAPL")), features=names)
+    with pytest.raises(UnknownFeatureError, match=r"features \['rsi'\] are not the model's; it reads \['return_1'"):
+        model.prepare(Instance(input=window), LONG_AFTER)
+
+
+def test_features_in_another_order_or_too_few_are_refused_naming_what_is_missing(model: Model) -> None:
+    names = model.pipeline.features.features.names
+    window = _window(model, recent_bars("AAPL"))
+    with pytest.raises(FeatureMismatchError, match="another order"):
+        model.prepare(Instance(input=replace(window, features=names[::-1])), LONG_AFTER)
+    with pytest.raises(FeatureMismatchError, match=r"missing \['return_1'\]"):
+        model.prepare(Instance(input=replace(window, features=names[1:])), LONG_AFTER)
+
+
+def test_the_models_own_feature_names_are_accepted(model: Model) -> None:
+    window = replace(_window(model, recent_bars("AAPL")), features=model.pipeline.features.features.names)
+    assert model.prepare(Instance(input=window), LONG_AFTER).symbols == ("AAPL",)
 
 
 def test_windows_of_another_schema_are_refused_naming_the_features(model: Model) -> None:

@@ -46,6 +46,7 @@ def window(*, masked: bool = False, anchor: bool = True) -> FeatureWindow:
         location=rng.normal(size=2),
         scale=rng.random(2),
         schema_hash="s" * 64,
+        features=("return_1", "gap"),
         anchor_price=np.array([1.1, 2.2]) if anchor else None,
         as_of_session=20130301,
     )

@@ -106,6 +106,7 @@ internal sealed class QuestionWriter : IDisposable
         Array("scale", window.Scale, window.Scale.Length);
         Optional("anchor_price", window.AnchorPrice, window.AnchorPrice.Length);
         _json.WriteString("schema_hash", window.SchemaHash);
+        Texts("features", window.Features);
         _json.WriteNumber("as_of_session", window.AsOf is { } day ? SessionNumber.Of(day) : 0);
         _json.WriteEndObject();
     }

@@ -72,6 +72,7 @@ internal static class RequestWriter
             SchemaHash = window.SchemaHash,
             AnchorPrice = { window.AnchorPrice.ToArray() },
             AsOfSession = window.AsOf is { } day ? SessionNumber.Of(day) : 0,
+            Features = { window.Features },
         };
         if (!window.Mask.IsEmpty)
             wire.Mask = Tensor(V1.DataType.Bool, window.Mask, s, t, LastAxis.Of(window.Mask.Length, s, t));

@@ -200,7 +200,7 @@ class Tensor(_message.Message):
     def __init__(self, type: _Optional[_Union[DataType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class FeatureWindow(_message.Message):
-    __slots__ = ("symbols", "observed", "known", "static", "mask", "location", "scale", "schema_hash", "anchor_price", "as_of_session")
+    __slots__ = ("symbols", "observed", "known", "static", "mask", "location", "scale", "schema_hash", "anchor_price", "as_of_session", "features")
     SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     OBSERVED_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
@@ -211,6 +211,7 @@ class FeatureWindow(_message.Message):
     SCHEMA_HASH_FIELD_NUMBER: _ClassVar[int]
     ANCHOR_PRICE_FIELD_NUMBER: _ClassVar[int]
     AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     symbols: _containers.RepeatedScalarFieldContainer[str]
     observed: Tensor
     known: Tensor
@@ -221,7 +222,8 @@ class FeatureWindow(_message.Message):
     schema_hash: str
     anchor_price: _containers.RepeatedScalarFieldContainer[float]
     as_of_session: int
-    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., observed: _Optional[_Union[Tensor, _Mapping]] = ..., known: _Optional[_Union[Tensor, _Mapping]] = ..., static: _Optional[_Union[Tensor, _Mapping]] = ..., mask: _Optional[_Union[Tensor, _Mapping]] = ..., location: _Optional[_Union[Tensor, _Mapping]] = ..., scale: _Optional[_Union[Tensor, _Mapping]] = ..., schema_hash: _Optional[str] = ..., anchor_price: _Optional[_Iterable[float]] = ..., as_of_session: _Optional[int] = ...) -> None: ...
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., observed: _Optional[_Union[Tensor, _Mapping]] = ..., known: _Optional[_Union[Tensor, _Mapping]] = ..., static: _Optional[_Union[Tensor, _Mapping]] = ..., mask: _Optional[_Union[Tensor, _Mapping]] = ..., location: _Optional[_Union[Tensor, _Mapping]] = ..., scale: _Optional[_Union[Tensor, _Mapping]] = ..., schema_hash: _Optional[str] = ..., anchor_price: _Optional[_Iterable[float]] = ..., as_of_session: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Instance(_message.Message):
     __slots__ = ("request_id", "bars", "window")

@@ -11,7 +11,7 @@ from predictor.embed.fields import FLOAT32, FLOAT64, INT32, AnyArray, Fields, wr
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
-from predictor.wire.limits import MAX_SESSIONS, MAX_SYMBOLS, MAX_TARGETS, check_count, check_text
+from predictor.wire.limits import MAX_FEATURES, MAX_SESSIONS, MAX_SYMBOLS, MAX_TARGETS, check_count, check_text
 
 DEFAULT_TOLERANCE: Final = 0.01
 
@@ -119,7 +119,15 @@ def _window(asked: Fields) -> FeatureWindow:
         schema_hash=asked.text("schema_hash"),
         anchor_price=by_symbol("anchor_price", FLOAT64, 1) if asked.has("anchor_price") else None,
         as_of_session=asked.whole("as_of_session"),
+        features=_features(asked),
     )
+
+
+def _features(asked: Fields) -> tuple[str, ...]:
+    names = asked.texts("features", MAX_FEATURES)
+    for name in names:
+        check_text("features", name)
+    return names
 
 
 def query(asked: Fields) -> Query:

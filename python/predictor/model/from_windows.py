@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from predictor.bars.checks import check_symbols
-from predictor.errors import FeatureMismatchError, InvalidInputError, WindowShapeError
+from predictor.errors import FeatureMismatchError, InvalidInputError, UnknownFeatureError, WindowShapeError
 from predictor.instance import FeatureWindow
 from predictor.model.prepared import LARGEST_SCALE, FloatArray, Prepared
 from predictor.networks import Inputs
@@ -37,6 +37,7 @@ def prepare_window(pipeline: Pipeline, window: FeatureWindow) -> Prepared:
     """Check windows that a caller made.
 
     Raises:
+        UnknownFeatureError: a feature is named that the model does not read.
         FeatureMismatchError: they were made with another schema.
         WindowShapeError: a group has another shape or type than the model reads.
         InvalidInputError: a number in them cannot be.
@@ -56,6 +57,7 @@ def prepare_window(pipeline: Pipeline, window: FeatureWindow) -> Prepared:
 
 
 def _check_window(pipeline: Pipeline, window: FeatureWindow) -> None:
+    _check_features(window.features, pipeline.features.features.names)
     ours = pipeline.features.schema_hash
     if window.schema_hash != ours:
         names = [f.name for f in pipeline.features.features.observed]
@@ -77,6 +79,23 @@ def _check_window(pipeline: Pipeline, window: FeatureWindow) -> None:
         raise InvalidInputError(
             f"as_of_session {window.as_of_session} is no session of {pipeline.calendar.name}; "
             "send the session of the last row, yyyymmdd, or 0 if it is unknown"
+        )
+
+
+def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
+    """The caller's feature names, if it sent any, against the model's."""
+    unknown = [name for name in given if name not in ours]
+    if unknown:
+        raise UnknownFeatureError(
+            f"features {unknown[:5]} are not the model's; it reads {list(ours)}",
+            metadata={"unknown": ",".join(unknown[:5])},
+        )
+    if given and given != ours:
+        missing = [name for name in ours if name not in given]
+        raise FeatureMismatchError(
+            f"the features are in another order than the model's, or some are missing: missing {missing}; "
+            f"it reads {list(ours)}",
+            metadata={"missing": ",".join(missing)},
         )
 
 

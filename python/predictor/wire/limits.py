@@ -8,6 +8,7 @@ MAX_INSTANCES: Final = 4096
 MAX_SYMBOLS: Final = 10_000
 MAX_SESSIONS: Final = 20_000
 """Also the longest axis of a window."""
+MAX_FEATURES: Final = 10_000
 MAX_CELLS: Final = 8_000_000
 """Of one array: symbols x sessions, or symbols x sessions x features."""
 MAX_TARGETS: Final = 256

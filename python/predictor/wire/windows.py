@@ -10,7 +10,7 @@ from predictor.errors import MalformedRequestError
 from predictor.instance import FeatureWindow
 from predictor.wire import arrays, symbols
 from predictor.wire.arrays import FLOAT32, FLOAT64, Shape
-from predictor.wire.limits import MAX_CELLS, MAX_SESSIONS, check_count, check_text
+from predictor.wire.limits import MAX_CELLS, MAX_FEATURES, MAX_SESSIONS, check_count, check_text
 
 
 def encode(window: FeatureWindow) -> pb.FeatureWindow:
@@ -26,6 +26,7 @@ def encode(window: FeatureWindow) -> pb.FeatureWindow:
         schema_hash=window.schema_hash,
         anchor_price=None if window.anchor_price is None else window.anchor_price.tolist(),
         as_of_session=window.as_of_session,
+        features=window.features,
     )
 
 
@@ -56,7 +57,15 @@ def decode(message: pb.FeatureWindow) -> FeatureWindow:
         schema_hash=message.schema_hash,
         anchor_price=_anchor_price(message, rows),
         as_of_session=message.as_of_session,
+        features=_features(message),
     )
+
+
+def _features(message: pb.FeatureWindow) -> tuple[str, ...]:
+    check_count("window.features", len(message.features), MAX_FEATURES)
+    for name in message.features:
+        check_text("window.features", name)
+    return tuple(message.features)
 
 
 def _float32(message: pb.FeatureWindow, name: str, rank: int, rows: int) -> NDArray[np.float32]:

@@ -73,7 +73,7 @@ def walk(settings: Settings, console: Console) -> Walked:
         if build is None:
             console.print(f"C# is not asked: {skip}.", style="dim", markup=False)
         else:
-            _ask_csharp(question, program, build, console)
+            ask_csharp(question, program, build, console)
     if settings.open_browser and _has_screen():
         webbrowser.open(report.resolve().as_uri())
     return Walked(
@@ -123,7 +123,12 @@ def _explain(client: QuantraClient, bars: BarPanel) -> tuple[Attribution, ...]:
     return client.explain(query).attributions
 
 
-def _ask_csharp(question: Question, program: dotnet.Program, build: subprocess.Popen[str], console: Console) -> None:
+def ask_csharp(question: Question, program: dotnet.Program, build: subprocess.Popen[str], console: Console) -> None:
+    """Wait for the build, run the question's C# program and show what it says.
+
+    Raises:
+        UnavailableError: it failed; its output is shown.
+    """
     console.rule("asking from C#")
     with console.status("building the C# program"):
         build.communicate()
