@@ -25,7 +25,7 @@ check-python: $(VENV)/dev.stamp
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/python protos/generate.py --check
 
 check-dotnet: $(VENV)/dev.stamp

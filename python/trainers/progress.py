@@ -127,7 +127,6 @@ class _View:
     loss: float = math.nan
     validation: float = math.nan
     speed: float = math.nan
-    step: int = 0
     started: float = 0.0
 
     def see(self, report: Report) -> None:
@@ -143,28 +142,31 @@ class _View:
         self.started = self.started or now - report.seconds - report.data_seconds
         self.window, self.windows = report.window + 1, report.windows
         self.speed = self.window / (now - self.started)
-        self.loss, self.step = report.loss, report.step
+        self.loss = report.loss
 
     @property
     def state(self) -> str:
         """The numbers beside the bar."""
-        shown = [f"step {self.step}", f"loss {self.loss:.4g}"]
+        shown = [f"loss {self.loss:.4f}"]
         if math.isfinite(self.validation):
-            shown.append(f"validation {self.validation:.4g}")
+            shown.append(f"validation {self.validation:.4f}")
         if math.isfinite(self.speed):
-            shown.append(f"{self.speed:.3g} windows/s")
+            shown.append(f"{self.speed:.0f} windows/s")
         return "  ".join(shown)
 
 
 def _rich_bar(console: "Console") -> "Progress":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.table import Column
 
+    # In a narrow terminal the bar gives way, not the numbers: folded lines would leave debris when redrawn.
     return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True)),
         console=console,
+        expand=True,
     )
 
 

@@ -67,7 +67,7 @@ def request_of(*symbols: str, model: str = "canned") -> pb.PredictRequest:
     return pb.PredictRequest(model=model, instances=map(instance_of, symbols))
 
 
-def health_of(channel: grpc.Channel) -> Any:
+def health_of(channel: grpc.Channel | grpc.aio.Channel) -> Any:
     """The health service, whose stub has no types."""
     return health_pb2_grpc.HealthStub(channel)
 
@@ -419,3 +419,22 @@ def test_bounds_that_let_nothing_through_are_refused(name: str) -> None:
 def test_a_negative_drain_time_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="drain_s is -1 seconds"):
         ServerLimits(drain_s=-1)
+
+
+def test_nobody_hears_serving_before_the_service_is_there(service: CannedService) -> None:
+    """The address is claimed first; a service that is still loading and warming up must not look ready."""
+
+    async def statuses() -> list[object]:
+        listener = Listener(Address("127.0.0.1", 0), ServerLimits())
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{listener.bind()}") as channel:
+            asked = health_pb2.HealthCheckRequest()
+            early = health_of(channel).Check(asked, timeout=0.2)
+            code = await early.code()
+            await listener.start(service)
+            answer = await health_of(channel).Check(asked, wait_for_ready=True)
+        await listener.drain()
+        return [code, answer.status]
+
+    code, status = asyncio.run(statuses())
+    assert code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
+    assert status == health_pb2.HealthCheckResponse.SERVING
