@@ -1,8 +1,6 @@
 """The models of a folder: `NAME/VERSION/` artifacts and `NAME/aliases.json`, loaded once, found by reference."""
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from predictor.canonical import Record
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.model import Identity, Model
+from predictor.replacement import replace_file
 
 ALIASES = "aliases.json"
 CHAMPION = "champion"
@@ -170,16 +169,7 @@ def set_alias(line: Path, alias: str, version: int) -> None:
     if not artifact.is_artifact(line / str(version)):
         raise ConfigurationError(f"{line}: has no version {version}; it has {_versions(line)}")
     content = canonical.to_bytes(read_aliases(line) | {alias: version})
-    handle, draft = tempfile.mkstemp(dir=line, prefix=f".{ALIASES}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).chmod(0o644)
-        Path(draft).replace(line / ALIASES)
-    finally:
-        Path(draft).unlink(missing_ok=True)  # after the replacement there is none
+    replace_file(line / ALIASES, content)
 
 
 def _open_line(folder: Path, runtime: Runtime) -> tuple[Line | None, list[ArtifactError]]:

@@ -5,9 +5,7 @@ Texts and tables need no JavaScript; the charts do. Every number that is shown r
 
 import json
 import math
-import os
 import shlex
-import tempfile
 from dataclasses import dataclass
 from importlib import resources
 from itertools import count
@@ -23,6 +21,7 @@ from predictor.card import MEAN_EXPLAINED, Calibration, Card, Scores, Training
 from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError, MissingPackageError
 from predictor.forecast import LOG_RETURN, Attribution, Forecast, RowKind
+from predictor.replacement import replace_file
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -63,15 +62,7 @@ def write_report(path: Path, content: ReportContent) -> None:
         MissingPackageError: plotly or jinja2 is not installed.
         OSError: the file cannot be written.
     """
-    page = render_report(content)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", delete=False
-    ) as file:
-        file.write(page)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(path)
+    replace_file(path, render_report(content).encode())
 
 
 def render_report(content: ReportContent) -> str:

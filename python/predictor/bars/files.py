@@ -1,7 +1,7 @@
 """Bars in files: one row a bar, CSV or Parquet, read through polars (extra `data`)."""
 
 import csv
-import tempfile
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.errors import BarsError, MissingPackageError, shown_date
+from predictor.replacement import replace_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -162,14 +163,12 @@ def _spread(values: FloatArray, rows: RowIndex, places: RowIndex, shape: tuple[i
 
 def write_table(table: Table, path: Path) -> None:
     """Write a CSV file beside its place and move it there when it is whole; see `BarPanel.write_csv`."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", newline="", delete=False
-    ) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("symbol", "date", *table.columns))
-        for row, symbol in enumerate(table.symbols):
-            writer.writerows(_rows_of(table, row, symbol))
-    Path(file.name).replace(path)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("symbol", "date", *table.columns))
+    for row, symbol in enumerate(table.symbols):
+        writer.writerows(_rows_of(table, row, symbol))
+    replace_file(path, text.getvalue().encode())
 
 
 def _rows_of(table: Table, row: int, symbol: str) -> list[Sequence[str]]:
