@@ -111,7 +111,12 @@ public sealed class EmbeddedPredictor : IStockPredictor
         using var module = Import(environment);
         using var models = new PyString(options.Models);
         using var settings = new PyString(JsonSerializer.Serialize(
-            new Dictionary<string, object> { ["device"] = options.Device, ["max_batch_rows"] = options.MaxBatchRows }));
+            new Dictionary<string, object>
+            {
+                ["device"] = options.Device,
+                ["max_batch_rows"] = options.MaxBatchRows,
+                ["threads"] = options.Threads,
+            }));
         using var opened = module.InvokeMethod("open_door", models, settings);
         using var text = opened[1];
         PythonHost.Settle();

@@ -5,6 +5,7 @@ public sealed record EmbeddedPredictorOptions
 {
     private readonly TimeSpan _timeout = CallTimeout.Default;
     private readonly int _maxBatchRows = 256;
+    private readonly int _threads = 1;
 
     /// <summary>Folder of NAME/VERSION artifacts, as <c>quantra serve --models</c> takes.</summary>
     public required string Models { get; init; }
@@ -25,6 +26,18 @@ public sealed record EmbeddedPredictorOptions
         {
             ArgumentOutOfRangeException.ThrowIfLessThan(value, 1);
             _maxBatchRows = value;
+        }
+    }
+
+    /// <summary>CPU threads of one forward, for the whole process. One is fastest for small networks.</summary>
+    /// <value>At least 1; 1 by default.</value>
+    public int Threads
+    {
+        get => _threads;
+        init
+        {
+            ArgumentOutOfRangeException.ThrowIfLessThan(value, 1);
+            _threads = value;
         }
     }
 

@@ -16,7 +16,7 @@ from predictor.forecast import Forecast, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.service import PredictionService
 
-OPTIONS = json.dumps({"device": "cpu", "max_batch_rows": 256})
+OPTIONS = json.dumps({"device": "cpu", "max_batch_rows": 256, "threads": 1})
 COLUMNS = ("sessions", "open", "high", "low", "close", "volume", "adj_close")
 Json = dict[str, Any]
 AnyArray = NDArray[Any]

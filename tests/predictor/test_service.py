@@ -32,9 +32,10 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, TargetPoint
 from predictor.instance import Instance, Query
+from predictor.lanes import LONGEST_PAUSE_S, QUIET_S, Lane, Traffic, Yielding
 from predictor.model import Model
 from predictor.registry import Line, Registry
-from predictor.service import LONGEST_PAUSE_S, QUIET_S, Lane, PredictionService, Traffic, Yielding
+from predictor.service import PredictionService
 
 SOON_S = 30
 """A test that fails must not hold its process."""

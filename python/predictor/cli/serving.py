@@ -23,6 +23,7 @@ def serve(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 picks a free one.")] = str(DEFAULT_ADDRESS),
     device: Device = "auto",
     max_batch_rows: Annotated[int, typer.Option(min=1, help="Rows of one forward at most.")] = 256,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads of one forward.")] = 1,
     insecure_public: Annotated[
         bool, typer.Option("--insecure-public", help="Allow an address that other machines reach, unencrypted.")
     ] = False,
@@ -39,6 +40,7 @@ def serve(
             insecure_public=insecure_public,
             device=device,
             max_batch_rows=max_batch_rows,
+            threads=threads,
         )
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error

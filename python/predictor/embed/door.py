@@ -22,7 +22,7 @@ def open_door(models: str, options: str) -> tuple["Door | None", str]:
 
     Args:
         models: folder of NAME/VERSION artifacts.
-        options: JSON object: `device` (text) and `max_batch_rows` (whole number).
+        options: JSON object: `device` (text), `max_batch_rows` and `threads` (whole numbers).
 
     Returns:
         The door and JSON `{"problems": [...]}` with an error for each artifact that was refused; or None and an error.
@@ -30,7 +30,10 @@ def open_door(models: str, options: str) -> tuple["Door | None", str]:
     try:
         given = Fields.parse("options", options)
         service = PredictionService.open(
-            Path(models), device=given.text("device"), max_batch_rows=given.whole("max_batch_rows")
+            Path(models),
+            device=given.text("device"),
+            max_batch_rows=given.whole("max_batch_rows"),
+            threads=given.whole("threads"),
         )
     except QuantraError as error:
         return None, answers.error_text(error)

@@ -22,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             insecure_public=options.insecure_public,
             device=options.device,
             max_batch_rows=options.max_batch_rows,
+            threads=options.threads,
         )
     except ConfigurationError as error:
         parser.error(error.message)
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--insecure-public", action="store_true", help="allow an address that other machines reach")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps [%(default)s]")
     parser.add_argument("--max-batch-rows", type=int, default=256, help="rows of one forward [%(default)s]")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of one forward [%(default)s]")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     return parser
 

@@ -43,7 +43,10 @@ async def _serve(settings: ServerSettings) -> None:
     from predictor.service import PredictionService  # brings torch, which an address in use need not wait for
 
     with PredictionService.open(
-        settings.models, device=settings.device, max_batch_rows=settings.max_batch_rows
+        settings.models,
+        device=settings.device,
+        max_batch_rows=settings.max_batch_rows,
+        threads=settings.threads,
     ) as service:
         for problem in service.problems:
             _log.warning("not served: %s", _one_line(problem))

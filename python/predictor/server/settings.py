@@ -96,6 +96,8 @@ class ServerSettings:
     """`auto`, `cpu`, `cuda`, `cuda:N` or `mps`."""
     max_batch_rows: int = 256
     """Rows of one forward at most."""
+    threads: int = 1
+    """CPU threads of one forward. Each model has a thread of its own already; more pay for wide networks alone."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
