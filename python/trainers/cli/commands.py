@@ -13,7 +13,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from predictor.cli import app
-from trainers.demo import Settings, walk
+from trainers.demo import Settings, Walked, walk
 from trainers.stock.command import EXAMPLE, stock
 
 __all__ = ["app"]
@@ -34,18 +34,30 @@ def demo(
     torch.set_num_threads(1)  # the default network is too small to be faster on more
     console = Console(file=sys.stderr if as_json else sys.stdout)
     walked = walk(Settings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
-    question = walked.question
     if as_json:
-        result = {
-            "report": str(walked.report),
-            "port": question.port,
-            "pid": walked.pid,
-            "serve": question.serve,
-            "python": question.python,
-            "csharp": question.csharp,
-        }
-        sys.stdout.write(json.dumps(result) + "\n")
-        return
+        sys.stdout.write(json.dumps(_facts(walked)) + "\n")
+    else:
+        _tell(walked, console)
+    if walked.failure is not None:
+        raise walked.failure
+
+
+def _facts(walked: Walked) -> dict[str, str | int | None]:
+    """What programs want to know of the demo."""
+    question = walked.question
+    return {
+        "report": str(walked.report),
+        "port": question.port,
+        "pid": walked.pid,
+        "serve": question.serve,
+        "python": question.python,
+        "csharp": question.csharp,
+    }
+
+
+def _tell(walked: Walked, console: Console) -> None:
+    """How to ask again, and where the report is."""
+    question = walked.question
     if activation := _activation():
         _show(console, "once in this shell, which has no quantra yet", activation, "bash")
     if walked.pid is None:

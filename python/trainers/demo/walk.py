@@ -50,6 +50,8 @@ class Walked:
     """Of the server that goes on; None if it was stopped."""
     csharp: Path | None
     """Folder of the C# program; None if C# was not asked."""
+    failure: UnavailableError | None
+    """Why C# did not answer; to be raised when all the rest has been told."""
 
 
 def walk(settings: Settings, console: Console) -> Walked:
@@ -62,6 +64,7 @@ def walk(settings: Settings, console: Console) -> Walked:
     models, bars_file = settings.out / "models", settings.out / "bars.csv"
     settings.out.mkdir(parents=True, exist_ok=True)
     bars.write_csv(bars_file)
+    failure: UnavailableError | None = None
     skip, program = dotnet.reason_to_skip(), dotnet.Program(settings.out / "csharp")
     with ExitStack() as stack:
         build = None if skip else stack.enter_context(program.building())
@@ -73,7 +76,7 @@ def walk(settings: Settings, console: Console) -> Walked:
         if build is None:
             console.print(f"C# is not asked: {skip}.", style="dim", markup=False)
         else:
-            ask_csharp(question, program, build, console)
+            failure = _failure_of(question, program, build, console)
     if settings.open_browser and _has_screen():
         webbrowser.open(report.resolve().as_uri())
     return Walked(
@@ -81,7 +84,19 @@ def walk(settings: Settings, console: Console) -> Walked:
         question=question,
         pid=server.process.pid if settings.keep_serving else None,
         csharp=None if skip else program.folder,
+        failure=failure,
     )
+
+
+def _failure_of(
+    question: Question, program: dotnet.Program, build: subprocess.Popen[str], console: Console
+) -> UnavailableError | None:
+    """Ask from C#; what failed, or None."""
+    try:
+        ask_csharp(question, program, build, console)
+    except UnavailableError as error:
+        return error
+    return None
 
 
 def _train(bars: BarPanel, out: Path, console: Console) -> None:
