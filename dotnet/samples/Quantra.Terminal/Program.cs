@@ -20,7 +20,11 @@ command.SetAction(async (arguments, cancellationToken) =>
         await using var predictor = arguments.GetValue(embedded)
             ? await EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = arguments.GetValue(models) ?? "models" })
             : (IStockPredictor)new QuantraClient(new Uri($"http://{arguments.GetValue(server)}"));
-        var session = new TerminalSession(AnsiConsole.Console, predictor);
+        var console = AnsiConsole.Create(new AnsiConsoleSettings
+        {
+            Ansi = Console.IsOutputRedirected ? AnsiSupport.No : AnsiSupport.Detect,
+        });
+        var session = new TerminalSession(console, predictor);
         await session.ShowAsync(bars, arguments.GetValue(model), arguments.GetValue(symbol), cancellationToken);
         return 0;
     }
