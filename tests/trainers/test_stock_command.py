@@ -17,7 +17,7 @@ from predictor.cli import run
 from predictor.features import FeatureSet, default_features
 from predictor.networks import LSTMConfig, Target, TargetKind
 from trainers.progress import Consumer
-from trainers.stock import Optimisation, Recipe, Trained, command
+from trainers.stock import Optimisation, Recipe, Splits, Trained, command
 
 QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
 
@@ -86,7 +86,8 @@ def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: 
     flags = (
         "--model lstm --calendar XNYS --target log-volatility --horizons 2,7 --quantiles 0.05,0.5,0.95 --lag 1 "
         "--encoder-length 30 --hidden 5 --layers 1 --dropout 0.25 --epochs 3 --patience 2 --batch-size 17 "
-        "--accumulate 4 --learning-rate 0.002 --weight-decay 0.01 --clip 0.5 --precision fp32 --device cpu --seed 11"
+        "--accumulate 4 --learning-rate 0.002 --weight-decay 0.01 --clip 0.5 --precision fp32 --device cpu --seed 11 "
+        "--splits 2000-01-03/2007-12-31,2008-01-02/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31"
     )
     assert call("--bars", bars_file, "--out", tmp_path / "1", *flags.split(), "--json") == 0
     assert asked.recipe == Recipe(
@@ -95,6 +96,7 @@ def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: 
         quantiles=(0.05, 0.5, 0.95),
         encoder_length=30,
         config=LSTMConfig(hidden=5, layers=1, dropout=0.25),
+        parts=Splits.by_dates([(20000103, 20071231), (20080102, 20090630), (20090701, 20101231), (20110103, 20121231)]),
         optimisation=Optimisation(
             max_epochs=3,
             patience=2,
@@ -151,6 +153,11 @@ BAD = [
     ("--horizons 5,1", "horizons are [5, 1], but must be rising"),
     ("--quantiles high", "quantiles is 'high', but must be numbers with commas"),
     ("--quantiles 0.9,0.1", "quantiles are [0.9, 0.1], but must be rising levels"),
+    ("--splits 2000-01-03", "splits is '2000-01-03', but must be four ranges of dates"),
+    (
+        "--splits 2000-01-03/2007-12-31,2007-12-31/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31",
+        "target intervals of train and selection meet",
+    ),
     ("--lag 2", "lag is 2, but must be 0 or 1"),
     ("--encoder-length 0", "encoder length is 0 sessions"),
     ("--hidden 0", "hidden is 0"),

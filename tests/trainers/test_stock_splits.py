@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
 from predictor.networks import Target
+from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits, SplitShares, decisions
 
 
@@ -121,3 +122,19 @@ def test_a_history_of_three_sessions_cannot_be_split() -> None:
 def test_shares_that_are_not_positive_or_do_not_add_up_are_refused(train: float) -> None:
     with pytest.raises(ConfigurationError, match="add up to 1"):
         SplitShares(train=train)
+
+
+def test_parts_by_their_dates_that_meet_are_refused_naming_both() -> None:
+    with pytest.raises(ConfigurationError, match="target intervals of selection and calibration meet"):
+        Splits.by_dates([(20000103, 20071231), (20080102, 20090630), (20090630, 20101231), (20110103, 20121231)])
+
+
+def test_another_number_of_parts_than_four_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="3 splits are given, but four are needed"):
+        Splits.by_dates([(20000103, 20071231), (20080102, 20090630), (20110103, 20121231)])
+
+
+def test_parts_by_their_dates_are_the_recipes_splits() -> None:
+    parts = Splits.by_dates([(20000103, 20071231), (20080102, 20090630), (20090701, 20101231), (20110103, 20121231)])
+    assert Recipe(parts=parts).splits(np.array([20000103], np.int32)) is parts
+    assert Recipe(parts=parts).settings()["split_test"] == [20110103, 20121231]

@@ -256,7 +256,14 @@ def test_every_setting_of_the_recipe_is_in_the_card(trained: Trained) -> None:
     assert settings == TINY.settings()
     assert isinstance(settings, Mapping)
     target = {"target", "horizons", "lag"}
-    own_fields = {field.name for field in fields(Recipe)} - {"config", "target", "normaliser", "shares", "optimisation"}
+    own_fields = {field.name for field in fields(Recipe)} - {
+        "config",
+        "target",
+        "normaliser",
+        "shares",
+        "parts",
+        "optimisation",
+    }
     expected = {
         *own_fields,
         *target,
@@ -280,6 +287,12 @@ def test_every_setting_of_the_recipe_is_in_the_card(trained: Trained) -> None:
         replace(TINY, config=LSTMConfig(hidden=5)),
         replace(TINY, normaliser=Normaliser(decay=0.9)),
         replace(TINY, shares=SplitShares(train=0.5, selection=0.22)),
+        replace(
+            TINY,
+            parts=Splits.by_dates(
+                [(20100104, 20110630), (20110701, 20111230), (20120103, 20120629), (20120702, 20130301)]
+            ),
+        ),
         replace(TINY, optimisation=replace(QUICK, clip=2.0)),
     ],
 )

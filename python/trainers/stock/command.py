@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from predictor.networks import LSTMConfig, Target, TargetKind
 from trainers.loop import LoopError, Report
 from trainers.progress import Consumer, JsonLines, JsonlLog, progress_for
 from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.splits import Splits
 from trainers.stock.training import train
 
 DEFAULTS = Recipe()
@@ -43,6 +45,13 @@ def stock(  # noqa: PLR0913 - one argument a flag
     horizons: Annotated[str, typer.Option(help="Trading days.")] = _listed(DEFAULTS.target.horizons),
     quantiles: Annotated[str, typer.Option(help="Levels between 0 and 1.")] = _listed(DEFAULTS.quantiles),
     lag: Annotated[int, typer.Option(help="0: returns from the last close; 1: from the next.")] = DEFAULTS.target.lag,
+    splits: Annotated[
+        str,
+        typer.Option(
+            metavar="FIRST/LAST,…",
+            help="Sessions of train, selection, calibration and test: 2000-01-03/2007-12-31,…; empty: by shares.",
+        ),
+    ] = "",
     encoder_length: Annotated[int, typer.Option(help="Sessions that the network reads.")] = DEFAULTS.encoder_length,
     hidden: Annotated[int, typer.Option(help="Width of the network.")] = LSTM.hidden,
     layers: Annotated[int, typer.Option(help="LSTM layers.")] = LSTM.layers,
@@ -71,6 +80,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
         target=Target(kind=_target_kind(target), lag=lag, horizons=_integers("horizons", horizons)),
         quantiles=_numbers("quantiles", quantiles),
         encoder_length=encoder_length,
+        parts=_splits(splits) if splits else None,
         calendar=calendar,
         optimisation=Optimisation(
             max_epochs=epochs,
@@ -139,6 +149,21 @@ def _target_kind(text: str) -> TargetKind:
         return TargetKind(text)
     except ValueError as error:
         raise ConfigurationError(f"target is {text!r}, but must be one of {[k.value for k in TargetKind]}") from error
+
+
+def _splits(text: str) -> Splits:
+    try:
+        ranges = [(_session(first), _session(last)) for first, last in (part.split("/") for part in text.split(","))]
+    except ValueError as error:
+        raise ConfigurationError(
+            f"splits is {text!r}, but must be four ranges of dates with commas, such as 2000-01-03/2007-12-31,…"
+        ) from error
+    return Splits.by_dates(ranges)
+
+
+def _session(text: str) -> int:
+    """Yyyymmdd of an ISO date."""
+    return int(date.fromisoformat(text.strip()).strftime("%Y%m%d"))
 
 
 def _integers(name: str, text: str) -> tuple[int, ...]:

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from predictor.errors import ConfigurationError
 from predictor.networks import (
     LSTMConfig,
@@ -14,7 +17,7 @@ from predictor.networks import (
     kind_named,
     write_config,
 )
-from trainers.stock.splits import SplitShares
+from trainers.stock.splits import Splits, SplitShares
 
 Setting = int | float | str | bool | list[int] | list[float]
 
@@ -65,6 +68,8 @@ class Recipe:
     normaliser: Normaliser | None = None
     """None takes the one that fits the target's kind."""
     shares: SplitShares = field(default_factory=SplitShares)
+    parts: Splits | None = None
+    """The splits by their dates; None cuts the bars by `shares`."""
     calendar: str = ""
     """Exchange code, such as XNYS; empty = unknown: Monday to Friday."""
     optimisation: Optimisation = field(default_factory=Optimisation)
@@ -83,6 +88,15 @@ class Recipe:
         centred = self.target.kind is TargetKind.LOG_VOLATILITY
         return Normaliser(centred=centred, decay=1.0 if centred else 0.94)
 
+    def splits(self, sessions: NDArray[np.int32]) -> Splits:
+        """The four parts of bars on these sessions."""
+        return Splits.by_shares(sessions, self.shares) if self.parts is None else self.parts
+
+    def _splitting(self) -> Mapping[str, Setting]:
+        if self.parts is None:
+            return {f"share_{name}": value for name, value in asdict(self.shares).items()}
+        return {f"split_{part.name}": [part.first, part.last] for part in self.parts.parts}
+
     def settings(self) -> Mapping[str, Setting]:
         """Every setting by name, flat, for the card."""
         named = {f"network_{name}": value for name, value in write_config(self.config).items()}
@@ -96,6 +110,6 @@ class Recipe:
             "calendar": self.calendar,
             **named,
             **{f"normaliser_{name}": value for name, value in asdict(self.window_normaliser).items()},
-            **{f"share_{name}": value for name, value in asdict(self.shares).items()},
+            **self._splitting(),
             **asdict(self.optimisation),
         }

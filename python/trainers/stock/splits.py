@@ -5,6 +5,7 @@ longest horizon, lies inside that part's sessions. So intervals of different par
 encoders may look back across a boundary, because at t all of that is known.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -65,6 +66,18 @@ class Splits:
     def parts(self) -> tuple[Part, Part, Part, Part]:
         """Oldest first."""
         return (self.train, self.selection, self.calibration, self.test)
+
+    @classmethod
+    def by_dates(cls, ranges: Sequence[tuple[int, int]]) -> "Splits":
+        """Parts by their first and last session, yyyymmdd, oldest first.
+
+        Raises:
+            ConfigurationError: there are not four, one ends before it begins, or two meet.
+        """
+        if len(ranges) != len(PARTS):
+            raise ConfigurationError(f"{len(ranges)} splits are given, but four are needed: {', '.join(PARTS)}")
+        parts = [Part(name, first, last) for name, (first, last) in zip(PARTS, ranges, strict=True)]
+        return cls(train=parts[0], selection=parts[1], calibration=parts[2], test=parts[3])
 
     @classmethod
     def by_shares(cls, sessions: NDArray[np.int32], shares: SplitShares) -> "Splits":

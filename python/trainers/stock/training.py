@@ -85,7 +85,7 @@ def train(
     """
     if out.exists():
         raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
-    splits = Splits.by_shares(bars.sessions, recipe.shares)
+    splits = recipe.splits(bars.sessions)
     announce("computing features")
     pipeline = fit_pipeline(bars, features, recipe, splits)
     history = History(bars, pipeline)
