@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted((ROOT / "python").rglob("*.py"))
+FOLDERS = ("python", "protos", "benchmarks", "examples", "tests")
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "joblib", "shelve", "marshal", "cloudpickle"}
 DEVICE_WORDS = {"cuda", "empty_cache", "autocast"}
 
