@@ -1,0 +1,26 @@
+"""What a report shows."""
+
+from dataclasses import dataclass
+
+from predictor.bars import BarPanel
+from predictor.catalog import ModelInfo
+from predictor.forecast import Attribution, Forecast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportContent:
+    """What a report shows.
+
+    Attributes:
+        info: the model; its card holds data, splits, scores, calibration and skill, each section if there is one.
+        bars: the bars that the forecast was made from, raw.
+        forecast: of a panel that holds the symbol.
+        attributions: one a horizon and quantile, with cells where a heat map is wanted; may be empty.
+        symbol: whose forecast is shown.
+    """
+
+    info: ModelInfo
+    bars: BarPanel
+    forecast: Forecast
+    attributions: tuple[Attribution, ...]
+    symbol: str

@@ -1,0 +1,36 @@
+"""Figures as HTML that loads nothing from anywhere."""
+
+from itertools import count
+from typing import TYPE_CHECKING, Final, final
+
+from predictor.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+_CHART: Final = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
+
+
+@final
+class Drawing:
+    """Turns figures into HTML; numbers them, so that the same figures always give the same text."""
+
+    def __init__(self) -> None:
+        self._ids = count(1)
+
+    def html(self, figure: "Figure", *, top: int = 40) -> str:
+        """The figure's `<div>` and the script that fills it, without the title and with `top` pixels in its place."""
+        figure.update_layout(title=None, autosize=True, margin_t=top)
+        text: str = figure.to_html(
+            full_html=False, include_plotlyjs=False, config=_CHART, div_id=f"chart-{next(self._ids)}"
+        )
+        return text
+
+    def library(self) -> str:
+        """The text of plotly.js."""
+        try:
+            from plotly.offline import get_plotlyjs
+        except ModuleNotFoundError as error:
+            raise MissingPackageError.of("plotly", "report", "a report") from error
+        text: str = get_plotlyjs()
+        return text

@@ -1,0 +1,127 @@
+"""The forecast: the fan at the raw price, and its numbers."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from predictor import charts
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError
+from predictor.forecast import LOG_RETURN, Forecast
+from predictor.report.content import ReportContent
+from predictor.report.drawing import Drawing
+from predictor.report.texts import iso, level
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
+    """The fan at the raw price, after the last year of bars; the quantiles alone where there are no prices.
+
+    Raises:
+        BarsError: the panel has no such symbol.
+        MissingPackageError: plotly is not installed.
+    """
+    s = forecast.symbols.index(symbol)
+    title = f"{symbol}: {forecast.model} version {forecast.version}"
+    if forecast.prices is None or not len(forecast.target_sessions):
+        return charts.quantile_lines(
+            forecast.horizons, forecast.quantiles, forecast.values[s], title=title, unit=forecast.target_kind
+        )
+    return charts.fan(
+        _candles(bars, symbol),
+        forecast.target_sessions,
+        forecast.quantiles,
+        forecast.prices[s],
+        title=title,
+        currency=bars.currency,
+    )
+
+
+def _candles(bars: BarPanel, symbol: str) -> charts.Candles:
+    """The bars of one symbol, without the sessions on which it has none."""
+    one = bars.select([symbol])
+    there = one.present[0]
+    return charts.Candles(
+        dates=one.sessions[there],
+        open=one.open[0, there],
+        high=one.high[0, there],
+        low=one.low[0, there],
+        close=one.close[0, there],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastCell:
+    """One quantile of one horizon; `price` is None where the model forecasts no price."""
+
+    value: float
+    price: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastLine:
+    """One horizon of the forecast table; `session` is empty where unknown."""
+
+    horizon: int
+    session: str
+    cells: tuple[ForecastCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastView:
+    """The forecast of one symbol as the page shows it."""
+
+    chart: str
+    as_of: str
+    anchor: float | None
+    currency: str
+    is_return: bool
+    lag: int
+    levels: tuple[str, ...]
+    lines: tuple[ForecastLine, ...]
+    warnings: tuple[str, ...]
+
+
+def forecast_view(content: ReportContent, drawing: Drawing) -> ForecastView:
+    """The forecast of the symbol that is shown.
+
+    Raises:
+        ConfigurationError: the symbol has no forecast.
+    """
+    forecast, s = content.forecast, _row_of(content.symbol, content.forecast)
+    return ForecastView(
+        chart=drawing.html(forecast_chart(content.bars, forecast, content.symbol)),
+        as_of=iso(forecast.as_of_session),
+        anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[s]),
+        currency=content.bars.currency,
+        is_return=forecast.target_kind == LOG_RETURN,
+        lag=forecast.lag,
+        levels=tuple(map(level, forecast.quantiles)),
+        lines=tuple(_forecast_line(forecast, s, h) for h in range(len(forecast.horizons))),
+        warnings=forecast.warnings,
+    )
+
+
+def _row_of(symbol: str, forecast: Forecast) -> int:
+    if symbol not in forecast.symbols:
+        raise ConfigurationError(f"the forecast has no symbol {symbol!r}; it has {list(forecast.symbols)}")
+    s = forecast.symbols.index(symbol)
+    if not np.isfinite(forecast.values[s]).all():
+        raise ConfigurationError(f"{symbol} has no forecast to report: {'; '.join(forecast.warnings)}")
+    return s
+
+
+def _forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
+    prices: list[float | None] = [None] * len(forecast.quantiles)
+    if forecast.prices is not None:
+        prices = forecast.prices[s, h].tolist()
+    values: list[float] = forecast.values[s, h].tolist()
+    session = int(forecast.target_sessions[h]) if len(forecast.target_sessions) else 0
+    return ForecastLine(
+        horizon=forecast.horizons[h],
+        session=iso(session),
+        cells=tuple(ForecastCell(value=v, price=p) for v, p in zip(values, prices, strict=True)),
+    )

@@ -1,0 +1,36 @@
+"""How to ask the report's question again."""
+
+import json
+import shlex
+from dataclasses import dataclass
+
+from predictor.report.content import ReportContent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskAgain:
+    """Commands that repeat the question."""
+
+    command_line: str
+    python: str
+
+
+def ask_again(content: ReportContent) -> AskAgain:
+    """The commands for this model and symbol."""
+    reference = f"{content.info.name}@{content.info.version}"
+    folder = f"models/{content.info.name}/{content.info.version}"
+    symbol = json.dumps(content.symbol, ensure_ascii=False)
+    return AskAgain(
+        command_line=(
+            "quantra serve --models models\n"
+            f"quantra predict --server 127.0.0.1:50051 --model {shlex.quote(reference)} --bars bars.csv "
+            f"--symbol {shlex.quote(content.symbol)}"
+        ),
+        python=(
+            "from predictor import BarPanel, Forecaster\n\n"
+            f'forecaster = Forecaster.load("{folder}")\n'
+            f'forecast = forecaster.predict(BarPanel.read("bars.csv").select([{symbol}]))\n'
+            f'reasons = forecaster.feature_importance(BarPanel.read("bars.csv").select([{symbol}]), '
+            f"horizon={content.info.horizons[-1]})"
+        ),
+    )
