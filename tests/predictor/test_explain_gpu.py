@@ -69,6 +69,14 @@ def test_cudnn_refuses_packed_sequences_too() -> None:
         torch.autograd.grad(packed.data.sum(), rows)
 
 
+def test_cudnn_has_no_second_derivative_so_no_graph_of_gradients_is_ever_asked_for() -> None:
+    rnn = nn.LSTM(4, 8, batch_first=True).cuda().train()
+    rows = torch.randn(3, 5, 4, device="cuda", requires_grad=True)
+    (first,) = torch.autograd.grad(rnn(rows)[0].sum(), rows, create_graph=True)
+    with pytest.raises(RuntimeError, match="not implemented"):
+        torch.autograd.grad(first.sum(), rows)
+
+
 @pytest.mark.parametrize("name", list(rnns()))
 def test_gradients_of_the_view_equal_those_without_cudnn(name: str) -> None:
     rnn = rnns()[name].cuda().eval()

@@ -30,6 +30,12 @@ def test_the_package_switches_neither_cudnn_nor_whole_networks() -> None:
     assert {source.name: found for source in SOURCES if (found := switches(source.read_text(encoding="utf-8")))} == {}
 
 
+def test_no_gradient_of_a_gradient_is_ever_asked_for() -> None:
+    """cuDNN's recurrent layers have none."""
+    calls = [node for source in SOURCES for node in ast.walk(ast.parse(source.read_text(encoding="utf-8")))]
+    assert not [k for call in calls if isinstance(call, ast.Call) for k in call.keywords if k.arg == "create_graph"]
+
+
 @pytest.mark.parametrize(
     "source",
     [
