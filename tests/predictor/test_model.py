@@ -307,6 +307,7 @@ def test_a_model_of_no_exchange_takes_bars_of_any() -> None:
     model = small_model(replace(made, pipeline=weekdays))
     forecast = _forecast(model, recent_bars("AAPL"))
     assert forecast.target_sessions.tolist()[0] == 20130304
+    assert any("Monday to Friday" in warning for warning in forecast.warnings)
 
 
 def test_the_panel_can_move_to_a_longer_axis() -> None:

@@ -16,6 +16,13 @@ from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline, latest_window
 
 
+NO_EXCHANGE = (
+    "target sessions count Monday to Friday, holidays included, because the model carries no exchange's calendar; "
+    "train it with --calendar"
+)
+"""Said with every forecast of such a model."""
+
+
 def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: datetime) -> Prepared:
     """Check bars against calendar and clock, and compute the inputs of those symbols that can be forecast.
 
@@ -33,6 +40,8 @@ def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: da
     warnings = [*_unusable_warnings(bars, usable, scale), *map(str, bars.suspicious_jumps())]
     if not usable.any():
         raise NoUsableSymbolError("; ".join(warnings))
+    if not pipeline.calendar.is_exchange:
+        warnings.append(NO_EXCHANGE)
     keep = torch.from_numpy(usable)
     return Prepared(
         symbols=bars.symbols,
