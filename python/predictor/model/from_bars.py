@@ -15,7 +15,6 @@ from predictor.networks import Inputs
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline, latest_window
 
-
 NO_EXCHANGE = (
     "target sessions count Monday to Friday, holidays included, because the model carries no exchange's calendar; "
     "train it with --calendar"
