@@ -14,7 +14,7 @@ from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.machine import model_json, write_json
 from predictor.cli.options import AsJson, Device
 from predictor.cli.scores import scores_table, skill_panel
-from predictor.cli.tables import iso
+from predictor.report.texts import iso
 
 EXAMPLE: Final = "Example: quantra inspect models/demo/1"
 

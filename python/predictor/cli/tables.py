@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.forecast import LOG_RETURN, Attribution, Contribution, Forecast
+from predictor.report.texts import iso, level
 
 BASIS_POINTS: Final = 10_000.0
 
@@ -28,8 +29,8 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("ahead", justify="right", no_wrap=True)
     table.add_column("session", no_wrap=True)
-    for level in forecast.quantiles:
-        table.add_column(level_name(level), justify="right", no_wrap=True)
+    for quantile in forecast.quantiles:
+        table.add_column(level(quantile), justify="right", no_wrap=True)
     table.add_column("band", min_width=4, max_width=_BAND_WIDTH)
     shown = forecast.values[s] if forecast.prices is None else forecast.prices[s]
     low, high = float(np.min(shown)), float(np.max(shown))
@@ -48,7 +49,7 @@ def contributions_table(found: Attribution, symbol: str) -> Table:
     top, rest = rows[:_TOP], rows[_TOP:]
     reach = max((abs(row.value) for row in rows), default=0.0)
     title = (
-        f"{symbol}: {found.horizon} sessions ahead, {level_name(found.quantile)}: "
+        f"{symbol}: {found.horizon} sessions ahead, {level(found.quantile)}: "
         f"{factor * found.prediction[s]:+.2f} {unit}, {factor * found.baseline_prediction[s]:+.2f} for {found.baseline}"
     )
     table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
@@ -62,16 +63,6 @@ def contributions_table(found: Attribution, symbol: str) -> Table:
     if rest:
         table.add_row(f"others ({len(rest)})", "", "", f"{factor * sum(row.value for row in rest):+.2f}")
     return table
-
-
-def level_name(quantile: float) -> str:
-    """A quantile for people."""
-    return "median" if quantile == 0.5 else f"{100 * quantile:g} %"  # noqa: PLR2004 - the definition of the median
-
-
-def iso(session: int) -> str:
-    """A yyyymmdd for people; empty for 0, which means unknown."""
-    return f"{session // 10000:04d}-{session // 100 % 100:02d}-{session % 100:02d}" if session else ""
 
 
 def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:

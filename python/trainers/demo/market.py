@@ -1,7 +1,8 @@
-"""Real daily bars without a download: the package bokeh_sampledata carries four technology stocks, 2000 to 2013."""
+"""Real daily bars without a download: the package bokeh_sampledata carries technology stocks, 2000 to 2013."""
 
 import csv
 import gzip
+from collections.abc import Sequence
 from importlib import resources
 
 import numpy as np
@@ -10,8 +11,9 @@ from predictor.bars import BarPanel
 from predictor.errors import MissingPackageError
 
 SYMBOLS = ("AAPL", "GOOG", "IBM", "MSFT")
+"""Those with a long history; the package's fifth, FB, begins in 2012."""
 CALENDAR = "XNYS"
-"""NASDAQ, where three of them trade, keeps the same sessions."""
+"""NASDAQ, where most of them trade, keeps the same sessions."""
 
 _HEADERS = {
     "open": "Open",
@@ -23,8 +25,8 @@ _HEADERS = {
 }
 
 
-def demo_bars() -> BarPanel:
-    """The four stocks on one date axis; GOOG begins in 2004.
+def real_bars(symbols: Sequence[str] = SYMBOLS) -> BarPanel:
+    """These stocks on one date axis: raw prices, with adj_close.
 
     Raises:
         MissingPackageError: bokeh_sampledata is not installed.
@@ -33,15 +35,15 @@ def demo_bars() -> BarPanel:
         packed = resources.files("bokeh_sampledata").joinpath("_data/stocks.csv.gz").read_bytes()
     except ModuleNotFoundError as error:
         raise MissingPackageError.of("bokeh_sampledata", "demo", "the demo's market") from error
-    rows = [row for row in csv.DictReader(gzip.decompress(packed).decode().splitlines()) if row["Ticker"] in SYMBOLS]
+    rows = [row for row in csv.DictReader(gzip.decompress(packed).decode().splitlines()) if row["Ticker"] in symbols]
     sessions = sorted({_session(row) for row in rows})
     place = {session: t for t, session in enumerate(sessions)}
-    columns = {name: np.full((len(SYMBOLS), len(sessions)), np.nan) for name in _HEADERS}
+    columns = {name: np.full((len(symbols), len(sessions)), np.nan) for name in _HEADERS}
     for row in rows:
         for name, header in _HEADERS.items():
-            columns[name][SYMBOLS.index(row["Ticker"]), place[_session(row)]] = float(row[header])
+            columns[name][symbols.index(row["Ticker"]), place[_session(row)]] = float(row[header])
     return BarPanel(
-        symbols=SYMBOLS,
+        symbols=tuple(symbols),
         sessions=np.array(sessions, np.int32),
         open=columns["open"],
         high=columns["high"],
@@ -49,6 +51,7 @@ def demo_bars() -> BarPanel:
         close=columns["close"],
         volume=columns["volume"],
         adj_close=columns["adj_close"],
+        calendar=CALENDAR,
         currency="USD",
     )
 

@@ -21,7 +21,7 @@ from predictor.instance import Instance, Query
 from predictor.registry import CHAMPION, set_alias
 from predictor.report import ReportContent, write_report
 from trainers.demo import dotnet
-from trainers.demo.market import CALENDAR, SYMBOLS, demo_bars
+from trainers.demo.market import CALENDAR, SYMBOLS, real_bars
 from trainers.demo.programs import Question
 from trainers.demo.server import serving
 from trainers.progress import JsonlLog, progress_for
@@ -60,7 +60,7 @@ def walk(settings: Settings, console: Console) -> Walked:
     Raises:
         QuantraError: a step failed; the message says which and what to do.
     """
-    bars, report = demo_bars(), settings.out / "report.html"
+    bars, report = real_bars(), settings.out / "report.html"
     models, bars_file = settings.out / "models", settings.out / "bars.csv"
     settings.out.mkdir(parents=True, exist_ok=True)
     bars.write_csv(bars_file)
