@@ -4,7 +4,7 @@ The accumulation window, which is all batches of one optimizer step, is the unit
 reports; logging, stopping early and choosing the best weights are the caller's own lines.
 """
 
-from trainers.loop.best import Best
+from trainers.loop.data.sources import IterableSource, ResidentSource, Source, permutation
 from trainers.loop.errors import (
     ContractError,
     DetachedLossError,
@@ -20,15 +20,15 @@ from trainers.loop.errors import (
     UnusedParameterError,
     ZeroGradientError,
 )
-from trainers.loop.hardware import DeviceChoice, Hardware, choose_device
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss
+from trainers.loop.machine.hardware import DeviceChoice, Hardware, choose_device
+from trainers.loop.machine.precision import LossScaler, Precision, choose_precision
+from trainers.loop.machine.seeding import seed_everything
 from trainers.loop.phase import Frozen, Phase
-from trainers.loop.precision import LossScaler, Precision, choose_precision
 from trainers.loop.reports import EpochReport, PhaseTotals, Report, ValidationReport, WindowReport
 from trainers.loop.run import Run, Validation
-from trainers.loop.seeding import seed_everything
-from trainers.loop.sources import IterableSource, ResidentSource, Source, permutation
+from trainers.loop.weights.best import Best
 
 __all__ = [
     "Best",

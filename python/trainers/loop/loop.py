@@ -7,15 +7,15 @@ from typing import Generic, TypeVar, final
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.accumulation import Accumulator
-from trainers.loop.coverage import check_coverage, parameter_names
 from trainers.loop.errors import SettingsError
-from trainers.loop.guards import GradientGuard, Nonfinite
-from trainers.loop.hardware import Hardware, choose_device
+from trainers.loop.machine.hardware import Hardware, choose_device
+from trainers.loop.machine.precision import Precision, choose_precision
 from trainers.loop.phase import Frozen, Phase
-from trainers.loop.precision import Precision, choose_precision
 from trainers.loop.run import PhaseRun, Run
-from trainers.loop.update import Update
+from trainers.loop.weights.coverage import check_coverage, parameter_names
+from trainers.loop.window.accumulation import Accumulator
+from trainers.loop.window.guards import GradientGuard, Nonfinite
+from trainers.loop.window.update import Update
 
 Batch = TypeVar("Batch")
 

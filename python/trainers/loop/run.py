@@ -9,18 +9,18 @@ from typing import Generic, TypeVar, final
 import torch
 from torch import nn
 
-from trainers.loop.accumulation import Accumulator, windows
-from trainers.loop.best import Best
+from trainers.loop.data.sources import Source
+from trainers.loop.data.tree import move
 from trainers.loop.errors import EmptyTargetError
-from trainers.loop.guards import GradientGuard, check_finite_score
 from trainers.loop.loss import Loss, Tally, check_loss, tally
+from trainers.loop.machine.precision import Precision
 from trainers.loop.phase import Phase
-from trainers.loop.position import Position
-from trainers.loop.precision import Precision
 from trainers.loop.reports import EpochReport, PhaseTotals, Report, ValidationReport, WindowReport
-from trainers.loop.sources import Source
-from trainers.loop.tree import move
-from trainers.loop.update import Outcome, Update
+from trainers.loop.weights.best import Best
+from trainers.loop.window.accumulation import Accumulator, windows
+from trainers.loop.window.guards import GradientGuard, check_finite_score
+from trainers.loop.window.position import Position
+from trainers.loop.window.update import Outcome, Update
 
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop.errors import NoBestWeightsError
-from trainers.loop.guards import check_finite_score
+from trainers.loop.window.guards import check_finite_score
 
 
 @final

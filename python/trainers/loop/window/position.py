@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import final
 
+from trainers.loop.data.tree import describe
 from trainers.loop.errors import LoopError
-from trainers.loop.tree import describe
 
 SHOWN_BATCHES = 3
 

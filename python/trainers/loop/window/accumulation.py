@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from trainers.loop.data.tree import move
 from trainers.loop.errors import EmptyTargetError
-from trainers.loop.guards import check_attached
 from trainers.loop.loss import Loss, check_loss
+from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
-from trainers.loop.position import Position
-from trainers.loop.precision import LossScaler, Precision
-from trainers.loop.tree import move
+from trainers.loop.window.guards import check_attached
+from trainers.loop.window.position import Position
 
 Batch = TypeVar("Batch")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainers.loop import ContractError, IterableSource, ResidentSource, SettingsError, permutation
-from trainers.loop.tree import describe, map_tensors, move
+from trainers.loop.data.tree import describe, map_tensors, move
 
 
 class Rows(NamedTuple):

@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
-from trainers.loop.accumulation import Accumulation
-from trainers.loop.gradients import clip_factor, norm_of, rescale
-from trainers.loop.guards import GradientGuard
 from trainers.loop.loss import Tally, tally
+from trainers.loop.machine.precision import LossScaler
 from trainers.loop.phase import Phase
-from trainers.loop.precision import LossScaler
+from trainers.loop.window.accumulation import Accumulation
+from trainers.loop.window.gradients import clip_factor, norm_of, rescale
+from trainers.loop.window.guards import GradientGuard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

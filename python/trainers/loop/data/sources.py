@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainers.loop.data.tree import describe, leaves, map_tensors
 from trainers.loop.errors import ContractError, SettingsError
-from trainers.loop.tree import describe, leaves, map_tensors
 
 Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)

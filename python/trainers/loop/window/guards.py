@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from trainers.loop.data.tree import leaves
 from trainers.loop.errors import (
     DetachedLossError,
     NoGradientError,
@@ -16,7 +17,6 @@ from trainers.loop.errors import (
     ZeroGradientError,
     listed,
 )
-from trainers.loop.tree import leaves
 
 Nonfinite = Literal["skip", "raise"]
 

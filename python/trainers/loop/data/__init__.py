@@ -1,0 +1,1 @@
+"""Batches: where they come from and what they are made of."""

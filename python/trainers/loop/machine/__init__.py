@@ -1,0 +1,1 @@
+"""The machine: its devices, precisions, memory and generators."""

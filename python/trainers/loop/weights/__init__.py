@@ -1,0 +1,1 @@
+"""Weights: who trains which, and which were best."""

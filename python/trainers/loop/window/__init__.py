@@ -1,0 +1,1 @@
+"""The accumulation window: forward, backward and step, and the guards over them."""
