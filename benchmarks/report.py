@@ -20,14 +20,14 @@ class Row:
 
     Attributes:
         name: What was measured, with its unit.
-        value: As measured in this run.
+        value: As measured in this run; None where it could not be measured, and then `detail` says why.
         reach: What it must be, as text; empty where nothing is promised.
         ok: Whether it is; None where nothing is promised, or the run was cut so short that the number means nothing.
         detail: How it was measured.
     """
 
     name: str
-    value: float
+    value: float | None
     reach: str
     ok: bool | None
     detail: str
@@ -44,11 +44,16 @@ class Arguments:
 
 def parse_arguments(description: str) -> Arguments:
     """Read the command line."""
+    given = common_options(description).parse_args()
+    return Arguments(quick=given.quick, json=given.json)
+
+
+def common_options(description: str) -> argparse.ArgumentParser:
+    """The options that every benchmark has, for one that adds its own."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="a short run whose numbers are not judged")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON")
-    given = parser.parse_args()
-    return Arguments(quick=given.quick, json=given.json)
+    return parser
 
 
 def at_most(name: str, value: float, limit: float, *, detail: str, judged: bool = True) -> Row:
@@ -64,6 +69,11 @@ def at_least(name: str, value: float, limit: float, *, detail: str, judged: bool
 def shown(name: str, value: float, *, detail: str) -> Row:
     """A row that is only shown, beside those that are judged."""
     return Row(name=name, value=value, reach="", ok=None, detail=detail)
+
+
+def unmeasured(name: str, why: str, *, reach: str = "") -> Row:
+    """A row for what this machine could not measure."""
+    return Row(name=name, value=None, reach=reach, ok=None, detail=f"not measured: {why}")
 
 
 def interleaved_medians(
@@ -99,7 +109,8 @@ def publish(rows: Sequence[Row], path: Path | None) -> int:
     print(f"commit {report['commit']}")
     for row in rows:
         verdict = {True: "ok", False: "MISSED", None: "-"}[row.ok]
-        print(f"{row.name:<58} {row.value:>12.4g} {row.reach:>12} {verdict:>7}  {row.detail}")
+        value = "-" if row.value is None else f"{row.value:.4g}"
+        print(f"{row.name:<58} {value:>12} {row.reach:>12} {verdict:>7}  {row.detail}")
     if path is not None:
         path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return int(any(row.ok is False for row in rows))

@@ -7,58 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from loop_reports import checkpoint, epoch, window
 from rich.console import Console
 from torch import Tensor, nn
 
-from trainers.loop import (
-    EpochReport,
-    IterableSource,
-    Loop,
-    Loss,
-    Phase,
-    PhaseTotals,
-    Report,
-    Run,
-    Validation,
-    ValidationReport,
-    WindowReport,
-)
-from trainers.progress import JsonLines, JsonlLog, PlainProgress, RichProgress, as_json, progress_for
-
-
-def window(*, number: int = 0, loss: float = 0.5, windows: int | None = 2) -> WindowReport:
-    return WindowReport(
-        phase="main",
-        epoch=0,
-        epochs=3,
-        window=number,
-        windows=windows,
-        step=number + 1,
-        loss=loss,
-        parts={"day 1": 0.25, "day 5": math.nan},
-        count=8,
-        grad_norm=1.5,
-        learning_rate=0.1,
-        stepped=True,
-        loss_scale=None,
-        seconds=0.25,
-        data_seconds=0.25,
-    )
-
-
-def epoch(*, validation: float | None = 0.125, phases: tuple[str, ...] = ("main",), skipped: int = 0) -> EpochReport:
-    return EpochReport(
-        epoch=0,
-        epochs=3,
-        windows=2,
-        phases={name: PhaseTotals(loss=0.5, parts={}, count=16, step=2, skipped=skipped) for name in phases},
-        validation=None if validation is None else ValidationReport(mean=validation, parts={}, count=4, seconds=0.5),
-        seconds=1.25,
-    )
+from trainers.loop import IterableSource, Loop, Loss, Notice, Phase, Report, Run, Validation, ValidationReport
+from trainers.progress import Chain, JsonLines, JsonlLog, PlainProgress, RichProgress, as_json, progress_for
 
 
 def test_a_window_becomes_one_json_object_without_nan() -> None:
-    line = as_json(window(loss=math.inf))
+    line = as_json(window(loss=math.inf, micro=16))
     assert "\n" not in line
     assert json.loads(line) == {
         "kind": "window",
@@ -72,24 +30,44 @@ def test_a_window_becomes_one_json_object_without_nan() -> None:
         "parts": {"day 1": 0.25, "day 5": None},
         "count": 8,
         "grad_norm": 1.5,
-        "learning_rate": 0.1,
+        "learning_rate": 0.125,
         "stepped": True,
         "loss_scale": None,
+        "micro": 16,
+        "shortages": 0,
         "seconds": 0.25,
-        "data_seconds": 0.25,
+        "data_seconds": 0.0,
     }
 
 
 def test_an_epoch_becomes_one_json_object_with_its_validation() -> None:
-    assert json.loads(as_json(epoch())) == {
+    assert json.loads(as_json(epoch(shortages=1, peak_bytes=4096))) == {
         "kind": "epoch",
         "epoch": 0,
         "epochs": 3,
         "windows": 2,
-        "phases": {"main": {"loss": 0.5, "parts": {}, "count": 16, "step": 2, "skipped": 0}},
-        "validation": {"mean": 0.125, "parts": {}, "count": 4, "seconds": 0.5},
+        "phases": {"main": {"loss": 0.5, "parts": {}, "count": 16, "step": 2, "skipped": 0, "shortages": 1}},
+        "validation": {"mean": 0.125, "parts": {"day 1": 0.75}, "count": 4, "seconds": 0.25},
         "seconds": 1.25,
+        "data_seconds": 0.0,
+        "peak_bytes": 4096,
     }
+
+
+def test_a_checkpoint_becomes_one_json_object() -> None:
+    assert json.loads(as_json(checkpoint(2, epoch=1, problem="disk full"))) == {
+        "kind": "checkpoint",
+        "epoch": 1,
+        "window": 2,
+        "folder": "step-2",
+        "bytes": 1024,
+        "seconds": 0.5,
+        "problem": "disk full",
+    }
+
+
+def test_a_notice_becomes_one_json_object() -> None:
+    assert json.loads(as_json(Notice(message="goes on"))) == {"kind": "notice", "message": "goes on"}
 
 
 def test_a_validation_by_itself_can_be_written() -> None:
@@ -107,30 +85,57 @@ def test_every_line_is_written_before_its_report_is_handed_on() -> None:
     assert len(stream.getvalue().splitlines()) == 2
 
 
-def test_a_log_goes_on_in_the_same_file(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    for _ in JsonlLog(path)([window()]):
-        break
-    assert list(JsonlLog(path)([epoch()])) == [epoch()]
-    assert [json.loads(line)["kind"] for line in path.read_text(encoding="utf-8").splitlines()] == ["window", "epoch"]
+def plain(*reports: Report) -> str:
+    """What a stream that is no terminal gets."""
+    stream = io.StringIO()
+    progress = progress_for(stream)
+    assert isinstance(progress, PlainProgress)
+    assert list(progress(reports)) == list(reports)
+    return stream.getvalue()
 
 
 def test_a_stream_that_is_no_terminal_gets_a_plain_line_an_epoch() -> None:
-    stream = io.StringIO()
-    progress = progress_for(stream)
-    reports: list[Report] = [window(), window(number=1), epoch(), epoch(validation=None, skipped=3)]
-    assert isinstance(progress, PlainProgress)
-    assert list(progress(reports)) == reports
-    assert stream.getvalue().splitlines() == [
-        "epoch 1/3  loss 0.5  validation 0.125  2 windows in 1.2 s",
-        "epoch 1/3  loss 0.5 (3 skipped)  2 windows in 1.2 s",
+    assert plain(window(), window(1), epoch(), checkpoint(), epoch(1, validation=None)).splitlines() == [
+        "epoch 1/3  loss 0.5  validation 0.125  2 windows in 1.2 s  16 targets/s",
+        "epoch 2/3  loss 0.5  2 windows in 1.2 s  13 targets/s",
     ]
 
 
 def test_a_plain_line_names_the_phases_where_there_are_several() -> None:
-    stream = io.StringIO()
-    list(PlainProgress(stream)([epoch(phases=("critic", "generator"))]))
-    assert "critic loss 0.5  generator loss 0.5" in stream.getvalue()
+    assert "critic loss 0.5  generator loss 0.5" in plain(epoch(phases=("critic", "generator")))
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (epoch(skipped=3), "loss 0.5 (3 skipped)  "),
+        (epoch(skipped=2, shortages=1), "loss 0.5 (2 skipped, memory ran out once)  "),
+        (epoch(shortages=2), "(memory ran out twice)"),
+        (epoch(shortages=5), "(memory ran out 5 times)"),
+        (epoch(data_seconds=0.25), "  25% waiting for data\n"),
+        (epoch(peak_bytes=300 * 1024), "  peak memory 300 KiB\n"),
+        (epoch(peak_bytes=300 * 1024**2), "  peak memory 300 MiB\n"),
+        (epoch(peak_bytes=3 * 1024**3 // 2), "  peak memory 1.5 GiB\n"),
+    ],
+)
+def test_a_plain_line_says_what_is_notable(told: Report, shown: str) -> None:
+    assert shown in plain(told)
+
+
+def test_a_plain_line_is_silent_about_a_short_wait_for_data() -> None:
+    assert "waiting" not in plain(epoch(data_seconds=0.1))
+
+
+def test_an_epoch_too_short_for_the_clock_has_no_speed() -> None:
+    assert plain(epoch(validation=None, seconds=0.0)) == "epoch 1/3  loss 0.5  2 windows in 0.0 s\n"
+
+
+def test_a_notice_and_a_failed_checkpoint_are_plain_lines_of_their_own() -> None:
+    shown = plain(Notice(message="goes on after window 7"), checkpoint(problem="disk full"))
+    assert shown.splitlines() == [
+        "! goes on after window 7",
+        "! the checkpoint step-1 was not written, and training goes on: disk full",
+    ]
 
 
 class Terminal(io.StringIO):
@@ -143,25 +148,63 @@ def test_a_terminal_gets_a_live_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(progress_for(Terminal()), RichProgress)
 
 
-def drawn(reports: list[Report], *, width: int = 140) -> str:
+def drawn(*reports: Report, width: int = 140) -> str:
     console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None, record=True)
-    assert list(RichProgress(console)(reports)) == reports
+    assert list(RichProgress(console)(reports)) == list(reports)
     return console.export_text()
 
 
 @pytest.mark.parametrize("shown", ["epoch 1/3", "2/2", "loss 0.5", "validation 0.125", "windows/s"])
 def test_the_bar_shows_epoch_windows_loss_validation_and_speed(shown: str) -> None:
-    assert shown in drawn([window(), epoch(), window(number=1)])
+    assert shown in drawn(window(), epoch(), window(1))
 
 
 def test_the_numbers_fit_into_a_line_of_eighty_characters() -> None:
-    (line,) = drawn([window(), epoch(), window(number=1)], width=80).strip().splitlines()
+    (line,) = drawn(window(), epoch(), window(1), width=80).strip().splitlines()
     assert "…" not in line
     assert line.rstrip().endswith("windows/s")
 
 
 def test_the_bar_says_where_the_number_of_windows_is_unknown() -> None:
-    assert "1/?" in drawn([window(windows=None)])
+    assert "1/?" in drawn(window(windows=None))
+
+
+def test_the_bar_shows_the_loss_of_every_phase() -> None:
+    shown = drawn(window(phase="critic", loss=0.5), window(phase="generator", loss=0.75))
+    assert "critic 0.5000  generator 0.7500" in shown
+
+
+def test_the_bar_counts_the_speed_from_the_first_window_it_saw() -> None:
+    assert "2 windows/s" in drawn(window(500, windows=1000, seconds=0.5))
+
+
+def test_the_bar_shows_what_batches_are_cut_to_after_memory_ran_out() -> None:
+    assert "cut" not in drawn(window())
+    assert "cut to 16" in drawn(window(micro=16))
+
+
+def test_the_bar_shows_a_notable_wait_for_data_once_however_many_phases_there_are() -> None:
+    assert "waiting" not in drawn(window(seconds=100.0, data_seconds=1.0))
+    both = [window(phase=name, seconds=75.0, data_seconds=25.0) for name in ("critic", "generator")]
+    assert "25% waiting for data" in drawn(*both)
+
+
+def test_notices_and_failed_checkpoints_stand_above_the_bar_as_they_are() -> None:
+    shown = drawn(window(), Notice(message="reads [b]"), checkpoint(problem="disk full"), checkpoint(2))
+    problem = "! the checkpoint step-1 was not written, and training goes on: disk full\n"
+    assert shown.index("! reads [b]\n") < shown.index(problem) < shown.rindex("epoch 1/3")
+    assert "step-2" not in shown
+
+
+def test_the_first_consumer_of_a_chain_sees_a_report_first() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    passed = Chain([JsonLines(first), JsonLines(second)])([window()])
+    assert next(passed) == window()
+    assert first.getvalue() == second.getvalue() == as_json(window()) + "\n"
+
+
+def test_a_chain_without_consumers_hands_reports_on() -> None:
+    assert list(Chain()([window(), epoch()])) == [window(), epoch()]
 
 
 def test_consumers_compose_around_a_training(tmp_path: Path) -> None:
@@ -181,6 +224,6 @@ def test_consumers_compose_around_a_training(tmp_path: Path) -> None:
     with Loop([phase], modules={"net": net}, device="cpu", accumulate=2).running() as run:
         reports = train(run)
     lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    assert lines == [as_json(report) for report in reports]
     assert [json.loads(line)["kind"] for line in lines] == ["window", "window", "epoch"] * 2
-    assert json.loads(lines[0])["loss"] == reports[0].loss
     assert len(stream.getvalue().splitlines()) == 2

@@ -4,8 +4,13 @@ The accumulation window, which is all batches of one optimizer step, is the unit
 reports; logging, stopping early and choosing the best weights are the caller's own lines.
 """
 
+from trainers.loop.checkpoint.store import Checkpoints
+from trainers.loop.contract import Contract
+from trainers.loop.data.cutting import BySamples, Cutting, Whole
 from trainers.loop.data.sources import IterableSource, ResidentSource, Source, permutation
 from trainers.loop.errors import (
+    BatchCoupledError,
+    CheckpointError,
     ContractError,
     DetachedLossError,
     DeviceUnavailableError,
@@ -14,8 +19,14 @@ from trainers.loop.errors import (
     NoBestWeightsError,
     NoGradientError,
     NonFiniteError,
+    OutOfMemoryError,
+    ParallelismError,
+    PeerLostError,
     PrecisionError,
+    ResumeMismatchError,
+    SelfTestError,
     SettingsError,
+    StoppedError,
     UncoveredParameterError,
     UnusedParameterError,
     ZeroGradientError,
@@ -25,14 +36,33 @@ from trainers.loop.loss import Loss
 from trainers.loop.machine.hardware import DeviceChoice, Hardware, choose_device
 from trainers.loop.machine.precision import LossScaler, Precision, choose_precision
 from trainers.loop.machine.seeding import seed_everything
+from trainers.loop.optimizers import adamw
 from trainers.loop.phase import Frozen, Phase
-from trainers.loop.reports import EpochReport, PhaseTotals, Report, ValidationReport, WindowReport
-from trainers.loop.run import Run, Validation
+from trainers.loop.profiling import profiled
+from trainers.loop.reports import (
+    CheckpointReport,
+    EpochReport,
+    Notice,
+    PhaseTotals,
+    Report,
+    ValidationReport,
+    WindowReport,
+)
+from trainers.loop.run import Run
+from trainers.loop.schedules import cosine, warmup_cosine
+from trainers.loop.validation import Validation
 from trainers.loop.weights.best import Best
 
 __all__ = [
+    "BatchCoupledError",
     "Best",
+    "BySamples",
+    "CheckpointError",
+    "CheckpointReport",
+    "Checkpoints",
+    "Contract",
     "ContractError",
+    "Cutting",
     "DetachedLossError",
     "DeviceChoice",
     "DeviceUnavailableError",
@@ -48,23 +78,35 @@ __all__ = [
     "NoBestWeightsError",
     "NoGradientError",
     "NonFiniteError",
+    "Notice",
+    "OutOfMemoryError",
+    "ParallelismError",
+    "PeerLostError",
     "Phase",
     "PhaseTotals",
     "Precision",
     "PrecisionError",
     "Report",
     "ResidentSource",
+    "ResumeMismatchError",
     "Run",
+    "SelfTestError",
     "SettingsError",
     "Source",
+    "StoppedError",
     "UncoveredParameterError",
     "UnusedParameterError",
     "Validation",
     "ValidationReport",
+    "Whole",
     "WindowReport",
     "ZeroGradientError",
+    "adamw",
     "choose_device",
     "choose_precision",
+    "cosine",
     "permutation",
+    "profiled",
     "seed_everything",
+    "warmup_cosine",
 ]

@@ -12,6 +12,14 @@
     ├── UnusedParameterError        a parameter that no loss ever reached
     ├── ZeroGradientError           gradients that are all exactly zero
     ├── NonFiniteError              a loss, gradient or score that is infinite or not a number
+    ├── BatchCoupledError           layers that mix the samples of a batch, where the batch would be cut
+    ├── OutOfMemoryError            memory that ran out and that no splitting could save
+    ├── SelfTestError               a device that computes wrongly
+    ├── ParallelismError            modules or sources that a group of processes cannot train
+    ├── PeerLostError               another process of the group that ended or hangs
+    ├── CheckpointError             a checkpoint that cannot be written or read
+    │   └── ResumeMismatchError     a checkpoint of another training
+    ├── StoppedError                a signal that ended the training, after a checkpoint
     └── NoBestWeightsError          nothing was recorded that could be restored
 
 Every message says what is wrong, likely causes, and what to do; `place` says where the loop was.
@@ -82,6 +90,46 @@ class ZeroGradientError(LoopError):
 
 class NonFiniteError(LoopError):
     """A loss, a gradient or a score that is infinite or not a number."""
+
+
+class BatchCoupledError(LoopError):
+    """Layers such as BatchNorm, whose output depends on the whole batch, in a training that would cut batches."""
+
+
+class OutOfMemoryError(LoopError):
+    """Memory that ran out, where cutting the batch into smaller pieces is not possible or did not help."""
+
+
+class SelfTestError(LoopError):
+    """A device whose results differ from the CPU's by more than rounding."""
+
+
+class ParallelismError(LoopError):
+    """Modules, optimizers or sources that a group of processes cannot train together."""
+
+
+class PeerLostError(LoopError):
+    """Another process of the group that ended, or does not answer in time."""
+
+
+class CheckpointError(LoopError):
+    """A checkpoint that cannot be written or read."""
+
+
+class ResumeMismatchError(CheckpointError):
+    """A checkpoint that was made by another training than the one that is to resume."""
+
+
+class StoppedError(LoopError):
+    """A signal that ended the training at the end of a window.
+
+    Attributes:
+        signal: The number of the signal.
+    """
+
+    def __init__(self, message: str, *, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal
 
 
 class NoBestWeightsError(LoopError):

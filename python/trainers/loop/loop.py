@@ -1,39 +1,71 @@
 """The training loop: what it needs to know, checked before anything runs."""
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Generic, TypeVar, final
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Generic, Literal, TypeVar, final
 
+import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.errors import SettingsError
+from trainers.loop.checkpoint.recorder import Parts, Recorder
+from trainers.loop.checkpoint.stop import StopSignals
+from trainers.loop.checkpoint.store import Checkpoints
+from trainers.loop.data.cutting import BySamples, Cutter, Cutting
+from trainers.loop.errors import SettingsError, listed
+from trainers.loop.group.fitness import check_modules
+from trainers.loop.group.group import Group
+from trainers.loop.group.joining import joined, local_rank
+from trainers.loop.machine.compilation import compiled
+from trainers.loop.machine.determinism import deterministic
 from trainers.loop.machine.hardware import Hardware, choose_device
 from trainers.loop.machine.precision import Precision, choose_precision
+from trainers.loop.machine.recurrent import compact
+from trainers.loop.machine.seeding import mixed, seed_everything
+from trainers.loop.machine.selftest import check_device
 from trainers.loop.phase import Frozen, Phase
-from trainers.loop.run import PhaseRun, Run
-from trainers.loop.weights.coverage import check_coverage, parameter_names
+from trainers.loop.run import Run, Setup
+from trainers.loop.standing import Standing
+from trainers.loop.validation import Scorer
+from trainers.loop.weights.average import Average
+from trainers.loop.weights.best import Best
+from trainers.loop.weights.coverage import check_coverage, named_tensors, parameter_names
 from trainers.loop.window.accumulation import Accumulator
+from trainers.loop.window.coupling import check_uncoupled, coupled_layers
 from trainers.loop.window.guards import GradientGuard, Nonfinite
-from trainers.loop.window.update import Update
+from trainers.loop.window.phase_run import PhaseRun
+from trainers.loop.window.rewind import Rewind
+from trainers.loop.window.update import Update, drops_on_device
 
 Batch = TypeVar("Batch")
 
 
+Shortage = Literal["split", "fail"]
+Coupled = Literal["refuse", "accept"]
+
+
 @final
 class Loop(Generic[Batch]):
-    """Trains modules by phases, on one device.
+    """Trains modules by phases, on one device a process.
 
     Args:
         phases: Worked in this order in every window.
         modules: Everything that the loss functions use, by name; `Frozen(module)` for what is not trained.
         device: `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
         precision: `auto`, `fp32`, `bf16` or `fp16`; or a `Precision` of one's own.
-        accumulate: Batches in an accumulation window, that is in one optimizer step.
+        accumulate: Batches of a process in an accumulation window, that is in one optimizer step.
+        oom: What to do when memory runs out: work the batch in smaller pieces, with the same gradient, or fail.
+        cutting: How a batch is cut into pieces; `Whole()` for batches that must not be cut.
+        batch_coupled: What to do where layers such as BatchNorm mix the samples of a batch and the batch would be cut,
+            so that the result would depend on how: refuse, or accept that.
         nonfinite: What to do with a loss or gradient that is not finite: skip the step, or raise. A gradient that
             overflows in float16 is skipped either way, and the scale lowered.
         skip_limit: So many skipped steps in a row raise.
         audit_windows: A parameter that gets no gradient in so many windows, or in the first epoch, counts as unused.
+        ema: The decay of a moving average of the weights, such as 0.999, which is then what is validated and kept as
+            best; None for no average.
+        compile: Compile the parts of the modules that contain no recurrent layer.
+        deterministic: Allow only operations that give the same bits every time.
 
     Attributes:
         device: The device, and why it is this one.
@@ -46,7 +78,7 @@ class Loop(Generic[Batch]):
         UncoveredParameterError: Phases, optimizers and modules do not speak of the same parameters.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  every choice of a training, by name
         self,
         phases: Sequence[Phase[Batch]],
         *,
@@ -54,15 +86,23 @@ class Loop(Generic[Batch]):
         device: str = "auto",
         precision: str | Precision = "auto",
         accumulate: int = 1,
+        oom: Shortage = "split",
+        cutting: Cutting[Batch] | None = None,
+        batch_coupled: Coupled = "refuse",
         nonfinite: Nonfinite = "skip",
         skip_limit: int = 20,
         audit_windows: int = 16,
+        ema: float | None = None,
+        compile: bool = False,  # noqa: A002  torch's word for it
+        deterministic: bool = False,
     ) -> None:
-        _check_settings(
-            phases, {"accumulate": accumulate, "skip_limit": skip_limit, "audit_windows": audit_windows}, nonfinite
-        )
+        _check_phases(phases)
+        _check_counts({"accumulate": accumulate, "skip_limit": skip_limit, "audit_windows": audit_windows})
+        _check_choice("oom", oom, ("split", "fail"))
+        _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
+        _check_choice("nonfinite", nonfinite, ("skip", "raise"))
         hardware = Hardware.detect()
-        self.device = choose_device(device, hardware)
+        self.device = choose_device(device, hardware, local_rank())
         self.precision = (
             precision if isinstance(precision, Precision) else choose_precision(precision, self.device.device, hardware)
         )
@@ -70,34 +110,91 @@ class Loop(Generic[Batch]):
         self._trained = {name: module for name, module in modules.items() if isinstance(module, nn.Module)}
         self._frozen = {name: frozen.module for name, frozen in modules.items() if isinstance(frozen, Frozen)}
         self._accumulate = accumulate
+        self._oom = oom
+        self._cutting: Cutting[Batch] = BySamples() if cutting is None else cutting
+        self._batch_coupled = batch_coupled
         self._nonfinite: Nonfinite = nonfinite
         self._skip_limit = skip_limit
         self._audit_windows = audit_windows
+        self._ema = ema
+        self._compile = compile
+        self._deterministic = deterministic
         check_coverage(
             {phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, self._trained | self._frozen
         )
 
     @contextmanager
-    def running(self) -> Generator[Run[Batch]]:
-        """Move the modules to the device and train inside; gradients are dropped at the end."""
-        for module in (*self._trained.values(), *self._frozen.values()):
-            module.to(self.device.device)
-        names = parameter_names(self._trained.items())
-        run = Run(
-            [self._phase_run(phase, names) for phase in self._phases],
+    def running(self, checkpoints: Checkpoints | None = None) -> Generator[Run[Batch]]:
+        """Move the modules to the device and train inside; gradients are dropped at the end.
+
+        Started by `torchrun`, the processes train together: the first one's weights are everybody's, and each process
+        draws its own random numbers.
+
+        Args:
+            checkpoints: Where the training is written down. If there is a checkpoint already, the training goes on
+                from it. With them, SIGTERM and SIGINT end the training after the window with a checkpoint.
+
+        Raises:
+            SelfTestError: The device computes wrongly.
+            BatchCoupledError: Layers mix the samples of a batch, and batches would be cut.
+            ParallelismError: The processes of the group do not fit together.
+            CheckpointError: The folder is in use, or all its checkpoints are damaged.
+            ResumeMismatchError: The checkpoint belongs to another training.
+        """
+        device = self.device.device
+        check_device(device)
+        with ExitStack() as stack:
+            group = stack.enter_context(joined(device.type))
+            self._check_modules(group)
+            if self._deterministic:
+                stack.enter_context(deterministic(device))
+            modules = self._trained | self._frozen
+            for module in modules.values():
+                compact(module.to(device))
+            self._join(group)
+            names = parameter_names(self._trained.items())
+            stack.callback(_drop_gradients, names)
+            if self._compile:
+                stack.enter_context(compiled(modules))
+            signals = StopSignals()
+            if checkpoints is not None:
+                if group.rank == 0:
+                    stack.enter_context(checkpoints.open())
+                stack.enter_context(signals)
+            yield self._run(group, names, signals, checkpoints)
+
+    def _run(
+        self,
+        group: Group,
+        names: Mapping[Parameter, str],
+        signals: StopSignals,
+        checkpoints: Checkpoints | None,
+    ) -> Run[Batch]:
+        phases = [self._phase_run(phase, names, group) for phase in self._phases]
+        best = Best(self._trained)
+        seeds = group.gather(torch.initial_seed())
+        standing = Standing([phase.name for phase in self._phases], order_seed=int(str(seeds[0])))
+        recorder = None
+        if checkpoints is not None:
+            parts = Parts(trained=self._trained, phases=phases, best=best, standing=standing)
+            recorder = Recorder(checkpoints, parts, group=group, device=self.device.device, accumulate=self._accumulate)
+        setup = Setup(
+            phases=phases,
             trained=self._trained,
             frozen=tuple(self._frozen.values()),
             device=self.device.device,
-            precision=self.precision,
             accumulate=self._accumulate,
+            group=group,
+            scorer=Scorer(self.device.device, self.precision, self._cutter()),
+            best=best,
+            standing=standing,
+            signals=signals,
+            recorder=recorder,
         )
-        try:
-            yield run
-        finally:
-            for parameter in names:
-                parameter.grad = None
+        return Run(setup, [] if recorder is None else recorder.resume())
 
-    def _phase_run(self, phase: Phase[Batch], names: Mapping[Parameter, str]) -> PhaseRun[Batch]:
+    def _phase_run(self, phase: Phase[Batch], names: Mapping[Parameter, str], group: Group) -> PhaseRun[Batch]:
+        device = self.device.device
         scaler = None if self.precision.scaler is None else self.precision.scaler()
         foreign = [parameter for other in self._phases if other is not phase for parameter in other.parameters]
         guard = GradientGuard(
@@ -106,20 +203,76 @@ class Loop(Generic[Batch]):
             nonfinite=self._nonfinite,
             skip_limit=self._skip_limit,
         )
+        cutter = self._cutter()
         return PhaseRun(
             phase=phase,
-            accumulator=Accumulator(phase, foreign, self.device.device, self.precision, scaler),
-            update=Update(phase, scaler, guard),
+            accumulator=Accumulator(
+                phase,
+                foreign,
+                device,
+                self.precision,
+                scaler=scaler,
+                cutter=cutter,
+                rewind=Rewind(self._trained.values(), device),
+            ),
+            cutter=cutter,
+            group=group,
+            update=Update(phase, scaler, guard, on_device=drops_on_device(phase.optimizer, device)),
             guard=guard,
+            average=None if self._ema is None else Average(tuple(phase.parameters), self._ema),
         )
 
+    def _cutter(self) -> Cutter[Batch]:
+        return Cutter(self._cutting, refusal=self._why_whole())
 
-def _check_settings(phases: Sequence[Phase[Batch]], counts: Mapping[str, int], nonfinite: str) -> None:
+    def _why_whole(self) -> str | None:
+        """Why batches are not cut when memory runs out; None if they are."""
+        coupled = coupled_layers(self._trained)
+        if self._oom == "fail":
+            return 'oom="fail" was asked for; "split" would go on with smaller pieces and the same gradient'
+        if coupled and self._batch_coupled == "refuse":
+            return (
+                f"the batch is not cut, because {listed(coupled)} mix its samples and the gradient would differ; "
+                'use GroupNorm or LayerNorm, or accept it: Loop(batch_coupled="accept")'
+            )
+        return None
+
+    def _join(self, group: Group) -> None:
+        """Give every process the first one's weights and generators of its own."""
+        if group.size == 1:
+            return
+        tensors = named_tensors(self._trained)
+        group.check_same("the trained weights", str({name: tuple(t.shape) for name, t in tensors.items()}))
+        group.check_same("the precision", self.precision.name)
+        group.check_same("the accumulation window", f"{self._accumulate} batches")
+        group.spread(tensors.values())
+        if group.rank:
+            seed_everything(mixed(torch.initial_seed(), group.rank) % 2**32)
+
+    def _check_modules(self, group: Group) -> None:
+        modules = self._trained | self._frozen
+        check_modules(modules, size=group.size, splitting=self._oom == "split")
+        if self._batch_coupled == "refuse" and (self._accumulate > 1 or group.size > 1):
+            check_uncoupled(self._trained)
+
+
+def _check_phases(phases: Sequence[Phase[Batch]]) -> None:
     names = [phase.name for phase in phases]
     if not names or len(set(names)) < len(names):
         raise SettingsError(f"the phases are {names}; there must be one or more, each with a name of its own")
+
+
+def _check_counts(counts: Mapping[str, int]) -> None:
     for name, count in counts.items():
         if count < 1:
             raise SettingsError(f"{name} is {count}; it must be 1 or more")
-    if nonfinite not in ("skip", "raise"):
-        raise SettingsError(f"nonfinite is {nonfinite!r}; it must be 'skip' or 'raise'")
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise SettingsError(f"{name} is {value!r}; it must be {' or '.join(map(repr, choices))}")
+
+
+def _drop_gradients(parameters: Iterable[Parameter]) -> None:
+    for parameter in parameters:
+        parameter.grad = None

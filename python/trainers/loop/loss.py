@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from trainers.loop.errors import ContractError
+from trainers.loop.errors import ContractError, NonFiniteError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,18 @@ class Tally:
         self.count += count
         self._sum += mean * count
         for name, part in parts.items():
-            total, seen = self._parts.get(name, (0.0, 0))
-            self._parts[name] = (total + part * count, seen + count)
+            self.add_part(name, part, count)
+
+    def add_part(self, name: str, mean: float, count: int) -> None:
+        """Count a part in that has a count of its own."""
+        self._add_part(name, mean * count, count)
+
+    def merge(self, other: "Tally") -> None:
+        """Count in what another tally has counted."""
+        self.count += other.count
+        self._sum += other._sum  # noqa: SLF001  of the same class
+        for name, (total, seen) in other._parts.items():  # noqa: SLF001
+            self._add_part(name, total, seen)
 
     def mean(self) -> float:
         """The weighted mean; not a number while nothing was counted."""
@@ -58,6 +68,20 @@ class Tally:
     def parts(self) -> dict[str, float]:
         """The weighted mean of every part."""
         return {name: total / seen for name, (total, seen) in self._parts.items() if seen}
+
+    def _add_part(self, name: str, total: float, count: int) -> None:
+        before, seen = self._parts.get(name, (0.0, 0))
+        self._parts[name] = (before + total, seen + count)
+
+    def state(self) -> dict[str, Any]:
+        """The sums, for a checkpoint."""
+        return {"count": self.count, "sum": self._sum, "parts": dict(self._parts)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from such sums."""
+        self.count = state["count"]
+        self._sum = state["sum"]
+        self._parts = dict(state["parts"])
 
 
 def check_loss(found: object) -> Loss:
@@ -78,25 +102,38 @@ def check_loss(found: object) -> Loss:
 
 def read(tensors: Sequence[Tensor]) -> list[float]:
     """The scalars as Python numbers, with one wait for the device in all."""
+    if not tensors:
+        return []
     device = tensors[0].device
     if device.type == "cpu":
         return [tensor.item() for tensor in tensors]
     return torch.stack([tensor.to(device, torch.float32) for tensor in tensors]).tolist()
 
 
-def tally(losses: Sequence[Loss], *further: Tensor) -> tuple[Tally, list[float]]:
-    """The weighted mean of detached losses, and the values of `further` scalars read along with them."""
-    values = iter(read([*_scalars(losses), *further]))
+def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
+    """Means and parts in the order in which `tally_of` wants their values."""
+    return [scalar for loss in losses for scalar in (loss.mean, *loss.parts.values())]
+
+
+def tally_of(losses: Sequence[Loss], values: Iterator[float]) -> Tally:
+    """The weighted mean of losses, given the values of their scalars."""
     total = Tally()
     for loss in losses:
         total.add(next(values), loss.count, {name: next(values) for name in loss.parts})
-    return total, list(values)
+    return total
 
 
-def _scalars(losses: Sequence[Loss]) -> Iterator[Tensor]:
-    for loss in losses:
-        yield loss.mean
-        yield from loss.parts.values()
+def check_finite_score(value: float, what: str) -> None:
+    """Check a value that decisions rest on.
+
+    Raises:
+        NonFiniteError: It is infinite or not a number.
+    """
+    if not math.isfinite(value):
+        raise NonFiniteError(
+            f"{what} is {value}: the score function divides by zero, its data are not finite, or the network's weights "
+            "are not"
+        )
 
 
 def _check_scalar(name: str, value: object) -> None:

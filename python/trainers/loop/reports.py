@@ -22,6 +22,9 @@ class WindowReport:
         learning_rate: Of the optimizer's first group, in this step.
         stepped: False if the step was skipped, because the loss or a gradient was not finite.
         loss_scale: The scaler's scale after the window; None without a scaler.
+        micro: The largest piece that batches are cut into since memory ran out, in the cost units of the loop's
+            `cutting`, which are samples unless it says otherwise; None while they are not cut.
+        shortages: How often memory ran out in the window and it was worked in smaller pieces.
         seconds: Time for the phase's work.
         data_seconds: Time that the window's batches were waited for.
     """
@@ -39,6 +42,8 @@ class WindowReport:
     learning_rate: float
     stepped: bool
     loss_scale: float | None
+    micro: int | None
+    shortages: int
     seconds: float
     data_seconds: float
 
@@ -53,6 +58,7 @@ class PhaseTotals:
         count: How many targets those are.
         step: Steps that the phase's optimizer has taken since the start of the run.
         skipped: Windows of the epoch whose step was skipped.
+        shortages: How often memory ran out in the epoch and a window was worked in smaller pieces.
     """
 
     loss: float
@@ -60,6 +66,7 @@ class PhaseTotals:
     count: int
     step: int
     skipped: int
+    shortages: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +97,9 @@ class EpochReport:
         phases: The totals of every phase, by name, in the order of the phases.
         validation: The score after the epoch; None without validation.
         seconds: Time for the epoch, validation included.
+        data_seconds: The part of it in which batches were waited for.
+        peak_bytes: The most memory in use so far: of the device where it counts, otherwise of the process; None
+            where neither is known.
     """
 
     epoch: int
@@ -98,6 +108,8 @@ class EpochReport:
     phases: Mapping[str, PhaseTotals]
     validation: ValidationReport | None
     seconds: float
+    data_seconds: float
+    peak_bytes: int | None
 
     @property
     def loss(self) -> float:
@@ -110,4 +122,36 @@ class EpochReport:
         return self.loss if self.validation is None else self.validation.mean
 
 
-Report = WindowReport | EpochReport
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointReport:
+    """A checkpoint that was written, or that could not be.
+
+    Attributes:
+        epoch: The epoch that it belongs to, counted from 0.
+        window: Windows of that epoch that are in it.
+        folder: Where it stands; of one that failed, where it would have stood.
+        bytes: Its size; 0 of one that failed.
+        seconds: Time it took.
+        problem: Why it could not be written, while training goes on; None if it was.
+    """
+
+    epoch: int
+    window: int
+    folder: str
+    bytes: int
+    seconds: float
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that happened once and that a person should know, such as a resumed training or memory that ran out.
+
+    Attributes:
+        message: What it was, in one line.
+    """
+
+    message: str
+
+
+Report = WindowReport | EpochReport | CheckpointReport | Notice

@@ -1,68 +1,66 @@
-"""A training that is running: epochs, validation, early stopping."""
+"""A training that is running: epochs, validation, early stopping, checkpoints."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from signal import Signals
 from time import perf_counter
 from typing import Generic, TypeVar, final
 
 import torch
 from torch import nn
 
-from trainers.loop.data.sources import Source
-from trainers.loop.data.tree import move
-from trainers.loop.errors import EmptyTargetError
-from trainers.loop.loss import Loss, Tally, check_loss, tally
-from trainers.loop.machine.precision import Precision
-from trainers.loop.phase import Phase
-from trainers.loop.reports import EpochReport, PhaseTotals, Report, ValidationReport, WindowReport
+from trainers.loop.checkpoint.recorder import Recorder
+from trainers.loop.checkpoint.stop import StopSignals
+from trainers.loop.data.sources import Source, ordered
+from trainers.loop.errors import EmptyTargetError, StoppedError
+from trainers.loop.group.group import Group
+from trainers.loop.loss import Loss, check_finite_score
+from trainers.loop.machine.footprint import peak_bytes
+from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
+from trainers.loop.standing import Standing
+from trainers.loop.validation import Scorer, Validation, evaluating
 from trainers.loop.weights.best import Best
-from trainers.loop.window.accumulation import Accumulator, windows
-from trainers.loop.window.guards import GradientGuard, check_finite_score
+from trainers.loop.window.accumulation import windows
+from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.position import Position
-from trainers.loop.window.update import Outcome, Update
+from trainers.loop.window.totals import Wishes
 
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")
 
-
-@dataclass(frozen=True)  # no slots: with them, Validation[Batch](…) fails in Python 3.11
-class Validation(Generic[Sample]):
-    """What to score after every epoch.
-
-    Attributes:
-        score: Computes the score of a batch that is on the device.
-        source: The batches, read as epoch 0 each time.
-    """
-
-    score: Callable[[Sample], Loss]
-    source: Source[Sample]
+NO_WISHES = Wishes()
 
 
-@dataclass(slots=True, kw_only=True)
-class PhaseRun(Generic[Batch]):
-    """A phase at work: its parts, and how many steps it has taken.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup(Generic[Batch]):
+    """The parts of a run.
 
     Attributes:
-        phase: What is trained.
-        accumulator: Forward and backward of a window.
-        update: The step at its end.
-        guard: Watches the gradients.
-        step: Steps taken so far.
+        phases: Worked in this order.
+        trained: The trained modules by name.
+        frozen: The others.
+        device: Where everything is.
+        accumulate: Batches of this process in a window.
+        group: The processes that train together.
+        scorer: Scores sources.
+        best: The best value so far and its weights.
+        standing: How far the training has come.
+        signals: Whether it is asked to stop.
+        recorder: Writes checkpoints; None for never.
     """
 
-    phase: Phase[Batch]
-    accumulator: Accumulator[Batch]
-    update: Update
-    guard: GradientGuard
-    step: int = 0
-
-    def work(self, window: tuple[Batch, ...], position: Position) -> Outcome:
-        """Train on one window."""
-        with position:
-            outcome = self.update.apply(self.accumulator.run(window, position), window)
-        self.step += outcome.stepped
-        return outcome
+    phases: Sequence[PhaseRun[Batch]]
+    trained: Mapping[str, nn.Module]
+    frozen: Sequence[nn.Module]
+    device: torch.device
+    accumulate: int
+    group: Group
+    scorer: Scorer
+    best: Best
+    standing: Standing
+    signals: StopSignals
+    recorder: Recorder | None
 
 
 @final
@@ -71,28 +69,26 @@ class Run(Generic[Batch]):
 
     Attributes:
         best: The best value recorded by `stalled` and its weights.
-        epoch: Epochs that are complete.
+        group: The processes that train together; the first one has rank 0.
     """
 
-    def __init__(
-        self,
-        phases: Sequence[PhaseRun[Batch]],
-        *,
-        trained: Mapping[str, nn.Module],
-        frozen: Sequence[nn.Module],
-        device: torch.device,
-        precision: Precision,
-        accumulate: int,
-    ) -> None:
-        self._phases = phases
-        self._trained = trained
-        self._frozen = frozen
-        self._device = device
-        self._precision = precision
-        self._accumulate = accumulate
-        self._windows = 0
-        self.best = Best(trained)
-        self.epoch = 0
+    def __init__(self, setup: Setup[Batch], notices: Sequence[Notice]) -> None:
+        self._setup = setup
+        self._phases = setup.phases
+        self._standing = setup.standing
+        self._notices = list(notices)
+        self.best = setup.best
+        self.group = setup.group
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are complete."""
+        return self._standing.epoch
+
+    @property
+    def history(self) -> tuple[EpochReport, ...]:
+        """The reports of all complete epochs, those before a resumption included."""
+        return tuple(self._standing.history)
 
     def epochs(
         self, train: Source[Batch], *, max_epochs: int, validation: Validation[Sample] | None = None
@@ -100,38 +96,42 @@ class Run(Generic[Batch]):
         """Train, and report every window of every phase and then every epoch.
 
         Nothing happens between two reports, so leaving the `for` loop ends the training. Called again, it goes on after
-        the last complete epoch.
+        the last window that was worked. What is recorded while an epoch's report is handled is part of the checkpoint
+        after it.
 
         Args:
-            train: The batches of every epoch.
+            train: The batches of every epoch; in a group of processes each takes its share of them.
             max_epochs: Epochs in all, those already complete included.
             validation: Scored after every epoch; its report is part of the epoch's.
 
         Raises:
-            LoopError: One of its kinds, naming phase, epoch, window and batch shapes.
+            StoppedError: A signal asked for it; a checkpoint was written if there is a folder for it.
+            LoopError: One of its other kinds, naming phase, epoch, window and batch shapes.
         """
-        while self.epoch < max_epochs:
-            yield from self._epoch(train, max_epochs, validation)
+        yield from self._told()
+        while self._standing.epoch < max_epochs:
+            yield from self._epoch(train, max_epochs)
+            yield self._complete(max_epochs, validation)
+            yield from self._recorded()
 
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
         """The score over a source, each batch weighted by its count, in evaluation and inference mode.
+
+        Where weights are averaged, it is the average that is scored.
 
         Raises:
             ContractError: The score function returned no proper `Loss`.
             EmptyTargetError: The source has no target.
             NonFiniteError: The score is infinite or not a number.
+            OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
         started = perf_counter()
-        losses: list[Loss] = []
-        with evaluating(self._trained.values()), torch.inference_mode():
-            for number, batch in enumerate(source.batches(0)):
-                with Position("validation", self.epoch, number, (batch,)), self._autocast():
-                    loss = check_loss(score(move(batch, self._device)))
-                if loss.count:
-                    losses.append(loss)
-        if not losses:
+        group = self.group
+        with evaluating(self._setup.trained.values()), self._averaged():
+            own = source.batches(0, start=group.rank, step=group.size)
+            total = group.total(self._setup.scorer.total(score, own, self._standing.epoch))
+        if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
-        total, _ = tally(losses)
         check_finite_score(total.mean(), "the validation's mean")
         return ValidationReport(
             mean=total.mean(), parts=total.parts(), count=total.count, seconds=perf_counter() - started
@@ -143,127 +143,173 @@ class Run(Generic[Batch]):
         Raises:
             NonFiniteError: The value is infinite or not a number.
         """
-        self.best.record(value)
+        with self._averaged():
+            self.best.record(value)
         return self.best.stale >= patience
 
     def restore_best(self) -> None:
-        """Put the weights of the best recorded value back into the modules.
+        """Put the weights of the best recorded value back into the modules, those of the average if there is one.
 
         Raises:
             NoBestWeightsError: No value was recorded.
         """
         self.best.restore()
 
-    def _epoch(self, train: Source[Batch], max_epochs: int, validation: Validation[Sample] | None) -> Iterator[Report]:
-        started = perf_counter()
-        ledger = Ledger([phase.phase.name for phase in self._phases])
-        total = None if train.length is None else -(-train.length // self._accumulate)
+    def use_average(self) -> None:
+        """Put the moving average of the weights into the modules for good; without one, nothing happens."""
+        for phase in self._phases:
+            if phase.average is not None:
+                phase.average.settle()
+
+    def _told(self) -> Iterator[Notice]:
+        """What has happened and was not told yet."""
+        while self._notices:
+            yield self._notices.pop(0)
+
+    def _epoch(self, train: Source[Batch], max_epochs: int) -> Iterator[Report]:
+        """The rest of the epoch's windows."""
+        ledger = self._standing.ledger
+        length = self.group.agreed_length(train.length)
+        total = None if length is None else -(-length // (self._setup.accumulate * self.group.size))
         self._set_modes()
-        number = 0
-        for number, (window, waited) in enumerate(timed(windows(train.batches(self.epoch), self._accumulate)), start=1):
-            for report in self._window(window, number - 1, total, max_epochs, waited):
-                ledger.add(report)
-                yield report
-        if not number:
-            raise EmptyTargetError(f"the source gave no batch in epoch {self.epoch}")
+        for window, waited in timed(self._windows(train, total)):
+            started = perf_counter()
+            reports, wishes = self._work(window, total, max_epochs, waited)
+            ledger.add(reports, seconds=perf_counter() - started + waited, data_seconds=waited)
+            yield from reports
+            yield from self._told()
+            if wishes is not NO_WISHES:
+                yield from self._fulfil(wishes)
+        if not ledger.windows:
+            raise EmptyTargetError(f"the source gave no batch in epoch {self._standing.epoch}")
         for phase in self._phases:
             phase.guard.check_all_used()
-        scored = None if validation is None else self.validate(validation.score, validation.source)
-        report = EpochReport(
-            epoch=self.epoch,
-            epochs=max_epochs,
-            windows=number,
-            phases=ledger.totals({phase.phase.name: phase.step for phase in self._phases}),
-            validation=scored,
-            seconds=perf_counter() - started,
-        )
-        self.epoch += 1
-        yield report
 
-    def _window(
-        self, window: tuple[Batch, ...], number: int, total: int | None, max_epochs: int, waited: float
-    ) -> list[WindowReport]:
+    def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
+        """The windows of the epoch that are still to be worked; in a group, as many as the others have."""
+        size, done, group = self._setup.accumulate, self._standing.ledger.windows, self.group
+        batches = ordered(
+            train,
+            self._standing.epoch,
+            start=done * size * group.size + group.rank,
+            step=group.size,
+            seed=self._standing.order_seed,
+        )
+        return windows(batches, size, None if group.size == 1 or total is None else total - done)
+
+    def _work(
+        self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
+    ) -> tuple[list[WindowReport], Wishes]:
         """All phases that are due, before the first of their reports is handed out."""
-        self._windows += 1
+        standing = self._standing
+        wishes = self._wishes(last=standing.ledger.windows + 1 == total)
+        standing.windows += 1
         reports: list[WindowReport] = []
         for phase in self._phases:
-            if self._windows % phase.phase.every:
+            if standing.windows % phase.phase.every:
                 continue
-            started = perf_counter()
-            outcome = phase.work(window, Position(phase.phase.name, self.epoch, number, window))
-            reports.append(
-                WindowReport(
-                    phase=phase.phase.name,
-                    epoch=self.epoch,
-                    epochs=max_epochs,
-                    window=number,
-                    windows=total,
-                    step=phase.step,
-                    loss=outcome.loss.mean(),
-                    parts=outcome.loss.parts(),
-                    count=outcome.loss.count,
-                    grad_norm=outcome.norm,
-                    learning_rate=outcome.learning_rate,
-                    stepped=outcome.stepped,
-                    loss_scale=outcome.loss_scale,
-                    seconds=perf_counter() - started,
-                    data_seconds=waited,
-                )
+            started, shortages = perf_counter(), phase.accumulator.shortages
+            position = Position(phase.phase.name, standing.epoch, standing.ledger.windows, window)
+            outcome = phase.work(window, position, wishes)
+            wishes = outcome.wishes
+            report = WindowReport(
+                phase=phase.phase.name,
+                epoch=standing.epoch,
+                epochs=max_epochs,
+                window=standing.ledger.windows,
+                windows=total,
+                step=phase.step,
+                loss=outcome.loss.mean(),
+                parts=outcome.loss.parts(),
+                count=outcome.loss.count,
+                grad_norm=outcome.norm,
+                learning_rate=outcome.learning_rate,
+                stepped=outcome.stepped,
+                loss_scale=outcome.loss_scale,
+                micro=phase.cutter.limit,
+                shortages=phase.accumulator.shortages - shortages,
+                seconds=perf_counter() - started,
+                data_seconds=waited,
             )
-        return reports
+            if report.shortages:
+                self._notices.append(_shortage_notice(report))
+            reports.append(report)
+        return reports, wishes if reports else NO_WISHES  # without a phase, the others have not heard of them
+
+    def _complete(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
+        """Score the epoch and close it."""
+        started, standing = perf_counter(), self._standing
+        ledger = standing.ledger
+        scored = None if validation is None else self.validate(validation.score, validation.source)
+        report = EpochReport(
+            epoch=standing.epoch,
+            epochs=max_epochs,
+            windows=ledger.windows,
+            phases=ledger.totals({phase.phase.name: phase.step for phase in self._phases}),
+            validation=scored,
+            seconds=ledger.seconds + perf_counter() - started,
+            data_seconds=ledger.data_seconds,
+            peak_bytes=peak_bytes(self._setup.device),
+        )
+        standing.complete(report)
+        return report
+
+    def _wishes(self, *, last: bool) -> Wishes:
+        """What this process wants to happen after the window; after an epoch's last one, its end is the better time."""
+        recorder, stop = self._setup.recorder, self._setup.signals.requested
+        save = recorder is not None and not last and recorder.is_due(self._standing.windows + 1)
+        return Wishes(stop=stop, save=save) if save or stop else NO_WISHES
+
+    def _fulfil(self, wishes: Wishes) -> Iterator[CheckpointReport]:
+        """Write a checkpoint, and stop if that is wanted.
+
+        Raises:
+            StoppedError: It is.
+        """
+        recorder = self._setup.recorder
+        report = None if recorder is None else recorder.save(epoch_end=False)
+        if report is not None:
+            yield report
+        if wishes.stop:
+            raise StoppedError(_farewell(wishes.stop, report), signal=wishes.stop)
+
+    def _recorded(self) -> Iterator[CheckpointReport]:
+        """The checkpoint of an epoch's end, where one is due."""
+        recorder = self._setup.recorder
+        if recorder is not None and self.group.gather(recorder.is_due(self._standing.windows))[0]:
+            yield recorder.save(epoch_end=True)
 
     def _set_modes(self) -> None:
         """Frozen modules come last, because they may be parts of trained ones."""
-        for module in self._trained.values():
+        for module in self._setup.trained.values():
             module.train()
-        for module in self._frozen:
+        for module in self._setup.frozen:
             module.eval()
 
-    def _autocast(self) -> torch.autocast | nullcontext[None]:
-        dtype = self._precision.dtype
-        return nullcontext() if dtype is None else torch.autocast(self._device.type, dtype=dtype)
+    @contextmanager
+    def _averaged(self) -> Generator[None]:
+        """The averages in the place of the weights, where there are any."""
+        with ExitStack() as stack:
+            for phase in self._phases:
+                if phase.average is not None:
+                    stack.enter_context(phase.average.applied())
+            yield
 
 
-@final
-class Ledger:
-    """Adds the windows of an epoch up, phase by phase."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._tallies = {name: Tally() for name in names}
-        self._skipped = dict.fromkeys(names, 0)
-
-    def add(self, report: WindowReport) -> None:
-        """Count a window in; a skipped one counts as skipped only."""
-        if report.stepped:
-            self._tallies[report.phase].add(report.loss, report.count, report.parts)
-        else:
-            self._skipped[report.phase] += 1
-
-    def totals(self, steps: Mapping[str, int]) -> dict[str, PhaseTotals]:
-        """The totals of every phase, given the steps each has taken."""
-        return {
-            name: PhaseTotals(
-                loss=total.mean(),
-                parts=total.parts(),
-                count=total.count,
-                step=steps[name],
-                skipped=self._skipped[name],
-            )
-            for name, total in self._tallies.items()
-        }
+def _shortage_notice(report: WindowReport) -> Notice:
+    return Notice(
+        message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
+        f"no sample was skipped: batches are worked in pieces of at most {report.micro}, with the same gradient"
+    )
 
 
-@contextmanager
-def evaluating(modules: Iterable[nn.Module]) -> Generator[None]:
-    """Evaluation mode inside, and afterwards every submodule in the mode it had."""
-    modes = [(part, part.training) for module in modules for part in module.modules()]
-    for part, _ in modes:
-        part.training = False
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
+def _farewell(stop: int, report: CheckpointReport | None) -> str:
+    name = Signals(stop).name
+    if report is None:
+        return f"stopped by {name} at the end of a window; there is no folder for checkpoints, so nothing was saved"
+    if report.problem is not None:
+        return f"stopped by {name} at the end of a window, and the checkpoint could not be written: {report.problem}"
+    return f"stopped by {name} after epoch {report.epoch}, window {report.window}; the checkpoint is {report.folder}"
 
 
 def timed(windows: Iterator[tuple[Batch, ...]]) -> Iterator[tuple[tuple[Batch, ...], float]]:

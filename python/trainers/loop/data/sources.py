@@ -1,14 +1,15 @@
 """Where batches come from. The order of an epoch is a function of seed and epoch alone."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from typing import Generic, Protocol, Self, TypeVar, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from trainers.loop.data.tree import describe, leaves, map_tensors
 from trainers.loop.errors import ContractError, SettingsError
+from trainers.loop.machine.seeding import mixed
 
 Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)
@@ -22,8 +23,14 @@ class Source(Protocol[Batch_co]):
         """Batches in an epoch; None if that is not known."""
         ...
 
-    def batches(self, epoch: int) -> Iterator[Batch_co]:
-        """The batches of an epoch, in the same order whenever the same epoch is asked for."""
+    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch_co]:
+        """The batches of an epoch, in the same order whenever the same epoch is asked for.
+
+        Args:
+            epoch: Counted from 0.
+            start: The first batch wanted: a training that goes on in mid-epoch, or a process of a group, begins there.
+            step: Every so many of the following ones: the processes of a group take turns.
+        """
         ...
 
 
@@ -31,7 +38,8 @@ class Source(Protocol[Batch_co]):
 class IterableSource(Generic[Batch]):
     """Any iterable that can be read again, such as a list of batches or a `DataLoader`.
 
-    Its order is the iterable's own: a `DataLoader` that shuffles draws it from torch's global generator.
+    Its order is the iterable's own. A `DataLoader` that shuffles draws it from torch's global generator, which the loop
+    sets anew before every epoch, so that the epoch can be read again. Batches that are not wanted are read and dropped.
 
     Args:
         batches: Gives a fresh iterator each time it is iterated; not a generator.
@@ -55,9 +63,9 @@ class IterableSource(Generic[Batch]):
         """Batches in an epoch; None if that is not known."""
         return self._length
 
-    def batches(self, epoch: int) -> Iterator[Batch]:  # noqa: ARG002  the iterable knows no epochs
+    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:  # noqa: ARG002  it knows no epochs
         """The iterable's batches, whatever the epoch."""
-        return iter(self._batches)
+        return islice(iter(self._batches), start, None, step)
 
 
 @final
@@ -128,17 +136,30 @@ class ResidentSource(Generic[Batch]):
         whole, rest = divmod(self._samples, self._batch_size)
         return whole + (1 if rest and not self._drop_last else 0)
 
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """The batches of an epoch, in an order that depends on seed and epoch alone."""
+    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:
+        """The batches of an epoch, in an order that depends on seed and epoch alone; others are not gathered."""
         order = (
             permutation(self._samples, seed=self._seed, epoch=epoch) if self._shuffle else torch.arange(self._samples)
         )
         order = order.to(self._device)
-        for batch in range(self.length):
+        for batch in range(start, self.length, step):
             yield self._gather(order[batch * self._batch_size : (batch + 1) * self._batch_size])
+
+
+def ordered(source: Source[Batch], epoch: int, *, start: int, step: int, seed: int) -> Iterator[Batch]:
+    """A source's batches, whose order may be drawn from torch's global generator without moving it.
+
+    The generator is set for the epoch until the first batch is there, by when every `DataLoader` has drawn its order.
+    """
+    before = torch.get_rng_state()
+    torch.manual_seed(mixed(seed, epoch))
+    batches = source.batches(epoch, start=start, step=step)
+    first = tuple(islice(batches, 1))
+    torch.set_rng_state(before)
+    yield from first
+    yield from batches
 
 
 def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
     """The order of an epoch: int64 [samples], a function of the arguments alone."""
-    mixed = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)
-    return torch.randperm(samples, generator=torch.Generator().manual_seed(int(mixed[0])))
+    return torch.randperm(samples, generator=torch.Generator().manual_seed(mixed(seed, epoch)))

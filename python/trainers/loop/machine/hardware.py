@@ -53,31 +53,41 @@ class DeviceChoice:
     reason: str
 
 
-def choose_device(requested: str, hardware: Hardware) -> DeviceChoice:
+def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> DeviceChoice:
     """Turn `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps` into a device.
+
+    Args:
+        requested: As above.
+        hardware: The machine's.
+        local_rank: The number of this process among those that train together on this machine; each takes its own GPU.
 
     Raises:
         DeviceUnavailableError: The machine has no such device; the message names those it has.
     """
     present = hardware.devices()
-    if requested == "auto":
-        return DeviceChoice(device=torch.device(present[0]), reason=_why_automatic(present[0], hardware))
-    name = f"{requested}:0" if requested in ("cuda", "xpu") else requested
+    kind = present[0].partition(":")[0] if requested == "auto" else requested
+    name = f"{kind}:{local_rank}" if kind in ("cuda", "xpu") else kind
+    if name in present and requested == "auto":
+        return DeviceChoice(device=torch.device(name), reason=_why_automatic(name, hardware))
     if name not in present:
         raise DeviceUnavailableError(
-            f"device {requested!r} was asked for, but this machine has {', '.join(present)}; take one of them or 'auto'"
-            f"{_why_no_accelerator(requested, hardware)}"
+            f"device {requested!r} was asked for{_by_whom(local_rank)}, but this machine has {', '.join(present)}; "
+            f"take one of them or 'auto'{_why_no_accelerator(requested, hardware)}"
         )
     return DeviceChoice(device=torch.device(name), reason=f"{requested!r} was asked for")
+
+
+def _by_whom(local_rank: int) -> str:
+    return f" by process {local_rank} of its group" if local_rank else ""
 
 
 def _why_automatic(name: str, hardware: Hardware) -> str:
     kind, _, index = name.partition(":")
     match kind:
         case "cuda":
-            return f"automatic: the first CUDA device, {hardware.cuda[int(index)]}"
+            return f"automatic: CUDA device {index}, {hardware.cuda[int(index)]}"
         case "xpu":
-            return f"automatic: the first Intel GPU, {hardware.xpu[int(index)]}"
+            return f"automatic: Intel GPU {index}, {hardware.xpu[int(index)]}"
         case "mps":
             return "automatic: the Apple GPU"
         case _:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -37,6 +37,14 @@ class LossScaler(Protocol):
 
     def get_scale(self) -> float:
         """The current scale."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Scale and growth, for a checkpoint; empty if the scaler is disabled."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        """Take over such a state, which must not be empty."""
         ...
 
 

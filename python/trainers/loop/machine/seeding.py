@@ -15,3 +15,8 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002  libraries that a task uses may draw from the global generator
     torch.manual_seed(seed)
+
+
+def mixed(*numbers: int) -> int:
+    """One seed, 0 to 2**64 - 1, made of several numbers that are 0 or more; another for other numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

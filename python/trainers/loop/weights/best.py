@@ -1,13 +1,14 @@
 """The best value so far, and a copy of the weights that gave it."""
 
-from collections.abc import Iterator, Mapping
-from typing import final
+from collections.abc import Mapping
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from trainers.loop.errors import NoBestWeightsError
-from trainers.loop.window.guards import check_finite_score
+from trainers.loop.loss import check_finite_score
+from trainers.loop.weights.coverage import named_tensors
 
 
 @final
@@ -40,7 +41,7 @@ class Best:
             return False
         self.value, self.stale = value, 0
         self._kept.clear()  # first, so that there is never more than one copy
-        self._kept = {name: tensor.detach().clone() for name, tensor in self._tensors()}
+        self._kept = {name: tensor.detach().clone() for name, tensor in named_tensors(self._modules).items()}
         return True
 
     def restore(self) -> None:
@@ -52,10 +53,20 @@ class Best:
         if self.value is None:
             raise NoBestWeightsError("no value was recorded yet; call stalled() or best.record() with one first")
         with torch.no_grad():
-            for name, tensor in self._tensors():
+            for name, tensor in named_tensors(self._modules).items():
                 tensor.copy_(self._kept[name])
 
-    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
-        for module_name, module in self._modules.items():
-            for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-                yield f"{module_name}.{name}", tensor
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The kept weights by name; none before the first value."""
+        return self._kept
+
+    def state(self) -> dict[str, Any]:
+        """Value and staleness, for a checkpoint, which keeps the tensors apart."""
+        return {"value": self.value, "stale": self.stale}
+
+    def load(self, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Go on from such a state and its tensors, which are moved to where the modules are."""
+        self.value, self.stale = state["value"], state["stale"]
+        here = named_tensors(self._modules)
+        self._kept = {name: tensor.to(here[name].device) for name, tensor in tensors.items()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
@@ -45,6 +45,15 @@ def parameter_names(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter,
         parameter: f"{module_name}.{name}"
         for module_name, module in modules
         for name, parameter in module.named_parameters()
+    }
+
+
+def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
+    """Every parameter and buffer with its name; of what stands at several places, the first."""
+    return {
+        f"{module_name}.{name}": tensor
+        for module_name, module in modules.items()
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
     }
 
 

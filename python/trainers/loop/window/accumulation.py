@@ -1,53 +1,81 @@
 """The accumulation window: forward and backward of all its batches, weighted by their true counts.
 
-The gradient of a window is that of the mean loss over all its targets, however they are spread over batches. A batch
-with n targets starts its backward from n / expected instead of 1, which costs no further operation; `expected` is a
-forecast of the window's count made from its first batch, and the update corrects it once by expected / count.
+The gradient of a window is that of the mean loss over all its targets, however they are spread over batches and pieces.
+A piece with n targets starts its backward from n / expected instead of 1, which costs no further operation; `expected`
+is a forecast of the window's count made from its first piece, and the update corrects it once by expected / count.
+
+Where memory runs out, the batch is cut into smaller pieces and nothing is left out. What a window gives depends on its
+samples, on the generators at its start and on the size of the pieces that it ended with, not on how that was found:
+after a failed forward only the piece is worked again, unless a larger one was worked before it; after that and after a
+failed backward, which leaves half a gradient, the window is.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, islice, repeat
 from types import TracebackType
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, Literal, TypeVar, final
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import move
-from trainers.loop.errors import EmptyTargetError
 from trainers.loop.loss import Loss, check_loss
+from trainers.loop.machine.memory import is_out_of_memory, release
 from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
 from trainers.loop.window.guards import check_attached
 from trainers.loop.window.position import Position
+from trainers.loop.window.rewind import Mark, Rewind
+from trainers.loop.window.totals import LocalTotals, Wishes
 
 Batch = TypeVar("Batch")
 
 KEPT_SEEDS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accumulation:
-    """What a window's backward left behind, beside the gradients.
+def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> Iterator[tuple[Batch, ...]]:
+    """Collect `size` batches at a time; the last window has what is left.
+
+    With a `count` there are so many windows, the last of them empty if need be.
+    """
+    collected = iter(lambda: tuple(islice(batches, size)), ())
+    return collected if count is None else islice(chain(collected, repeat(())), count)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A window being worked.
 
     Attributes:
-        losses: The detached loss of every batch that had targets.
-        count: Targets in the window, 1 or more.
-        correction: What the gradients must still be multiplied by.
+        batches: How many batches it has.
+        losses: The detached loss of every piece that had targets.
+        expected: The forecast of its count; 0 before the first piece that has targets.
+        start: The state before its first piece.
+        worked: The pieces that are done.
     """
 
-    losses: Sequence[Loss]
-    count: int
-    correction: float
+    batches: int
+    losses: list[Loss] = field(default_factory=list[Loss])
+    expected: float = 0.0
+    start: Mark | None = None
+    worked: list[Piece[Any]] = field(default_factory=list[Piece[Any]])
 
 
-def windows(batches: Iterator[Batch], size: int) -> Iterator[tuple[Batch, ...]]:
-    """Collect `size` batches at a time; the last window has what is left."""
-    while window := tuple(islice(batches, size)):
-        yield window
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Memory that ran out.
+
+    Attributes:
+        stage: Where it did.
+        cause: What the allocator said.
+    """
+
+    stage: Literal["forward", "backward"]
+    cause: str
 
 
 @final
@@ -57,9 +85,14 @@ class Accumulator(Generic[Batch]):
     Args:
         phase: Whose loss and parameters.
         foreign: Parameters of the other phases, frozen meanwhile.
-        device: Where batches are moved to.
+        device: Where pieces are moved to.
         precision: What the forward computes in.
         scaler: Scales the loss; None leaves it as it is.
+        cutter: Cuts the batches.
+        rewind: Goes back after a shortage.
+
+    Attributes:
+        shortages: How often memory has run out.
     """
 
     def __init__(
@@ -68,7 +101,10 @@ class Accumulator(Generic[Batch]):
         foreign: Iterable[Parameter],
         device: torch.device,
         precision: Precision,
+        *,
         scaler: LossScaler | None,
+        cutter: Cutter[Batch],
+        rewind: Rewind,
     ) -> None:
         self._loss = phase.loss
         self._parameters = tuple(phase.parameters)
@@ -76,37 +112,75 @@ class Accumulator(Generic[Batch]):
         self._device = device
         self._dtype = precision.dtype
         self._scaler = scaler
+        self._cutter = cutter
+        self._rewind = rewind
         self._seeds: dict[tuple[float, torch.dtype], Tensor] = {}
+        self.shortages = 0
 
-    def run(self, window: Sequence[Batch], position: Position) -> Accumulation:
+    def run(self, window: Sequence[Batch], position: Position, wishes: Wishes) -> LocalTotals:
         """Forward and backward of every batch; the parameters' gradients are the window's, up to the correction.
 
         Raises:
             ContractError: The loss function returned no proper `Loss`.
             DetachedLossError: A loss is connected to no graph.
-            EmptyTargetError: No batch of the window has a target.
+            OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
+        with self._foreign:
+            while (attempt := self._attempt(window, position)) is None:
+                pass
+        position.at(None)
+        return LocalTotals(losses=attempt.losses, expected=attempt.expected, wishes=wishes)
+
+    def _attempt(self, window: Sequence[Batch], position: Position) -> Attempt | None:
+        """The whole window; None if it must be worked again from its start, to which everything was put back."""
         for parameter in self._parameters:
             parameter.grad = None
-        losses: list[Loss] = []
-        count = expected = 0
-        with self._foreign:
-            for number, batch in enumerate(window):
-                position.at(number)
-                loss = self._forward(move(batch, self._device))
-                if not loss.count:
-                    continue
-                expected = expected or loss.count * len(window)
-                self._backward(loss.mean, loss.count / expected)
-                losses.append(loss.detached())
-                count += loss.count
-        position.at(None)
-        if not count:
-            raise EmptyTargetError(
-                "no batch of the window has a target (every Loss.count is 0), so there is nothing to learn from; look "
-                "at the mask that the count comes from, or leave such samples out of the source"
-            )
-        return Accumulation(losses=losses, count=count, correction=expected / count)
+        attempt = Attempt(len(window))
+        for number, batch in enumerate(window):
+            position.at(number)
+            if not self._batch(batch, attempt):
+                return None
+        return attempt
+
+    def _batch(self, batch: Batch, attempt: Attempt) -> bool:
+        """All pieces of a batch; False if the window must be worked again."""
+        start: int | None = 0
+        while start is not None:
+            piece = self._cutter.piece(batch, start)
+            mark = self._rewind.mark()
+            attempt.start = attempt.start or mark
+            shortage = self._piece(piece, attempt)
+            if shortage is None:
+                attempt.worked.append(piece)
+                start = None if piece.last else piece.stop
+            elif not self._recover(piece, mark, attempt, shortage):
+                return False
+        return True
+
+    def _piece(self, piece: Piece[Batch], attempt: Attempt) -> Shortage | None:
+        """Forward and backward of a piece, or how memory ran out: told by a value, for the error keeps its frames."""
+        stage: Literal["forward", "backward"] = "forward"
+        try:
+            loss = self._forward(move(piece.batch, self._device))
+            if loss.count:
+                attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
+                stage = "backward"
+                self._backward(loss.mean, loss.count / attempt.expected)
+                attempt.losses.append(loss.detached())
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return Shortage(stage, str(error).partition("\n")[0])
+        return None
+
+    def _recover(self, piece: Piece[Batch], mark: Mark, attempt: Attempt, shortage: Shortage) -> bool:
+        """Cut smaller and go back to the start of the piece; False if it was to the start of the window."""
+        self.shortages += 1
+        release(self._device)
+        limit = self._cutter.lower(piece, f"memory ran out in the {shortage.stage} ({shortage.cause})")
+        anew = shortage.stage == "backward" or any(self._cutter.cost(worked) > limit for worked in attempt.worked)
+        self._rewind.back(attempt.start if anew and attempt.start else mark)
+        return not anew
 
     def _forward(self, batch: Batch) -> Loss:
         with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):

@@ -13,12 +13,19 @@ def norm_of(gradients: list[Tensor]) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(norms))
 
 
-def rescale(gradients: list[Tensor], factor: float) -> None:
-    """Multiply all gradients in place; a factor of 1 costs nothing."""
-    if factor != 1.0:
+def rescale(gradients: list[Tensor], factor: float | Tensor) -> None:
+    """Multiply all gradients in place; a factor of 1.0 costs nothing."""
+    if isinstance(factor, Tensor) or factor != 1.0:
         torch._foreach_mul_(gradients, factor)  # pyright: ignore[reportPrivateImportUsage]  as above
 
 
 def clip_factor(norm: float, limit: float | None) -> float:
     """What brings a gradient of this norm down to the limit; 1 if it is within."""
     return 1.0 if limit is None or norm <= limit else limit / (norm + CLIP_EPSILON)
+
+
+def clip_factor_on_device(norm: Tensor, correction: float | Tensor, limit: float | None) -> float | Tensor:
+    """The same times the gradient's correction, without waiting for the norm; `norm` is that before the correction."""
+    if limit is None:
+        return correction
+    return correction * (limit / (norm * correction + CLIP_EPSILON)).clamp(max=1.0)

@@ -1,8 +1,7 @@
 """Checks that turn a training that learns nothing into an error that says why."""
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
@@ -59,6 +58,9 @@ class GradientGuard:
         audit_windows: A parameter without a gradient in so many windows counts as unused.
         nonfinite: Whether a loss or gradient that is not finite skips the step or raises.
         skip_limit: So many skipped steps in a row raise.
+
+    Attributes:
+        moved: Whether any gradient so far was not zero.
     """
 
     def __init__(
@@ -72,27 +74,33 @@ class GradientGuard:
         self._skip_limit = skip_limit
         self._windows = 0
         self._skipped_in_a_row = 0
-        self._moved = False
+        self.moved = False
 
     def gradients(self) -> list[Tensor]:
         """The window's gradients.
 
         Raises:
-            NoGradientError: There is none.
             UnusedParameterError: A parameter has had none in all audited windows.
         """
         found = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        if not found:
-            raise NoGradientError(
-                "backward reached none of the phase's parameters, although the loss requires a gradient; it may be a "
-                "constant made with requires_grad=True, or depend on another network or on inputs only"
-            )
-        if self._unseen:
+        if found and self._unseen:
             self._unseen = tuple(parameter for parameter in self._unseen if parameter.grad is None)
             self._windows += 1
             if self._windows >= self._audit_windows:
                 self.check_all_used()
         return found
+
+    def check_any(self, found: Sequence[Tensor]) -> None:
+        """Judge the gradients of a window that has targets.
+
+        Raises:
+            NoGradientError: There is none.
+        """
+        if not found:
+            raise NoGradientError(
+                "backward reached none of the phase's parameters, although the loss requires a gradient; it may be a "
+                "constant made with requires_grad=True, or depend on another network or on inputs only"
+            )
 
     def check_all_used(self) -> None:
         """Judge the windows so far.
@@ -115,13 +123,30 @@ class GradientGuard:
         Raises:
             ZeroGradientError: It is exactly zero, and so was every one before.
         """
-        if self._moved or norm:
-            self._moved = True
+        if self.moved or norm:
+            self.moved = True
             return
         raise ZeroGradientError(
             "all gradients are exactly zero, so nothing is learned, while weight decay would still shrink the weights; "
             "the loss may be multiplied by zero or masked out, clamped or saturated, or every activation may be dead"
         )
+
+    def state(self) -> dict[str, Any]:
+        """What it has seen, for a checkpoint."""
+        return {
+            "unseen": [self._names[parameter] for parameter in self._unseen],
+            "windows": self._windows,
+            "skipped_in_a_row": self._skipped_in_a_row,
+            "moved": self.moved,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from what another has seen."""
+        unseen: set[str] = set(state["unseen"])
+        self._unseen = tuple(parameter for parameter in self._parameters if self._names[parameter] in unseen)
+        self._windows = state["windows"]
+        self._skipped_in_a_row = state["skipped_in_a_row"]
+        self.moved = state["moved"]
 
     def note_stepped(self) -> None:
         """A step was taken: the row of skipped ones ends."""
@@ -168,19 +193,6 @@ class GradientGuard:
             if parameter.grad is not None and not _finite(parameter.grad)
         ]
         return f"data and weights are finite; gradients that are not: {listed(bad) or 'none'}"
-
-
-def check_finite_score(value: float, what: str) -> None:
-    """Check a value that decisions rest on.
-
-    Raises:
-        NonFiniteError: It is infinite or not a number.
-    """
-    if not math.isfinite(value):
-        raise NonFiniteError(
-            f"{what} is {value}: the score function divides by zero, its data are not finite, or the network's weights "
-            "are not"
-        )
 
 
 def _finite(tensor: Tensor) -> bool:

@@ -1,15 +1,22 @@
 """The one optimizer step that ends a window."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
-from trainers.loop.loss import Tally, tally
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from trainers.loop.loss import Tally, read
 from trainers.loop.machine.precision import LossScaler
 from trainers.loop.phase import Phase
-from trainers.loop.window.accumulation import Accumulation
-from trainers.loop.window.gradients import clip_factor, norm_of, rescale
+from trainers.loop.window.gradients import clip_factor, clip_factor_on_device, norm_of, rescale
 from trainers.loop.window.guards import GradientGuard
+from trainers.loop.window.stepping import Stepper
+from trainers.loop.window.totals import Totals, Wishes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +29,7 @@ class Outcome:
         stepped: Whether the optimizer took the step.
         learning_rate: Of the optimizer's first group, in this step.
         loss_scale: The scaler's scale afterwards; None without a scaler.
+        wishes: What the processes want to happen after the window.
     """
 
     loss: Tally
@@ -29,6 +37,15 @@ class Outcome:
     stepped: bool
     learning_rate: float
     loss_scale: float | None
+    wishes: Wishes
+
+
+def drops_on_device(optimizer: Optimizer, device: torch.device) -> bool:
+    """Whether the optimizer leaves out a step on the device itself when it is told so by `found_inf`.
+
+    Those are the fused ones. On a CPU nothing is gained: reading a number costs no wait there.
+    """
+    return device.type != "cpu" and bool(getattr(optimizer, "_step_supports_amp_scaling", False))
 
 
 @final
@@ -39,53 +56,104 @@ class Update:
         phase: Whose optimizer and scheduler.
         scaler: The phase's own; None without one.
         guard: Says what gradients are worth a step.
+        on_device: Queue the step before the loss and the norm are known here; the device leaves it out if they are
+            not finite.
     """
 
-    def __init__(self, phase: Phase[Any], scaler: LossScaler | None, guard: GradientGuard) -> None:
+    def __init__(
+        self, phase: Phase[Any], scaler: LossScaler | None, guard: GradientGuard, *, on_device: bool = False
+    ) -> None:
         self._optimizer = phase.optimizer
         self._scheduler = phase.scheduler
         self._clip = phase.clip
         self._scaler = scaler
         self._scale = None if scaler is None else scaler.get_scale()  # reading it waits for the device
         self._guard = guard
+        self._on_device = on_device and scaler is None
+        self._stepper = Stepper(phase.optimizer, tuple(phase.parameters))
+        self._take = phase.optimizer.step if scaler is None else partial(scaler.step, phase.optimizer)
 
-    def apply(self, accumulation: Accumulation, window: tuple[object, ...]) -> Outcome:
+    def apply(self, totals: Totals, window: Sequence[object]) -> Outcome:
         """Take the step, or skip it and leave weights, optimizer and scheduler as they are.
 
         Raises:
+            EmptyTargetError: The window has no target.
             NoGradientError: The window left no gradient at all.
             UnusedParameterError: A parameter never got a gradient.
             ZeroGradientError: All gradients so far are zero.
             NonFiniteError: Loss or gradient is not finite and that is not, or no longer, tolerated.
+            OutOfMemoryError: Memory ran out in the step.
         """
         gradients = self._guard.gradients()
+        if not gradients:
+            totals.reading(iter(read(totals.scalars())))  # having no target explains having no gradient
+            self._guard.check_any(gradients)
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
-        loss, (raw_norm,) = tally(accumulation.losses, norm_of(gradients))
-        norm = raw_norm * accumulation.correction
+        norm = norm_of(gradients)
         learning_rate = float(self._optimizer.param_groups[0]["lr"])
-        finite = math.isfinite(loss.mean()) and math.isfinite(norm)
-        if finite:
-            self._guard.check_moved(norm)
-            rescale(gradients, accumulation.correction * clip_factor(norm, self._clip))
-        stepped = self._step(finite=finite)
+        queued = self._on_device and self._guard.moved
+        if queued:
+            self._queue(gradients, norm, totals)
+        *values, raw_norm = read([*totals.scalars(), norm])
+        reading = totals.reading(iter(values))
+        loss, length = reading.loss.mean(), raw_norm * reading.correction
+        finite = math.isfinite(loss) and math.isfinite(length)
+        if finite and not queued:
+            self._guard.check_moved(length)
+            rescale(gradients, reading.correction * clip_factor(length, self._clip))
+        stepped = finite if queued else self._step(finite=finite)
         if stepped:
             self._guard.note_stepped()
             if self._scheduler is not None:
                 self._scheduler.step()
         else:
-            overflow = self._scaler is not None and math.isfinite(loss.mean())
-            self._guard.note_skipped(loss.mean(), norm, window, overflow=overflow)
-        return Outcome(loss=loss, norm=norm, stepped=stepped, learning_rate=learning_rate, loss_scale=self._scale)
+            overflow = self._scaler is not None and math.isfinite(loss)
+            self._guard.note_skipped(loss, length, window, overflow=overflow)
+        return Outcome(
+            loss=reading.loss,
+            norm=length,
+            stepped=stepped,
+            learning_rate=learning_rate,
+            loss_scale=self._scale,
+            wishes=reading.wishes,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Optimizer, scheduler and scaler, for a checkpoint."""
+        return {
+            "optimizer": self._optimizer.state_dict(),
+            "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
+            "scaler": None if self._scaler is None else self._scaler.state_dict(),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over a state; where only one side has a scaler, as on another device, the scale starts afresh."""
+        self._optimizer.load_state_dict(state["optimizer"])
+        if self._scheduler is not None and state["scheduler"] is not None:
+            self._scheduler.load_state_dict(state["scheduler"])
+        if self._scaler is not None and state["scaler"]:
+            self._scaler.load_state_dict(state["scaler"])
+            self._scale = self._scaler.get_scale()
+
+    def _queue(self, gradients: list[Tensor], norm: Tensor, totals: Totals) -> None:
+        """Clip and step without waiting; the optimizer itself drops the step where a number is not finite."""
+        rescale(gradients, clip_factor_on_device(norm, totals.correction, self._clip))
+        finite = torch.isfinite(torch.stack([norm, *[mean.to(norm.dtype) for mean in totals.means()]])).all()
+        self._optimizer.found_inf = 1.0 - finite.float()  # pyright: ignore[reportAttributeAccessIssue]  as torch's own GradScaler tells it
+        try:
+            self._stepper.step(self._take)
+        finally:
+            del self._optimizer.found_inf  # pyright: ignore[reportAttributeAccessIssue]
 
     def _step(self, *, finite: bool) -> bool:
         if self._scaler is None or self._scale is None:
             if finite:
-                self._optimizer.step()
+                self._stepper.step(self._take)
             return finite
         before = self._scale
         if finite:
-            self._scaler.step(self._optimizer)
+            self._stepper.step(self._take)
         self._scaler.update()
         self._scale = self._scaler.get_scale()
         # A fused optimizer is called even when it then drops the step, so only the scale tells.

@@ -1,0 +1,61 @@
+"""This project's loop, given the same work as the others."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import final
+
+from torch.amp.grad_scaler import GradScaler
+
+from benchmarks.training.job import Batch, Job
+from trainers.loop import IterableSource, Loop, Loss, Phase, Precision, WindowReport
+
+
+@final
+class Ours:
+    """The loop with all its guards, on the CPU."""
+
+    def train(self, job: Job) -> None:
+        """Every epoch, with a running loss."""
+        _train(job, "fp32")
+
+    def train_scaled(self, job: Job, scaler: GradScaler) -> None:
+        """A scaler is part of a precision."""
+        _train(job, Precision("fp16", None, lambda: scaler, "a scaler on the CPU, to be compared"))
+
+    def train_in_little_memory(self, make: Callable[[int], Job], batch_size: int) -> None:
+        """Nothing needs to be done about it."""
+        _train(make(batch_size), "fp32")
+
+    def train_saving(self, job: Job, folder: Path, *, every: int) -> None:
+        """Checkpoints are given where the training starts."""
+        raise NotImplementedError
+
+
+def _train(job: Job, precision: str | Precision) -> None:
+    total = 0.0
+    with loop_of(job, precision).running() as run:
+        for report in run.epochs(IterableSource(job.batches), max_epochs=job.epochs):
+            if isinstance(report, WindowReport):
+                total += report.loss
+
+
+def loop_of(job: Job, precision: str | Precision) -> Loop[Batch]:
+    """A loop of one phase."""
+
+    def loss(batch: Batch) -> Loss:
+        return Loss(job.network(batch["x"], batch["y"])["loss"], batch["x"].shape[0])
+
+    phase = Phase[Batch](
+        name="main",
+        loss=loss,
+        parameters=job.network.parameters(),
+        optimizer=job.optimizer,
+        scheduler=job.scheduler,
+        clip=job.clip,
+    )
+    return Loop(
+        [phase], modules={"network": job.network}, device="cpu", precision=precision, accumulate=job.accumulate
+    )
+
+
+SUBJECT = Ours()

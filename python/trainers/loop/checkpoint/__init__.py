@@ -1,0 +1,1 @@
+"""Checkpoints: what a training needs to go on exactly where it was, and when it is written."""

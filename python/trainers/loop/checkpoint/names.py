@@ -1,0 +1,5 @@
+"""The names of a checkpoint's files."""
+
+META = "meta.json"
+STATE = "state.pt"
+SUFFIX = ".safetensors"

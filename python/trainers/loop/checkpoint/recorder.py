@@ -1,0 +1,182 @@
+"""What is written into a checkpoint, and how it comes back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from trainers.loop.checkpoint.snapshot import Snapshot
+from trainers.loop.checkpoint.store import Checkpoints
+from trainers.loop.errors import CheckpointError, ResumeMismatchError, listed
+from trainers.loop.group.group import Group
+from trainers.loop.machine.generators import captured, restore
+from trainers.loop.machine.recurrent import compact
+from trainers.loop.reports import CheckpointReport, Notice
+from trainers.loop.standing import Standing
+from trainers.loop.weights.best import Best
+from trainers.loop.weights.coverage import named_tensors
+from trainers.loop.window.phase_run import PhaseRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """All that changes while a training runs.
+
+    Attributes:
+        trained: The trained modules by name.
+        phases: With their optimizers, guards and averages.
+        best: The best value and its weights.
+        standing: How far the training has come.
+    """
+
+    trained: Mapping[str, nn.Module]
+    phases: Sequence[PhaseRun[Any]]
+    best: Best
+    standing: Standing
+
+
+@final
+class Recorder:
+    """Writes a training down and puts it back, to the bit.
+
+    Args:
+        checkpoints: Where they stand, opened by the first process.
+        parts: What is written.
+        group: Every process adds its own generators and piece sizes; the first one writes.
+        device: Whose generators are kept.
+        accumulate: Batches of a process in a window; another number would be another training.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        parts: Parts,
+        *,
+        group: Group,
+        device: torch.device,
+        accumulate: int,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._parts = parts
+        self._group = group
+        self._device = device
+        self._accumulate = accumulate
+
+    def is_due(self, windows: int) -> bool:
+        """Whether this process wants a checkpoint after so many windows."""
+        return self._group.rank == 0 and self._checkpoints.is_due(windows)
+
+    def save(self, *, epoch_end: bool) -> CheckpointReport:
+        """Write a checkpoint; where that fails, say so in the report, and the training can go on."""
+        started = perf_counter()
+        standing = self._parts.standing
+        snapshot = self._snapshot(best=epoch_end and self._parts.best.stale == 0)  # all processes take part
+        place, size, problem = str(self._checkpoints.folder), 0, None
+        if self._group.rank == 0:
+            try:
+                saved = self._checkpoints.save(snapshot)
+            except CheckpointError as error:
+                problem = error.message
+            else:
+                place, size = str(saved.folder), saved.bytes
+        return CheckpointReport(
+            epoch=standing.epoch,
+            window=standing.ledger.windows,
+            folder=place,
+            bytes=size,
+            seconds=perf_counter() - started,
+            problem=problem,
+        )
+
+    def resume(self) -> list[Notice]:
+        """Put everything back as it is in the newest good checkpoint; what a person should know of it.
+
+        Raises:
+            CheckpointError: There are checkpoints, and all of them are damaged.
+            ResumeMismatchError: They belong to another training.
+        """
+        restored = self._checkpoints.load()
+        self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
+        if restored is None:
+            return []
+        notices = [Notice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
+        _check_layout(restored.state["layout"], self._layout())
+        self._restore(restored.tensors, restored.state)
+        place = f"epoch {restored.epoch + 1}, after {restored.window} of its windows"
+        return [*notices, Notice(message=f"goes on from {restored.folder}: {place}")]
+
+    def _snapshot(self, *, best: bool) -> Snapshot:
+        parts, standing = self._parts, self._parts.standing
+        averages = {
+            f"{phase.phase.name}.{number}": tensor
+            for phase in parts.phases
+            if phase.average is not None
+            for number, tensor in enumerate(phase.average.tensors)
+        }
+        return Snapshot(
+            tensors={"modules": named_tensors(parts.trained), "average": averages, "best": parts.best.tensors},
+            state={
+                "layout": self._layout(),
+                "standing": standing.state(),
+                "phases": {phase.phase.name: phase.state() for phase in parts.phases},
+                "best": parts.best.state(),
+                "processes": self._group.gather(self._own()),
+            },
+            epoch=standing.epoch,
+            window=standing.ledger.windows,
+            windows=standing.windows,
+            best=best,
+        )
+
+    def _restore(self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
+        parts = self._parts
+        with torch.no_grad():
+            for name, tensor in named_tensors(parts.trained).items():
+                tensor.copy_(tensors["modules"][name])
+        for module in parts.trained.values():
+            compact(module)
+        for phase in parts.phases:
+            phase.load(state["phases"][phase.phase.name])
+            if phase.average is not None:
+                phase.average.load(
+                    [tensors["average"][f"{phase.phase.name}.{n}"] for n in range(len(phase.average.tensors))]
+                )
+        parts.best.load(state["best"], tensors.get("best", {}))
+        parts.standing.load(state["standing"])
+        own = state["processes"][self._group.rank]
+        for phase in parts.phases:
+            phase.cutter.limit = own["limits"][phase.phase.name]
+        restore(own["generators"], self._device)
+
+    def _own(self) -> dict[str, Any]:
+        """What differs from process to process."""
+        return {
+            "generators": captured(self._device),
+            "limits": {phase.phase.name: phase.cutter.limit for phase in self._parts.phases},
+        }
+
+    def _layout(self) -> dict[str, Any]:
+        """What must be the same for a checkpoint to fit."""
+        return {
+            "processes": self._group.size,
+            "accumulate": self._accumulate,
+            "averaged": [phase.phase.name for phase in self._parts.phases if phase.average is not None],
+            "phases": [phase.phase.name for phase in self._parts.phases],
+            **{f"shape of {name}": list(tensor.shape) for name, tensor in named_tensors(self._parts.trained).items()},
+        }
+
+
+def _check_layout(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    different = [
+        f"{name} is {found.get(name)} in the checkpoint and {expected.get(name)} here"
+        for name in dict.fromkeys((*expected, *found))
+        if found.get(name) != expected.get(name)
+    ]
+    if different:
+        raise ResumeMismatchError(
+            f"the checkpoint belongs to another training: {listed(different)}; go on with the settings that it was "
+            "started with, or start anew in another folder"
+        )

@@ -1,0 +1,63 @@
+"""Signals that ask a training to stop."""
+
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Self, TypeAlias, final
+
+Handler: TypeAlias = Callable[[int, FrameType | None], object] | int
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+@final
+class StopSignals:
+    """While entered, notes the first SIGTERM or SIGINT instead of acting on it; the second of a kind acts at once.
+
+    A signal that is ignored or that the host of an embedded interpreter handles itself is left alone, and so are all
+    of them outside the main thread, where Python cannot handle any.
+
+    Attributes:
+        requested: The number of the first signal; 0 while there was none.
+        installed: Whether any signal is being noted.
+    """
+
+    def __init__(self) -> None:
+        self.requested = 0
+        self.installed = False
+        self._previous: dict[int, Handler] = {}
+        self._noted: set[int] = set()
+
+    def __enter__(self) -> Self:
+        """Begin to note signals."""
+        for number in STOPPING:
+            self._install(number)
+        self.installed = bool(self._previous)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Put back what was there before."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
+        self.installed = False
+
+    def _install(self, number: int) -> None:
+        previous = signal.getsignal(number)
+        if previous is None or previous == signal.SIG_IGN:
+            return
+        try:
+            signal.signal(number, self._note)
+        except ValueError:  # not the main thread of the main interpreter
+            return
+        self._previous[number] = previous
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        """The handler; `frame` is where the program was."""
+        del frame
+        if number in self._noted:
+            signal.signal(number, self._previous[number])
+            signal.raise_signal(number)
+        self._noted.add(number)
+        self.requested = self.requested or number

@@ -1,0 +1,221 @@
+"""The checkpoints of a training: how often, how many, and in which folder."""
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from errno import ENOSPC
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import final
+
+from trainers.loop.checkpoint.damage import DamagedError
+from trainers.loop.checkpoint.folder import Entry, draft, entries, make, next_entry, publish, remove, sweep
+from trainers.loop.checkpoint.lock import locked
+from trainers.loop.checkpoint.reader import Content, read_checkpoint, read_meta
+from trainers.loop.checkpoint.schedule import Schedule
+from trainers.loop.checkpoint.settings import Json, differences, plain
+from trainers.loop.checkpoint.snapshot import Restored, Saved, Snapshot
+from trainers.loop.checkpoint.space import check_space, full, reason
+from trainers.loop.checkpoint.writer import check_snapshot, snapshot_bytes, write_checkpoint
+from trainers.loop.errors import CheckpointError, ResumeMismatchError, SettingsError
+
+LOCK = ".lock"
+
+
+@final
+class Checkpoints:
+    """Where a training keeps its checkpoints, how many, and how often it writes one.
+
+    Reading needs nothing; `open` comes before everything that writes.
+
+    Args:
+        folder: Holds the checkpoints of this training alone; made if it is not there.
+        keep: How many of the newest are kept, 1 or more; the newest that was the best is kept besides.
+        every_seconds: Seconds from one to the next; None for no such rule.
+        every_windows: A checkpoint after every so many windows; None for no such rule.
+        settings: What identifies the training, as JSON; a checkpoint of other settings is not resumed from.
+        clock: The time in seconds that `every_seconds` is measured by; it never goes back.
+
+    Attributes:
+        folder: As given.
+
+    Raises:
+        SettingsError: One lies outside its range, or `settings` is no JSON.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep: int = 3,
+        every_seconds: float | None = 300.0,
+        every_windows: int | None = None,
+        settings: Mapping[str, Json] | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        if keep < 1:
+            raise SettingsError(f"keep is {keep}; 1 checkpoint is the least that a training can resume from")
+        if every_windows is not None and every_windows < 1:
+            raise SettingsError(f"every_windows is {every_windows}; take 1 or more, or None")
+        if every_seconds is not None and not 0 < every_seconds < math.inf:
+            raise SettingsError(f"every_seconds is {every_seconds}; take a positive number, or None")
+        self.folder = folder
+        self._keep = keep
+        self._settings = plain(settings or {})
+        self._schedule = Schedule(every_windows=every_windows, every_seconds=every_seconds, clock=clock)
+        self._is_open = False
+
+    @contextmanager
+    def open(self) -> Generator[None]:
+        """Hold the folder, so that no other training writes into it, and remove what a killed one left unfinished.
+
+        Raises:
+            CheckpointError: Another training holds the folder, or it cannot be written.
+        """
+        with ExitStack() as stack:
+            try:
+                make(self.folder)
+                stack.enter_context(locked(self.folder / LOCK))
+                sweep(self.folder)
+            except OSError as error:
+                raise CheckpointError(f"{self.folder} cannot hold checkpoints: {reason(error)}") from error
+            self._schedule.restart()
+            self._is_open = True
+            try:
+                yield
+            finally:
+                self._is_open = False
+
+    def load(self) -> Restored | None:
+        """The newest checkpoint that is undamaged; None if there is none at all.
+
+        Raises:
+            ResumeMismatchError: It is another training's; every setting that differs is named.
+            CheckpointError: There are checkpoints, but all of them are damaged.
+        """
+        damaged: list[str] = []
+        for entry in reversed(self._entries()):
+            try:
+                content = read_checkpoint(entry.path)
+            except DamagedError as error:
+                damaged.append(f"{entry.path.name}: {error.message}")
+                continue
+            _check_settings(entry, content.meta.settings, self._settings)
+            return _restored(entry, content, damaged)
+        if damaged:
+            raise CheckpointError(
+                f"all checkpoints in {self.folder} are damaged ({'; '.join(damaged)}); restore them from a backup, or "
+                "remove them to begin anew"
+            )
+        return None
+
+    def is_due(self, windows: int) -> bool:
+        """Whether a checkpoint is due now that `windows`, 1 or more, are done since the start of the training."""
+        return self._schedule.is_due(windows)
+
+    def save(self, snapshot: Snapshot) -> Saved:
+        """Write a checkpoint to the disk whole, then remove those that are not kept.
+
+        Raises:
+            CheckpointError: It cannot be written, and those before it are untouched; or it stands, and old ones
+                cannot be removed. Training can go on.
+        """
+        started = perf_counter()
+        self._check_open()
+        self._schedule.restart()  # first, so that a full disk is tried again when the next is due, not every window
+        check_snapshot(snapshot)
+        entry, size = _write(self.folder, snapshot, self._settings)
+        _prune(self.folder, entry, self._keep)
+        return Saved(folder=entry.path, bytes=size, seconds=perf_counter() - started)
+
+    def clear(self) -> None:
+        """Remove all checkpoints, oldest first, when the training has succeeded.
+
+        Raises:
+            CheckpointError: One cannot be removed.
+        """
+        self._check_open()
+        try:
+            for entry in entries(self.folder):
+                remove(entry)
+        except OSError as error:
+            raise CheckpointError(f"checkpoints in {self.folder} cannot be removed: {reason(error)}") from error
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise CheckpointError(f"{self.folder} is not held by this training: write `with checkpoints.open():` first")
+
+    def _entries(self) -> list[Entry]:
+        try:
+            return entries(self.folder)
+        except OSError as error:
+            raise CheckpointError(f"{self.folder} cannot be read: {reason(error)}") from error
+
+
+def unwanted(found: Sequence[Entry], newest: Entry, keep: int) -> list[Entry]:
+    """The checkpoints to remove, oldest first, once `newest` stands.
+
+    Kept are the `keep` newest, and the newest that was the best. Those with a greater number than `newest` were damaged
+    when the training resumed from before them, and of one window only the last version counts.
+    """
+    current = {entry.windows: entry for entry in sorted(found) if entry <= newest}
+    ranked = list(current.values())
+    best = next((entry for entry in reversed(ranked) if _was_best(entry)), newest)
+    kept = {*ranked[-keep:], best}
+    return [entry for entry in found if entry not in kept]
+
+
+def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tuple[Entry, int]:
+    needed = snapshot_bytes(snapshot)
+    try:
+        check_space(folder, needed)
+        with draft(folder) as path:
+            size = write_checkpoint(path, snapshot, settings)
+            entry = next_entry(folder, snapshot.windows)
+            publish(path, entry)
+    except OSError as error:
+        if error.errno == ENOSPC:
+            raise full(folder, needed) from error
+        raise CheckpointError(
+            f"the checkpoint after {snapshot.windows} windows cannot be written to {folder}: {reason(error)}; earlier "
+            "checkpoints are untouched"
+        ) from error
+    return entry, size
+
+
+def _prune(folder: Path, newest: Entry, keep: int) -> None:
+    try:
+        for entry in unwanted(entries(folder), newest, keep):
+            remove(entry)
+    except OSError as error:
+        raise CheckpointError(
+            f"{newest.path} is written, but older checkpoints cannot be removed: {reason(error)}"
+        ) from error
+
+
+def _was_best(entry: Entry) -> bool:
+    try:
+        return read_meta(entry.path).best
+    except DamagedError:
+        return False
+
+
+def _check_settings(entry: Entry, saved: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:
+    found = differences(saved, wanted)
+    if found:
+        raise ResumeMismatchError(
+            f"{entry.path} was made by another training: {'; '.join(found)}; set them back to resume it, or choose "
+            "another folder to begin anew"
+        )
+
+
+def _restored(entry: Entry, content: Content, damaged: Sequence[str]) -> Restored:
+    return Restored(
+        tensors=content.tensors,
+        state=content.state,
+        epoch=content.meta.epoch,
+        window=content.meta.window,
+        windows=content.meta.windows,
+        folder=entry.path,
+        damaged=tuple(damaged),
+    )

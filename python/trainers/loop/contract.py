@@ -1,0 +1,144 @@
+"""What a network with several named outputs promises, and the check of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from trainers.loop.errors import ContractError, SettingsError, listed
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What a network's output must be: a dict with exactly these names, and a tensor under each.
+
+    Attributes:
+        names: The outputs, such as one a horizon; at least one, each once.
+        within: The key under which the outputs may stand, beside others that are not looked at; None if they are the
+            whole output.
+        shape: Of every output. None stands for a dimension of any size, the same in all outputs. The default is [N].
+
+    Raises:
+        SettingsError: The names are none, double, or contain `within`.
+    """
+
+    names: Sequence[str]
+    within: str | None = "predictions"
+    shape: Sequence[int | None] = (None,)
+
+    def __post_init__(self) -> None:
+        """Check the names."""
+        if not self.names or len(set(self.names)) < len(self.names) or self.within in self.names:
+            raise SettingsError(
+                f"the names of the outputs are {list(self.names)} within {self.within!r}; give one or more different "
+                "names, none of them the key that they stand within"
+            )
+
+    def read(self, found: object) -> dict[str, Tensor]:
+        """The outputs by name, in the order of the names, taken out of what the network returned.
+
+        Either all of them stand under the key `within`, or they are the whole output. Whether they are finite is not
+        looked at.
+
+        Args:
+            found: What the network returned.
+
+        Raises:
+            ContractError: It is no such dict; or an output is no tensor, of an integer type or of another shape; or it
+                has no graph although gradients are enabled.
+        """
+        outputs = self._outputs(found)
+        tensors = {name: self._tensor(name, outputs[name]) for name in self.names}
+        self._check_sizes(tensors)
+        _check_attached(tensors)
+        return tensors
+
+    def _outputs(self, found: object) -> Mapping[object, object]:
+        """The dict that has the names for keys."""
+        if not isinstance(found, Mapping):
+            raise ContractError(f"the network returned {_what(found)}; {self._expected()}")
+        outputs: object = found.get(self.within, found)
+        where = f" under {self.within!r}" if self.within in found else ""
+        if not isinstance(outputs, Mapping):
+            raise ContractError(f"the network returned {_what(outputs)}{where}; {self._expected()}")
+        missing = [name for name in self.names if name not in outputs]
+        unexpected = [key for key in outputs if key not in self.names]
+        if missing or unexpected:
+            raise ContractError(
+                f"the network returned {_what(outputs)}{where}; {self._expected()}{_differ(missing, unexpected)}; "
+                f"{self._hint(outputs, nested=bool(where))}"
+            )
+        return outputs
+
+    def _tensor(self, name: str, value: object) -> Tensor:
+        if not isinstance(value, Tensor):
+            raise ContractError(f"the output {name!r} is {_what(value)}; expected a tensor of shape {self._shape()}")
+        if not value.is_floating_point():
+            raise ContractError(
+                f"the output {name!r} is of {value.dtype}; expected floating point: an argmax or a rounding has no "
+                "gradient"
+            )
+        wanted = self.shape
+        if value.ndim != len(wanted) or any(
+            size not in (None, real) for size, real in zip(wanted, value.shape, strict=True)
+        ):
+            raise ContractError(
+                f"the output {name!r} has shape {list(value.shape)}; expected {self._shape()}: a dimension of 1 too "
+                "many would be broadcast against the targets; take it away with .squeeze(-1)"
+            )
+        return value
+
+    def _check_sizes(self, tensors: Mapping[str, Tensor]) -> None:
+        if len({tensor.shape for tensor in tensors.values()}) > 1:
+            shapes = ", ".join(f"{name!r} {list(tensor.shape)}" for name, tensor in tensors.items())
+            raise ContractError(
+                f"the outputs have different shapes: {shapes}; expected the same {self._shape()} in all"
+            )
+
+    def _expected(self) -> str:
+        place = f", or the same under {self.within!r}" if self.within is not None else ""
+        return f"expected a dict with the keys {listed([repr(name) for name in self.names])}{place}"
+
+    def _hint(self, outputs: Mapping[object, object], *, nested: bool) -> str:
+        if self.within is not None and self.within in outputs:
+            return f"{self.within!r} stands within {self.within!r}: was it wrapped twice?"
+        if not outputs:
+            return "did the network's loop over its outputs run at all?"
+        if any(not isinstance(key, str) for key in outputs):
+            return "keys must be names (str): did you use numbers for keys?"
+        if self.within is not None and not nested:
+            return f"did you pass another part of the network's output than output[{self.within!r}]?"
+        return "do the network and the loss take their names from the same list?"
+
+    def _shape(self) -> str:
+        return f"[{', '.join('any' if size is None else str(size) for size in self.shape)}]"
+
+
+def _check_attached(tensors: Mapping[str, Tensor]) -> None:
+    detached = [repr(name) for name, tensor in tensors.items() if not tensor.requires_grad]
+    if torch.is_grad_enabled() and detached:
+        raise ContractError(
+            f"these outputs have no graph, so nothing would be learned from them: {listed(detached)}; look for "
+            ".detach(), .data or a torch.no_grad() in the network, or heads that are frozen; to evaluate, use "
+            "torch.inference_mode()"
+        )
+
+
+def _differ(missing: Sequence[str], unexpected: Sequence[object]) -> str:
+    lacks = f"; missing: {listed([repr(name) for name in missing])}" if missing else ""
+    return lacks + (f"; unexpected: {listed([repr(key) for key in unexpected])}" if unexpected else "")
+
+
+def _what(value: object) -> str:
+    match value:
+        case None:
+            return "None (is a `return` missing?)"
+        case Tensor():
+            return f"a tensor of shape {list(value.shape)}"
+        case Mapping():
+            return f"a dict with the keys [{listed([repr(key) for key in value])}]" if value else "an empty dict"
+        case _:
+            return f"a {type(value).__name__}"

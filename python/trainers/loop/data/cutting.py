@@ -1,0 +1,154 @@
+"""How a batch is cut into pieces when memory is short."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, final
+
+from torch import Tensor
+
+from trainers.loop.data.tree import leaves, map_tensors
+from trainers.loop.errors import OutOfMemoryError
+
+Batch = TypeVar("Batch")
+Samples_contra = TypeVar("Samples_contra", contravariant=True)
+
+
+class Cutting(Protocol[Batch]):
+    """What the loop must know of a batch to cut it.
+
+    The mean loss of a batch must be the mean of its pieces' losses, weighted by their counts. Where it is not, because
+    the loss compares samples with each other, the batch is one sample: `Whole`.
+    """
+
+    def samples(self, batch: Batch) -> int:
+        """How many samples a batch has; 1 if it cannot be cut."""
+        ...
+
+    def cost(self, batch: Batch) -> int:
+        """What one of its samples costs, 1 or more, in any unit that grows with memory, such as padded frames."""
+        ...
+
+    def piece(self, batch: Batch, start: int, stop: int) -> Batch:
+        """The samples from `start` to before `stop`."""
+        ...
+
+
+@final
+class BySamples:
+    """Cuts every tensor along its first dimension, which must be that of the samples; scalars go to every piece.
+
+    A batch whose tensors have different first dimensions is not cut.
+    """
+
+    def samples(self, batch: object) -> int:
+        """The common first dimension; 1 if there is none."""
+        sizes = {tensor.shape[0] for _, tensor in leaves(batch) if tensor.ndim}
+        return max(1, sizes.pop()) if len(sizes) == 1 else 1
+
+    def cost(self, batch: object) -> int:  # noqa: ARG002  all samples cost alike
+        """1: the cost is counted in samples."""
+        return 1
+
+    def piece(self, batch: Any, start: int, stop: int) -> Any:
+        """Views of the samples."""
+
+        def rows(tensor: Tensor) -> Tensor:
+            return tensor[start:stop] if tensor.ndim else tensor
+
+        return map_tensors(batch, rows)
+
+
+@final
+class Whole:
+    """For batches that must not be cut, such as one graph, or a loss that ranks the samples of a batch."""
+
+    def samples(self, batch: object) -> int:  # noqa: ARG002  whatever it holds
+        """1: the whole batch."""
+        return 1
+
+    def cost(self, batch: object) -> int:  # noqa: ARG002  there is nothing to compare it with
+        """1."""
+        return 1
+
+    def piece(self, batch: Any, start: int, stop: int) -> Any:  # noqa: ARG002  there is only one
+        """The batch."""
+        return batch
+
+
+@dataclass(slots=True)
+class Piece(Generic[Batch]):
+    """Some samples of a batch.
+
+    Attributes:
+        batch: The samples.
+        start: The first of them in the batch.
+        stop: The one after the last; None for a batch that was not cut.
+        samples: Samples of the whole batch; 1 for one that was not cut.
+    """
+
+    batch: Batch
+    start: int = 0
+    stop: int | None = None
+    samples: int = 1
+
+    @property
+    def last(self) -> bool:
+        """Whether the batch ends with it."""
+        return self.stop is None or self.stop == self.samples
+
+    @property
+    def share(self) -> float:
+        """How much of the batch it is, 0 to 1."""
+        return 1.0 if self.stop is None else (self.stop - self.start) / self.samples
+
+    def __str__(self) -> str:
+        """Which samples, for messages."""
+        return "" if self.stop is None else f"samples {self.start} to {self.stop - 1} of {self.samples}"
+
+
+@final
+class Cutter(Generic[Batch]):
+    """Cuts batches so that no piece costs more than what is known to fit.
+
+    Args:
+        cutting: How batches are cut.
+        refusal: Why batches are not cut when memory runs out; None if they are.
+
+    Attributes:
+        limit: The most that a piece may cost; None while every batch has fitted.
+    """
+
+    def __init__(self, cutting: Cutting[Batch], *, refusal: str | None = None) -> None:
+        self._cutting = cutting
+        self._refusal = refusal
+        self.limit: int | None = None
+
+    def piece(self, batch: Batch, start: int) -> Piece[Batch]:
+        """The piece that begins at a sample."""
+        if self.limit is None:
+            return Piece(batch)
+        samples = self._cutting.samples(batch)
+        stop = min(samples, start + max(1, self.limit // self._cutting.cost(batch)))
+        if stop - start == samples:
+            return Piece(batch)
+        return Piece(self._cutting.piece(batch, start, stop), start, stop, samples)
+
+    def cost(self, piece: Piece[Batch]) -> int:
+        """What a piece costs."""
+        return self._cutting.samples(piece.batch) * self._cutting.cost(piece.batch)
+
+    def lower(self, piece: Piece[Batch], problem: str) -> int:
+        """Halve the limit after memory ran out in a piece, and return it.
+
+        Raises:
+            OutOfMemoryError: The piece is a single sample, or nothing is to be cut.
+        """
+        if self._refusal is not None:
+            raise OutOfMemoryError(f"{problem}; {self._refusal}")
+        if self._cutting.samples(piece.batch) == 1:
+            raise OutOfMemoryError(
+                f"{problem}, with a piece that cannot be cut: a single sample, or a batch whose tensors share no first "
+                "dimension. Make the network or the sample smaller, use a lower precision, free memory that other "
+                "programs or kept graphs hold, or say how to cut such a batch by Loop(cutting=…)"
+            )
+        self.limit = max(1, self.cost(piece) // 2)
+        return self.limit

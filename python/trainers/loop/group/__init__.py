@@ -1,0 +1,1 @@
+"""Data parallelism: what the processes of a group say to each other."""

@@ -1,0 +1,47 @@
+"""A group of one process, which costs nothing."""
+
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from torch import Tensor
+from torch.nn import Parameter
+
+from trainers.loop.loss import Tally
+from trainers.loop.window.totals import LocalTotals, Totals
+
+
+@final
+class Alone:
+    """This process and no other. Every method has the meaning that `Group` gives it."""
+
+    @property
+    def rank(self) -> int:
+        """Always 0."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Always 1."""
+        return 1
+
+    def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  nothing to add
+        """The local totals; the gradients stay as they are."""
+        return local
+
+    def total(self, tally: Tally) -> Tally:
+        """The tally itself."""
+        return tally
+
+    def agreed_length(self, length: int | None) -> int | None:
+        """The length itself, known or not."""
+        return length
+
+    def gather(self, value: object) -> list[object]:
+        """The value in a list."""
+        return [value]
+
+    def spread(self, tensors: Iterable[Tensor]) -> None:
+        """Nobody to give them to."""
+
+    def check_same(self, what: str, value: str) -> None:
+        """Nobody to differ from."""

@@ -1,0 +1,169 @@
+"""All that the processes add up of a phase's window, in one flat vector: one collective, whatever there is to say."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from trainers.loop.errors import ParallelismError
+from trainers.loop.group.row import RowFormat
+from trainers.loop.loss import Tally
+from trainers.loop.window.totals import LocalTotals, Reading, Wishes, check_targets
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTotals:
+    """The totals of all processes.
+
+    Attributes:
+        head: The row of every process, shape [processes, width], on the device.
+        rows: How to read them.
+        unit: What the gradients were divided by.
+    """
+
+    head: Tensor
+    rows: RowFormat
+    unit: float
+
+    @property
+    def correction(self) -> Tensor:
+        """Unit by true count, a scalar on the device; finite where there is no target."""
+        return self.unit / self.rows.count(self.head).clamp(min=1.0)
+
+    def means(self) -> Sequence[Tensor]:
+        """The mean loss of every process."""
+        return self.head[:, 0].unbind()
+
+    def scalars(self) -> Sequence[Tensor]:
+        """Every number of every row."""
+        return self.head.flatten().unbind()
+
+    def reading(self, values: Iterator[float]) -> Reading:
+        """The weighted mean over all processes and what any of them wants.
+
+        Raises:
+            EmptyTargetError: None of them had a target.
+        """
+        rows = [self.rows.read(values) for _ in range(self.head.shape[0])]
+        loss = Tally()
+        for row in rows:
+            loss.add(row.means[0], row.counts[0], {})
+            for name, mean, count in zip(self.rows.parts, row.means[1:], row.counts[1:], strict=True):
+                loss.add_part(name, mean, count)
+        check_targets(loss.count)
+        wishes = Wishes(
+            stop=max(row.wishes.stop for row in rows),
+            save=any(row.wishes.save for row in rows),
+        )
+        return Reading(loss=loss, correction=self.unit / loss.count, wishes=wishes)
+
+
+@final
+class Bundle:
+    """The vector of one phase, kept from window to window.
+
+    It holds, one after the other: for every parameter how many processes have a gradient for it | the row of every
+    process | the gradients, each times the count that its backward reckoned with and divided by the unit. It is of
+    float64 if a parameter is, else of float32: gradients of fewer bits are added up in float32 and rounded once, when
+    they are handed back.
+
+    Args:
+        parameters: The phase's.
+        rows: How totals are written.
+        rank: This process's number.
+        size: How many processes there are.
+        unit: Of the size of a usual count, so that large counts do not make the gradients overflow; a power of two, so
+            that it changes no digit.
+
+    Attributes:
+        vector: What is to be added up, shape [N].
+
+    Raises:
+        ParallelismError: The parameters are on several devices, or complex.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], *, rows: RowFormat, rank: int, size: int, unit: float) -> None:
+        check_one_vector(parameters)
+        self._parameters = tuple(parameters)
+        self._rows = rows
+        self._unit = unit
+        double = any(parameter.dtype == torch.float64 for parameter in parameters)
+        lengths = [parameter.numel() for parameter in parameters]
+        parts = [len(lengths), size * rows.width, sum(lengths)]
+        self.vector = torch.zeros(
+            sum(parts), dtype=torch.float64 if double else torch.float32, device=parameters[0].device
+        )
+        self._owners, head, self._gradients = self.vector.split(parts)
+        self._head = head.view(size, rows.width)
+        self._row = self._head[rank]
+        views = self._gradients.split(lengths)
+        self._views = [view.view(parameter.shape) for parameter, view in zip(parameters, views, strict=True)]
+
+    def pack(self, local: LocalTotals) -> None:
+        """Write this process's totals and gradients into the vector.
+
+        Raises:
+            ContractError: The loss has a part that was not agreed on.
+        """
+        self._head.zero_()
+        self._rows.write(local, self._row)
+        self._rows.write_wishes(local.wishes, self._row)
+        missing = self._missing()
+        self._owners.fill_(1.0)
+        for place in missing:
+            self._owners[place] = 0.0
+            self._views[place].zero_()
+        self._copy_present(set(missing), inward=True)
+        self._gradients.mul_(local.expected / self._unit)
+
+    def unpack(self) -> None:
+        """Write the sums of all processes from the vector into the parameters' gradients.
+
+        Waits for the device only if a gradient is missing here, to learn whether another process has it.
+        """
+        missing = self._missing()
+        self._copy_present(set(missing), inward=False)
+        if not missing:
+            return
+        owners = self._owners.tolist()
+        for place in missing:
+            if owners[place]:
+                parameter = self._parameters[place]
+                parameter.grad = torch.empty_like(parameter).copy_(self._views[place])
+
+    def totals(self) -> GroupTotals:
+        """The totals that the vector holds."""
+        return GroupTotals(head=self._head, rows=self._rows, unit=self._unit)
+
+    def _missing(self) -> list[int]:
+        return [place for place, parameter in enumerate(self._parameters) if parameter.grad is None]
+
+    def _copy_present(self, missing: set[int], *, inward: bool) -> None:
+        views = [view for place, view in enumerate(self._views) if place not in missing]
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        if gradients:
+            target, source = (views, gradients) if inward else (gradients, views)
+            torch._foreach_copy_(target, source)  # pyright: ignore[reportPrivateImportUsage]  no public name
+
+
+def check_one_vector(parameters: Sequence[Parameter]) -> None:
+    """Check that one real vector can hold all gradients.
+
+    Raises:
+        ParallelismError: It cannot.
+    """
+    devices = sorted({str(parameter.device) for parameter in parameters})
+    if len(devices) > 1:
+        raise ParallelismError(
+            f"a phase's parameters are on several devices ({', '.join(devices)}), but a process of a group trains on "
+            "one: put all modules of the phase on it"
+        )
+    if any(parameter.is_complex() for parameter in parameters):
+        raise ParallelismError(
+            "a phase has complex parameters, which a group cannot add up; keep real and imaginary parts as two real "
+            "parameters (torch.view_as_complex in the forward)"
+        )

@@ -1,0 +1,155 @@
+"""A group of several processes that speak through torch.distributed."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar, cast, final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn import Parameter
+
+from trainers.loop.errors import ParallelismError
+from trainers.loop.group.bundle import Bundle
+from trainers.loop.group.collective import answered
+from trainers.loop.group.row import RowFormat
+from trainers.loop.loss import Loss, Tally
+from trainers.loop.window.totals import LocalTotals, Totals
+
+BROADCAST_BYTES = 2**26  # tensors are copied into vectors of this size or of one tensor, so little memory is needed
+SHOWN_CHARACTERS = 40
+
+Value = TypeVar("Value")
+
+
+@final
+class Processes:
+    """The processes of torch's default group. Every method has the meaning that `Group` gives it.
+
+    No wrapper such as DistributedDataParallel takes part: the gradients of a window are added up once, at its end.
+
+    Attributes:
+        rank: This process's number, from 0.
+        size: How many processes there are.
+    """
+
+    def __init__(self) -> None:
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
+        self._bundles: dict[Parameter, Bundle] = {}
+
+    def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
+        """One all-reduce, after which every process has the same totals and gradients."""
+        bundle = self._bundle(local, parameters)
+        bundle.pack(local)
+        with answered("adding up the window's gradients"):
+            dist.all_reduce(bundle.vector)
+        bundle.unpack()
+        return bundle.totals()
+
+    def total(self, tally: Tally) -> Tally:
+        """The tallies added up in the order of ranks, so that every process gets the same to the last bit."""
+        total = Tally()
+        for one in self._gathered(tally, "adding up the validation"):
+            total.merge(one)
+        return total
+
+    def agreed_length(self, length: int | None) -> int:
+        """The number of batches in an epoch."""
+        lengths = self._gathered(length, "comparing the epochs' lengths")
+        first = lengths[0]
+        if first is None or len(set(lengths)) > 1:
+            found = ", ".join(f"rank {rank}: {_shown_length(one)}" for rank, one in enumerate(lengths))
+            raise ParallelismError(
+                f"the processes of a group share an epoch's batches out among them, so all must know the same number "
+                f"of batches; found {found}. Give every process the whole source, and one that knows its length: "
+                "IterableSource(batches, length=...)"
+            )
+        return first
+
+    def gather(self, value: object) -> list[object]:
+        """Every process's value, in the order of ranks."""
+        return self._gathered(value, "gathering values")
+
+    def spread(self, tensors: Iterable[Tensor]) -> None:
+        """A few broadcasts of flat bytes, whatever the dtypes."""
+        for chunk in chunks(tensors, BROADCAST_BYTES):
+            flat = torch.cat([tensor.flatten() for tensor in chunk])
+            with answered("copying rank 0's tensors"):
+                dist.broadcast(flat.view(torch.uint8), src=0)
+            for tensor, values in zip(chunk, flat.split([tensor.numel() for tensor in chunk]), strict=True):
+                tensor.copy_(values.view(tensor.shape))
+
+    def check_same(self, what: str, value: str) -> None:
+        """Compare everybody's value with rank 0's."""
+        values = self._gathered(value, f"comparing {what}")
+        differing = [rank for rank, other in enumerate(values) if other != values[0]]
+        if differing:
+            rank = differing[0]
+            raise ParallelismError(
+                f"the processes of a group must agree on {what}, but {_difference(values[0], values[rank], rank)}; "
+                "start every process with the same code, arguments and versions"
+            )
+
+    def _bundle(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Bundle:
+        known = self._bundles.get(parameters[0])
+        if known is not None:
+            return known
+        found = self._gathered((part_names(local.losses), local.expected), "agreeing on the loss's parts")
+        rows = RowFormat(list(dict.fromkeys(name for names, _ in found for name in names)))
+        unit = power_of_two(max(expected for _, expected in found))
+        bundle = Bundle(parameters, rows=rows, rank=self.rank, size=self.size, unit=unit)
+        self._bundles[parameters[0]] = bundle
+        return bundle
+
+    def _gathered(self, value: Value, operation: str) -> list[Value]:
+        values: list[Value | None] = [None] * self.size
+        with answered(operation):
+            dist.all_gather_object(values, value)
+        return cast("list[Value]", values)
+
+
+def part_names(losses: Iterable[Loss]) -> list[str]:
+    """The names of all parts, in the order in which they come."""
+    return list(dict.fromkeys(name for loss in losses for name in loss.parts))
+
+
+def power_of_two(value: float) -> float:
+    """The largest one that is not above a positive value; 1 for 0."""
+    return 2.0 ** math.floor(math.log2(value)) if value > 0 else 1.0
+
+
+def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
+    """Tensors of one dtype and device together, up to `limit` bytes or a single tensor.
+
+    They are detached and share their contents with the originals; those without elements are left out.
+    """
+    kinds: defaultdict[tuple[torch.dtype, torch.device], list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        if tensor.numel():
+            kinds[tensor.dtype, tensor.device].append(tensor.detach())
+    for kind in kinds.values():
+        chunk: list[Tensor] = []
+        for tensor in kind:
+            if chunk and sum(one.nbytes for one in chunk) + tensor.nbytes > limit:
+                yield chunk
+                chunk = []
+            chunk.append(tensor)
+        yield chunk
+
+
+def _shown_length(length: int | None) -> str:
+    return "unknown" if length is None else str(length)
+
+
+def _difference(first: str, other: str, rank: int) -> str:
+    """Both values from a little before the place where they part."""
+    same = next((place for place, pair in enumerate(zip(first, other, strict=False)) if pair[0] != pair[1]), None)
+    start = max(0, (min(len(first), len(other)) if same is None else same) - SHOWN_CHARACTERS // 2)
+    return f"rank 0 has {_excerpt(first, start)} where rank {rank} has {_excerpt(other, start)}"
+
+
+def _excerpt(text: str, start: int) -> str:
+    stop = start + SHOWN_CHARACTERS
+    return repr(("…" if start else "") + text[start:stop] + ("…" if stop < len(text) else ""))

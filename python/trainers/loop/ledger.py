@@ -1,0 +1,76 @@
+"""The totals of an epoch, phase by phase."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+from trainers.loop.loss import Tally
+from trainers.loop.reports import PhaseTotals, WindowReport
+
+
+@final
+class Ledger:
+    """Adds the windows of an epoch up.
+
+    Args:
+        names: The phases.
+
+    Attributes:
+        windows: Windows of the epoch so far.
+        seconds: Time that they took, in all the processes' lives that worked on the epoch.
+        data_seconds: Time that their batches were waited for.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._tallies = {name: Tally() for name in names}
+        self._skipped = dict.fromkeys(names, 0)
+        self._shortages = dict.fromkeys(names, 0)
+        self.windows = 0
+        self.seconds = 0.0
+        self.data_seconds = 0.0
+
+    def add(self, reports: Sequence[WindowReport], *, seconds: float, data_seconds: float) -> None:
+        """Count a window in; what a phase skipped counts as skipped only."""
+        self.windows += 1
+        self.seconds += seconds
+        self.data_seconds += data_seconds
+        for report in reports:
+            self._shortages[report.phase] += report.shortages
+            if report.stepped:
+                self._tallies[report.phase].add(report.loss, report.count, report.parts)
+            else:
+                self._skipped[report.phase] += 1
+
+    def totals(self, steps: Mapping[str, int]) -> dict[str, PhaseTotals]:
+        """The totals of every phase, given the steps each has taken."""
+        return {
+            name: PhaseTotals(
+                loss=total.mean(),
+                parts=total.parts(),
+                count=total.count,
+                step=steps[name],
+                skipped=self._skipped[name],
+                shortages=self._shortages[name],
+            )
+            for name, total in self._tallies.items()
+        }
+
+    def state(self) -> dict[str, Any]:
+        """The sums so far, for a checkpoint."""
+        return {
+            "windows": self.windows,
+            "seconds": self.seconds,
+            "data_seconds": self.data_seconds,
+            "tallies": {name: total.state() for name, total in self._tallies.items()},
+            "skipped": dict(self._skipped),
+            "shortages": dict(self._shortages),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from such sums."""
+        self.windows = state["windows"]
+        self.seconds = state["seconds"]
+        self.data_seconds = state["data_seconds"]
+        for name, total in state["tallies"].items():
+            self._tallies[name].load(total)
+        self._skipped.update(state["skipped"])
+        self._shortages.update(state["shortages"])

@@ -1,0 +1,30 @@
+"""Memory that ran out: how to know it, and how to give back what is no longer used."""
+
+import gc
+
+import torch
+
+TEXTS = (
+    "out of memory",  # CUDA, HIP and XPU; "MPS backend out of memory" is a plain RuntimeError
+    "can't allocate memory",  # the CPU's allocator, and that is a plain RuntimeError too
+    "not enough memory",  # the same on Windows
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on whatever device.
+
+    Other CUDA errors are not among them: after those the device cannot be used any more.
+    """
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
+
+
+def release(device: torch.device) -> None:
+    """Free what nobody refers to any more; call it outside of the `except` block, which keeps the failed frames."""
+    gc.collect()
+    if device.type != "cpu":
+        torch.accelerator.empty_cache()

@@ -1,0 +1,120 @@
+"""A record of what the machine does in some windows, to look at in a browser."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import final
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from trainers.loop.errors import SettingsError
+from trainers.loop.reports import Notice, Report, WindowReport
+
+TRACE_NAME = "trace.json"
+
+
+def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows: int = 10) -> Iterator[Report]:
+    """Hand every report on, and record some windows together with what the caller does between them.
+
+    The record is `trace.json` in the folder, for https://ui.perfetto.dev or chrome://tracing. It is written when its
+    windows are over; if the reports end before, the caller leaves, or an error passes, with what there is so far.
+
+    Args:
+        reports: What the loop tells; it works while the next report is waited for.
+        folder: Made if it is not there. In a group of processes, give every process its own.
+        skip: So many windows pass before; the first ones are slow, because they reserve memory and choose kernels.
+        windows: How many windows are recorded at most.
+
+    Returns:
+        The reports and, after the last, a notice that tells of the record or why there is none.
+
+    Raises:
+        SettingsError: A number is out of its range.
+    """
+    if skip < 0 or windows < 1:
+        raise SettingsError(f"skip is {skip} and windows is {windows}; they must be at least 0 and 1")
+    return _recorded(reports, Trace(folder / TRACE_NAME, skip=skip, windows=windows))
+
+
+def _recorded(reports: Iterable[Report], trace: "Trace") -> Iterator[Report]:
+    try:
+        trace.begin()
+        for report in reports:
+            if isinstance(report, WindowReport):
+                trace.add(report)
+            yield report
+        trace.finish()
+        yield trace.notice()
+    finally:
+        trace.finish()
+
+
+@final
+class Trace:
+    """A record of some windows, written once.
+
+    Args:
+        path: The file to write.
+        skip: Windows before the record.
+        windows: Windows in it at most.
+    """
+
+    def __init__(self, path: Path, *, skip: int, windows: int) -> None:
+        self._path = path
+        self._skip = skip
+        self._windows = windows
+        self._seen = 0
+        self._last: tuple[int, int] | None = None
+        self._recording: profile | None = None
+
+    def begin(self) -> None:
+        """Start at once, if no window is to pass before."""
+        if not self._skip:
+            self._start()
+
+    def add(self, report: WindowReport) -> None:
+        """Count a window at the first of its reports, when all its phases are over; start or finish if it is time."""
+        if (report.epoch, report.window) == self._last:
+            return
+        self._last = (report.epoch, report.window)
+        self._seen += 1
+        if self._seen == self._skip:
+            self._start()
+        elif self._seen == self._skip + self._windows:
+            self.finish()
+
+    def finish(self) -> None:
+        """Write the record, if one is running."""
+        if self._recording is None:
+            return
+        recording, self._recording = self._recording, None
+        recording.stop()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        recording.export_chrome_trace(str(self._path))
+
+    def notice(self) -> Notice:
+        """What was recorded."""
+        recorded = min(self._seen - self._skip, self._windows)
+        if recorded > 0:
+            return Notice(message=f"recorded {recorded} of {self._windows} windows in {self._path}")
+        return Notice(
+            message=f"too few windows for a record: {self._seen} passed, and the first {self._skip} are left out; "
+            "train longer or leave out fewer"
+        )
+
+    def _start(self) -> None:
+        self._recording = profile(activities=_activities(), record_shapes=True)
+        self._recording.start()
+
+
+def _activities() -> list[ProfilerActivity]:
+    """The CPU, and the GPU where there is one that torch can record."""
+    gpus = [
+        activity
+        for activity, present in (
+            (ProfilerActivity.CUDA, torch.cuda.is_available()),
+            (ProfilerActivity.XPU, torch.xpu.is_available()),
+        )
+        if present
+    ]
+    return [ProfilerActivity.CPU, *gpus]

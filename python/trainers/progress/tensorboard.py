@@ -1,0 +1,119 @@
+"""The numbers of a training for TensorBoard."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from trainers.loop import EpochReport, Report, SettingsError, WindowReport
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+FLUSH_SECONDS = 10
+
+
+@final
+class TensorBoardLog:
+    """Writes scalars that `tensorboard --logdir FOLDER` draws. Needs the extra `tensorboard`.
+
+    `windows/PHASE` has one point a step: loss, its parts, gradient norm, learning rate and loss scale. A skipped window
+    takes no step and has none. `epochs` has one point an epoch, at the number of epochs done: every phase's loss and
+    skipped windows, the validation and its parts. Numbers that are not finite are left out.
+
+    Each of these folders counts by itself, so that a resumed training can hide exactly the points that it draws again.
+
+    Args:
+        folder: Where to write; made when the first report comes.
+
+    Raises:
+        SettingsError: The package tensorboard is not installed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if find_spec("tensorboard") is None:
+            raise SettingsError(
+                "a log for TensorBoard needs the package tensorboard: pip install 'quantra[tensorboard]'"
+            )
+        self._folder = folder
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Write the numbers of every report, then hand it on."""
+        with closing(_Curves(self._folder)) as curves:
+            for report in reports:
+                if isinstance(report, WindowReport):
+                    curves.add_window(report)
+                elif isinstance(report, EpochReport):
+                    curves.add_epoch(report)
+                if not isinstance(report, WindowReport):
+                    curves.flush()  # above all with a checkpoint: what it knows is not told again after a resume
+                yield report
+
+
+@final
+class _Curves:
+    """The curves of every phase by step, and those of the epochs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._epochs = _Points(folder / "epochs")
+        self._phases: dict[str, _Points] = {}
+
+    def add_window(self, report: WindowReport) -> None:
+        if not report.stepped:
+            return
+        points = self._phases.setdefault(report.phase, _Points(self._folder / "windows" / report.phase))
+        numbers = {"loss": report.loss, "grad_norm": report.grad_norm, "learning_rate": report.learning_rate}
+        scale = {} if report.loss_scale is None else {"loss_scale": report.loss_scale}
+        points.add(report.step, numbers | _below("parts", report.parts) | scale)
+
+    def add_epoch(self, report: EpochReport) -> None:
+        numbers = _below("loss", {name: totals.loss for name, totals in report.phases.items()})
+        numbers |= _below("skipped", {name: float(totals.skipped) for name, totals in report.phases.items()})
+        if report.validation is not None:
+            numbers |= {"validation": report.validation.mean} | _below("validation", report.validation.parts)
+        self._epochs.add(report.epoch + 1, numbers)
+
+    def flush(self) -> None:
+        for points in (self._epochs, *self._phases.values()):
+            points.flush()
+
+    def close(self) -> None:
+        for points in (self._epochs, *self._phases.values()):
+            points.close()
+
+
+@final
+class _Points:
+    """Points in one folder, of which the first hides those of an earlier training at its step and beyond."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writer: SummaryWriter | None = None
+
+    def add(self, step: int, numbers: Mapping[str, float]) -> None:
+        if self._writer is None:
+            self._writer = _writer(self._folder, step)
+        for name, number in numbers.items():
+            if math.isfinite(number):
+                self._writer.add_scalar(name, number, step)
+
+    def flush(self) -> None:
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _writer(folder: Path, purge_step: int) -> "SummaryWriter":
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=purge_step, flush_secs=FLUSH_SECONDS)
+
+
+def _below(group: str, numbers: Mapping[str, float]) -> dict[str, float]:
+    return {f"{group}/{name}": number for name, number in numbers.items()}

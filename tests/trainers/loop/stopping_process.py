@@ -1,0 +1,29 @@
+"""Sends itself SIGINT twice, which must be a KeyboardInterrupt, then SIGTERM twice, which must end it."""
+
+import os
+import signal
+import sys
+
+from trainers.loop.checkpoint.stop import StopSignals
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    try:
+        with StopSignals() as stop:
+            os.kill(os.getpid(), signal.SIGINT)
+            say(f"asked to stop by {signal.Signals(stop.requested).name}")
+            os.kill(os.getpid(), signal.SIGINT)
+            say("never said")
+    except KeyboardInterrupt:
+        say("interrupted at once")
+    with StopSignals() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        say(f"asked to stop by {signal.Signals(stop.requested).name}")
+        os.kill(os.getpid(), signal.SIGTERM)
+        say("never said")

@@ -1,0 +1,80 @@
+"""Figures of memory."""
+
+import sys
+
+import pytest
+import torch
+
+from trainers.loop.machine.footprint import in_words, peak_bytes, total_bytes, used_bytes
+
+CPU = torch.device("cpu")
+MEBIBYTE = 2**20
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1024, "1.0 KiB"),
+        (3 * 2**29, "1.5 GiB"),
+        (139 * 2**30, "139.0 GiB"),
+        (3 * 2**50, "3072.0 TiB"),
+    ],
+)
+def test_a_size_is_written_in_the_unit_that_people_use(size: int, words: str) -> None:
+    assert in_words(size) == words
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows tells no peak")
+def test_the_peak_of_the_process_grows_with_a_large_tensor() -> None:
+    before = peak_bytes(CPU)
+    assert before is not None
+    torch.ones(before + 64 * MEBIBYTE, dtype=torch.uint8)
+    after = peak_bytes(CPU)
+    assert after is not None
+    assert after >= before + 32 * MEBIBYTE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the present size")
+def test_the_present_size_of_the_process_follows_its_tensors() -> None:
+    before = used_bytes(CPU)
+    large = torch.ones(64 * MEBIBYTE, dtype=torch.uint8)
+    held = used_bytes(CPU)
+    del large
+    after = used_bytes(CPU)
+    assert before is not None
+    assert held is not None
+    assert after is not None
+    assert held - before > 48 * MEBIBYTE
+    assert held - after > 48 * MEBIBYTE
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows tells no total")
+def test_a_limit_of_address_space_counts_as_the_memory_there_is() -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    physical = total_bytes(CPU)
+    assert physical is not None
+    limit = physical - MEBIBYTE
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+        assert total_bytes(CPU) == limit
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert total_bytes(CPU) == physical
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_figures_of_a_gpu_follow_its_tensors() -> None:
+    device = torch.device("cuda", 0)
+    before = used_bytes(device)
+    large = torch.empty(64 * MEBIBYTE, dtype=torch.uint8, device=device)
+    held, peak, total = used_bytes(device), peak_bytes(device), total_bytes(device)
+    assert before is not None
+    assert held == before + large.nbytes
+    assert peak is not None
+    assert total is not None
+    assert before + large.nbytes <= peak <= total

@@ -1,0 +1,587 @@
+"""Processes that train together: what they add up, agree on, and notice of each other. All groups here are real."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import meeting_store, on_ranks, results_on_ranks
+from torch import Tensor, nn
+from torch.nn import Parameter
+
+from trainers.loop.errors import ContractError, EmptyTargetError, ParallelismError, PeerLostError
+from trainers.loop.group.alone import Alone
+from trainers.loop.group.bundle import check_one_vector
+from trainers.loop.group.collective import answered
+from trainers.loop.group.fitness import check_modules
+from trainers.loop.group.group import Group
+from trainers.loop.group.joining import joined, local_rank
+from trainers.loop.group.processes import Processes, chunks, power_of_two
+from trainers.loop.loss import Loss, Tally, read
+from trainers.loop.window.totals import LocalTotals, Reading, Totals, Wishes
+
+PROGRAM = Path(__file__).with_name("group_program.py")
+
+
+class Piece(NamedTuple):
+    """The loss of a piece as its mean, its count and its parts."""
+
+    mean: float
+    count: int
+    parts: Mapping[str, float] = {}
+
+
+class Combined(NamedTuple):
+    """What a rank knows after a window."""
+
+    mean: float
+    count: int
+    parts: dict[str, float]
+    wishes: Wishes
+    gradients: list[Tensor | None]
+
+
+def network(dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2)).to(dtype)
+
+
+def samples(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(4)
+    inputs = torch.randn(19, 5, generator=generator, dtype=torch.float64)
+    return inputs.to(dtype), torch.randn(19, 2, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def worked(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected: float) -> LocalTotals:
+    """Forward and backward of pieces, as a window does them."""
+    net.zero_grad(set_to_none=True)
+    losses: list[Loss] = []
+    for inputs, targets in pieces:
+        mean = (net(inputs) - targets).square().mean()
+        mean.backward(torch.tensor(targets.numel() / expected, dtype=mean.dtype))
+        losses.append(Loss(mean.detach(), targets.numel()))
+    return LocalTotals(losses=losses, expected=expected, wishes=Wishes())
+
+
+def told(pieces: Sequence[Piece], wishes: Wishes | None = None) -> LocalTotals:
+    """Totals without a network behind them."""
+    losses = [
+        Loss(torch.tensor(piece.mean), piece.count, {name: torch.tensor(part) for name, part in piece.parts.items()})
+        for piece in pieces
+    ]
+    return LocalTotals(losses=losses, expected=float(sum(piece.count for piece in pieces)), wishes=wishes or Wishes())
+
+
+def reading_of(totals: Totals) -> Reading:
+    return totals.reading(iter(read(totals.scalars())))
+
+
+def combined(group: Group, local: LocalTotals, parameters: Sequence[Parameter]) -> Combined:
+    reading = reading_of(group.combine(local, parameters))
+    gradients = [None if one.grad is None else one.grad * reading.correction for one in parameters]
+    return Combined(reading.loss.mean(), reading.loss.count, reading.loss.parts(), reading.wishes, gradients)
+
+
+def weight() -> Parameter:
+    """A parameter with the gradient 1."""
+    parameter = Parameter(torch.zeros(3))
+    parameter.grad = torch.ones(3)
+    return parameter
+
+
+# --- adding a window up -----------------------------------------------------------------------------------------------
+
+
+def share_unevenly(dtype: torch.dtype, windows: int) -> Combined:
+    """Rank 0 works 8 + 5 samples, rank 1 the other 6; each reckons with a count of its own."""
+    net, (inputs, targets) = network(dtype), samples(dtype)
+    with joined("cpu") as group:
+        bounds, expected = ([(0, 8), (8, 13)], 16.0) if group.rank == 0 else ([(13, 19)], 37.0)
+        pieces = [(inputs[start:stop], targets[start:stop]) for start, stop in bounds]
+        results = [
+            combined(group, worked(net, pieces, expected=expected), list(net.parameters())) for _ in range(windows)
+        ]
+    return results[-1]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-7), (torch.float64, 1e-15)])
+@pytest.mark.parametrize("windows", [1, 3])
+def test_uneven_shares_give_the_gradient_of_one_process(dtype: torch.dtype, tolerance: float, windows: int) -> None:
+    net, (inputs, targets) = network(dtype), samples(dtype)
+    mean = (net(inputs) - targets).square().mean()
+    mean.backward()
+    for result in results_on_ranks(share_unevenly, dtype, windows):
+        assert result.mean == pytest.approx(mean.item(), rel=tolerance)
+        assert result.count == 38
+        for gradient, parameter in zip(result.gradients, net.parameters(), strict=True):
+            assert gradient is not None
+            assert parameter.grad is not None
+            assert (gradient - parameter.grad).abs().max() <= tolerance * parameter.grad.abs().max()
+
+
+def test_all_ranks_hold_the_same_bits_after_a_window() -> None:
+    first, second = results_on_ranks(share_unevenly, torch.float32, 1)
+    for one, other in zip(first.gradients, second.gradients, strict=True):
+        assert one is not None
+        assert other is not None
+        assert torch.equal(one, other)
+
+
+def tell(pieces: Sequence[Sequence[Piece]], wishes: Sequence[Wishes]) -> Combined:
+    """Every rank has the pieces and wishes of its number."""
+    with joined("cpu") as group:
+        return combined(group, told(pieces[group.rank], wishes[group.rank]), [weight()])
+
+
+def test_counts_beyond_what_float32_holds_are_exact() -> None:
+    pieces = [[Piece(0.1, 2**24 + 1), Piece(0.7, 10**7 + 3)], [Piece(2.0, 2**30 + 5)]]
+    count = 2**24 + 10**7 + 2**30 + 9
+    mean = (0.1 * (2**24 + 1) + 0.7 * (10**7 + 3) + 2.0 * (2**30 + 5)) / count
+    for result in results_on_ranks(tell, pieces, [Wishes(), Wishes()]):
+        assert result.count == count
+        assert result.mean == pytest.approx(mean, rel=2e-7)
+
+
+def test_a_part_is_the_mean_over_the_pieces_that_have_it() -> None:
+    pieces = [[Piece(1.0, 3, {"near": 4.0})], [Piece(2.0, 5), Piece(4.0, 2, {"far": 7.0, "near": 1.0})]]
+    for result in results_on_ranks(tell, pieces, [Wishes(), Wishes()]):
+        assert result.mean == pytest.approx((3 * 1.0 + 5 * 2.0 + 2 * 4.0) / 10)
+        assert result.parts == pytest.approx({"near": (3 * 4.0 + 2 * 1.0) / 5, "far": 7.0})
+
+
+def test_what_one_rank_wishes_is_known_to_all() -> None:
+    pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
+    for result in results_on_ranks(tell, pieces, [Wishes(save=True), Wishes(stop=15)]):
+        assert result.wishes == Wishes(stop=15, save=True)
+
+
+def test_nobody_wishes_anything_unless_somebody_does() -> None:
+    pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
+    for result in results_on_ranks(tell, pieces, [Wishes(), Wishes()]):
+        assert result.wishes == Wishes()
+
+
+def test_a_loss_that_is_no_number_on_one_rank_is_none_on_all() -> None:
+    pieces = [[Piece(1.0, 3)], [Piece(float("nan"), 4)]]
+    for result in results_on_ranks(tell, pieces, [Wishes(), Wishes()]):
+        assert result.mean != result.mean
+        assert result.count == 7
+
+
+def test_a_group_without_any_target_has_nothing_to_learn_from() -> None:
+    for ended in on_ranks(tell, [[], []], [Wishes(), Wishes()]):
+        assert ended.error.startswith(EmptyTargetError.__name__)
+
+
+def leave_one_rank_empty() -> Combined:
+    net, (inputs, targets) = network(), samples()
+    with joined("cpu") as group:
+        pieces = [(inputs, targets)] if group.rank == 1 else []
+        return combined(group, worked(net, pieces, expected=40.0 * group.rank), list(net.parameters()))
+
+
+def test_a_rank_without_a_batch_gets_the_gradient_of_the_others() -> None:
+    net, (inputs, targets) = network(), samples()
+    (net(inputs) - targets).square().mean().backward()
+    for result in results_on_ranks(leave_one_rank_empty):
+        assert result.count == 38
+        for gradient, parameter in zip(result.gradients, net.parameters(), strict=True):
+            assert gradient is not None
+            torch.testing.assert_close(gradient, parameter.grad)
+
+
+def miss_gradients() -> list[Combined]:
+    """Two windows: in the first rank 0 has all gradients but the last, rank 1 the first only; then both have none."""
+    parameters = [Parameter(torch.zeros(2)) for _ in range(3)]
+    with joined("cpu") as group:
+        for place, parameter in enumerate(parameters[: 2 - group.rank]):
+            parameter.grad = torch.full((2,), 1.0 + place + group.rank)
+        first = combined(group, told([Piece(1.0, 1)]), parameters)
+        for parameter in parameters:
+            parameter.grad = None
+        return [first, combined(group, told([Piece(1.0, 1)]), parameters)]
+
+
+def test_a_gradient_that_only_one_rank_has_reaches_all() -> None:
+    for first, _ in results_on_ranks(miss_gradients):
+        assert [None if one is None else one.tolist() for one in first.gradients] == [[1.5, 1.5], [1.0, 1.0], None]
+
+
+def test_a_gradient_that_no_rank_has_stays_missing() -> None:
+    for _, second in results_on_ranks(miss_gradients):
+        assert second.gradients == [None, None, None]
+
+
+def add_mixed_dtypes() -> list[Tensor | None]:
+    parameters = [Parameter(torch.zeros(2, dtype=dtype)) for dtype in (torch.bfloat16, torch.float64)]
+    with joined("cpu") as group:
+        for parameter in parameters:
+            parameter.grad = torch.full_like(parameter, 1.0 + 2.0**-7 * group.rank)
+        group.combine(told([Piece(1.0, 1)]), parameters)
+    return [parameter.grad for parameter in parameters]
+
+
+def test_gradients_keep_their_dtypes() -> None:
+    for half, double in results_on_ranks(add_mixed_dtypes):
+        assert half is not None
+        assert double is not None
+        assert (half.dtype, double.dtype) == (torch.bfloat16, torch.float64)
+        assert double.tolist() == [2.0 + 2.0**-7] * 2
+
+
+def read_on_device() -> tuple[float, float, list[float]]:
+    with joined("cpu") as group:
+        totals = group.combine(told([Piece(1.0 + group.rank, 300 + group.rank)]), [weight()])
+        return reading_of(totals).correction, float(totals.correction), [mean.item() for mean in totals.means()]
+
+
+def test_totals_are_known_on_the_device_before_they_are_read() -> None:
+    for read_later, at_once, means in results_on_ranks(read_on_device):
+        assert at_once == pytest.approx(read_later, rel=1e-6)
+        assert means == [1.0, 2.0]
+
+
+def invent_a_part() -> Combined:
+    parameter = weight()
+    with joined("cpu") as group:
+        combined(group, told([Piece(1.0, 1, {"known": 1.0})]), [parameter])
+        return combined(group, told([Piece(1.0, 1, {"late": 1.0} if group.rank else {})]), [parameter])
+
+
+def test_a_part_that_turns_up_later_is_refused_by_name() -> None:
+    waiting, inventing = on_ranks(invent_a_part)
+    assert inventing.error.startswith(ContractError.__name__)
+    assert "'late'" in inventing.error
+    assert waiting.error.startswith(PeerLostError.__name__)
+
+
+def train_two_phases() -> tuple[Combined, Combined]:
+    one, other = weight(), weight()
+    with joined("cpu") as group:
+        return (
+            combined(group, told([Piece(1.0, 1, {"fake": 2.0})]), [one]),
+            combined(group, told([Piece(3.0, 1, {"feature": 4.0})]), [other]),
+        )
+
+
+def test_phases_have_parts_of_their_own() -> None:
+    for first, second in results_on_ranks(train_two_phases):
+        assert (first.parts, second.parts) == ({"fake": 2.0}, {"feature": 4.0})
+
+
+def test_parameters_on_two_devices_are_refused() -> None:
+    with pytest.raises(ParallelismError, match="cpu, meta"):
+        check_one_vector([Parameter(torch.zeros(1)), Parameter(torch.zeros(1, device="meta"))])
+
+
+def test_complex_parameters_are_refused() -> None:
+    with pytest.raises(ParallelismError, match="complex"):
+        check_one_vector([Parameter(torch.zeros(1, dtype=torch.complex64))])
+
+
+def test_gradients_are_measured_in_powers_of_two() -> None:
+    assert [power_of_two(value) for value in (0.0, 0.3, 1.0, 38.0)] == [1.0, 0.25, 1.0, 32.0]
+
+
+# --- agreeing ---------------------------------------------------------------------------------------------------------
+
+
+def agree_on_length(lengths: Sequence[int | None]) -> int | None:
+    with joined("cpu") as group:
+        return group.agreed_length(lengths[group.rank])
+
+
+def test_an_agreed_length_is_returned() -> None:
+    assert results_on_ranks(agree_on_length, [5, 5]) == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "found"),
+    [([5, 6], "rank 0: 5, rank 1: 6"), ([5, None], "rank 1: unknown"), ([None, None], "rank 0: unknown")],
+)
+def test_lengths_that_differ_or_are_unknown_are_refused(lengths: Sequence[int | None], found: str) -> None:
+    for ended in on_ranks(agree_on_length, lengths):
+        assert ended.error.startswith(ParallelismError.__name__)
+        assert found in ended.error
+
+
+def compare(values: Sequence[str]) -> None:
+    with joined("cpu") as group:
+        group.check_same("the settings", values[group.rank])
+
+
+def test_the_same_value_everywhere_passes() -> None:
+    results_on_ranks(compare, ["lr=0.1", "lr=0.1"])
+
+
+def test_values_that_differ_are_refused_with_the_place_where_they_do() -> None:
+    for ended in on_ranks(compare, ["x" * 500 + "lr=0.1", "x" * 500 + "lr=0.2"]):
+        assert ended.error.startswith(ParallelismError.__name__)
+        assert "the settings" in ended.error
+        assert "lr=0.1' where rank 1 has '…" in ended.error
+
+
+def exchange() -> tuple[list[object], float, int, dict[str, float]]:
+    tally = Tally()
+    with joined("cpu") as group:
+        if group.rank == 1:
+            tally.add(2.0, 3, {"near": 5.0})
+            tally.add(1.0, 1, {})
+        total = group.total(tally)
+        return group.gather({"rank": group.rank}), total.mean(), total.count, total.parts()
+
+
+def test_values_are_gathered_in_the_order_of_ranks() -> None:
+    for gathered, *_ in results_on_ranks(exchange):
+        assert gathered == [{"rank": 0}, {"rank": 1}]
+
+
+def test_a_rank_that_validated_nothing_does_not_weigh() -> None:
+    for _, mean, count, parts in results_on_ranks(exchange):
+        assert (mean, count, parts) == (7.0 / 4, 4, {"near": 5.0})
+
+
+def spread_from_zero() -> list[Tensor]:
+    with joined("cpu") as group:
+        tensors = [
+            Parameter(torch.full((2, 3), 1.5 + group.rank)),
+            torch.full((3, 2), 7.0 + group.rank).t(),
+            torch.tensor(2**40 + group.rank),
+            torch.tensor([group.rank == 0, False]),
+            torch.zeros(0),
+            torch.full((4,), 0.25 + group.rank, dtype=torch.bfloat16),
+        ]
+        group.spread(iter(tensors))
+    return [tensor.detach() for tensor in tensors]
+
+
+def test_everybody_gets_the_tensors_of_rank_zero() -> None:
+    first, second = results_on_ranks(spread_from_zero)
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)
+    assert second[0].tolist() == [[1.5] * 3] * 2
+    assert second[2].item() == 2**40
+
+
+def test_tensors_travel_by_dtype_in_chunks_of_bounded_size() -> None:
+    tensors = [torch.zeros(4), torch.zeros(2, dtype=torch.int64), torch.zeros(4), torch.zeros(100), torch.zeros(1)]
+    sizes = [[tensor.numel() for tensor in chunk] for chunk in chunks(tensors, 32)]
+    assert sizes == [[4, 4], [100], [1], [2]]
+
+
+# --- losing a rank ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def telling_the_end() -> Iterator[None]:
+    """Let the other rank know when this one has ended."""
+    store = meeting_store()
+    try:
+        yield
+    finally:
+        store.set("ended", "yes")
+
+
+def lose_a_rank_to_an_error() -> None:
+    """Rank 1 leaves the group with an error, but its process lives on until rank 0 has ended."""
+    if os.environ["RANK"] == "0":
+        with telling_the_end(), joined("cpu") as group:
+            combined(group, told([Piece(1.0, 1)]), [weight()])
+    else:
+        with pytest.raises(ValueError, match="bad batch"), joined("cpu"):
+            raise ValueError("bad batch")
+        meeting_store().wait(["ended"])
+
+
+def test_a_rank_that_raises_ends_the_others_at_once() -> None:
+    lost, raised = on_ranks(lose_a_rank_to_an_error)
+    assert lost.error.startswith(PeerLostError.__name__)
+    assert "agreeing on the loss's parts" in lost.error
+    assert "resumes from the last checkpoint" in lost.error
+    assert raised.exit_code == 0
+
+
+def lose_a_rank_to_a_kill() -> None:
+    parameter = weight()
+    with joined("cpu") as group:
+        combined(group, told([Piece(1.0, 1)]), [parameter])
+        if group.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        combined(group, told([Piece(1.0, 1)]), [parameter])
+
+
+def test_a_rank_that_is_killed_ends_the_others() -> None:
+    lost, killed = on_ranks(lose_a_rank_to_a_kill)
+    assert killed.exit_code == -signal.SIGKILL
+    assert lost.error.startswith(PeerLostError.__name__)
+    assert "adding up the window's gradients" in lost.error
+
+
+def lose_a_rank_that_hangs() -> None:
+    parameter = weight()
+    with telling_the_end() if os.environ["RANK"] == "0" else answered("waiting"):
+        with joined("cpu", timeout=timedelta(seconds=1)) as group:
+            combined(group, told([Piece(1.0, 1)]), [parameter])
+            if group.rank == 1:
+                meeting_store().wait(["ended"])
+                return
+            combined(group, told([Piece(1.0, 1)]), [parameter])
+
+
+def test_a_rank_that_hangs_ends_the_others_after_the_timeout() -> None:
+    lost, hung = on_ranks(lose_a_rank_that_hangs)
+    assert lost.error.startswith(PeerLostError.__name__)
+    assert hung.exit_code == 0
+
+
+def test_memory_that_runs_out_here_is_not_blamed_on_others() -> None:
+    with pytest.raises(torch.OutOfMemoryError), answered("adding up"):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+# --- joining ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [None, "1"])
+def test_a_process_that_torchrun_did_not_start_is_alone(size: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if size is not None:
+        monkeypatch.setenv("WORLD_SIZE", size)
+    with joined("mps") as group:
+        assert isinstance(group, Alone)
+        assert (group.rank, group.size) == (0, 1)
+
+
+def test_alone_everything_stays_as_it_is() -> None:
+    group, local, parameter, tally = Alone(), told([Piece(2.0, 3)]), weight(), Tally()
+    assert group.combine(local, [parameter]) is local
+    assert parameter.grad is not None
+    assert parameter.grad.tolist() == [1.0] * 3
+    assert group.total(tally) is tally
+    assert (group.agreed_length(None), group.agreed_length(4)) == (None, 4)
+    assert group.gather("x") == ["x"]
+
+
+def test_the_local_rank_chooses_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert local_rank() == 3
+    monkeypatch.delenv("LOCAL_RANK")
+    assert local_rank() == 0
+
+
+def test_apple_gpus_cannot_form_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ParallelismError, match="'mps'"), joined("mps"):
+        pass
+
+
+@pytest.mark.skipif(dist.is_backend_available("xccl"), reason="this torch can speak to Intel GPUs")
+def test_a_backend_that_torch_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ParallelismError, match="xccl"), joined("xpu"):
+        pass
+
+
+def use_the_users_group() -> tuple[list[object], bool]:
+    dist.init_process_group("gloo")
+    with joined("cpu") as group:
+        assert isinstance(group, Processes)
+        gathered = group.gather(group.rank)
+    still_there = dist.is_initialized()
+    dist.destroy_process_group()
+    return gathered, still_there
+
+
+def test_a_group_that_the_user_made_is_used_and_kept() -> None:
+    assert results_on_ranks(use_the_users_group) == [([0, 1], True)] * 2
+
+
+def join_three_times() -> list[list[object]]:
+    gathered: list[list[object]] = []
+    for visit in range(3):
+        with joined("cpu") as group:
+            gathered.append(group.gather((visit, group.rank)))
+    return gathered
+
+
+def test_processes_can_join_again_after_leaving() -> None:
+    expected = [[(visit, 0), (visit, 1)] for visit in range(3)]
+    assert results_on_ranks(join_three_times) == [expected] * 2
+
+
+def test_torchrun_starts_a_group(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    subprocess.run([*command, str(PROGRAM), str(tmp_path)], check=True, capture_output=True)
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
+        "0": "rank 0 of 2 on device 0: count 3, gradient 5.0",
+        "1": "rank 1 of 2 on device 1: count 3, gradient 5.0",
+    }
+
+
+# --- modules that a group cannot train --------------------------------------------------------------------------------
+
+
+def refusal(module: nn.Module, *, size: int, splitting: bool = True) -> str:
+    """What the check says; empty if it says nothing."""
+    try:
+        check_modules({"net": module}, size=size, splitting=splitting)
+    except ParallelismError as error:
+        return str(error)
+    return ""
+
+
+def test_plain_modules_pass() -> None:
+    assert not refusal(network(), size=2)
+
+
+@pytest.mark.parametrize("layer", [nn.SyncBatchNorm(3), nn.Embedding(3, 2, sparse=True)])
+def test_layers_that_a_group_cannot_train_are_refused_by_name(layer: nn.Module) -> None:
+    net = nn.Sequential(nn.Linear(3, 3), layer)
+    assert "net.1 " in refusal(net, size=2)
+    assert not refusal(net, size=1)
+
+
+def test_statistics_and_gradients_of_this_process_alone_pass() -> None:
+    assert not refusal(nn.Sequential(nn.BatchNorm1d(3), nn.Embedding(3, 2)), size=2)
+
+
+def wrap_in_ddp() -> tuple[str, str]:
+    with joined("cpu"):
+        wrapped = nn.parallel.DistributedDataParallel(network())
+        return refusal(wrapped, size=2), refusal(wrapped.module, size=2)
+
+
+def test_a_ddp_wrapper_is_refused_and_what_it_wraps_is_not() -> None:
+    for wrapped, module in results_on_ranks(wrap_in_ddp):
+        assert "DistributedDataParallel" in wrapped
+        assert not module
+
+
+def shard() -> list[tuple[str, str, str]]:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import distribute_module
+
+    with joined("cpu"):
+        mesh = init_device_mesh("cpu", (2,))
+        sharded = [fully_shard(network(), mesh=mesh), distribute_module(network(), mesh)]
+        return [
+            (refusal(net, size=2, splitting=False), refusal(net, size=1), refusal(net, size=1, splitting=False))
+            for net in sharded
+        ]
+
+
+def test_sharded_modules_are_refused_where_a_piece_may_be_repeated() -> None:
+    for found in results_on_ranks(shard):
+        for in_a_group, with_splitting, alone in found:
+            assert "is sharded" in in_a_group
+            assert "is sharded" in with_splitting
+            assert not alone

@@ -1,0 +1,116 @@
+"""The record of some windows: which are in it, and that it is written however the reports end."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainers.loop.errors import SettingsError
+from trainers.loop.profiling import profiled
+from trainers.loop.reports import Notice, Report, WindowReport
+
+
+def report(phase: str, epoch: int, window: int) -> WindowReport:
+    return WindowReport(
+        phase=phase,
+        epoch=epoch,
+        epochs=2,
+        window=window,
+        windows=3,
+        step=1,
+        loss=0.0,
+        parts={},
+        count=1,
+        grad_norm=1.0,
+        learning_rate=0.1,
+        stepped=True,
+        loss_scale=None,
+        micro=None,
+        shortages=0,
+        seconds=0.0,
+        data_seconds=0.0,
+    )
+
+
+def reports(*, fail_in: int | None = None) -> Iterator[Report]:
+    """Two epochs of three windows and two phases; every window leaves its number in the record."""
+    for number in range(6):
+        with torch.profiler.record_function(f"work {number}"):
+            torch.ones(2).add_(1)
+        if number == fail_in:
+            raise KeyError
+        yield report("one", *divmod(number, 3))
+        yield report("other", *divmod(number, 3))
+
+
+def recorded(folder: Path) -> list[int]:
+    """The windows in the record."""
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    names = {event["name"] for event in events if "name" in event}
+    assert "aten::add_" in names
+    return sorted(int(name.removeprefix("work ")) for name in names if name.startswith("work "))
+
+
+@pytest.mark.parametrize(
+    ("skip", "windows", "expected"), [(0, 2, [0, 1]), (1, 3, [1, 2, 3]), (5, 10, [5]), (3, 2, [3, 4])]
+)
+def test_the_chosen_windows_are_recorded(tmp_path: Path, skip: int, windows: int, expected: list[int]) -> None:
+    for _ in profiled(reports(), tmp_path, skip=skip, windows=windows):
+        pass
+    assert recorded(tmp_path) == expected
+
+
+def test_every_report_is_handed_on_and_a_notice_follows(tmp_path: Path) -> None:
+    *handed, last = profiled(reports(), tmp_path / "new" / "folder", skip=2, windows=10)
+    assert handed == list(reports())
+    assert last == Notice(message=f"recorded 4 of 10 windows in {tmp_path / 'new' / 'folder' / 'trace.json'}")
+
+
+def test_too_few_windows_are_told(tmp_path: Path) -> None:
+    *_, last = profiled(reports(), tmp_path, skip=7)
+    assert isinstance(last, Notice)
+    assert last.message.startswith("too few windows for a record: 6 passed, and the first 7 are left out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_caller_who_leaves_finds_the_windows_so_far(tmp_path: Path) -> None:
+    taken = profiled(reports(), tmp_path, skip=1)
+    for handed in taken:
+        if isinstance(handed, WindowReport) and (handed.epoch, handed.window) == (1, 0):
+            break
+    taken.close()
+    assert recorded(tmp_path) == [1, 2, 3]
+
+
+def test_an_error_passes_and_the_windows_before_it_are_recorded(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        list(profiled(reports(fail_in=3), tmp_path, skip=1))
+    assert recorded(tmp_path) == [1, 2, 3]
+
+
+def test_the_record_is_written_as_soon_as_its_windows_are_over(tmp_path: Path) -> None:
+    taken = profiled(reports(), tmp_path, skip=1, windows=1)
+    for handed in taken:
+        done = (tmp_path / "trace.json").exists()
+        assert done == (isinstance(handed, Notice) or (handed.epoch, handed.window) >= (0, 1))
+
+
+@pytest.mark.parametrize(("skip", "windows"), [(-1, 1), (0, 0)])
+def test_numbers_out_of_their_range_are_refused_at_once(tmp_path: Path, skip: int, windows: int) -> None:
+    with pytest.raises(SettingsError, match="they must be at least 0 and 1"):
+        profiled(reports(), tmp_path, skip=skip, windows=windows)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_kernels_of_a_gpu_are_in_the_record(tmp_path: Path) -> None:
+    def on_gpu() -> Iterator[Report]:
+        for number in range(3):
+            torch.ones(2, device="cuda").add_(1)
+            yield report("one", 0, number)
+
+    list(profiled(on_gpu(), tmp_path, skip=1))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert any(event.get("cat") == "kernel" for event in events)

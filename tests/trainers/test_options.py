@@ -1,0 +1,225 @@
+"""The shared flags: what they accept, what they refuse and how, and the consumers they stand for."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from loop_reports import epoch, window
+from typer.testing import CliRunner
+
+from trainers.loop import Report, SettingsError
+from trainers.options import (
+    AccumulateOption,
+    CheckpointSecondsOption,
+    ClipOption,
+    CompileOption,
+    DeterministicOption,
+    DeviceOption,
+    EmaOption,
+    JsonOption,
+    KeepOption,
+    LoopOptions,
+    NonfiniteOption,
+    OomOption,
+    PrecisionOption,
+    ProfileOption,
+    ResumeOption,
+    SeedOption,
+    TensorBoardOption,
+    ThreadsOption,
+    consumer,
+)
+
+LOOP = LoopOptions()
+REPORTS: list[Report] = [window(), epoch()]
+
+
+class Program:
+    """A trainer that takes every shared flag, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.given: LoopOptions | None = None
+
+    def train(
+        self,
+        *,
+        device: DeviceOption = LOOP.device,
+        precision: PrecisionOption = LOOP.precision,
+        accumulate: AccumulateOption = LOOP.accumulate,
+        clip: ClipOption = LOOP.clip,
+        oom: OomOption = LOOP.oom,
+        nonfinite: NonfiniteOption = LOOP.nonfinite,
+        ema: EmaOption = LOOP.ema,
+        compiled: CompileOption = LOOP.compiled,
+        deterministic: DeterministicOption = LOOP.deterministic,
+        seed: SeedOption = LOOP.seed,
+        threads: ThreadsOption = LOOP.threads,
+        resume: ResumeOption = LOOP.resume,
+        checkpoint_seconds: CheckpointSecondsOption = LOOP.checkpoint_seconds,
+        keep: KeepOption = LOOP.keep,
+        profile: ProfileOption = LOOP.profile,
+        tensorboard: TensorBoardOption = LOOP.tensorboard,
+        as_json: JsonOption = LOOP.as_json,
+    ) -> None:
+        self.given = LoopOptions(
+            device=device,
+            precision=precision,
+            accumulate=accumulate,
+            clip=clip,
+            oom=oom,
+            nonfinite=nonfinite,
+            ema=ema,
+            compiled=compiled,
+            deterministic=deterministic,
+            seed=seed,
+            threads=threads,
+            resume=resume,
+            checkpoint_seconds=checkpoint_seconds,
+            keep=keep,
+            profile=profile,
+            tensorboard=tensorboard,
+            as_json=as_json,
+        )
+
+    def call(self, *flags: str) -> tuple[int, str]:
+        """Exit code, and everything that was printed."""
+        app = typer.Typer(add_completion=False)
+        app.command()(self.train)
+        ended = CliRunner().invoke(app, flags, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+        return ended.exit_code, ended.output
+
+
+def test_help_shows_every_flag() -> None:
+    code, shown = Program().call("--help")
+    assert code == 0
+    flags = (
+        "--device --precision --accumulate --clip --oom --nonfinite --ema --compile --deterministic --seed --threads "
+        "--resume --checkpoint-seconds --keep --profile --tensorboard --json"
+    )
+    for flag in flags.split():
+        assert f"{flag} " in shown
+    for choices in ("auto|fp32|bf16|fp16", "split|fail", "skip|raise"):
+        assert choices in shown
+
+
+def test_without_flags_the_options_are_the_default_ones() -> None:
+    program = Program()
+    assert program.call() == (0, "")
+    assert program.given == LoopOptions()
+
+
+def test_every_flag_reaches_the_options() -> None:
+    program = Program()
+    flags = (
+        "--device cuda:1 --precision bf16 --accumulate 4 --clip inf --oom fail --nonfinite raise --ema 0.999 --compile "
+        "--deterministic --seed 7 --threads 2 --resume --checkpoint-seconds 60 --keep 5 --profile --tensorboard --json"
+    )
+    assert program.call(*flags.split()) == (0, "")
+    assert program.given == LoopOptions(
+        device="cuda:1",
+        precision="bf16",
+        accumulate=4,
+        clip=float("inf"),
+        oom="fail",
+        nonfinite="raise",
+        ema=0.999,
+        compiled=True,
+        deterministic=True,
+        seed=7,
+        threads=2,
+        resume=True,
+        checkpoint_seconds=60.0,
+        keep=5,
+        profile=True,
+        tensorboard=True,
+        as_json=True,
+    )
+
+
+@pytest.mark.parametrize("name", ["auto", "cpu", "mps", "cuda", "cuda:0", "xpu", "xpu:3"])
+def test_a_device_is_taken_by_its_name(name: str) -> None:
+    assert Program().call("--device", name) == (0, "")
+
+
+BAD = [
+    ("--device abacus", "'abacus' is no device; take auto, cpu, cuda, cuda:N, xpu, xpu:N or mps"),
+    ("--device cuda:", "'cuda:' is no device"),
+    ("--device mps:0", "'mps:0' is no device"),
+    ("--precision fp8", "'fp8' is not one of 'auto', 'fp32', 'bf16', 'fp16'"),
+    ("--accumulate 0", "greater than or equal to 1"),
+    ("--clip 0", "0 is no norm to clip at; it must be above 0, or inf"),
+    ("--clip nan", "nan is no norm"),
+    ("--oom skip", "'skip' is not one of 'split', 'fail'"),
+    ("--nonfinite zero", "'zero' is not one of 'skip', 'raise'"),
+    ("--ema 1", "1 is no decay; it must be above 0 and below 1, such as 0.999"),
+    ("--ema 0", "0 is no decay"),
+    ("--ema nan", "nan is no decay"),
+    ("--seed -1", "greater than or equal to 0"),
+    ("--seed 4294967296", "less than or equal to 4294967295"),
+    ("--threads 0", "greater than or equal to 1"),
+    ("--checkpoint-seconds -1", "-1 is no time; it must be 0 seconds or more, or inf"),
+    ("--checkpoint-seconds nan", "nan is no time"),
+    ("--keep 0", "greater than or equal to 1"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD, ids=[flags for flags, _ in BAD])
+def test_a_value_out_of_range_is_bad_usage_and_names_its_flag(flags: str, message: str) -> None:
+    program = Program()
+    code, shown = program.call(*flags.split())
+    assert code == 2
+    assert message in shown
+    assert f"Invalid value for '{flags.split(maxsplit=1)[0]}'" in shown
+    assert program.given is None
+
+
+def consumed(options: LoopOptions, folder: Path, *, rank: int = 0) -> str:
+    """What the screen shows of a short run."""
+    screen = io.StringIO()
+    assert list(consumer(options, folder, screen, rank=rank)(REPORTS)) == REPORTS
+    return screen.getvalue()
+
+
+def test_a_run_has_its_log_and_plain_progress_on_a_screen_that_is_no_terminal(tmp_path: Path) -> None:
+    shown = consumed(LoopOptions(), tmp_path / "1.run")
+    assert shown.startswith("epoch 1/3  loss 0.5")
+    assert [file.name for file in (tmp_path / "1.run").iterdir()] == ["reports.jsonl"]
+
+
+def test_with_json_the_screen_gets_the_lines_of_the_log(tmp_path: Path) -> None:
+    shown = consumed(LoopOptions(as_json=True), tmp_path)
+    assert [json.loads(line)["kind"] for line in shown.splitlines()] == ["window", "epoch"]
+    assert shown == (tmp_path / "reports.jsonl").read_text(encoding="utf-8")
+
+
+def test_a_report_is_in_the_log_before_it_is_on_the_screen(tmp_path: Path) -> None:
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            assert (tmp_path / "reports.jsonl").read_text(encoding="utf-8").endswith(text)
+            return super().write(text)
+
+    passing = consumer(LoopOptions(as_json=True), tmp_path, Screen())(REPORTS)
+    assert list(passing) == REPORTS
+
+
+def test_curves_for_tensorboard_are_written_where_they_are_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
+    consumed(LoopOptions(tensorboard=True), tmp_path)
+    assert sorted(file.name for file in (tmp_path / "tensorboard").iterdir()) == ["epochs", "windows"]
+
+
+def test_curves_without_their_package_are_refused_before_training_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(SettingsError, match="quantra"):
+        consumer(LoopOptions(tensorboard=True), tmp_path, io.StringIO())
+
+
+def test_all_but_the_first_process_of_a_group_only_hand_the_reports_on(tmp_path: Path) -> None:
+    shown = consumed(LoopOptions(profile=True, tensorboard=True, as_json=True), tmp_path / "1.run", rank=1)
+    assert shown == ""
+    assert list(tmp_path.iterdir()) == []
