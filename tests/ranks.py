@@ -51,6 +51,7 @@ def on_ranks(job: Callable[[*Given], Result], *given: *Given) -> list[Ended[Resu
         job: Defined at the top of its module, with a name; the processes load that file afresh.
         given: Its arguments. They and the result are pickled.
     """
+    assert job.__module__ != "__main__", "a process that loads the main program again would start ranks without end"
     context = _context()
     store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)  # torchrun keeps one like it
     with TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ class Ours:
 
     def train_scaled(self, job: Job, scaler: GradScaler) -> None:
         """A scaler is part of a precision."""
-        _train(job, Precision("fp16", None, lambda: scaler, "a scaler on the CPU, to be compared"))
+        _train(job, Precision(name="fp16", dtype=None, scaler=lambda: scaler, reason="to compare scalers on the CPU"))
 
     def train_in_little_memory(self, make: Callable[[int], Job], batch_size: int) -> None:
         """Nothing needs to be done about it."""

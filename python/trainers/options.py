@@ -14,16 +14,15 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated
 
 import typer
 
+from trainers.loop.loop import Shortage
 from trainers.loop.machine.precision import PrecisionName
 from trainers.loop.profiling import profiled
 from trainers.loop.window.guards import Nonfinite
 from trainers.progress import Chain, Consumer, JsonLines, JsonlLog, TensorBoardLog, progress_for
-
-Oom = Literal["split", "fail"]
 
 DEVICES = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d+)?")
 
@@ -75,7 +74,7 @@ ClipOption = Annotated[
     typer.Option(callback=_clip, metavar="NORM", help="Gradients longer than this are shortened to it; inf: never."),
 ]
 OomOption = Annotated[
-    Oom,
+    Shortage,
     typer.Option(help="When memory runs out: split batches, which gives the same gradients, or fail."),
 ]
 NonfiniteOption = Annotated[
@@ -158,7 +157,7 @@ class LoopOptions:
     precision: PrecisionName = "auto"
     accumulate: int = 1
     clip: float = 1.0
-    oom: Oom = "split"
+    oom: Shortage = "split"
     nonfinite: Nonfinite = "skip"
     ema: float | None = None
     compiled: bool = False

@@ -211,6 +211,13 @@ def test_curves_for_tensorboard_are_written_where_they_are_asked_for(tmp_path: P
     assert sorted(file.name for file in (tmp_path / "tensorboard").iterdir()) == ["epochs", "windows"]
 
 
+def test_a_trace_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    reports = [window(number) for number in range(6)]
+    passed = list(consumer(LoopOptions(profile=True), tmp_path, io.StringIO())(reports))
+    assert passed[:-1] == reports
+    assert (tmp_path / "profile" / "trace.json").is_file()
+
+
 def test_curves_without_their_package_are_refused_before_training_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

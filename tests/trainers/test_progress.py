@@ -175,7 +175,7 @@ def test_the_bar_shows_the_loss_of_every_phase() -> None:
 
 
 def test_the_bar_counts_the_speed_from_the_first_window_it_saw() -> None:
-    assert "2 windows/s" in drawn(window(500, windows=1000, seconds=0.5))
+    assert "  2 windows/s" in drawn(window(500, windows=1000, seconds=0.5))
 
 
 def test_the_bar_shows_what_batches_are_cut_to_after_memory_ran_out() -> None:

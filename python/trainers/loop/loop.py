@@ -206,6 +206,7 @@ class Loop(Generic[Batch]):
         cutter = self._cutter()
         return PhaseRun(
             phase=phase,
+            parameters=tuple(phase.parameters),
             accumulator=Accumulator(
                 phase,
                 foreign,

@@ -1,6 +1,6 @@
 """A record of what the machine does in some windows, to look at in a browser."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import final
 
@@ -13,7 +13,7 @@ from trainers.loop.reports import Notice, Report, WindowReport
 TRACE_NAME = "trace.json"
 
 
-def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows: int = 10) -> Iterator[Report]:
+def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows: int = 10) -> Generator[Report]:
     """Hand every report on, and record some windows together with what the caller does between them.
 
     The record is `trace.json` in the folder, for https://ui.perfetto.dev or chrome://tracing. It is written when its
@@ -36,7 +36,7 @@ def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows:
     return _recorded(reports, Trace(folder / TRACE_NAME, skip=skip, windows=windows))
 
 
-def _recorded(reports: Iterable[Report], trace: "Trace") -> Iterator[Report]:
+def _recorded(reports: Iterable[Report], trace: "Trace") -> Generator[Report]:
     try:
         trace.begin()
         for report in reports:

@@ -59,6 +59,9 @@ class Standing:
 
 def _report(values: Mapping[str, Any]) -> EpochReport:
     """The report that `asdict` took apart."""
-    phases = {name: PhaseTotals(**totals) for name, totals in values["phases"].items()}
-    scored = None if values["validation"] is None else ValidationReport(**values["validation"])
-    return EpochReport(**{**values, "phases": phases, "validation": scored})
+    rebuilt: dict[str, Any] = {
+        **values,
+        "phases": {name: PhaseTotals(**totals) for name, totals in values["phases"].items()},
+        "validation": None if values["validation"] is None else ValidationReport(**values["validation"]),
+    }
+    return EpochReport(**rebuilt)

@@ -2,7 +2,7 @@
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -23,21 +23,23 @@ def outputs() -> dict[str, Tensor]:
     return {name: output() for name in NAMES}
 
 
+FOUND = outputs()
+
+
 @pytest.mark.parametrize(
-    "wrap",
+    "returned",
     [
-        lambda found: found,
-        lambda found: {"predictions": found},
-        lambda found: {"features": output(4, 8), "predictions": found, "output_type": "several"},
-        lambda found: OrderedDict(reversed(found.items())),
+        FOUND,
+        {"predictions": FOUND},
+        {"features": output(4, 8), "predictions": FOUND, "output_type": "several"},
+        OrderedDict(reversed(FOUND.items())),
     ],
     ids=["flat", "wrapped", "beside others", "in another order"],
 )
-def test_the_outputs_are_found_and_ordered_by_the_names(wrap: Callable[[dict[str, Tensor]], object]) -> None:
-    made = outputs()
-    found = CONTRACT.read(wrap(made))
+def test_the_outputs_are_found_and_ordered_by_the_names(returned: object) -> None:
+    found = CONTRACT.read(returned)
     assert tuple(found) == NAMES
-    assert all(found[name] is made[name] for name in NAMES)
+    assert all(found[name] is FOUND[name] for name in NAMES)
 
 
 EXPECTED = "expected a dict with the keys 'horizon_1', 'horizon_5', or the same under 'predictions'"
@@ -52,14 +54,19 @@ EXPECTED = "expected a dict with the keys 'horizon_1', 'horizon_5', or the same 
         (output(4, 2), f"the network returned a tensor of shape [4, 2]; {EXPECTED}"),
         (
             {"features": output()},
-            f"the network returned a dict with the keys ['features']; {EXPECTED}; missing: 'horizon_1', 'horizon_5'; "
-            "unexpected: 'features'; did you pass another part of the network's output than output['predictions']?",
+            (
+                f"the network returned a dict with the keys ['features']; {EXPECTED}; missing: 'horizon_1', "
+                "'horizon_5'; unexpected: 'features'; did you pass another part of the network's output than "
+                "output['predictions']?"
+            ),
         ),
         (
             {"predictions": {"predictions": outputs()}},
-            f"the network returned a dict with the keys ['predictions'] under 'predictions'; {EXPECTED}; missing: "
-            "'horizon_1', 'horizon_5'; unexpected: 'predictions'; 'predictions' stands within 'predictions': was it "
-            "wrapped twice?",
+            (
+                f"the network returned a dict with the keys ['predictions'] under 'predictions'; {EXPECTED}; missing: "
+                "'horizon_1', 'horizon_5'; unexpected: 'predictions'; 'predictions' stands within 'predictions': was "
+                "it wrapped twice?"
+            ),
         ),
         (
             {"predictions": None},
@@ -67,19 +74,25 @@ EXPECTED = "expected a dict with the keys 'horizon_1', 'horizon_5', or the same 
         ),
         (
             {"predictions": {}},
-            f"the network returned an empty dict under 'predictions'; {EXPECTED}; missing: 'horizon_1', 'horizon_5'; "
-            "did the network's loop over its outputs run at all?",
+            (
+                f"the network returned an empty dict under 'predictions'; {EXPECTED}; missing: 'horizon_1', "
+                "'horizon_5'; did the network's loop over its outputs run at all?"
+            ),
         ),
         (
             {1: output(), 5: output()},
-            f"the network returned a dict with the keys [1, 5]; {EXPECTED}; missing: 'horizon_1', 'horizon_5'; "
-            "unexpected: 1, 5; keys must be names (str): did you use numbers for keys?",
+            (
+                f"the network returned a dict with the keys [1, 5]; {EXPECTED}; missing: 'horizon_1', 'horizon_5'; "
+                "unexpected: 1, 5; keys must be names (str): did you use numbers for keys?"
+            ),
         ),
         (
             {"predictions": {"1d": output(), "5d": output()}},
-            f"the network returned a dict with the keys ['1d', '5d'] under 'predictions'; {EXPECTED}; missing: "
-            "'horizon_1', 'horizon_5'; unexpected: '1d', '5d'; do the network and the loss take their names from the "
-            "same list?",
+            (
+                f"the network returned a dict with the keys ['1d', '5d'] under 'predictions'; {EXPECTED}; missing: "
+                "'horizon_1', 'horizon_5'; unexpected: '1d', '5d'; do the network and the loss take their names from "
+                "the same list?"
+            ),
         ),
         ({"horizon_1": output()}, "missing: 'horizon_5'; did you"),
         ({"predictions": {**outputs(), "horizon_9": output()}}, "unexpected: 'horizon_9'; do the network"),

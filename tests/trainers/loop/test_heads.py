@@ -95,7 +95,7 @@ def test_half_precision_outputs_are_compared_in_float32() -> None:
 
 @pytest.mark.parametrize("names", [("near",), ("near", "far", "further"), ("near", "distant"), ()])
 def test_other_names_than_the_targets_are_an_error_and_no_zero_loss(names: tuple[str, ...]) -> None:
-    predictions = {name: PREDICTIONS["near"] for name in names}
+    predictions = dict.fromkeys(names, PREDICTIONS["near"])
     with pytest.raises(ContractError, match=r"predictions have the names \[.*\] and targets \['near', 'far'\]"):
         summed_loss(predictions, TARGETS, squares)
 

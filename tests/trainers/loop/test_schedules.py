@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.errors import SettingsError
@@ -29,7 +30,7 @@ def optimizer() -> torch.optim.SGD:
 def test_the_scheduler_follows_the_function() -> None:
     trained = optimizer()
     scheduler = cosine(trained, warmup_steps=1, total_steps=5, floor=0.5)
-    rates: list[float] = []
+    rates: list[float | Tensor] = []
     for _ in range(6):
         rates.append(scheduler.get_last_lr()[0])
         trained.step()
@@ -55,5 +56,5 @@ def test_a_scheduler_that_is_loaded_goes_on_where_the_other_was() -> None:
     ("warmup", "total", "floor"), [(-1, 5, 0.0), (5, 5, 0.0), (0, 0, 0.0), (0, 5, 1.5), (0, 5, -1.0)]
 )
 def test_numbers_out_of_their_range_are_refused(warmup: int, total: int, floor: float) -> None:
-    with pytest.raises(SettingsError, match="warmup_steps is|floor is"):
+    with pytest.raises(SettingsError, match=r"warmup_steps is|floor is"):
         cosine(optimizer(), warmup_steps=warmup, total_steps=total, floor=floor)

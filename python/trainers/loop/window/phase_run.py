@@ -1,8 +1,10 @@
 """A phase at work."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter
 from trainers.loop.group.group import Group
@@ -23,6 +25,7 @@ class PhaseRun(Generic[Batch]):
 
     Attributes:
         phase: What is trained.
+        parameters: The phase's.
         accumulator: Forward and backward of a window.
         cutter: Cuts its batches.
         group: Adds the windows of all processes up.
@@ -33,6 +36,7 @@ class PhaseRun(Generic[Batch]):
     """
 
     phase: Phase[Batch]
+    parameters: Sequence[Parameter]
     accumulator: Accumulator[Batch]
     cutter: Cutter[Batch]
     group: Group
@@ -45,7 +49,7 @@ class PhaseRun(Generic[Batch]):
         """Train on one window; a skipped step moves nothing on."""
         with position:
             local = self.accumulator.run(window, position, wishes)
-            totals = self.group.combine(local, self.phase.parameters)
+            totals = self.group.combine(local, self.parameters)
             outcome = self.update.apply(totals, window)
         if outcome.stepped:
             self.step += 1

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
+from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
@@ -48,7 +49,7 @@ class Stepper:
             )
         self._first = False
 
-    def _undo(self, known: set[Parameter], versions: Sequence[int], cause: str) -> None:
+    def _undo(self, known: set[Tensor], versions: Sequence[int], cause: str) -> None:
         """Remove what a failed first step has made."""
         if [parameter._version for parameter in self._parameters] != versions:  # noqa: SLF001  as above
             raise OutOfMemoryError(
