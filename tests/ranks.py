@@ -24,7 +24,8 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 Given = TypeVarTuple("Given")
 Result = TypeVar("Result")
 
-PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "trainers.loop"]
+LAZY = ["torch._dynamo", "torch.fx.experimental.symbolic_shapes"]  # torch imports them in the first backward or step
+PRELOADED = ["torch", *LAZY, "numpy", "pytest", "hypothesis", "trainers.loop"]
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 60.0
 

@@ -165,7 +165,7 @@ class LoopOptions:
     seed: int = 0
     threads: int = 1
     resume: bool = False
-    checkpoint_seconds: float = 300.0
+    checkpoint_seconds: float = 60.0
     keep: int = 3
     profile: bool = False
     tensorboard: bool = False

@@ -9,15 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 from market import bokeh_panel
+from safetensors.torch import load_file
 
 from predictor.bars import BarPanel
 from predictor.cli import run
 from predictor.features import FeatureSet, default_features
 from predictor.networks import LSTMConfig, Target, TargetKind
 from trainers.progress import Consumer
-from trainers.stock import Optimisation, Recipe, Splits, Trained, command
+from trainers.stock import Keeping, Optimisation, Recipe, Splits, Trained, command, train
 
 QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
 
@@ -45,6 +47,7 @@ class Asked:
     def __init__(self) -> None:
         self.recipe = Recipe()
         self.features: FeatureSet | None = None
+        self.keeping = Keeping(folder=Path())
 
     def __call__(
         self,
@@ -55,8 +58,9 @@ class Asked:
         *,
         consume: Consumer,  # noqa: ARG002
         announce: Callable[[str], None],  # noqa: ARG002
+        keeping: Keeping,
     ) -> Trained:
-        self.recipe, self.features = recipe, features
+        self.recipe, self.features, self.keeping = recipe, features, keeping
         return Trained(folder=out, card={})
 
 
@@ -87,6 +91,7 @@ def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: 
         "--model lstm --calendar XNYS --target log-volatility --horizons 2,7 --quantiles 0.05,0.5,0.95 --lag 1 "
         "--encoder-length 30 --hidden 5 --layers 1 --dropout 0.25 --epochs 3 --patience 2 --batch-size 17 "
         "--accumulate 4 --learning-rate 0.002 --weight-decay 0.01 --clip 0.5 --precision fp32 --device cpu --seed 11 "
+        "--ema 0.99 --oom fail --nonfinite raise --compile --deterministic --resume --keep 7 --checkpoint-seconds 5 "
         "--splits 2000-01-03/2007-12-31,2008-01-02/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31"
     )
     assert call("--bars", bars_file, "--out", tmp_path / "1", *flags.split(), "--json") == 0
@@ -108,8 +113,15 @@ def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: 
             precision="fp32",
             device="cpu",
             seed=11,
+            ema=0.99,
+            oom="fail",
+            nonfinite="raise",
+            compiled=True,
+            deterministic=True,
         ),
     )
+    folder = tmp_path / "1.run" / "checkpoints"
+    assert asked.keeping == Keeping(folder=folder, resume=True, every_seconds=5, keep=7)
 
 
 def test_a_training_writes_the_artifact_its_log_and_json_lines(
@@ -123,7 +135,7 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
     assert lines[-1]["artifact"] == str(tmp_path / "1")
     assert (tmp_path / "1" / "manifest.json").is_file()
     log = (tmp_path / "1.run" / "reports.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in log] == [line for line in lines if line["kind"] in {"window", "epoch"}]
+    assert [json.loads(line) for line in log] == [line for line in lines if line["kind"] not in {"stage", "trained"}]
 
 
 def test_the_log_of_a_training_that_was_stopped_is_not_gone_on_with(bars_file: Path, tmp_path: Path) -> None:
@@ -165,12 +177,9 @@ BAD = [
     ("--epochs 0", "max_epochs is 0, but must be at least 1"),
     ("--learning-rate 3", "learning rate is 3"),
     ("--weight-decay nan", "weight decay is nan"),
-    ("--seed -1", "seed is -1"),
     ("--calendar XNIX", "no exchange 'XNIX' is known"),
     ("--features nowhere.json", "feature file nowhere.json cannot be read"),
     ("--bars nowhere.csv", "nowhere.csv"),
-    ("--precision fp8", "fp8"),
-    ("--device abacus", "abacus"),
 ]
 
 
@@ -187,6 +196,152 @@ def test_a_bad_flag_gives_one_clear_line_and_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("flags", ["--seed -1", "--precision fp8", "--device abacus", "--accumulate 0", "--ema 1"])
+def test_a_shared_flag_out_of_its_range_is_bad_usage(flags: str, bars_file: Path, tmp_path: Path) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *flags.split()) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+LONGER = ("--epochs", "12", "--patience", "12", "--hidden", "4", "--horizons", "1,3", "--encoder-length", "10")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(bars_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("uninterrupted") / "1"
+    assert call("--bars", bars_file, "--out", out, *LONGER) == 0
+    return files_of(out)
+
+
+def stopped_in_epoch(
+    epoch: int, number: signal.Signals, bars_file: Path, out: Path
+) -> subprocess.CompletedProcess[str]:
+    """A training as a process of its own, which gets a signal as soon as it has worked in an epoch."""
+    flags = ["--bars", str(bars_file), "--out", str(out), "--checkpoint-seconds", "0.05", "--json", *LONGER]
+    command_line = [sys.executable, "-m", "trainers.stock", *flags]
+    with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as training:
+        assert training.stdout is not None
+        lines = (json.loads(line) for line in training.stdout)
+        assert any(line["kind"] == "window" and line["epoch"] == epoch for line in lines)
+        training.send_signal(number)
+        printed, error = training.communicate()
+    return subprocess.CompletedProcess(command_line, training.returncode, printed, error)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="kills the training with SIGKILL")
+def test_a_training_killed_half_way_and_resumed_gives_the_uninterrupted_artifact_byte_for_byte(
+    bars_file: Path, tmp_path: Path, uninterrupted: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "1"
+    assert stopped_in_epoch(6, signal.SIGKILL, bars_file, out).returncode == -signal.SIGKILL
+    assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
+    assert "goes on from" in capsys.readouterr().out
+    assert files_of(out) == uninterrupted
+    windows = [json.loads(line) for line in (tmp_path / "1.run" / "reports.jsonl").read_text().splitlines()]
+    places = [(line["epoch"], line["window"]) for line in windows if line["kind"] == "window"]
+    assert places == sorted(set(places))
+    assert {epoch for epoch, _ in places} == set(range(12))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="stops the training with SIGTERM")
+def test_a_training_stopped_by_a_signal_writes_a_checkpoint_and_says_how_to_go_on(
+    bars_file: Path, tmp_path: Path, uninterrupted: dict[str, bytes]
+) -> None:
+    out = tmp_path / "1"
+    ended = stopped_in_epoch(6, signal.SIGTERM, bars_file, out)
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM after epoch" in ended.stderr
+    assert "--resume" in ended.stderr
+    assert not out.exists()
+    assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
+    assert files_of(out) == uninterrupted
+
+
+def leave_a_checkpoint(bars_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the process had ended between the training and the saving of its artifact."""
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trainers.stock.training.artifact.save", fail)
+        with pytest.raises(OSError, match="No space left"):
+            train(
+                BarPanel.read(bars_file),
+                default_features(),
+                QUICK_RECIPE,
+                out,
+                consume=iter,
+                keeping=Keeping(folder=out.parent / f"{out.name}.run" / "checkpoints"),
+            )
+
+
+QUICK_RECIPE = Recipe(
+    config=LSTMConfig(hidden=4, layers=1),
+    target=Target(horizons=(1, 3)),
+    encoder_length=10,
+    optimisation=Optimisation(max_epochs=1),
+)
+
+
+def test_checkpoints_of_a_stopped_training_are_not_gone_over_without_being_asked(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
+    before = files_of(tmp_path)
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
+    assert "go on with it (--resume), or remove the folder" in capsys.readouterr().err
+    assert files_of(tmp_path) == before
+
+
+def test_another_recipe_does_not_resume_and_the_difference_is_named(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
+    assert "learning_rate" in capsys.readouterr().err
+
+
+def test_the_checkpoints_go_when_the_artifact_is_saved(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
+    assert list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
+    assert not list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
+
+
+def test_resuming_what_is_finished_says_so_and_changes_nothing(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    before = files_of(tmp_path)
+    capsys.readouterr()
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
+    assert "is finished; there is nothing to resume" in capsys.readouterr().out
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="gloo is tested on Linux")
+def test_two_processes_of_torchrun_train_what_one_does_with_the_same_windows(bars_file: Path, tmp_path: Path) -> None:
+    flags = ["--bars", str(bars_file), *QUICK, "--epochs", "2", "--dropout", "0", "--device", "cpu", "--batch-size"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    program = [*launcher, "-m", "trainers.stock", *flags, "16", "--out", str(tmp_path / "two")]
+    ended = subprocess.run(program, check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("Saved") == 1
+    assert call(*flags, "16", "--accumulate", "2", "--out", tmp_path / "one") == 0
+    one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "two"))
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, rtol=1e-4, atol=1e-6)
+
+
 def test_an_existing_artifact_is_refused_before_a_log_is_begun(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -197,7 +352,7 @@ def test_an_existing_artifact_is_refused_before_a_log_is_begun(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="stops the training with SIGINT")
-def test_ctrl_c_ends_a_training_with_one_line_and_leaves_no_artifact(bars_file: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_training_with_a_checkpoint_and_leaves_no_artifact(bars_file: Path, tmp_path: Path) -> None:
     flags = ["--bars", str(bars_file), "--out", str(tmp_path / "1"), "--epochs", "10000", "--patience", "10000"]
     command_line = [sys.executable, "-m", "trainers.stock", *flags, "--json"]
     with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as training:
@@ -206,7 +361,10 @@ def test_ctrl_c_ends_a_training_with_one_line_and_leaves_no_artifact(bars_file: 
         training.send_signal(signal.SIGINT)
         _, error = training.communicate()
     assert training.returncode == 130
-    assert error.strip() == "stopped by Ctrl+C"
+    first, second = error.splitlines()
+    assert first.startswith("stopped by SIGINT after epoch ")
+    assert second == "stopped by Ctrl+C"
+    assert list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
     assert [path.name for path in tmp_path.iterdir()] == ["1.run"]
 
 

@@ -31,6 +31,7 @@ from trainers.loop.errors import (
     UnusedParameterError,
     ZeroGradientError,
 )
+from trainers.loop.group.joining import launched_rank
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss
 from trainers.loop.machine.hardware import DeviceChoice, Hardware, choose_device
@@ -105,6 +106,7 @@ __all__ = [
     "choose_device",
     "choose_precision",
     "cosine",
+    "launched_rank",
     "permutation",
     "profiled",
     "seed_everything",

@@ -171,6 +171,7 @@ class Loop(Generic[Batch]):
         checkpoints: Checkpoints | None,
     ) -> Run[Batch]:
         phases = [self._phase_run(phase, names, group) for phase in self._phases]
+        modules = [*self._trained.values(), *self._frozen.values()]
         best = Best(self._trained)
         seeds = group.gather(torch.initial_seed())
         standing = Standing([phase.name for phase in self._phases], order_seed=int(str(seeds[0])))
@@ -185,7 +186,7 @@ class Loop(Generic[Batch]):
             device=self.device.device,
             accumulate=self._accumulate,
             group=group,
-            scorer=Scorer(self.device.device, self.precision, self._cutter()),
+            scorer=Scorer(self.device.device, self.precision, self._cutter(evaluated=modules)),
             best=best,
             standing=standing,
             signals=signals,
@@ -203,7 +204,7 @@ class Loop(Generic[Batch]):
             nonfinite=self._nonfinite,
             skip_limit=self._skip_limit,
         )
-        cutter = self._cutter()
+        cutter = self._cutter(evaluated=self._frozen.values())
         return PhaseRun(
             phase=phase,
             parameters=tuple(phase.parameters),
@@ -223,12 +224,12 @@ class Loop(Generic[Batch]):
             average=None if self._ema is None else Average(tuple(phase.parameters), self._ema),
         )
 
-    def _cutter(self) -> Cutter[Batch]:
-        return Cutter(self._cutting, refusal=self._why_whole())
+    def _cutter(self, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
+        return Cutter(self._cutting, refusal=self._why_whole(evaluated))
 
-    def _why_whole(self) -> str | None:
-        """Why batches are not cut when memory runs out; None if they are."""
-        coupled = coupled_layers(self._trained)
+    def _why_whole(self, evaluated: Iterable[nn.Module]) -> str | None:
+        """Why batches are not cut when memory runs out, while some modules are in evaluation mode; None if they are."""
+        coupled = coupled_layers(self._trained | self._frozen, evaluated)
         if self._oom == "fail":
             return 'oom="fail" was asked for; "split" would go on with smaller pieces and the same gradient'
         if coupled and self._batch_coupled == "refuse":
@@ -254,7 +255,7 @@ class Loop(Generic[Batch]):
         modules = self._trained | self._frozen
         check_modules(modules, size=group.size, splitting=self._oom == "split")
         if self._batch_coupled == "refuse" and (self._accumulate > 1 or group.size > 1):
-            check_uncoupled(self._trained)
+            check_uncoupled(modules, self._frozen.values())
 
 
 def _check_phases(phases: Sequence[Phase[Batch]]) -> None:

@@ -90,17 +90,20 @@ class Trace:
         recording, self._recording = self._recording, None
         recording.stop()
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.unlink(missing_ok=True)
         recording.export_chrome_trace(str(self._path))
 
     def notice(self) -> Notice:
         """What was recorded."""
         recorded = min(self._seen - self._skip, self._windows)
-        if recorded > 0:
-            return Notice(message=f"recorded {recorded} of {self._windows} windows in {self._path}")
-        return Notice(
-            message=f"too few windows for a record: {self._seen} passed, and the first {self._skip} are left out; "
-            "train longer or leave out fewer"
-        )
+        if recorded <= 0:
+            return Notice(
+                message=f"too few windows for a record: {self._seen} passed, and the first {self._skip} are left out; "
+                "train longer or leave out fewer"
+            )
+        if not self._path.exists():  # torch raises nothing when it cannot write
+            return Notice(message=f"the record of {recorded} windows could not be written to {self._path}")
+        return Notice(message=f"recorded {recorded} of {self._windows} windows in {self._path}")
 
     def _start(self) -> None:
         self._recording = profile(activities=_activities(), record_shapes=True)

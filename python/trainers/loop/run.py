@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from signal import Signals
 from time import perf_counter
 from typing import Generic, TypeVar, final
@@ -17,6 +18,7 @@ from trainers.loop.errors import EmptyTargetError, StoppedError
 from trainers.loop.group.group import Group
 from trainers.loop.loss import Loss, check_finite_score
 from trainers.loop.machine.footprint import peak_bytes
+from trainers.loop.machine.seeding import mixed
 from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
 from trainers.loop.standing import Standing
 from trainers.loop.validation import Scorer, Validation, evaluating
@@ -117,7 +119,8 @@ class Run(Generic[Batch]):
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
         """The score over a source, each batch weighted by its count, in evaluation and inference mode.
 
-        Where weights are averaged, it is the average that is scored.
+        Where weights are averaged, it is the average that is scored. Random numbers are the same every time, and the
+        training goes on as if none had been drawn.
 
         Raises:
             ContractError: The score function returned no proper `Loss`.
@@ -128,8 +131,9 @@ class Run(Generic[Batch]):
         started = perf_counter()
         group = self.group
         with evaluating(self._setup.trained.values()), self._averaged():
-            own = source.batches(0, start=group.rank, step=group.size)
-            total = group.total(self._setup.scorer.total(score, own, self._standing.epoch))
+            own = partial(source.batches, 0, start=group.rank, step=group.size)
+            seed = mixed(self._standing.order_seed, group.rank)
+            total = group.total(self._setup.scorer.total(score, own, self._standing.epoch, seed=seed))
         if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
         check_finite_score(total.mean(), "the validation's mean")
@@ -178,7 +182,7 @@ class Run(Generic[Batch]):
             ledger.add(reports, seconds=perf_counter() - started + waited, data_seconds=waited)
             yield from reports
             yield from self._told()
-            if wishes is not NO_WISHES:
+            if wishes != NO_WISHES:
                 yield from self._fulfil(wishes)
         if not ledger.windows:
             raise EmptyTargetError(f"the source gave no batch in epoch {self._standing.epoch}")
@@ -276,7 +280,7 @@ class Run(Generic[Batch]):
     def _recorded(self) -> Iterator[CheckpointReport]:
         """The checkpoint of an epoch's end, where one is due."""
         recorder = self._setup.recorder
-        if recorder is not None and self.group.gather(recorder.is_due(self._standing.windows))[0]:
+        if recorder is not None and self.group.gather(recorder.is_due(self._standing.windows, epoch_end=True))[0]:
             yield recorder.save(epoch_end=True)
 
     def _set_modes(self) -> None:

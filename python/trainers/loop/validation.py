@@ -1,4 +1,4 @@
-"""Scoring a source: evaluation mode, inference mode, every batch weighted by its count."""
+"""Scoring a source: evaluation and inference mode, random numbers of its own, every batch weighted by its count."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -12,8 +12,10 @@ from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.sources import Source
 from trainers.loop.data.tree import move
 from trainers.loop.loss import Loss, Tally, check_loss, read, scalars_of, tally_of
-from trainers.loop.machine.memory import is_out_of_memory, release
+from trainers.loop.machine.generators import captured, restore
+from trainers.loop.machine.memory import is_out_of_memory, release, usage
 from trainers.loop.machine.precision import Precision
+from trainers.loop.machine.seeding import seed_everything
 from trainers.loop.window.position import Position
 
 Sample = TypeVar("Sample")
@@ -48,33 +50,52 @@ class Scorer:
         self._dtype = precision.dtype
         self._cutter = cutter
 
-    def total(self, score: Score[Sample], batches: Iterator[Sample], epoch: int) -> Tally:
+    def total(self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int) -> Tally:
         """The weighted mean over all batches; the modules must be in evaluation mode.
+
+        Random numbers are the same for the same seed, and the training does not notice that they were drawn. Where
+        memory runs out, all is scored again in smaller pieces, so that the result depends on their size alone.
+
+        Args:
+            score: Computes the score of a piece.
+            batches: Reads them from the first on.
+            epoch: For messages.
+            seed: 0 or more.
 
         Raises:
             ContractError: The score function returned no proper `Loss`.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
-        losses: list[Loss] = []
-        with torch.inference_mode():
-            for number, batch in enumerate(batches):
-                with Position("validation", epoch, number, (batch,)):
-                    losses.extend(loss for loss in self._batch(score, batch) if loss.count)
-        return tally_of(losses, iter(read(scalars_of(losses))))
+        with apart(self._device), torch.inference_mode():
+            losses = None
+            while losses is None:
+                seed_everything(seed % 2**32)
+                losses = self._losses(score, batches(), epoch)
+            return tally_of(losses, iter(read(scalars_of(losses))))
 
-    def _batch(self, score: Score[Sample], batch: Sample) -> list[Loss]:
+    def _losses(self, score: Score[Sample], batches: Iterator[Sample], epoch: int) -> list[Loss] | None:
+        """The scores of all pieces that have targets; None if memory ran out, and pieces will now be smaller."""
         losses: list[Loss] = []
-        start: int | None = 0
-        while start is not None:
-            piece = self._cutter.piece(batch, start)
-            scored = self._piece(score, piece)
-            if isinstance(scored, Loss):
-                losses.append(scored)
-                start = None if piece.last else piece.stop
-            else:
-                release(self._device)
-                self._cutter.lower(piece, f"memory ran out in the validation ({scored})")
-        return losses
+        for number, batch in enumerate(batches):
+            with Position("validation", epoch, number, (batch,)):
+                start: int | None = 0
+                while start is not None:
+                    piece = self._cutter.piece(batch, start)
+                    loss = self._scored(score, piece)
+                    if loss is None:
+                        return None
+                    losses.append(loss)
+                    start = None if piece.last else piece.stop
+        return [loss for loss in losses if loss.count]
+
+    def _scored(self, score: Score[Sample], piece: Piece[Sample]) -> Loss | None:
+        """The score of a piece; None after a shortage."""
+        scored = self._piece(score, piece)
+        if isinstance(scored, Loss):
+            return scored
+        release(self._device)
+        self._cutter.lower(piece, f"memory ran out in the validation ({scored}; now {usage(self._device)})")
+        return None
 
     def _piece(self, score: Score[Sample], piece: Piece[Sample]) -> Loss | str:
         """The score, or what the allocator said."""
@@ -85,6 +106,16 @@ class Scorer:
             if not is_out_of_memory(error):
                 raise
             return str(error).partition("\n")[0]
+
+
+@contextmanager
+def apart(device: torch.device) -> Generator[None]:
+    """Whatever is drawn inside, the generators are afterwards as they were."""
+    before = captured(device)
+    try:
+        yield
+    finally:
+        restore(before, device)
 
 
 @contextmanager

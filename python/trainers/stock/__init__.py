@@ -2,6 +2,6 @@
 
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.splits import Part, Splits, SplitShares
-from trainers.stock.training import Trained, train
+from trainers.stock.training import Keeping, Trained, train
 
-__all__ = ["Optimisation", "Part", "Recipe", "SplitShares", "Splits", "Trained", "train"]
+__all__ = ["Keeping", "Optimisation", "Part", "Recipe", "SplitShares", "Splits", "Trained", "train"]

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -16,13 +16,34 @@ from predictor.cli.scores import judgement
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
 from predictor.networks import LSTMConfig, Target, TargetKind
-from trainers.loop import LoopError, Report
-from trainers.progress import Consumer, JsonLines, JsonlLog, progress_for
+from trainers.loop import LoopError, StoppedError, launched_rank
+from trainers.options import (
+    AccumulateOption,
+    CheckpointSecondsOption,
+    ClipOption,
+    CompileOption,
+    DeterministicOption,
+    DeviceOption,
+    EmaOption,
+    JsonOption,
+    KeepOption,
+    LoopOptions,
+    NonfiniteOption,
+    OomOption,
+    PrecisionOption,
+    ProfileOption,
+    ResumeOption,
+    SeedOption,
+    TensorBoardOption,
+    ThreadsOption,
+    consumer,
+)
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.splits import Splits
-from trainers.stock.training import train
+from trainers.stock.training import Keeping, Trained, train
 
 DEFAULTS = Recipe()
+LOOP = LoopOptions()
 LSTM = LSTMConfig()
 EXAMPLE = "Example: quantra train stock --bars bars.csv --model lstm --calendar XNYS --out models/demo/1"
 
@@ -61,17 +82,25 @@ def stock(  # noqa: PLR0913 - one argument a flag
         int, typer.Option(help="Epochs without improvement before it ends.")
     ] = DEFAULTS.optimisation.patience,
     batch_size: Annotated[int, typer.Option(help="Windows a micro-batch.")] = DEFAULTS.optimisation.batch_size,
-    accumulate: Annotated[
-        int, typer.Option(help="Micro-batches an optimizer step.")
-    ] = DEFAULTS.optimisation.accumulate,
+    accumulate: AccumulateOption = LOOP.accumulate,
     learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.learning_rate,
     weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.weight_decay,
-    clip: Annotated[float, typer.Option(help="Largest gradient norm.")] = DEFAULTS.optimisation.clip,
-    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = DEFAULTS.optimisation.precision,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda[:N], xpu or mps.")] = DEFAULTS.optimisation.device,
-    seed: Annotated[int, typer.Option(help="Of weights, dropout and order.")] = DEFAULTS.optimisation.seed,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads; one is fastest for a small network.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Reports as JSON lines on standard output.")] = False,
+    clip: ClipOption = DEFAULTS.optimisation.clip,
+    ema: EmaOption = DEFAULTS.optimisation.ema,
+    precision: PrecisionOption = LOOP.precision,
+    device: DeviceOption = LOOP.device,
+    oom: OomOption = LOOP.oom,
+    nonfinite: NonfiniteOption = LOOP.nonfinite,
+    compiled: CompileOption = LOOP.compiled,
+    deterministic: DeterministicOption = LOOP.deterministic,
+    seed: SeedOption = LOOP.seed,
+    threads: ThreadsOption = LOOP.threads,
+    resume: ResumeOption = LOOP.resume,
+    checkpoint_seconds: CheckpointSecondsOption = LOOP.checkpoint_seconds,
+    keep: KeepOption = LOOP.keep,
+    profile: ProfileOption = LOOP.profile,
+    tensorboard: TensorBoardOption = LOOP.tensorboard,
+    as_json: JsonOption = LOOP.as_json,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
     recipe = Recipe(
@@ -90,24 +119,63 @@ def stock(  # noqa: PLR0913 - one argument a flag
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             clip=clip,
+            ema=ema,
             precision=precision,
             device=device,
             seed=seed,
+            oom=oom,
+            nonfinite=nonfinite,
+            compiled=compiled,
+            deterministic=deterministic,
         ),
     )
+    options = LoopOptions(
+        checkpoint_seconds=checkpoint_seconds,
+        keep=keep,
+        resume=resume,
+        profile=profile,
+        tensorboard=tensorboard,
+        as_json=as_json,
+    )
+    rank = launched_rank()
+    if resume and (out / "manifest.json").is_file():
+        _tell_finished(out, as_json=as_json)
+        return
     torch.set_num_threads(threads)
     chosen = default_features() if features == "default" else FeatureSet.read(features)
+    trained = _trained(BarPanel.read(bars), chosen, recipe, out, options, rank)
+    if rank == 0:
+        _tell(trained, as_json=as_json)
+
+
+def _trained(
+    bars: BarPanel, features: FeatureSet, recipe: Recipe, out: Path, options: LoopOptions, rank: int
+) -> Trained:
+    """Train, with log and checkpoints in a folder beside the artifact's."""
+    folder = out.parent / f"{out.name}.run"
     try:
-        trained = train(
-            BarPanel.read(bars),
-            chosen,
+        return train(
+            bars,
+            features,
             recipe,
             out,
-            consume=_consumer(out, as_json=as_json),
-            announce=_announcer(as_json=as_json),
+            consume=consumer(options, folder, sys.stdout, rank=rank),
+            announce=_announcer(as_json=options.as_json) if rank == 0 else _unheard,
+            keeping=Keeping(
+                folder=folder / "checkpoints",
+                resume=options.resume,
+                every_seconds=options.checkpoint_seconds,
+                keep=options.keep,
+            ),
         )
+    except StoppedError as error:
+        sys.stderr.write(f"{error.message}; go on with the same command and --resume\n")
+        raise typer.Exit(128 + error.signal) from error
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
+
+
+def _tell(trained: Trained, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps({"kind": "trained", "artifact": str(trained.folder), "card": trained.card}) + "\n")
         return
@@ -117,18 +185,15 @@ def stock(  # noqa: PLR0913 - one argument a flag
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
 
 
-def _consumer(out: Path, *, as_json: bool) -> Consumer:
-    """The log beside the artifact, and what the person or program at the screen wants."""
-    folder = out.parent / f"{out.name}.run"
-    shown = JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
+def _tell_finished(out: Path, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps({"kind": "finished", "artifact": str(out)}) + "\n")
+    else:
+        sys.stdout.write(f"{out} is finished; there is nothing to resume. Next: quantra inspect {out}\n")
 
-    def consume(reports: Iterable[Report]) -> Iterator[Report]:
-        folder.mkdir(parents=True, exist_ok=True)
-        log = folder / "reports.jsonl"
-        log.unlink(missing_ok=True)  # of a training that was stopped
-        return JsonlLog(log)(shown(reports))
 
-    return consume
+def _unheard(_stage: str) -> None:
+    """The first process of a group announces for all."""
 
 
 def _announcer(*, as_json: bool) -> Callable[[str], None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from predictor.networks import (
 )
 from trainers.stock.splits import Splits, SplitShares
 
-Setting = int | float | str | bool | list[int] | list[float]
+Setting = int | float | str | bool | None | list[int] | list[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +38,15 @@ class Optimisation:
     weight_decay: float = 0.1
     clip: float = 1.0
     """Largest gradient norm of a step."""
+    ema: float | None = None
+    """Decay of a moving average of the weights, which is then what is selected and kept."""
     precision: str = "auto"
     device: str = "auto"
     seed: int = 0
+    oom: Literal["split", "fail"] = "split"
+    nonfinite: Literal["skip", "raise"] = "skip"
+    compiled: bool = False
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_epochs", "patience", "batch_size", "accumulate"):

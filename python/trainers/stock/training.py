@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,17 @@ from predictor.model import UNITS, Identity, Model, output_map
 from predictor.networks import QuantileHead, build_network, kind_named
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
-from trainers.loop import EpochReport, Loop, Phase, ResidentSource, Validation, seed_everything
+from trainers.loop import (
+    Checkpoints,
+    EpochReport,
+    Loop,
+    Phase,
+    ResidentSource,
+    Validation,
+    adamw,
+    launched_rank,
+    seed_everything,
+)
 from trainers.progress import Consumer
 from trainers.stock import card
 from trainers.stock.baselines import all_baselines
@@ -54,6 +65,19 @@ class Trained:
         return Card.from_json(canonical.to_bytes(self.card).decode())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """Where a training writes checkpoints, so that it can go on after it was stopped."""
+
+    folder: Path
+    resume: bool = False
+    """Go on from the newest checkpoint, if there is one; else refuse a folder that has any."""
+    every_seconds: float = 60.0
+    """Within an epoch, infinite for never; they are also written at the ends of epochs."""
+    keep: int = 3
+    """How many of the newest stay."""
+
+
 def _to_nobody(_stage: str) -> None:
     """Announce to nobody."""
 
@@ -66,8 +90,11 @@ def train(
     *,
     consume: Consumer,
     announce: Callable[[str], None] = _to_nobody,
+    keeping: Keeping | None = None,
 ) -> Trained:
     """Train a model and save it as an artifact.
+
+    Started by `torchrun`, every process trains on its share of the windows, and the first one saves.
 
     The same bars, features and recipe give the same bytes on the same machine, device, threads and library versions.
 
@@ -78,23 +105,31 @@ def train(
         out: the artifact's folder, which must not exist.
         consume: progress and logs of the epochs.
         announce: told what begins before and after them, such as `computing features`.
+        keeping: checkpoints, which are removed when the artifact is saved; None for none.
 
     Raises:
-        ConfigurationError: the settings contradict themselves or the bars, or `out` exists.
+        ConfigurationError: the settings contradict themselves or the bars, `out` exists, or there are checkpoints of
+            a training that nobody asked to resume.
+        StoppedError: a signal ended it, after a checkpoint.
         LoopError: the training failed; see trainers.loop.
     """
     if out.exists():
         raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
     splits = recipe.splits(bars.sessions)
+    checkpoints = None if keeping is None else _checkpoints(keeping, bars, features, recipe)
     announce("computing features")
     pipeline = fit_pipeline(bars, features, recipe, splits)
     history = History(bars, pipeline)
-    fitted = _fit(history, splits, recipe, consume, announce)
+    fitted = _fit(history, splits, recipe, checkpoints, consume, announce)
     announce("calibrating, and scoring beside the baselines")
     made = _calibrated(fitted, history, splits, recipe)
     made = replace(made, manifest=replace(made.manifest, card=_card(made, fitted, history, splits, recipe)))
     announce("recording the golden instance, and saving")
-    artifact.save(out, made, golden.record(_model(made)))
+    if launched_rank() == 0:
+        artifact.save(out, made, golden.record(_model(made)))
+        if checkpoints is not None:
+            with checkpoints.open():
+                checkpoints.clear()
     return Trained(folder=out, card=dict(made.manifest.card))
 
 
@@ -144,39 +179,67 @@ class _Fitted:
     best_epoch: int
 
 
+def _checkpoints(keeping: Keeping, bars: BarPanel, features: FeatureSet, recipe: Recipe) -> Checkpoints:
+    """The training's checkpoints, which know it by everything that decides what comes out."""
+    checkpoints = Checkpoints(
+        keeping.folder,
+        keep=keeping.keep,
+        every_seconds=keeping.every_seconds if isfinite(keeping.every_seconds) else None,
+        settings={
+            **recipe.settings(),
+            "bars": card.bars_hash(bars),
+            "features": {feature.name: feature.expression for feature in (*features.observed, *features.known)},
+        },
+    )
+    if checkpoints.any and not keeping.resume:
+        raise ConfigurationError(
+            f"{keeping.folder} holds checkpoints of a training that was stopped; go on with it (--resume), or remove "
+            "the folder to begin anew"
+        )
+    return checkpoints
+
+
 def _fit(
-    history: History, splits: Splits, recipe: Recipe, consume: Consumer, announce: Callable[[str], None]
+    history: History,
+    splits: Splits,
+    recipe: Recipe,
+    checkpoints: Checkpoints | None,
+    consume: Consumer,
+    announce: Callable[[str], None],
 ) -> _Fitted:
     settings = recipe.optimisation
     seed_everything(settings.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
     network = _network(history, train, recipe)
     task = QuantileTask(network, recipe.quantiles)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimizer = adamw(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
     loop = Loop(
         [Phase("network", task.loss, network.parameters(), optimizer, clip=settings.clip)],
         modules={"network": network},
         device=settings.device,
         precision=settings.precision,
         accumulate=settings.accumulate,
+        oom=settings.oom,
+        nonfinite=settings.nonfinite,
+        ema=settings.ema,
+        compile=settings.compiled,
+        deterministic=settings.deterministic,
     )
     announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
     source = _source(history, train, settings.batch_size, seed=settings.seed, shuffle=True)
     held = Validation(task.loss, _source(history, selection, ROWS, seed=0, shuffle=False))
-    epochs: list[tuple[float, float]] = []
-    with loop.running() as run:
+    with loop.running(checkpoints) as run:
         for report in consume(run.epochs(source, max_epochs=settings.max_epochs, validation=held)):
-            if isinstance(report, EpochReport):
-                epochs.append((report.loss, report.monitored))
-                if run.stalled(report.monitored, patience=settings.patience):
-                    break
+            if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
+                break
         run.restore_best()
+        epochs = tuple((report.loss, report.monitored) for report in run.history)
     best = min(range(len(epochs)), key=lambda k: epochs[k][1])
     return _Fitted(
         network=freeze(network.cpu()),
         device=loop.device.device.type,
         precision=loop.precision.name,
-        epochs=tuple(epochs),
+        epochs=epochs,
         best_epoch=best + 1,
     )
 

@@ -6,23 +6,30 @@ from pathlib import Path
 import torch
 from torch.nn import Parameter
 
+from trainers.loop.group.group import Group
 from trainers.loop.group.joining import joined, local_rank
 from trainers.loop.loss import Loss, read
 from trainers.loop.window.totals import LocalTotals, Wishes
 
 
 def main(folder: Path) -> None:
-    for _ in range(2):
-        with joined("cpu") as group:
-            count = 1 + group.rank
-            parameter = Parameter(torch.zeros(()))
-            parameter.grad = torch.tensor(float(count))
-            local = LocalTotals(losses=[Loss(torch.tensor(1.0), count)], expected=float(count), wishes=Wishes())
-            totals = group.combine(local, [parameter])
-            reading = totals.reading(iter(read(totals.scalars())))
-    gradient = parameter.grad.item() * reading.loss.count * reading.correction
-    place = f"rank {group.rank} of {group.size} on device {local_rank()}"
-    (folder / str(group.rank)).write_text(f"{place}: count {reading.loss.count}, gradient {gradient}")
+    with joined("cpu") as group:
+        first = added_up(group)
+    with joined("cpu") as group:
+        second = added_up(group)
+    text = f"rank {group.rank} of {group.size} on device {local_rank()}: {first}, again {second}"
+    (folder / str(group.rank)).write_text(text)
+
+
+def added_up(group: Group) -> str:
+    """Count and summed gradient of a window in which rank r has 1 + r targets, each with the gradient 1 + r."""
+    count = 1 + group.rank
+    parameter = Parameter(torch.zeros(()))
+    parameter.grad = torch.tensor(float(count))
+    local = LocalTotals(losses=[Loss(torch.tensor(1.0), count)], expected=float(count), wishes=Wishes())
+    totals = group.combine(local, [parameter])
+    reading = totals.reading(iter(read(totals.scalars())))
+    return f"count {reading.loss.count}, gradient {parameter.grad.item() * reading.correction * reading.loss.count}"
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -349,7 +350,7 @@ DAMAGES: list[Callable[[Path], None]] = [_cut, _flip, _empty, Path.unlink]
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
     tmp_path: Path, damage: Callable[[Path], None], file: str
 ) -> None:
-    *_, newest = save(tmp_path, snapshot(1), snapshot(2))
+    *_, newest = save(tmp_path, snapshot(1), snapshot(2, numbers=1000))  # so that the byte in the middle is a weight's
     damage(newest.folder / file)
     found = loaded(tmp_path)
     assert found.windows == 1
@@ -495,6 +496,16 @@ def test_clearing_removes_the_checkpoints_and_nothing_else(tmp_path: Path) -> No
         checkpoints.save(snapshot(1))
         checkpoints.clear()
     assert names(tmp_path) == ["notes.txt"]
+    assert checkpoints.load() is None
+
+
+def test_a_checkpoint_whose_removal_breaks_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    with checkpoints.open():
+        checkpoints.save(snapshot(1))
+        monkeypatch.setattr(shutil, "rmtree", _fails_to_remove)
+        with pytest.raises(CheckpointError, match="cannot be removed: this user may not write there"):
+            checkpoints.clear()
     assert checkpoints.load() is None
 
 
@@ -689,9 +700,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_full_disk_is_told_with_its_numbers_and_the_old_checkpoints_stay(small_disk: Path) -> None:
+def test_a_full_disk_is_told_with_its_numbers_and_the_old_checkpoints_stay(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = small_disk / "saves"
     save(folder, *(snapshot(windows, numbers=140_000) for windows in (1, 2, 3)))
+    monkeypatch.delattr(tempfile, "mkdtemp")  # nothing is begun that has no room
     with pytest.raises(
         CheckpointError, match=rf"disk full: the checkpoint needs 1\.1 MB, {folder} has [78]\d\d\.\d kB free; free some"
     ):

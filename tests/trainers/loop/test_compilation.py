@@ -109,6 +109,13 @@ def test_a_recurrent_layer_and_a_module_without_parameters_are_left_alone(module
         assert names == []
 
 
+@pytest.mark.parametrize("layer", [nn.LSTM(3, 4), nn.GRUCell(3, 4)])
+def test_a_parametrized_recurrent_layer_is_left_alone_too(layer: nn.Module) -> None:
+    name = next(name for name, _ in layer.named_parameters() if name.startswith("weight_hh"))
+    with compiled({"net": nn.utils.parametrizations.weight_norm(layer, name)}, backend="eager") as names:
+        assert names == []
+
+
 def test_afterwards_nothing_is_compiled_even_after_an_error() -> None:
     net, backend = network(), Counting()
     with pytest.raises(KeyError), compiled({"net": net}, backend=backend):

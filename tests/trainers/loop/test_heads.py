@@ -33,7 +33,9 @@ def test_the_mean_is_over_all_targets_that_are_there() -> None:
 
 
 def test_the_parts_tell_what_every_output_adds_to_the_mean() -> None:
-    loss = summed_loss(PREDICTIONS, TARGETS, squares)
+    loss = summed_loss(
+        {name: tensor.clone().requires_grad_() for name, tensor in PREDICTIONS.items()}, TARGETS, squares
+    )
     assert {name: part.item() for name, part in loss.parts.items()} == pytest.approx({"near": 5 / 3, "far": 3.0})
     assert not any(part.requires_grad for part in loss.parts.values())
 

@@ -1,6 +1,7 @@
 """The record of some windows: which are in it, and that it is written however the reports end."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,9 +64,17 @@ def test_the_chosen_windows_are_recorded(tmp_path: Path, skip: int, windows: int
 
 
 def test_every_report_is_handed_on_and_a_notice_follows(tmp_path: Path) -> None:
-    *handed, last = profiled(reports(), tmp_path / "new" / "folder", skip=2, windows=10)
+    folder = tmp_path / "new" / "folder"
+    *handed, last = profiled(reports(), folder, skip=2, windows=10)
     assert handed == list(reports())
-    assert last == Notice(message=f"recorded 4 of 10 windows in {tmp_path / 'new' / 'folder' / 'trace.json'}")
+    assert last == Notice(message=f"recorded 4 of 10 windows in {folder / 'trace.json'}")
+    assert recorded(folder) == [2, 3, 4, 5]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody can write to")
+def test_a_record_that_cannot_be_written_is_told() -> None:
+    *_, last = profiled(reports(), Path("/proc"), skip=2)
+    assert last == Notice(message="the record of 4 windows could not be written to /proc/trace.json")
 
 
 def test_too_few_windows_are_told(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from trainers.loop.checkpoint.layout import check_layout, layout
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.errors import CheckpointError, ResumeMismatchError, listed
+from trainers.loop.errors import CheckpointError
 from trainers.loop.group.group import Group
 from trainers.loop.machine.generators import captured, restore
 from trainers.loop.machine.recurrent import compact
@@ -19,6 +20,9 @@ from trainers.loop.standing import Standing
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import named_tensors
 from trainers.loop.window.phase_run import PhaseRun
+
+SHARE = 0.05
+"""How much of its time a training spends on the checkpoints of its epochs at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +67,23 @@ class Recorder:
         self._parts = parts
         self._group = group
         self._device = device
-        self._accumulate = accumulate
+        self._layout = {
+            "processes": group.size,
+            "accumulate": accumulate,
+            **layout(parts.trained, parts.phases),
+        }
+        self._saved = perf_counter()
+        self._took = 0.0
 
-    def is_due(self, windows: int) -> bool:
-        """Whether this process wants a checkpoint after so many windows."""
-        return self._group.rank == 0 and self._checkpoints.is_due(windows)
+    def is_due(self, windows: int, *, epoch_end: bool = False) -> bool:
+        """Whether this process wants a checkpoint after so many windows.
+
+        At an epoch's end it does also where writing one takes a small share of the time since the last.
+        """
+        if self._group.rank:
+            return False
+        cheap = epoch_end and self._took <= SHARE * (perf_counter() - self._saved)
+        return cheap or self._checkpoints.is_due(windows)
 
     def save(self, *, epoch_end: bool) -> CheckpointReport:
         """Write a checkpoint; where that fails, say so in the report, and the training can go on."""
@@ -82,12 +98,14 @@ class Recorder:
                 problem = error.message
             else:
                 place, size = str(saved.folder), saved.bytes
+        self._saved = perf_counter()
+        self._took = self._saved - started
         return CheckpointReport(
             epoch=standing.epoch,
             window=standing.ledger.windows,
             folder=place,
             bytes=size,
-            seconds=perf_counter() - started,
+            seconds=self._took,
             problem=problem,
         )
 
@@ -103,7 +121,7 @@ class Recorder:
         if restored is None:
             return []
         notices = [Notice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
-        _check_layout(restored.state["layout"], self._layout())
+        check_layout(restored.state["layout"], self._layout)
         self._restore(restored.tensors, restored.state)
         place = f"epoch {restored.epoch + 1}, after {restored.window} of its windows"
         return [*notices, Notice(message=f"goes on from {restored.folder}: {place}")]
@@ -119,7 +137,7 @@ class Recorder:
         return Snapshot(
             tensors={"modules": named_tensors(parts.trained), "average": averages, "best": parts.best.tensors},
             state={
-                "layout": self._layout(),
+                "layout": self._layout,
                 "standing": standing.state(),
                 "phases": {phase.phase.name: phase.state() for phase in parts.phases},
                 "best": parts.best.state(),
@@ -157,26 +175,3 @@ class Recorder:
             "generators": captured(self._device),
             "limits": {phase.phase.name: phase.cutter.limit for phase in self._parts.phases},
         }
-
-    def _layout(self) -> dict[str, Any]:
-        """What must be the same for a checkpoint to fit."""
-        return {
-            "processes": self._group.size,
-            "accumulate": self._accumulate,
-            "averaged": [phase.phase.name for phase in self._parts.phases if phase.average is not None],
-            "phases": [phase.phase.name for phase in self._parts.phases],
-            **{f"shape of {name}": list(tensor.shape) for name, tensor in named_tensors(self._parts.trained).items()},
-        }
-
-
-def _check_layout(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    different = [
-        f"{name} is {found.get(name)} in the checkpoint and {expected.get(name)} here"
-        for name in dict.fromkeys((*expected, *found))
-        if found.get(name) != expected.get(name)
-    ]
-    if different:
-        raise ResumeMismatchError(
-            f"the checkpoint belongs to another training: {listed(different)}; go on with the settings that it was "
-            "started with, or start anew in another folder"
-        )

@@ -86,6 +86,11 @@ class Checkpoints:
             finally:
                 self._is_open = False
 
+    @property
+    def any(self) -> bool:
+        """Whether the folder holds a checkpoint, damaged or not."""
+        return bool(self._entries())
+
     def load(self) -> Restored | None:
         """The newest checkpoint that is undamaged; None if there is none at all.
 

@@ -1,11 +1,12 @@
 """How a batch is cut into pieces when memory is short."""
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, final
 
 from torch import Tensor
 
-from trainers.loop.data.tree import leaves, map_tensors
+from trainers.loop.data.tree import leaves, map_tensors, others
 from trainers.loop.errors import OutOfMemoryError
 
 Batch = TypeVar("Batch")
@@ -36,13 +37,15 @@ class Cutting(Protocol[Batch]):
 class BySamples:
     """Cuts every tensor along its first dimension, which must be that of the samples; scalars go to every piece.
 
-    A batch whose tensors have different first dimensions is not cut.
+    A batch whose tensors have different first dimensions is not cut, nor is one with something else of that length,
+    such as a list of names or a NumPy array, which would no longer match the tensors.
     """
 
     def samples(self, batch: object) -> int:
         """The common first dimension; 1 if there is none."""
         sizes = {tensor.shape[0] for _, tensor in leaves(batch) if tensor.ndim}
-        return max(1, sizes.pop()) if len(sizes) == 1 else 1
+        size = max(1, sizes.pop()) if len(sizes) == 1 else 1
+        return 1 if any(_has_length(other, size) for other in others(batch)) else size
 
     def cost(self, batch: object) -> int:  # noqa: ARG002  all samples cost alike
         """1: the cost is counted in samples."""
@@ -55,6 +58,10 @@ class BySamples:
             return tensor[start:stop] if tensor.ndim else tensor
 
         return map_tensors(batch, rows)
+
+
+def _has_length(value: object, length: int) -> bool:
+    return isinstance(value, Sized) and not isinstance(value, str | bytes) and len(value) == length
 
 
 @final
@@ -83,12 +90,14 @@ class Piece(Generic[Batch]):
         start: The first of them in the batch.
         stop: The one after the last; None for a batch that was not cut.
         samples: Samples of the whole batch; 1 for one that was not cut.
+        unit: What one of them costs; 0 for a batch that was not cut.
     """
 
     batch: Batch
     start: int = 0
     stop: int | None = None
     samples: int = 1
+    unit: int = 0
 
     @property
     def last(self) -> bool:
@@ -102,7 +111,7 @@ class Piece(Generic[Batch]):
 
     def __str__(self) -> str:
         """Which samples, for messages."""
-        return "" if self.stop is None else f"samples {self.start} to {self.stop - 1} of {self.samples}"
+        return "the whole batch" if self.stop is None else f"samples {self.start} to {self.stop - 1} of {self.samples}"
 
 
 @final
@@ -127,28 +136,35 @@ class Cutter(Generic[Batch]):
         if self.limit is None:
             return Piece(batch)
         samples = self._cutting.samples(batch)
-        stop = min(samples, start + max(1, self.limit // self._cutting.cost(batch)))
+        unit = self._cutting.cost(batch)
+        stop = min(samples, start + max(1, self.limit // unit))
         if stop - start == samples:
             return Piece(batch)
-        return Piece(self._cutting.piece(batch, start, stop), start, stop, samples)
+        return Piece(self._cutting.piece(batch, start, stop), start, stop, samples, unit)
 
-    def cost(self, piece: Piece[Batch]) -> int:
-        """What a piece costs."""
-        return self._cutting.samples(piece.batch) * self._cutting.cost(piece.batch)
+    def would_cut(self, piece: Piece[Batch]) -> bool:
+        """Whether a piece from before the limit was lowered is larger than pieces are now."""
+        return self.limit is not None and self._size(piece) > 1 and self._cost(piece) > self.limit
 
-    def lower(self, piece: Piece[Batch], problem: str) -> int:
-        """Halve the limit after memory ran out in a piece, and return it.
+    def lower(self, piece: Piece[Batch], problem: str) -> None:
+        """Halve the limit after memory ran out in a piece.
 
         Raises:
             OutOfMemoryError: The piece is a single sample, or nothing is to be cut.
         """
         if self._refusal is not None:
             raise OutOfMemoryError(f"{problem}; {self._refusal}")
-        if self._cutting.samples(piece.batch) == 1:
+        if self._size(piece) == 1:
             raise OutOfMemoryError(
-                f"{problem}, with a piece that cannot be cut: a single sample, or a batch whose tensors share no first "
-                "dimension. Make the network or the sample smaller, use a lower precision, free memory that other "
-                "programs or kept graphs hold, or say how to cut such a batch by Loop(cutting=…)"
+                f"{problem}, with {piece}, which cannot be cut: it is a single sample, or nobody said how to cut it. "
+                "Make the network or the sample smaller, use a lower precision, free memory that other programs or "
+                "kept graphs hold, or say how to cut such a batch by Loop(cutting=…)"
             )
-        self.limit = max(1, self.cost(piece) // 2)
-        return self.limit
+        self.limit = max(1, self._cost(piece) // 2)
+
+    def _size(self, piece: Piece[Batch]) -> int:
+        return self._cutting.samples(piece.batch) if piece.stop is None else piece.stop - piece.start
+
+    def _cost(self, piece: Piece[Batch]) -> int:
+        """What it costs; of a batch that was cut, every sample costs the same, even if a piece has less padding."""
+        return self._size(piece) * (self._cutting.cost(piece.batch) if piece.stop is None else piece.unit)

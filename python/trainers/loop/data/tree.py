@@ -35,6 +35,18 @@ def leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
         yield from leaves(child, path + name)
 
 
+def others(tree: object) -> Iterator[object]:
+    """Everything beside the tensors: plain leaves, and whole lists and tuples that hold no tensor."""
+    if isinstance(tree, Tensor):
+        return
+    children = [child for _, child in _children(tree)]
+    if not children or (type(tree) in (tuple, list) and next(leaves(tree), None) is None):
+        yield tree
+        return
+    for child in children:
+        yield from others(child)
+
+
 def describe(tree: object) -> str:
     """Paths, dtypes and shapes of the tensors, for messages."""
     return (

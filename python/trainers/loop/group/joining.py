@@ -55,6 +55,11 @@ def local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
+def launched_rank() -> int:
+    """This process's number among all that `torchrun` started, before it has joined them; 0 without them."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def _backend(device_type: str) -> str:
     """The backend for the device's tensors; Python objects go over gloo everywhere."""
     backend = BACKENDS.get(device_type)

@@ -4,6 +4,8 @@ import gc
 
 import torch
 
+from trainers.loop.machine.footprint import in_words, total_bytes, used_bytes
+
 TEXTS = (
     "out of memory",  # CUDA, HIP and XPU; "MPS backend out of memory" is a plain RuntimeError
     "can't allocate memory",  # the CPU's allocator, and that is a plain RuntimeError too
@@ -21,6 +23,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
+
+
+def usage(device: torch.device) -> str:
+    """How much memory is in use now and how much there is, in words."""
+    used, total = used_bytes(device), total_bytes(device)
+    known = "an unknown amount" if used is None else in_words(used)
+    return f"{known} in use on {device}" + ("" if total is None else f" of {in_words(total)}")
 
 
 def release(device: torch.device) -> None:

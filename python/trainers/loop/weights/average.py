@@ -25,6 +25,7 @@ class Average:
 
     Attributes:
         tensors: The averages, in the order of the parameters; for checkpoints.
+        decay: As given.
 
     Raises:
         SettingsError: The decay is out of its range.
@@ -34,7 +35,7 @@ class Average:
         if not 0 < decay < 1:
             raise SettingsError(f"the decay of the average is {decay}; it must be above 0 and below 1, such as 0.999")
         self._parameters = tuple(parameters)
-        self._decay = decay
+        self.decay = decay
         with torch.inference_mode(mode=False), torch.no_grad():  # inference tensors could not be updated later
             self.tensors = tuple(parameter.to(_wide(parameter.dtype), copy=True) for parameter in self._parameters)
 
@@ -46,7 +47,7 @@ class Average:
         Args:
             step: Steps that were taken, the last one included; 1 or more.
         """
-        decay = min(self._decay, (1 + step) / (10 + step))
+        decay = min(self.decay, (1 + step) / (10 + step))
         with torch.no_grad():
             now = [parameter.to(tensor.dtype) for parameter, tensor in zip(self._parameters, self.tensors, strict=True)]
             # One pass over all tensors; torch gives it no public name.
@@ -66,6 +67,10 @@ class Average:
             yield
         finally:
             _copy(kept, self._parameters)
+
+    def settle(self) -> None:
+        """Put the average into the parameters for good."""
+        _copy(self.tensors, self._parameters)
 
     def load(self, tensors: Sequence[Tensor]) -> None:
         """Take the averages of a checkpoint, wherever its tensors are.

@@ -24,7 +24,7 @@ from torch.nn import Parameter
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import move
 from trainers.loop.loss import Loss, check_loss
-from trainers.loop.machine.memory import is_out_of_memory, release
+from trainers.loop.machine.memory import is_out_of_memory, release, usage
 from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
 from trainers.loop.window.guards import check_attached
@@ -177,8 +177,9 @@ class Accumulator(Generic[Batch]):
         """Cut smaller and go back to the start of the piece; False if it was to the start of the window."""
         self.shortages += 1
         release(self._device)
-        limit = self._cutter.lower(piece, f"memory ran out in the {shortage.stage} ({shortage.cause})")
-        anew = shortage.stage == "backward" or any(self._cutter.cost(worked) > limit for worked in attempt.worked)
+        problem = f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage(self._device)})"
+        self._cutter.lower(piece, problem)
+        anew = shortage.stage == "backward" or any(self._cutter.would_cut(worked) for worked in attempt.worked)
         self._rewind.back(attempt.start if anew and attempt.start else mark)
         return not anew
 

@@ -1,13 +1,56 @@
 """Going back to the start of a window or of a piece, as if its forward had never run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Self, final
 
 import torch
 from torch import Tensor, nn
 
 from trainers.loop.machine.generators import device_generator
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """The buffers of one module, submodules not included, as they were.
+
+    Attributes:
+        module: Whose they are.
+        tensors: The buffers themselves, because a forward may put others in their place.
+        versions: How often each had been changed in place.
+        contents: Copies of them.
+    """
+
+    module: nn.Module
+    tensors: Mapping[str, Tensor | None]
+    versions: Sequence[int | None]
+    contents: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Self:
+        """Copy the buffers."""
+        tensors = dict(module._buffers)  # noqa: SLF001  named_buffers() takes many times as long
+        copies = {name: tensor.detach().clone() for name, tensor in tensors.items() if tensor is not None}
+        return cls(module, tensors, _versions(tensors), copies)
+
+    def current(self) -> bool:
+        """Whether no buffer has changed since.
+
+        Torch does not count the changes that BatchNorm makes to its running mean and variance, but those to its number
+        of batches; so the buffers of a module count as changed together.
+        """
+        now = self.module._buffers  # noqa: SLF001  as above
+        same = len(now) == len(self.tensors) and all(now.get(name) is tensor for name, tensor in self.tensors.items())
+        return same and _versions(self.tensors) == self.versions
+
+    def restore(self) -> None:
+        """Make them what they were."""
+        with torch.no_grad():
+            for name, tensor in self.tensors.items():
+                setattr(self.module, name, tensor)
+                if tensor is not None:
+                    tensor.copy_(self.contents[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +59,7 @@ class Mark:
 
     host: Tensor
     device: Tensor | None
-    buffers: tuple[Tensor, ...]
+    buffers: tuple[Buffers, ...]
 
 
 @final
@@ -31,21 +74,18 @@ class Rewind:
     """
 
     def __init__(self, modules: Iterable[nn.Module], device: torch.device) -> None:
-        self._holders = [
-            (part, name)
-            for module in modules
-            for part in module.modules()
-            for name in dict(part.named_buffers("", recurse=False))
-        ]
+        holders = [part for module in modules for part in module.modules() if list(part.buffers(recurse=False))]
         self._generator = device_generator(device)
-        self._kept: list[tuple[Tensor, int, Tensor] | None] = [None] * len(self._holders)
+        self._kept = tuple(Buffers.of(part) for part in holders)
 
     def mark(self) -> Mark:
-        """Note the state as it is now."""
+        """Note the state as it is now; buffers that have not changed since the last mark are not copied again."""
+        if self._kept:
+            self._kept = tuple(kept if kept.current() else Buffers.of(kept.module) for kept in self._kept)
         return Mark(
             torch.default_generator.get_state(),
             None if self._generator is None else self._generator.get_state(),
-            self._copies() if self._holders else (),
+            self._kept,
         )
 
     def back(self, mark: Mark) -> None:
@@ -53,16 +93,9 @@ class Rewind:
         torch.default_generator.set_state(mark.host)
         if self._generator is not None and mark.device is not None:
             self._generator.set_state(mark.device)
-        with torch.no_grad():
-            for (part, name), copy in zip(self._holders, mark.buffers, strict=True):
-                part.get_buffer(name).copy_(copy)
+        for buffers in mark.buffers:
+            buffers.restore()
 
-    def _copies(self) -> tuple[Tensor, ...]:
-        """A copy of every buffer; of one that has not changed since the last mark, the same copy."""
-        copies: list[Tensor] = []
-        for place, (part, name) in enumerate(self._holders):
-            buffer, kept = part.get_buffer(name), self._kept[place]
-            if kept is None or kept[0] is not buffer or kept[1] != buffer._version:  # noqa: SLF001  the count of in-place changes has no public name
-                kept = self._kept[place] = (buffer, buffer._version, buffer.detach().clone())  # noqa: SLF001
-            copies.append(kept[2])
-        return tuple(copies)
+
+def _versions(tensors: Mapping[str, Tensor | None]) -> list[int | None]:
+    return [None if tensor is None else tensor._version for tensor in tensors.values()]  # noqa: SLF001  no public name

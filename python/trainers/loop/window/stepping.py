@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
@@ -36,10 +37,10 @@ class Stepper:
             OutOfMemoryError: Memory ran out, and a second attempt is not possible or failed too.
         """
         known = set(self._optimizer.state) if self._first else None
-        versions = [parameter._version for parameter in self._parameters] if self._first else []  # noqa: SLF001  the count of in-place changes has no public name
+        sums = self._sums() if self._first else []
         cause = _shortage(take)
         if cause is not None and known is not None:
-            self._undo(known, versions, cause)
+            self._undo(known, sums, cause)
             cause = _shortage(take)
         if cause is not None:
             raise OutOfMemoryError(
@@ -49,9 +50,9 @@ class Stepper:
             )
         self._first = False
 
-    def _undo(self, known: set[Tensor], versions: Sequence[int], cause: str) -> None:
+    def _undo(self, known: set[Tensor], sums: Sequence[int], cause: str) -> None:
         """Remove what a failed first step has made."""
-        if [parameter._version for parameter in self._parameters] != versions:  # noqa: SLF001  as above
+        if self._sums() != sums:
             raise OutOfMemoryError(
                 f"memory ran out in the middle of the optimizer's first step ({cause}): some weights have moved and "
                 "others have not. Start again with a fused optimizer (trainers.loop.adamw) or a smaller network"
@@ -59,6 +60,16 @@ class Stepper:
         for parameter in set(self._optimizer.state) - known:
             del self._optimizer.state[parameter]
         release(self._parameters[0].device)
+
+    def _sums(self) -> list[int]:
+        """The weights' bits, added up, which tells whether any has moved: a fused step's changes torch does not count."""
+        return [int(_bits(parameter).sum()) for parameter in self._parameters]
+
+
+def _bits(parameter: Parameter) -> Tensor:
+    """The elements as integers of the same size."""
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}
+    return parameter.detach().view(integers.get(parameter.itemsize, torch.int64))
 
 
 def _shortage(take: Callable[[], object]) -> str | None:

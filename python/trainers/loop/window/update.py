@@ -43,9 +43,10 @@ class Outcome:
 def drops_on_device(optimizer: Optimizer, device: torch.device) -> bool:
     """Whether the optimizer leaves out a step on the device itself when it is told so by `found_inf`.
 
-    Those are the fused ones. On a CPU nothing is gained: reading a number costs no wait there.
+    Those are the fused ones. On a CPU nothing is gained: reading a number costs no wait there. On Apple GPUs some
+    versions of torch do not look at `found_inf` (https://github.com/pytorch/pytorch/pull/186360).
     """
-    return device.type != "cpu" and bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+    return device.type not in ("cpu", "mps") and bool(getattr(optimizer, "_step_supports_amp_scaling", False))
 
 
 @final
