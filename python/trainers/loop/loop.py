@@ -40,6 +40,9 @@ from trainers.loop.window.update import Update, drops_on_device
 Batch = TypeVar("Batch")
 
 
+ECHO_SECONDS = 2.0
+"""Within this time, the same signal comes once from the terminal and once from torchrun."""
+
 Shortage = Literal["split", "fail"]
 Coupled = Literal["refuse", "accept"]
 
@@ -156,7 +159,7 @@ class Loop(Generic[Batch]):
             stack.callback(_drop_gradients, names)
             if self._compile:
                 stack.enter_context(compiled(modules))
-            signals = StopSignals()
+            signals = StopSignals(echo_seconds=ECHO_SECONDS if group.size > 1 else 0.0)
             if checkpoints is not None:
                 if group.rank == 0:
                     stack.enter_context(checkpoints.open())

@@ -146,3 +146,43 @@ def test_a_description_names_paths_kinds_and_shapes() -> None:
         + " float32[1], batch['graph'].edges[0] float32[2]"
     )
     assert describe("text") == "no tensor in str"
+
+
+def test_windows_are_cut_from_the_series() -> None:
+    series = {"x": torch.arange(20.0).reshape(10, 2), "y": torch.arange(10)}
+    source = ResidentSource.of_windows(series, length=4, batch_size=3, shuffle=False)
+    first, *_, last = source.batches(0)
+    assert source.length == 3
+    assert first["y"].tolist() == [[0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5]]
+    assert torch.equal(first["x"][1], series["x"][1:5])
+    assert last["y"].tolist() == [[6, 7, 8, 9]]
+
+
+def test_every_window_comes_once_an_epoch_and_only_where_it_may_begin() -> None:
+    source = ResidentSource.of_windows((torch.arange(10),), length=3, starts=torch.tensor([0, 2, 7]), batch_size=2)
+    begun = [int(start) for (window,) in source.batches(1) for start in window[:, 0]]
+    assert sorted(begun) == [0, 2, 7]
+
+
+@pytest.mark.parametrize("starts", [[8], [-1], []])
+def test_a_window_beyond_the_series_is_refused(starts: list[int]) -> None:
+    with pytest.raises(ContractError, match=r"no window of 3 steps.*\[10\]"):
+        ResidentSource.of_windows((torch.arange(10),), length=3, starts=torch.tensor(starts), batch_size=2)
+
+
+def test_series_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ContractError, match="one common length in time"):
+        ResidentSource.of_windows((torch.zeros(3), torch.zeros(4)), length=2, batch_size=2)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_batches_from_the_middle_on_are_those_of_the_whole_epoch(*, shuffle: bool) -> None:
+    source = ResidentSource.of((torch.arange(23),), batch_size=2, seed=3, shuffle=shuffle)
+    whole = [batch[0].tolist() for batch in source.batches(4)]
+    assert [batch[0].tolist() for batch in source.batches(4, start=5)] == whole[5:]
+    assert [batch[0].tolist() for batch in source.batches(4, start=1, step=3)] == whole[1::3]
+
+
+def test_an_iterable_begins_where_it_is_asked_to() -> None:
+    source = IterableSource([0, 1, 2, 3, 4, 5, 6])
+    assert list(source.batches(0, start=1, step=3)) == [1, 4]

@@ -104,3 +104,15 @@ def test_a_process_that_is_asked_twice_ends_at_once() -> None:
         "asked to stop by SIGTERM",
     ]
     assert ended.returncode == -signal.SIGTERM
+
+
+def test_an_echo_of_a_signal_is_not_a_second_one(caught: list[int]) -> None:
+    now = [0.0]
+    with StopSignals(echo_seconds=2.0, clock=lambda: now[0]) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        now[0] = 1.9
+        os.kill(os.getpid(), signal.SIGINT)
+        assert (stop.requested, caught) == (signal.SIGINT, [])
+        now[0] = 2.0
+        os.kill(os.getpid(), signal.SIGINT)
+    assert caught == [signal.SIGINT]

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from time import monotonic
 from types import FrameType, TracebackType
 from typing import Self, TypeAlias, final
 
@@ -16,16 +17,23 @@ class StopSignals:
     A signal that is ignored or that the host of an embedded interpreter handles itself is left alone, and so are all
     of them outside the main thread, where Python cannot handle any.
 
+    Args:
+        echo_seconds: The same signal within so many seconds is the same request: `torchrun` passes on to its processes
+            what the terminal has sent to them already.
+        clock: The time in seconds, which never goes back.
+
     Attributes:
         requested: The number of the first signal; 0 while there was none.
         installed: Whether any signal is being noted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, echo_seconds: float = 0.0, clock: Callable[[], float] = monotonic) -> None:
+        self._echo_seconds = echo_seconds
+        self._clock = clock
         self.requested = 0
         self.installed = False
         self._previous: dict[int, Handler] = {}
-        self._noted: set[int] = set()
+        self._noted: dict[int, float] = {}
 
     def __enter__(self) -> Self:
         """Begin to note signals."""
@@ -56,8 +64,8 @@ class StopSignals:
     def _note(self, number: int, frame: FrameType | None) -> None:
         """The handler; `frame` is where the program was."""
         del frame
-        if number in self._noted:
+        if number in self._noted and self._clock() - self._noted[number] >= self._echo_seconds:
             signal.signal(number, self._previous[number])
             signal.raise_signal(number)
-        self._noted.add(number)
+        self._noted.setdefault(number, self._clock())
         self.requested = self.requested or number

@@ -130,6 +130,47 @@ class ResidentSource(Generic[Batch]):
             device=found[0].device,
         )
 
+    @classmethod
+    def of_windows(
+        cls,
+        series: Batch,
+        *,
+        length: int,
+        batch_size: int,
+        starts: Tensor | None = None,
+        seed: int = 0,
+        shuffle: bool = True,
+    ) -> Self:
+        """A source of windows [N, length, …], cut from series [time, …] as they are wanted and never stored.
+
+        Args:
+            series: Tensors of one common length in time, in a tuple, NamedTuple, list, dict or dataclass. Several
+                series may stand one after the other; `starts` then leaves out the windows across their borders.
+            length: Steps of a window.
+            batch_size: Windows in a batch.
+            starts: int64 [samples]: where the windows begin; None takes all.
+            seed: As for the source itself.
+            shuffle: As for the source itself.
+
+        Raises:
+            ContractError: There is no tensor, their lengths differ, or a window reaches beyond the ends.
+        """
+        found = [tensor for _, tensor in leaves(series)]
+        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim:
+            raise ContractError(f"tensors of one common length in time are needed, got {describe(series)}")
+        steps, device = found[0].shape[0], found[0].device
+        begin = torch.arange(max(0, steps - length + 1)) if starts is None else starts
+        if not len(begin) or begin.min() < 0 or begin.max() + length > steps:
+            raise ContractError(f"there is no window of {length} steps at each of the starts in {describe(series)}")
+        begin, offsets = begin.to(device), torch.arange(length, device=device)
+
+        def gather(index: Tensor) -> Batch:
+            places = (begin[index, None] + offsets).flatten()
+            shape = (len(index), length)
+            return map_tensors(series, lambda tensor: tensor.index_select(0, places).unflatten(0, shape))
+
+        return cls(gather, samples=len(begin), batch_size=batch_size, seed=seed, shuffle=shuffle, device=device)
+
     @property
     def length(self) -> int:
         """Batches in an epoch."""
