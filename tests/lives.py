@@ -1,111 +1,129 @@
-"""Trainings that are interrupted and resumed, for tests that compare them with an uninterrupted one."""
+"""A small training that is interrupted and resumed: every process's part of it is a life."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from remains import Remains, remains, until
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from trainers.loop import CheckpointReport, EpochReport, Notice, Report, Run, WindowReport
+from trainers.loop import (
+    Checkpoints,
+    EpochReport,
+    IterableSource,
+    Loop,
+    Loss,
+    Phase,
+    Report,
+    ResidentSource,
+    Run,
+    Source,
+    Validation,
+    seed_everything,
+)
 
-MEASURED = ("seconds", "data_seconds", "peak_bytes")
+ENDLESS = 10_000
+Moment = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
-    """All that a training leaves, to the bit.
+class Life:
+    """What a process's training told and left."""
+
+    reports: list[Report]
+    left: Remains
+
+
+def samples(number: int, *, seed: int = 0) -> Tensor:
+    """Three inputs and a target each: float32 [number, 4]."""
+    return torch.randn(number, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def resident(data: Tensor) -> Source[Tensor]:
+    """Three samples in a batch, in the source's own order."""
+    return ResidentSource.of(data, batch_size=3, seed=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A small training with everything on: dropout, a schedule, an average, validation, early stopping.
 
     Attributes:
-        weights: Of every trained module, as they are.
-        averages: Of every phase, in the order of its parameters.
-        best: The best value, how many were recorded since, and its weights.
-        optimizers: The states of all optimizers.
-        schedulers: The states of all schedulers.
-        generator: The state of torch's generator.
-        history: The reports of the complete epochs, without times.
+        accumulate: Batches in a window.
+        every_windows: Windows from one checkpoint to the next; None for none but those of epochs.
+        epochs: At most.
+        patience: Epochs without a new best that end it.
+        samples: Of the training data.
+        hidden: Width of the network.
+        lr: Learning rate.
+        clip: Largest norm of the gradient.
+        ema: Decay of the average; None for no average.
+        optimizer: Its class.
+        source: Makes the training's source of the samples.
+        identity: Settings that identify the training.
     """
 
-    weights: Mapping[str, bytes]
-    averages: Sequence[bytes]
-    best: tuple[float | None, int, Mapping[str, bytes]]
-    optimizers: Sequence[Any]
-    schedulers: Sequence[Any]
-    generator: bytes
-    history: Sequence[Mapping[str, Any]]
+    accumulate: int = 2
+    every_windows: int | None = 1
+    epochs: int = 4
+    patience: int = 2
+    samples: int = 17
+    hidden: int = 4
+    lr: float = 0.2
+    clip: float | None = 1.0
+    ema: float | None = 0.8
+    optimizer: type[torch.optim.AdamW | torch.optim.NAdam] = torch.optim.AdamW
+    source: Callable[[Tensor], Source[Tensor]] = resident
+    identity: dict[str, Any] | None = None
 
+    def live(self, folder: Path, *, windows: int = ENDLESS, moment: Moment | None = None) -> Life:
+        """Train from the newest checkpoint on; with one, weights and generators begin as others, which it must replace.
 
-def remains(run: Run[Any]) -> Remains:
-    """What the run would leave if it ended now."""
-    setup = run._setup
-    tensors = {
-        f"{name}.{path}": content(tensor)
-        for name, module in setup.trained.items()
-        for path, tensor in module.state_dict().items()
-    }
-    phases = [phase.phase for phase in setup.phases]
-    return Remains(
-        weights=tensors,
-        averages=[
-            content(tensor) for phase in setup.phases if phase.average is not None for tensor in phase.average.tensors
-        ],
-        best=(run.best.value, run.best.stale, {name: content(tensor) for name, tensor in run.best.tensors.items()}),
-        optimizers=[plain(phase.optimizer.state_dict()) for phase in phases],
-        schedulers=[None if phase.scheduler is None else plain(phase.scheduler.state_dict()) for phase in phases],
-        generator=content(torch.get_rng_state()),
-        history=[timeless(report) for report in run.history],
-    )
+        Args:
+            folder: Of the checkpoints.
+            windows: The training is left at the report of this life's window of this number.
+            moment: Called in every forward of the training and at every report, with the number of its call.
+        """
+        seed_everything(99 if any(folder.glob("window-*")) else 1)
+        net = nn.Sequential(nn.Linear(3, self.hidden), nn.Dropout(0.4), nn.Tanh(), nn.Linear(self.hidden, 1))
+        moments = count()
 
+        def pass_moment() -> None:
+            if moment is not None:
+                moment(next(moments))
 
-def timeless(report: Report) -> dict[str, Any]:
-    """A report without what depends on the machine's speed and memory."""
-    return {"kind": type(report).__name__, **_without(asdict(report))}
+        def loss(batch: Tensor) -> Loss:
+            pass_moment()
+            return Loss((net(batch[:, :3]) - batch[:, 3:]).square().mean(), len(batch), {"second": batch.mean()})
 
+        def score(batch: Tensor) -> Loss:
+            """Draws a random number, as the score of a diffusion model does."""
+            return Loss((net(batch[:, :3]) - batch[:, 3:]).square().mean() + 0.01 * torch.rand(()), len(batch))
 
-def told(reports: Sequence[Report]) -> list[dict[str, Any]]:
-    """What was reported of windows and epochs, without times."""
-    return [timeless(report) for report in reports if isinstance(report, WindowReport | EpochReport)]
+        optimizer = self.optimizer(net.parameters(), lr=self.lr)
+        phase = Phase("main", loss, net.parameters(), optimizer, CosineAnnealingLR(optimizer, 10), clip=self.clip)
+        loop = Loop([phase], modules={"net": net}, device="cpu", accumulate=self.accumulate, ema=self.ema)
+        validation = Validation(score, IterableSource([samples(4, seed=9)]))
+        with loop.running(self._checkpoints(folder)) as run:
+            reports = until(self._followed(run, validation, pass_moment), windows)
+            return Life(reports=reports, left=remains(run))
 
+    def _checkpoints(self, folder: Path) -> Checkpoints:
+        return Checkpoints(
+            folder, keep=2, every_windows=self.every_windows, every_seconds=None, settings=self.identity or {}
+        )
 
-def messages(reports: Sequence[Report]) -> list[str]:
-    """What the notices among the reports say."""
-    return [report.message for report in reports if isinstance(report, Notice)]
-
-
-def saved(reports: Sequence[Report]) -> list[CheckpointReport]:
-    """The checkpoints among the reports."""
-    return [report for report in reports if isinstance(report, CheckpointReport)]
-
-
-def until(reports: Iterator[Report], windows: int) -> list[Report]:
-    """The reports up to a window's, at which the training is left; to the end if it has fewer."""
-    found: list[Report] = []
-    for report in reports:
-        found.append(report)
-        if sum(isinstance(each, WindowReport) for each in found) == windows:
-            break
-    return found
-
-
-def content(tensor: Tensor) -> bytes:
-    """Its bytes."""
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-def plain(state: Any) -> Any:
-    """The same tree with bytes for tensors, to be compared by ==."""
-    if isinstance(state, Tensor):
-        return content(state)
-    if isinstance(state, dict):
-        return {key: plain(value) for key, value in state.items() if not callable(value)}
-    if isinstance(state, list | tuple):
-        return [plain(value) for value in state]
-    return state
-
-
-def _without(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _without(value) if isinstance(value, dict) else repr(value)  # so that not-a-number equals itself
-        for name, value in values.items()
-        if name not in MEASURED
-    }
+    def _followed(
+        self, run: Run[Tensor], validation: Validation[Tensor], pass_moment: Callable[[], None]
+    ) -> Iterator[Report]:
+        """The reports, up to the end or to where validation no longer gets better."""
+        train = self.source(samples(self.samples))
+        for report in run.epochs(train, max_epochs=self.epochs, validation=validation):
+            pass_moment()
+            yield report
+            if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=self.patience):
+                return

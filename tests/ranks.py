@@ -16,6 +16,7 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import torch
@@ -122,6 +123,8 @@ def _loaded(file: Path, name: str) -> object:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    package = name.partition(".")[0]  # pickle wants to find it too; pytest makes it up where there is none
+    sys.modules.setdefault(package, ModuleType(package))
     return module
 
 

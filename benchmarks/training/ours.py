@@ -7,7 +7,7 @@ from typing import final
 from torch.amp.grad_scaler import GradScaler
 
 from benchmarks.training.job import Batch, Job
-from trainers.loop import IterableSource, Loop, Loss, Phase, Precision, WindowReport
+from trainers.loop import Checkpoints, IterableSource, Loop, Loss, Phase, Precision, WindowReport
 
 
 @final
@@ -16,7 +16,7 @@ class Ours:
 
     def train(self, job: Job) -> None:
         """Every epoch, with a running loss."""
-        _train(job, "fp32")
+        _train(job)
 
     def train_scaled(self, job: Job, scaler: GradScaler) -> None:
         """A scaler is part of a precision."""
@@ -24,14 +24,16 @@ class Ours:
 
     def train_in_little_memory(self, make: Callable[[int], Job], batch_size: int) -> None:
         """Nothing needs to be done about it."""
-        _train(make(batch_size), "fp32")
+        _train(make(batch_size))
 
     def train_saving(self, job: Job, folder: Path, *, every: int) -> None:
         """Checkpoints are given where the training starts."""
-        raise NotImplementedError
+        with loop_of(job).running(Checkpoints(folder, every_windows=every, every_seconds=None)) as run:
+            for _ in run.epochs(IterableSource(job.batches), max_epochs=job.epochs):
+                pass
 
 
-def _train(job: Job, precision: str | Precision) -> None:
+def _train(job: Job, precision: str | Precision = "fp32") -> None:
     total = 0.0
     with loop_of(job, precision).running() as run:
         for report in run.epochs(IterableSource(job.batches), max_epochs=job.epochs):
@@ -39,7 +41,7 @@ def _train(job: Job, precision: str | Precision) -> None:
                 total += report.loss
 
 
-def loop_of(job: Job, precision: str | Precision) -> Loop[Batch]:
+def loop_of(job: Job, precision: str | Precision = "fp32") -> Loop[Batch]:
     """A loop of one phase."""
 
     def loss(batch: Batch) -> Loss:

@@ -4,6 +4,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import final
 
@@ -18,7 +19,7 @@ from benchmarks.training.hand import SUBJECT as BY_HAND
 from benchmarks.training.job import Batch, Job, Scores, unchanging
 from benchmarks.training.subject import Subject
 
-INPUTS, RATE = 6, 0.1
+INPUTS, POOL, RATE = 6, 128, 0.1
 UNEQUAL, EQUAL = (8, 8, 3), (8, 8, 8, 8, 8)
 LARGE, FITTING, SHORT_FROM = 16, 10, 3
 BAD, STEPS = 3, 6
@@ -191,12 +192,11 @@ def _loader(batch_size: int) -> DataLoader[Batch]:
 
 
 def _batches(sizes: Sequence[int]) -> list[Batch]:
-    """The same samples whatever the sizes."""
+    """The first samples of always the same ones, cut into batches."""
     random = torch.Generator().manual_seed(2)
-    total = sum(sizes)
-    x, y = torch.randn(total, INPUTS, generator=random), torch.randn(total, 1, generator=random)
-    parts = zip(x.split(list(sizes)), y.split(list(sizes)), strict=True)
-    return [{"x": inputs, "y": targets} for inputs, targets in parts]
+    x, y = torch.randn(POOL, INPUTS, generator=random), torch.randn(POOL, 1, generator=random)
+    stops = list(accumulate(sizes))
+    return [{"x": x[stop - size : stop], "y": y[stop - size : stop]} for size, stop in zip(sizes, stops, strict=True)]
 
 
 def _split(batch: Batch) -> list[Batch]:

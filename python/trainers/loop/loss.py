@@ -25,11 +25,11 @@ class Loss:
     count: int
     parts: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
-    def detached(self) -> "Loss":
-        """The same numbers without their graph, so that its memory can go."""
+    def without_graph(self) -> "Loss":
+        """The same numbers after the backward of the mean, which has freed its graph; that of the parts is dropped."""
         if not self.parts:
-            return Loss(self.mean.detach(), self.count)
-        return Loss(self.mean.detach(), self.count, {name: part.detach() for name, part in self.parts.items()})
+            return self
+        return Loss(self.mean, self.count, {name: part.detach() for name, part in self.parts.items()})
 
 
 @final
@@ -107,7 +107,7 @@ def read(tensors: Sequence[Tensor]) -> list[float]:
     device = tensors[0].device
     if device.type == "cpu":
         return [tensor.item() for tensor in tensors]
-    return torch.stack([tensor.to(device, torch.float32) for tensor in tensors]).tolist()
+    return torch.stack([tensor.detach().to(device, torch.float32) for tensor in tensors]).tolist()
 
 
 def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:

@@ -205,12 +205,12 @@ class Run(Generic[Batch]):
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
     ) -> tuple[list[WindowReport], Wishes]:
         """All phases that are due, before the first of their reports is handed out."""
-        standing = self._standing
-        wishes = self._wishes(last=standing.ledger.windows + 1 == total)
-        standing.windows += 1
+        standing, alone = self._standing, self.group.size == 1
+        number, last = standing.windows + 1, standing.ledger.windows + 1 == total
+        wishes = NO_WISHES if alone else self._wishes(number, last=last)
         reports: list[WindowReport] = []
         for phase in self._phases:
-            if standing.windows % phase.phase.every:
+            if number % phase.phase.every:
                 continue
             started, shortages = perf_counter(), phase.accumulator.shortages
             position = Position(phase.phase.name, standing.epoch, standing.ledger.windows, window)
@@ -238,6 +238,9 @@ class Run(Generic[Batch]):
             if report.shortages:
                 self._notices.append(_shortage_notice(report))
             reports.append(report)
+        standing.windows = number
+        if alone:
+            return reports, self._wishes(number, last=last)  # only now, with what was wished while the window was worked
         return reports, wishes if reports else NO_WISHES  # without a phase, the others have not heard of them
 
     def _complete(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
@@ -258,10 +261,10 @@ class Run(Generic[Batch]):
         standing.complete(report)
         return report
 
-    def _wishes(self, *, last: bool) -> Wishes:
-        """What this process wants to happen after the window; after an epoch's last one, its end is the better time."""
+    def _wishes(self, number: int, *, last: bool) -> Wishes:
+        """What this process wants to happen after the window of a number; after an epoch's last, its end is the better time."""
         recorder, stop = self._setup.recorder, self._setup.signals.requested
-        save = recorder is not None and not last and recorder.is_due(self._standing.windows + 1)
+        save = recorder is not None and not last and recorder.is_due(number)
         return Wishes(stop=stop, save=save) if save or stop else NO_WISHES
 
     def _fulfil(self, wishes: Wishes) -> Iterator[CheckpointReport]:

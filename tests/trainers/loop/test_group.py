@@ -69,7 +69,7 @@ def worked(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected:
     for inputs, targets in pieces:
         mean = (net(inputs) - targets).square().mean()
         mean.backward(torch.tensor(targets.numel() / expected, dtype=mean.dtype))
-        losses.append(Loss(mean.detach(), targets.numel()))
+        losses.append(Loss(mean, targets.numel()))
     return LocalTotals(losses=losses, expected=expected, wishes=Wishes())
 
 
@@ -220,6 +220,22 @@ def test_a_gradient_that_only_one_rank_has_reaches_all() -> None:
 def test_a_gradient_that_no_rank_has_stays_missing() -> None:
     for _, second in results_on_ranks(miss_gradients):
         assert second.gradients == [None, None, None]
+
+
+def lose_a_gradient() -> Combined:
+    """Two windows: in the second, rank 1 has no gradient any more."""
+    parameter = weight()
+    with joined("cpu") as group:
+        combined(group, told([Piece(1.0, 1)]), [parameter])
+        parameter.grad = None if group.rank else torch.ones(3)
+        return combined(group, told([Piece(1.0, 1)]), [parameter])
+
+
+def test_a_gradient_of_an_earlier_window_is_not_added_again() -> None:
+    for result in results_on_ranks(lose_a_gradient):
+        (gradient,) = result.gradients
+        assert gradient is not None
+        assert gradient.tolist() == [0.5] * 3
 
 
 def add_mixed_dtypes() -> list[Tensor | None]:
@@ -517,6 +533,24 @@ def join_three_times() -> list[list[object]]:
 def test_processes_can_join_again_after_leaving() -> None:
     expected = [[(visit, 0), (visit, 1)] for visit in range(3)]
     assert results_on_ranks(join_three_times) == [expected] * 2
+
+
+def miss_a_rank_that_was_there() -> None:
+    """Rank 0 joins again, rank 1 does not."""
+    with joined("cpu") as group:
+        rank = group.rank
+    if rank == 1:
+        meeting_store().wait(["ended"])
+    else:
+        with telling_the_end(), joined("cpu", timeout=timedelta(seconds=1)):
+            pass
+
+
+def test_a_rank_that_has_not_come_again_is_waited_for_under_a_new_name() -> None:
+    missing_it, _ = on_ranks(miss_a_rank_that_was_there)
+    assert missing_it.error.startswith(PeerLostError.__name__)
+    assert "meeting the group" in missing_it.error
+    assert "visit 2" in missing_it.error
 
 
 def test_torchrun_starts_a_group(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class RowFormat:
 
 def weighted_mean(column: Sequence[tuple[Tensor, int]], like: Tensor) -> Tensor:
     """The mean of scalars weighted by their counts, on the device and in the dtype of `like`."""
-    means = [mean.to(like) for mean, _ in column]
+    means = [mean.detach().to(like) for mean, _ in column]
     if len(means) == 1:
         return means[0]
     total = sum(count for _, count in column)

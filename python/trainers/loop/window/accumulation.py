@@ -166,7 +166,7 @@ class Accumulator(Generic[Batch]):
                 attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
                 stage = "backward"
                 self._backward(loss.mean, loss.count / attempt.expected)
-                attempt.losses.append(loss.detached())
+                attempt.losses.append(loss.without_graph())
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, final
+from typing import NamedTuple, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -53,8 +53,7 @@ class Buffers:
                     tensor.copy_(self.contents[name])
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """What a forward may change: the generators of the CPU and of the device, and the buffers of the modules."""
 
     host: Tensor

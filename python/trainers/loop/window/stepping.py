@@ -62,7 +62,7 @@ class Stepper:
         release(self._parameters[0].device)
 
     def _sums(self) -> list[int]:
-        """The weights' bits, added up, which tells whether any has moved: a fused step's changes torch does not count."""
+        """The bits of every weight, added up: another sum once one has moved. Torch does not count fused changes."""
         return [int(_bits(parameter).sum()) for parameter in self._parameters]
 
 

@@ -1,0 +1,111 @@
+"""Trainings that are interrupted and resumed, for tests that compare them with an uninterrupted one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.loop import CheckpointReport, EpochReport, Notice, Report, Run, WindowReport
+
+MEASURED = ("seconds", "data_seconds", "peak_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """All that a training leaves, to the bit.
+
+    Attributes:
+        weights: Of every trained module, as they are.
+        averages: Of every phase, in the order of its parameters.
+        best: The best value, how many were recorded since, and its weights.
+        optimizers: The states of all optimizers.
+        schedulers: The states of all schedulers.
+        generator: The state of torch's generator.
+        history: The reports of the complete epochs, without times.
+    """
+
+    weights: Mapping[str, bytes]
+    averages: Sequence[bytes]
+    best: tuple[float | None, int, Mapping[str, bytes]]
+    optimizers: Sequence[Any]
+    schedulers: Sequence[Any]
+    generator: bytes
+    history: Sequence[Mapping[str, Any]]
+
+
+def remains(run: Run[Any]) -> Remains:
+    """What the run would leave if it ended now."""
+    setup = run._setup
+    tensors = {
+        f"{name}.{path}": content(tensor)
+        for name, module in setup.trained.items()
+        for path, tensor in module.state_dict().items()
+    }
+    phases = [phase.phase for phase in setup.phases]
+    return Remains(
+        weights=tensors,
+        averages=[
+            content(tensor) for phase in setup.phases if phase.average is not None for tensor in phase.average.tensors
+        ],
+        best=(run.best.value, run.best.stale, {name: content(tensor) for name, tensor in run.best.tensors.items()}),
+        optimizers=[plain(phase.optimizer.state_dict()) for phase in phases],
+        schedulers=[None if phase.scheduler is None else plain(phase.scheduler.state_dict()) for phase in phases],
+        generator=content(torch.get_rng_state()),
+        history=[timeless(report) for report in run.history],
+    )
+
+
+def timeless(report: Report) -> dict[str, Any]:
+    """A report without what depends on the machine's speed and memory."""
+    return {"kind": type(report).__name__, **_without(asdict(report))}
+
+
+def told(reports: Sequence[Report]) -> list[dict[str, Any]]:
+    """What was reported of windows and epochs, without times."""
+    return [timeless(report) for report in reports if isinstance(report, WindowReport | EpochReport)]
+
+
+def messages(reports: Sequence[Report]) -> list[str]:
+    """What the notices among the reports say."""
+    return [report.message for report in reports if isinstance(report, Notice)]
+
+
+def saved(reports: Sequence[Report]) -> list[CheckpointReport]:
+    """The checkpoints among the reports."""
+    return [report for report in reports if isinstance(report, CheckpointReport)]
+
+
+def until(reports: Iterator[Report], windows: int) -> list[Report]:
+    """The reports up to a window's, at which the training is left; to the end if it has fewer."""
+    found: list[Report] = []
+    for report in reports:
+        found.append(report)
+        if sum(isinstance(each, WindowReport) for each in found) == windows:
+            break
+    return found
+
+
+def content(tensor: Tensor) -> bytes:
+    """Its bytes."""
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def plain(state: Any) -> Any:
+    """The same tree with bytes for tensors, to be compared by ==."""
+    if isinstance(state, Tensor):
+        return content(state)
+    if isinstance(state, dict):
+        return {key: plain(value) for key, value in state.items() if not callable(value)}
+    if isinstance(state, list | tuple):
+        return [plain(value) for value in state]
+    return state
+
+
+def _without(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without(value) if isinstance(value, dict) else repr(value)  # so that not-a-number equals itself
+        for name, value in values.items()
+        if name not in MEASURED
+    }

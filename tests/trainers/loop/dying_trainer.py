@@ -1,0 +1,74 @@
+"""Trains in processes that are killed again and again, at any moment of a window or of a checkpoint's writing.
+
+`python dying_trainer.py FOLDER KILLS` prints a JSON line for every life, with the signal that ended it (0 for none) and
+the newest checkpoint that it left, and at last whether what is left equals what an uninterrupted training leaves.
+"""
+
+import json
+import os
+import pickle
+import random
+import signal
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import torch
+from lives import Training
+
+MOST_MOMENTS = 36  # of a life: some three windows with their checkpoints
+
+
+def main(folder: Path, kills: int) -> None:
+    """One life without interruption, then many short ones and a last one that reaches the end."""
+    torch.set_num_threads(1)
+    dice = random.Random(7)
+    training = Training(epochs=kills, patience=kills, every_windows=1)
+    finish(training, folder / "whole")  # in this process, so that the others find everything imported
+    for _ in range(kills):
+        tell(folder / "cut", in_process(lambda last=dice.randrange(MOST_MOMENTS): die(training, folder / "cut", last)))
+    tell(folder / "cut", in_process(lambda: finish(training, folder / "cut")))
+    whole, cut = ((folder / name / "left").read_bytes() for name in ("whole", "cut"))
+    print(json.dumps({"equal": pickle.loads(whole) == pickle.loads(cut)}))  # noqa: S301, T201  written just now
+
+
+def finish(training: Training, folder: Path) -> None:
+    """Train to the end, and write down what is left."""
+    os.fsync = lambda _: None  # what is written outlives the process; flushing it would only take time
+    left = training.live(folder).left
+    (folder / "left").write_bytes(pickle.dumps(left))
+
+
+def die(training: Training, folder: Path, last: int) -> None:
+    """Train, and be killed at the moment of number `last`; flushing a file is a moment too."""
+    moments = count()
+
+    def moment(_: int) -> None:
+        if next(moments) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.fsync = moment
+    training.live(folder, moment=moment)
+
+
+def in_process(work: Callable[[], None]) -> int:
+    """The signal that ended the process that does the work; 0 for none."""
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if status and not os.WIFSIGNALED(status):
+        raise SystemExit(f"a life failed with the exit status {os.waitstatus_to_exitcode(status)}")
+    return os.WTERMSIG(status)
+
+
+def tell(folder: Path, ended_by: int) -> None:
+    """Print how a life ended, and what it left."""
+    newest = max((path.name for path in folder.glob("window-*")), default="none")
+    print(json.dumps({"signal": ended_by, "newest": newest}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
