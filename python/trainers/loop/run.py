@@ -13,7 +13,8 @@ from torch import nn
 
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.stop import StopSignals
-from trainers.loop.data.sources import Source, ordered
+from trainers.loop.data.reading import read_apart
+from trainers.loop.data.sources import Source
 from trainers.loop.errors import EmptyTargetError, StoppedError
 from trainers.loop.group.group import Group
 from trainers.loop.loss import Loss, check_finite_score
@@ -192,7 +193,7 @@ class Run(Generic[Batch]):
     def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
         """The windows of the epoch that are still to be worked; in a group, as many as the others have."""
         size, done, group = self._setup.accumulate, self._standing.ledger.windows, self.group
-        batches = ordered(
+        batches = read_apart(
             train,
             self._standing.epoch,
             start=done * size * group.size + group.rank,
@@ -240,7 +241,7 @@ class Run(Generic[Batch]):
             reports.append(report)
         standing.windows = number
         if alone:
-            return reports, self._wishes(number, last=last)  # only now, with what was wished while the window was worked
+            return reports, self._wishes(number, last=last)  # only now, with what came up during the window
         return reports, wishes if reports else NO_WISHES  # without a phase, the others have not heard of them
 
     def _complete(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
@@ -262,7 +263,7 @@ class Run(Generic[Batch]):
         return report
 
     def _wishes(self, number: int, *, last: bool) -> Wishes:
-        """What this process wants to happen after the window of a number; after an epoch's last, its end is the better time."""
+        """What this process wants to happen after the window of a number; after the last, the epoch's end is better."""
         recorder, stop = self._setup.recorder, self._setup.signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
         return Wishes(stop=stop, save=save) if save or stop else NO_WISHES

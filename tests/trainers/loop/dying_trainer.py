@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -26,9 +27,9 @@ def main(folder: Path, kills: int) -> None:
     dice = random.Random(7)
     training = Training(epochs=kills, patience=kills, every_windows=1)
     finish(training, folder / "whole")  # in this process, so that the others find everything imported
-    for _ in range(kills):
-        tell(folder / "cut", in_process(lambda last=dice.randrange(MOST_MOMENTS): die(training, folder / "cut", last)))
-    tell(folder / "cut", in_process(lambda: finish(training, folder / "cut")))
+    for last in dice.choices(range(MOST_MOMENTS), k=kills):
+        tell(folder / "cut", in_process(partial(die, training, folder / "cut", last)))
+    tell(folder / "cut", in_process(partial(finish, training, folder / "cut")))
     whole, cut = ((folder / name / "left").read_bytes() for name in ("whole", "cut"))
     print(json.dumps({"equal": pickle.loads(whole) == pickle.loads(cut)}))  # noqa: S301, T201  written just now
 

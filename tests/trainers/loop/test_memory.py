@@ -31,14 +31,6 @@ from trainers.loop import (
 from trainers.loop.machine.memory import is_out_of_memory, usage
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_collections() -> Generator[None]:
-    """Every recovery collects garbage, which takes long where a test runner has filled the memory with its own."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 STAGES: tuple[Stage, ...] = ("forward", "backward")
 
 
@@ -163,6 +155,15 @@ def train(training: Training, *, short: bool, limits: Sequence[Sequence[int | No
 def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], *, tolerance: float) -> None:
     for one, other in zip(found, expected, strict=True):
         assert (one - other).abs().max() <= tolerance * other.abs().max()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_collections() -> Generator[None]:
+    """Every recovery collects garbage, which takes long where a test runner and torch have filled the memory."""
+    train_one(nn.Linear(3, 2), Shortage("backward", 1), [2])  # torch imports the rest of itself in the first step
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)

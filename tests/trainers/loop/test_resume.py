@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from lives import Life, Training, samples
 from remains import messages, remains, saved, told, until
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from trainers.loop import (
     Checkpoints,
@@ -31,7 +31,6 @@ from trainers.loop import (
     ResumeMismatchError,
     Source,
     StoppedError,
-    WindowReport,
     seed_everything,
 )
 
@@ -40,11 +39,15 @@ DYING_TRAINER = Path(__file__).with_name("dying_trainer.py")
 KILLS = 20
 
 
+def unneeded(_: int) -> None:
+    """Stands in for flushing a file."""
+
+
 @pytest.fixture(autouse=True, scope="module")
 def unflushed() -> Iterator[None]:
     """What is written outlives the process; flushing it to the disk would only take time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(os, "fsync", unneeded)
         yield
 
 
@@ -56,12 +59,29 @@ def assert_continued(whole: Life, last: Life) -> None:
     assert last.left == whole.left
 
 
-def shuffling(data: Tensor, *, workers: int = 0) -> Source[Tensor]:
-    return IterableSource(DataLoader(data, batch_size=3, shuffle=True, num_workers=workers))  # pyright: ignore[reportArgumentType]  a tensor is a dataset
+def shuffling(data: Tensor) -> Source[Tensor]:
+    return IterableSource(DataLoader(data, batch_size=3, shuffle=True))  # pyright: ignore[reportArgumentType]  a tensor is a dataset
 
 
 def uncounted(data: Tensor) -> Source[Tensor]:
     return IterableSource(StreamedBatches(data))
+
+
+class Augmented(Dataset[Tensor]):
+    """Samples with noise that is drawn anew whenever one is read."""
+
+    def __init__(self, data: Tensor) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self._data[index] + 0.1 * torch.randn(4)
+
+
+def augmenting(data: Tensor) -> Source[Tensor]:
+    return IterableSource(DataLoader(Augmented(data), batch_size=3, shuffle=True))
 
 
 class StreamedBatches:
@@ -97,10 +117,12 @@ def test_a_training_left_after_any_windows_resumes_to_the_same_bits(training: Tr
         assert_continued(whole, training.live(folder))
 
 
-@pytest.mark.parametrize("source", [shuffling, uncounted], ids=["shuffling DataLoader", "unknown length"])
+@pytest.mark.parametrize("source", [shuffling, augmenting, uncounted])
 @pytest.mark.parametrize("windows", [2, 3, 5])
-def test_any_source_goes_on_where_it_was(tmp_path: Path, source: object, windows: int) -> None:
-    training = Training(source=source, epochs=3)  # pyright: ignore[reportArgumentType]  one of the two above
+def test_any_source_goes_on_where_it_was(
+    tmp_path: Path, source: Callable[[Tensor], Source[Tensor]], windows: int
+) -> None:
+    training = Training(source=source, epochs=3)
     whole = training.live(tmp_path / "whole")
     training.live(tmp_path / "cut", windows=windows)
     assert_continued(whole, training.live(tmp_path / "cut"))
@@ -116,9 +138,8 @@ def test_epochs_of_a_shuffling_loader_differ_in_their_order() -> None:
 
     phase = Phase("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
-        for report in run.epochs(shuffling(torch.arange(12.0).reshape(12, 1)), max_epochs=3):
-            if isinstance(report, EpochReport):
-                seen.append([])
+        reports = run.epochs(shuffling(torch.arange(12.0).reshape(12, 1)), max_epochs=3)
+        seen.extend([] for report in reports if isinstance(report, EpochReport))
     first, second, third, _ = seen
     assert sorted(first) == sorted(second) == sorted(third)
     assert first != second != third
@@ -294,7 +315,7 @@ def test_a_stop_signal_while_no_checkpoint_can_be_written_says_so(tmp_path: Path
             folder.rename(tmp_path / "away")
             os.kill(os.getpid(), signal.SIGTERM)
 
-    with pytest.raises(StoppedError, match="stopped by SIGTERM .* and the checkpoint could not be written: "):
+    with pytest.raises(StoppedError, match=r"stopped by SIGTERM .* and the checkpoint could not be written: "):
         Training().live(folder, moment=send)
 
 

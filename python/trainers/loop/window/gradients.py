@@ -1,16 +1,26 @@
 """The norm of a gradient and its scaling, each in one pass over all tensors."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 CLIP_EPSILON = 1e-6  # torch.nn.utils.clip_grad_norm_ adds the same to the norm
 
 
-def norm_of(gradients: list[Tensor]) -> Tensor:
-    """The Euclidean norm over all elements of all gradients, a scalar on their device."""
+def norms_of(gradients: list[Tensor]) -> list[Tensor]:
+    """Scalars whose Euclidean norm is that over all elements of all gradients.
+
+    On a CPU, where reading a number costs nothing, it is one a tensor; on a device one in all.
+    """
     # What torch's own clipping is made of; its public form takes three times as long.
     norms = torch._foreach_norm(gradients)  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]
-    return torch.linalg.vector_norm(torch.stack(norms))
+    return list(norms) if gradients[0].device.type == "cpu" else [total_of(norms)]
+
+
+def total_of(norms: Sequence[Tensor]) -> Tensor:
+    """The Euclidean norm of norms, on their device."""
+    return torch.linalg.vector_norm(torch.stack(list(norms)))
 
 
 def rescale(gradients: list[Tensor], factor: float | Tensor) -> None:

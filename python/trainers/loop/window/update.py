@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from trainers.loop.loss import Tally, read
 from trainers.loop.machine.precision import LossScaler
 from trainers.loop.phase import Phase
-from trainers.loop.window.gradients import clip_factor, clip_factor_on_device, norm_of, rescale
+from trainers.loop.window.gradients import clip_factor, clip_factor_on_device, norms_of, rescale, total_of
 from trainers.loop.window.guards import GradientGuard
 from trainers.loop.window.stepping import Stepper
 from trainers.loop.window.totals import Totals, Wishes
@@ -91,14 +91,14 @@ class Update:
             self._guard.check_any(gradients)
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
-        norm = norm_of(gradients)
+        norms = norms_of(gradients)
         learning_rate = float(self._optimizer.param_groups[0]["lr"])
         queued = self._on_device and self._guard.moved
         if queued:
-            self._queue(gradients, norm, totals)
-        *values, raw_norm = read([*totals.scalars(), norm])
-        reading = totals.reading(iter(values))
-        loss, length = reading.loss.mean(), raw_norm * reading.correction
+            self._queue(gradients, total_of(norms), totals)
+        values = iter(read([*totals.scalars(), *norms]))
+        reading = totals.reading(values)
+        loss, length = reading.loss.mean(), math.hypot(*values) * reading.correction
         finite = math.isfinite(loss) and math.isfinite(length)
         if finite and not queued:
             self._guard.check_moved(length)

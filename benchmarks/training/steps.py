@@ -1,0 +1,107 @@
+"""What a step costs: our loop against loops written by hand."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from torch import nn
+from torch.optim import Optimizer
+
+from benchmarks.report import Row, at_most, shown
+from benchmarks.training.hand import SUBJECT as BY_HAND
+from benchmarks.training.hand import train_leanly
+from benchmarks.training.job import (
+    RATE,
+    Job,
+    Kind,
+    Timing,
+    TinyMlp,
+    default_optimizer,
+    fastest_optimizer,
+    seconds_per_step,
+)
+from benchmarks.training.ours import SUBJECT as OURS
+from trainers.loop import adamw
+
+KINDS: tuple[Kind, ...] = ("mlp", "lstm")
+TITLES = {"mlp": "tiny MLP, SGD", "lstm": "tiny LSTM, AdamW"}
+PLAIN_REACH, FASTEST_REACH = 0.90, 1.10
+STEPS = {"mlp": 1500, "lstm": 400}
+WARM = 200
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A loop and the optimizer that it is given."""
+
+    train: Callable[[Job], None]
+    optimizer: Callable[[nn.Module], Optimizer]
+
+
+def own_optimizer(network: nn.Module) -> Optimizer:
+    """What `trainers.loop` offers for AdamW; it has no SGD, torch's is given as it is."""
+    return default_optimizer(network) if isinstance(network, TinyMlp) else adamw(network.parameters(), lr=RATE)
+
+
+WAYS = {
+    "plain": Way(BY_HAND.train, default_optimizer),
+    "ours": Way(OURS.train, default_optimizer),
+    "ours, own optimizer": Way(OURS.train, own_optimizer),
+    "fastest": Way(train_leanly, fastest_optimizer),
+    "ours, fastest optimizer": Way(OURS.train, fastest_optimizer),
+}
+
+
+def rows(*, quick: bool) -> list[Row]:
+    """All ratios for both networks, and the microseconds behind them."""
+    return [row for kind in KINDS for row in _rows_of(kind, quick=quick)]
+
+
+def ratio(seconds: dict[str, list[float]], of: str, to: str) -> float:
+    """The median of the rounds' ratios."""
+    return statistics.median(a / b for a, b in zip(seconds[of], seconds[to], strict=True))
+
+
+def _rows_of(kind: Kind, *, quick: bool) -> list[Row]:
+    rounds = 2 if quick else 15
+    seconds = _seconds(kind, rounds=rounds, steps=STEPS[kind] // (4 if quick else 1))
+    title, judged = TITLES[kind], not quick
+    detail = f"clipping, scheduler, running loss; per-round median of {rounds}"
+    return [
+        at_most(
+            f"{title}: ours / plain loop",
+            ratio(seconds, "ours", "plain"),
+            PLAIN_REACH,
+            detail=f"the same optimizer, all guards; {detail}",
+            judged=judged,
+        ),
+        at_most(
+            f"{title}: ours with trainers.loop.adamw / plain loop",
+            ratio(seconds, "ours, own optimizer", "plain"),
+            PLAIN_REACH,
+            detail="the plain loop has torch's default AdamW" if kind == "lstm" else "SGD: the optimizer is the same",
+            judged=judged,
+        ),
+        at_most(
+            f"{title}: ours / fastest loop by hand",
+            ratio(seconds, "ours, fastest optimizer", "fastest"),
+            FASTEST_REACH,
+            detail="lean clip, fused AdamW, no guards; the same optimizer for both",
+            judged=judged,
+        ),
+        *(
+            shown(f"{title}: {name}, us a step", 1e6 * statistics.median(values), detail="processor time")
+            for name, values in seconds.items()
+        ),
+    ]
+
+
+def _seconds(kind: Kind, *, rounds: int, steps: int) -> dict[str, list[float]]:
+    timing = Timing(warm=WARM, steps=steps)
+    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
+    for _ in range(rounds):
+        for name, way in WAYS.items():
+            seconds[name].append(seconds_per_step(way.train, kind, way.optimizer, timing))
+    return seconds

@@ -1,0 +1,235 @@
+"""How batches are cut where memory is short, in training and in validation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import pytest
+import torch
+from shortages import Shortage
+from torch import Tensor, nn
+
+from trainers.loop import (
+    BySamples,
+    Cutting,
+    IterableSource,
+    Loop,
+    Loss,
+    OutOfMemoryError,
+    Phase,
+    Validation,
+    Whole,
+    WindowReport,
+)
+from trainers.loop.data.cutting import Cutter
+
+
+@dataclass(frozen=True)
+class Weighed:
+    x: Tensor
+    y: Tensor
+    temperature: Tensor
+    name: str
+
+
+def pieces(cutter: Cutter[Any], batch: object) -> list[Any]:
+    found: list[Any] = []
+    start: int | None = 0
+    while start is not None:
+        piece = cutter.piece(batch, start)
+        found.append(piece)
+        start = None if piece.last else piece.stop
+    return found
+
+
+def cutter_at(limit: int | None, cutting: Cutting[Any] | None = None) -> Cutter[Any]:
+    cutter = Cutter[Any](BySamples() if cutting is None else cutting)
+    cutter.limit = limit
+    return cutter
+
+
+def test_a_batch_is_whole_while_everything_fits() -> None:
+    batch = torch.zeros(7, 3)
+    (piece,) = pieces(cutter_at(None), batch)
+    assert piece.batch is batch
+    assert piece.share == 1.0
+
+
+def test_every_sample_is_in_one_piece_and_scalars_are_in_all() -> None:
+    batch = Weighed(torch.arange(7.0)[:, None], torch.arange(7), torch.tensor(0.5), "a name")
+    found = pieces(cutter_at(3), batch)
+    assert [piece.batch.y.tolist() for piece in found] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [piece.batch.x.flatten().tolist() for piece in found] == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0]]
+    assert [piece.share for piece in found] == [3 / 7, 3 / 7, 1 / 7]
+    assert all(piece.batch.temperature is batch.temperature and piece.batch.name == "a name" for piece in found)
+
+
+def test_pieces_are_views_and_no_copies() -> None:
+    batch = torch.arange(6.0)
+    (_, last) = pieces(cutter_at(3), batch)
+    batch[5] = -1.0
+    assert last.batch.tolist() == [3.0, 4.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        (torch.zeros(4, 3), torch.zeros(3)),
+        (torch.tensor(1.0), torch.tensor(2.0)),
+        {"names": ["a", "b", "c", "d"], "x": torch.zeros(4, 3)},
+        {"x": torch.zeros(4, 3), "mask": np.zeros(4)},
+        "no tensor",
+    ],
+    ids=["first dimensions that differ", "scalars only", "names beside the tensors", "NumPy beside them", "no tensor"],
+)
+def test_a_batch_without_a_common_first_dimension_is_one_sample(batch: object) -> None:
+    assert BySamples().samples(batch) == 1
+    assert [piece.batch for piece in pieces(cutter_at(1), batch)] == [batch]
+
+
+def test_options_beside_the_tensors_do_not_keep_a_batch_whole() -> None:
+    assert BySamples().samples({"x": torch.zeros(4, 3), "kind": "last", "rate": 0.5, "span": (1, 5)}) == 4
+
+
+@final
+class ByFrames:
+    """Padded sequences, shape [samples, frames], whose pieces lose the padding that they do not need."""
+
+    def samples(self, batch: Tensor) -> int:
+        return len(batch)
+
+    def cost(self, batch: Tensor) -> int:
+        return batch.shape[1]
+
+    def piece(self, batch: Tensor, start: int, stop: int) -> Tensor:
+        rows = batch[start:stop]
+        return rows[:, : int(rows.count_nonzero(1).max())]
+
+
+def sequences(*lengths: int) -> Tensor:
+    """One row of ones a length, padded with zeros."""
+    return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).float()
+
+
+def test_a_limit_in_frames_allows_fewer_long_samples_than_short_ones() -> None:
+    cutter = cutter_at(8, ByFrames())
+    assert [len(piece.batch) for piece in pieces(cutter, sequences(2, 2, 2, 2, 2, 2))] == [4, 2]
+    assert [len(piece.batch) for piece in pieces(cutter, sequences(4, 4, 4))] == [2, 1]
+    assert [len(piece.batch) for piece in pieces(cutter, sequences(30, 30))] == [1, 1]
+
+
+def trained(
+    batches: Sequence[Any], shortage: Shortage, *, accumulate: int = 1, cutting: Cutting[Any] | None = None
+) -> tuple[nn.Module, list[WindowReport]]:
+    torch.manual_seed(1)
+    net = nn.Linear(1, 1)
+
+    def loss(batch: Any) -> Loss:
+        x = batch if isinstance(batch, Tensor) else batch[0]
+        totals = shortage(net(x.sum(1, keepdim=True)))
+        return Loss((totals - 1.0).square().mean(), len(x))
+
+    phase = Phase("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.01))
+    loop = Loop([phase], modules={"net": net}, device="cpu", accumulate=accumulate, cutting=cutting)
+    with loop.running() as run:
+        reports = list(run.epochs(IterableSource(batches), max_epochs=1))
+    return net, [report for report in reports if isinstance(report, WindowReport)]
+
+
+def test_the_found_size_is_told_in_the_units_of_the_cutting() -> None:
+    batches = [sequences(6, 6, 6, 6), sequences(2, 2, 2, 2, 2, 2)]
+    shortage = Shortage("forward", 3)
+    net, reports = trained(batches, shortage, cutting=ByFrames())
+    reference, _ = trained(batches, Shortage("forward", 99), cutting=ByFrames())
+    assert [report.micro for report in reports] == [12, 6]
+    assert shortage.sizes == [4, 2, 2, 6, 3, 3]
+    assert all(
+        torch.allclose(one, other) for one, other in zip(net.parameters(), reference.parameters(), strict=True)
+    )
+
+
+def test_less_padding_in_a_piece_does_not_hide_that_it_would_be_cut_now() -> None:
+    cutter = cutter_at(16, ByFrames())
+    short, long = pieces(cutter, sequences(1, 1, 8, 8))
+    assert short.batch.shape == (2, 1)
+    cutter.lower(long, "a test")
+    assert cutter.limit == 8
+    assert cutter.would_cut(short)
+
+
+def test_a_single_sample_above_the_limit_is_not_worked_again() -> None:
+    cutter = cutter_at(16, ByFrames())
+    (single,) = pieces(cutter, sequences(30))
+    cutter.lower(pieces(cutter, sequences(8, 8))[0], "a test")
+    assert not cutter.would_cut(single)
+
+
+@pytest.mark.parametrize(
+    ("batch", "cutting"),
+    [((torch.ones(4, 3), torch.ones(2)), None), (torch.ones(4, 3), Whole())],
+    ids=["first dimensions that differ", "Whole"],
+)
+def test_a_batch_that_cannot_be_cut_and_does_not_fit_is_an_error_that_says_so(
+    batch: object, cutting: Cutting[Any] | None
+) -> None:
+    shortage = Shortage("forward", 2)
+    with pytest.raises(OutOfMemoryError, match=r"with the whole batch, which cannot be cut.*by Loop\(cutting=…\)"):
+        trained([batch], shortage, cutting=cutting)
+    assert shortage.sizes == [4]
+
+
+def rows(count: int) -> Tensor:
+    return torch.randn(count, 3, generator=torch.Generator().manual_seed(8))
+
+
+def scored(shortage: Shortage, **chosen: object) -> tuple[float, int]:
+    torch.manual_seed(2)
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    phase = Phase[Tensor]("main", lambda x: score(x), net.parameters(), torch.optim.SGD(net.parameters()))
+
+    def score(x: Tensor) -> Loss:
+        return Loss(shortage(net(x)).square().mean(), len(x))
+
+    source = IterableSource(rows(10).split([6, 1, 3]))
+    with Loop([phase], modules={"net": net}, device="cpu", **chosen).running() as run:  # pyright: ignore[reportArgumentType]  checked by Loop
+        report = run.validate(score, source)
+        assert run.validate(score, source).mean == report.mean
+    return report.mean, report.count
+
+
+@pytest.mark.parametrize("fits", [1, 2, 4])
+def test_validation_is_cut_too_and_scores_the_same(fits: int) -> None:
+    whole, count = scored(Shortage("forward", 99))
+    shortage = Shortage("forward", fits)
+    assert scored(shortage) == (pytest.approx(whole, rel=1e-6), count)
+    assert shortage.failures > 0
+
+
+def test_a_validation_that_must_not_split_fails_at_the_first_shortage() -> None:
+    with pytest.raises(OutOfMemoryError, match=r'ran out in the validation .*oom="fail" was asked for'):
+        scored(Shortage("forward", 2), oom="fail")
+
+
+def test_a_validation_sample_that_does_not_fit_is_an_error_that_names_it() -> None:
+    with pytest.raises(OutOfMemoryError, match=r"ran out in the validation .*samples 0 to 0 of 6") as caught:
+        scored(Shortage("forward", 0))
+    assert caught.value.place == "phase 'validation', epoch 0, window 0 of 1 batches: batch float32[6, 3]"
+
+
+def test_a_shortage_in_the_validation_does_not_cut_the_training() -> None:
+    net = nn.Linear(3, 1)
+    shortage = Shortage("forward", 2)
+
+    def loss(x: Tensor) -> Loss:
+        return Loss(net(x).square().mean(), len(x))
+
+    def score(x: Tensor) -> Loss:
+        return Loss(shortage(net(x)).square().mean(), len(x))
+
+    phase = Phase("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
+    source = IterableSource([rows(8)])
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        reports = list(run.epochs(source, max_epochs=2, validation=Validation(score, source)))
+    assert [report.micro for report in reports if isinstance(report, WindowReport)] == [None, None]
+    assert shortage.failures == 2
