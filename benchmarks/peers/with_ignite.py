@@ -60,6 +60,13 @@ def _step(job: Job) -> Callable[[Engine, Batch], Tensor]:
     return step
 
 
+def _stepper(job: Job) -> Callable[[], None]:
+    def step() -> None:
+        job.scheduler.step()
+
+    return step
+
+
 def _supervised(job: Job, **settings: object) -> Engine:
     def prepared(batch: Batch, *_: object, **__: object) -> tuple[Batch, Tensor]:
         return batch, batch["y"]
@@ -73,7 +80,7 @@ def _supervised(job: Job, **settings: object) -> Engine:
         model_fn=lambda network, batch: network(batch["x"], batch["y"])["loss"],
         **settings,
     )
-    trainer.add_event_handler(Events.ITERATION_COMPLETED(every=job.accumulate), lambda: job.scheduler.step())
+    trainer.add_event_handler(Events.ITERATION_COMPLETED(every=job.accumulate), _stepper(job))
     return trainer
 
 

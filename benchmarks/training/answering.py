@@ -19,9 +19,7 @@ from benchmarks.training.subject import subject
 def seconds(names: list[str], question: dict[str, Any]) -> dict[str, float]:
     """Processor time of one step of each subject, one after another."""
     timing = Timing(warm=question["warm"], steps=question["steps"])
-    return {
-        name: seconds_per_step(subject(name).train, question["kind"], default_optimizer, timing) for name in names
-    }
+    return {name: seconds_per_step(subject(name).train, question["kind"], default_optimizer, timing) for name in names}
 
 
 def answer(name: str, question: dict[str, Any]) -> object:

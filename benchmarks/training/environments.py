@@ -24,11 +24,15 @@ class NoEnvironmentError(Exception):
 
 
 def python_of(peer: str) -> Path:
-    """The interpreter of a peer's environment, which is made if it is not there; peers of one library share one.
+    """The interpreter of a subject's environment, made if it is not there; those of one library share one.
+
+    What is no peer runs in the environment of this process.
 
     Raises:
         NoEnvironmentError: The packages could not be installed; the message is pip's last line.
     """
+    if peer not in REQUIREMENTS:
+        return Path(sys.executable)
     requirements = REQUIREMENTS[peer]
     folder = FOLDER / requirements[0].replace("==", "-")
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"

@@ -55,9 +55,7 @@ def loop_of(job: Job, precision: str | Precision = "fp32") -> Loop[Batch]:
         scheduler=job.scheduler,
         clip=job.clip,
     )
-    return Loop(
-        [phase], modules={"network": job.network}, device="cpu", precision=precision, accumulate=job.accumulate
-    )
+    return Loop([phase], modules={"network": job.network}, device="cpu", precision=precision, accumulate=job.accumulate)
 
 
 SUBJECT = Ours()

@@ -4,7 +4,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import final
 
@@ -212,11 +212,15 @@ def _one_bad() -> list[Batch]:
 def _counted_steps(job: Job) -> Callable[[], int]:
     """How often the optimizer has changed the weights, found by looking at them before every batch and at the end."""
     seen: list[Tensor] = []
-    job.network.register_forward_pre_hook(lambda *_: seen.append(_weights(job)))
+
+    def look(network: nn.Module, inputs: object) -> None:  # noqa: ARG001  what torch hands to a hook
+        seen.append(_weights(job))
+
+    job.network.register_forward_pre_hook(look)
 
     def taken() -> int:
         moments = [*seen, _weights(job)]
-        return sum(not torch.equal(before, after) for before, after in zip(moments, moments[1:], strict=False))
+        return sum(not torch.equal(before, after) for before, after in pairwise(moments))
 
     return taken
 

@@ -41,6 +41,17 @@ class Memory:
 
 
 @final
+class Net(nn.Module):
+    """Three layers, apart from each other so that memory can grow short between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(INPUTS, WIDTH)
+        self.body = nn.Sequential(nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU())
+        self.head = nn.Linear(WIDTH, 1)
+
+
+@final
 class TakingBackward(torch.autograd.Function):
     """Passes values on; its backward uses memory."""
 
@@ -95,8 +106,7 @@ def _rounds(stage: Stage, rounds: int) -> list[tuple[float, float]]:
 def _window_seconds(stage: Stage) -> list[float]:
     torch.manual_seed(0)
     memory = Memory()
-    body = nn.Sequential(nn.Linear(INPUTS, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU())
-    network = nn.ModuleDict({"body": body, "head": nn.Linear(WIDTH, 1)})
+    network = Net()
     phase = Phase[Tensor](
         name="main",
         loss=_loss(network, memory, stage),
@@ -111,15 +121,15 @@ def _window_seconds(stage: Stage) -> list[float]:
     return seconds[: CALM + DISTURBED]
 
 
-def _loss(network: nn.ModuleDict, memory: Memory, stage: Stage) -> Callable[[Tensor], Loss]:
+def _loss(network: Net, memory: Memory, stage: Stage) -> Callable[[Tensor], Loss]:
     def loss(x: Tensor) -> Loss:
-        first = network["body"][0](x)
+        first = network.first(x)
         if stage == "backward":
             first = TakingBackward.apply(first, memory)
-        hidden = network["body"][1:](first)
+        hidden = network.body(first)
         if stage == "forward":
             memory.take(len(x))
-        return Loss(network["head"](hidden).square().mean(), len(x))
+        return Loss(network.head(hidden).square().mean(), len(x))
 
     return loss
 

@@ -63,7 +63,9 @@ def rows(*, quick: bool) -> list[Row]:
             judged=not quick,
         ),
         shown("resident windows, ms a batch", 1e3 * statistics.median(seconds["resident"]), detail="index_select"),
-        shown("DataLoader, BatchSampler of index lists, ms a batch", 1e3 * statistics.median(seconds["lists"]), detail=""),
+        shown(
+            "DataLoader, BatchSampler of index lists, ms a batch", 1e3 * statistics.median(seconds["lists"]), detail=""
+        ),
         shown("DataLoader, __getitems__, ms a batch", 1e3 * statistics.median(seconds["items"]), detail=""),
         shown(
             "windows cut from the series when wanted / fastest DataLoader form",
@@ -77,7 +79,7 @@ def _forms(series: Tensor, stored: Windows) -> dict[str, Form]:
     dataset = Stored(stored)
     batches = BatchSampler(RandomSampler(dataset), BATCH, drop_last=False)
     lists = DataLoader(dataset, sampler=batches, batch_size=None)
-    items = DataLoader(dataset, batch_size=BATCH, shuffle=True, collate_fn=_as_it_is)
+    items = DataLoader(dataset, batch_size=BATCH, shuffle=True, collate_fn=_as_it_is)  # pyright: ignore[reportArgumentType]  __getitems__ has made a batch of them
     resident = ResidentSource[Windows].of(stored, batch_size=BATCH)
     cut = ResidentSource[Tensor].of_windows(series, length=LENGTH, batch_size=BATCH)
     return {
@@ -92,9 +94,7 @@ def _as_it_is(batch: Windows) -> Windows:
     return batch
 
 
-def _seconds(
-    forms: dict[str, Form], *, rounds: int, batches: int
-) -> dict[str, list[float]]:
+def _seconds(forms: dict[str, Form], *, rounds: int, batches: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {name: [] for name in forms}
     for epoch in range(rounds):
         for name, form in forms.items():

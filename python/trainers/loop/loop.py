@@ -13,6 +13,7 @@ from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.cutting import BySamples, Cutter, Cutting
 from trainers.loop.errors import SettingsError, listed
+from trainers.loop.group.agreement import check_phases
 from trainers.loop.group.fitness import check_modules
 from trainers.loop.group.group import Group
 from trainers.loop.group.joining import joined, local_rank
@@ -175,9 +176,10 @@ class Loop(Generic[Batch]):
     ) -> Run[Batch]:
         phases = [self._phase_run(phase, names, group) for phase in self._phases]
         modules = [*self._trained.values(), *self._frozen.values()]
+        check_phases(group, self._trained, phases)
         best = Best(self._trained)
         seeds = group.gather(torch.initial_seed())
-        standing = Standing([phase.name for phase in self._phases], order_seed=int(str(seeds[0])))
+        standing = Standing([phase.name for phase in self._phases], order_seed=seeds[0])
         recorder = None
         if checkpoints is not None:
             parts = Parts(trained=self._trained, phases=phases, best=best, standing=standing)
@@ -193,6 +195,7 @@ class Loop(Generic[Batch]):
             best=best,
             standing=standing,
             signals=signals,
+            coupled=coupled_layers(self._trained | self._frozen, self._frozen.values()),
             recorder=recorder,
         )
         return Run(setup, [] if recorder is None else recorder.resume())
@@ -246,8 +249,8 @@ class Loop(Generic[Batch]):
         """Give every process the first one's weights and generators of its own."""
         if group.size == 1:
             return
-        tensors = named_tensors(self._trained)
-        group.check_same("the trained weights", str({name: tuple(t.shape) for name, t in tensors.items()}))
+        tensors = named_tensors(self._trained | self._frozen)
+        group.check_same("the networks", str({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}))
         group.check_same("the precision", self.precision.name)
         group.check_same("the accumulation window", f"{self._accumulate} batches")
         group.spread(tensors.values())

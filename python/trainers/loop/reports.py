@@ -23,8 +23,9 @@ class WindowReport:
         stepped: False if the step was skipped, because the loss or a gradient was not finite.
         loss_scale: The scaler's scale after the window; None without a scaler.
         micro: The largest piece that batches are cut into since memory ran out, in the cost units of the loop's
-            `cutting`, which are samples unless it says otherwise; None while they are not cut.
-        shortages: How often memory ran out in the window and it was worked in smaller pieces.
+            `cutting`, which are samples unless it says otherwise; None while they are not cut. Every process of a
+            group has a size of its own.
+        shortages: How often memory ran out in the window, in this process, and it was worked in smaller pieces.
         seconds: Time for the phase's work.
         data_seconds: Time that the window's batches were waited for.
     """

@@ -15,7 +15,7 @@ from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.data.reading import read_apart
 from trainers.loop.data.sources import Source
-from trainers.loop.errors import EmptyTargetError, StoppedError
+from trainers.loop.errors import EmptyTargetError, StoppedError, listed
 from trainers.loop.group.group import Group
 from trainers.loop.loss import Loss, check_finite_score
 from trainers.loop.machine.footprint import peak_bytes
@@ -24,6 +24,7 @@ from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report,
 from trainers.loop.standing import Standing
 from trainers.loop.validation import Scorer, Validation, evaluating
 from trainers.loop.weights.best import Best
+from trainers.loop.weights.coverage import kept_buffers
 from trainers.loop.window.accumulation import windows
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.position import Position
@@ -50,6 +51,7 @@ class Setup(Generic[Batch]):
         best: The best value so far and its weights.
         standing: How far the training has come.
         signals: Whether it is asked to stop.
+        coupled: The layers that mix the samples of a batch.
         recorder: Writes checkpoints; None for never.
     """
 
@@ -63,6 +65,7 @@ class Setup(Generic[Batch]):
     best: Best
     standing: Standing
     signals: StopSignals
+    coupled: Sequence[str]
     recorder: Recorder | None
 
 
@@ -120,6 +123,8 @@ class Run(Generic[Batch]):
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
         """The score over a source, each batch weighted by its count, in evaluation and inference mode.
 
+        In a group every process calls it and scores its share of the batches.
+
         Where weights are averaged, it is the average that is scored. Random numbers are the same every time, and the
         training goes on as if none had been drawn.
 
@@ -131,9 +136,11 @@ class Run(Generic[Batch]):
         """
         started = perf_counter()
         group = self.group
+        self._share_buffers()
         with evaluating(self._setup.trained.values()), self._averaged():
-            own = partial(source.batches, 0, start=group.rank, step=group.size)
-            seed = mixed(self._standing.order_seed, group.rank)
+            order = self._standing.order_seed
+            own = partial(read_apart, source, 0, start=group.rank, step=group.size, seed=order)
+            seed = mixed(order, group.rank)
             total = group.total(self._setup.scorer.total(score, own, self._standing.epoch, seed=seed))
         if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
@@ -145,11 +152,13 @@ class Run(Generic[Batch]):
     def stalled(self, value: float, *, patience: int) -> bool:
         """Record a value, lower being better, and tell whether the last `patience` values brought no new best.
 
+        In a group every process calls it, and the first one's value counts, so that all of them stop together.
+
         Raises:
             NonFiniteError: The value is infinite or not a number.
         """
         with self._averaged():
-            self.best.record(value)
+            self.best.record(self.group.gather(value)[0])
         return self.best.stale >= patience
 
     def restore_best(self) -> None:
@@ -237,7 +246,7 @@ class Run(Generic[Batch]):
                 data_seconds=waited,
             )
             if report.shortages:
-                self._notices.append(_shortage_notice(report))
+                self._notices.append(_shortage_notice(report, self._setup.coupled))
             reports.append(report)
         standing.windows = number
         if alone:
@@ -248,6 +257,7 @@ class Run(Generic[Batch]):
         """Score the epoch and close it."""
         started, standing = perf_counter(), self._standing
         ledger = standing.ledger
+        self._share_buffers()
         scored = None if validation is None else self.validate(validation.score, validation.source)
         report = EpochReport(
             epoch=standing.epoch,
@@ -275,6 +285,7 @@ class Run(Generic[Batch]):
             StoppedError: It is.
         """
         recorder = self._setup.recorder
+        self._share_buffers()
         report = None if recorder is None else recorder.save(epoch_end=False)
         if report is not None:
             yield report
@@ -286,6 +297,11 @@ class Run(Generic[Batch]):
         recorder = self._setup.recorder
         if recorder is not None and self.group.gather(recorder.is_due(self._standing.windows, epoch_end=True))[0]:
             yield recorder.save(epoch_end=True)
+
+    def _share_buffers(self) -> None:
+        """Give every process the first one's buffers, which each has changed by its own batches."""
+        if self.group.size > 1:
+            self.group.spread(kept_buffers(self._setup.trained.values()))
 
     def _set_modes(self) -> None:
         """Frozen modules come last, because they may be parts of trained ones."""
@@ -304,10 +320,11 @@ class Run(Generic[Batch]):
             yield
 
 
-def _shortage_notice(report: WindowReport) -> Notice:
+def _shortage_notice(report: WindowReport, coupled: Sequence[str]) -> Notice:
+    gradient = f"but {listed(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
     return Notice(
         message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
-        f"no sample was skipped: batches are worked in pieces of at most {report.micro}, with the same gradient"
+        f"no sample was skipped: batches are worked in pieces of at most {report.micro}, {gradient}"
     )
 
 

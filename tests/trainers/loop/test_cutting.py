@@ -144,9 +144,7 @@ def test_the_found_size_is_told_in_the_units_of_the_cutting() -> None:
     reference, _ = trained(batches, Shortage("forward", 99), cutting=ByFrames())
     assert [report.micro for report in reports] == [12, 6]
     assert shortage.sizes == [4, 2, 2, 6, 3, 3]
-    assert all(
-        torch.allclose(one, other) for one, other in zip(net.parameters(), reference.parameters(), strict=True)
-    )
+    assert all(torch.allclose(one, other) for one, other in zip(net.parameters(), reference.parameters(), strict=True))
 
 
 def test_less_padding_in_a_piece_does_not_hide_that_it_would_be_cut_now() -> None:

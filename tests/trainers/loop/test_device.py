@@ -1,7 +1,6 @@
-"""Devices, precisions, and steps with a scaler."""
+"""Devices and precisions."""
 
 from functools import partial
-from typing import final
 
 import pytest
 import torch
@@ -14,9 +13,7 @@ from trainers.loop import (
     IterableSource,
     Loop,
     Loss,
-    NonFiniteError,
     Phase,
-    Precision,
     PrecisionError,
     WindowReport,
     choose_device,
@@ -100,45 +97,6 @@ def test_an_unknown_precision_is_refused() -> None:
         choose_precision("fp8", torch.device("cpu"), NOTHING)
 
 
-@final
-class Overflowing:
-    """Stands in for a scaler whose gradients overflow in chosen windows, and notes the order of the calls."""
-
-    def __init__(self, calls: list[str], *, overflow_in: tuple[int, ...] = (), scale: float = 1024.0) -> None:
-        self.calls = calls
-        self._overflow_in = overflow_in
-        self._scale = scale
-        self._window = -1
-
-    def scale(self, outputs: Tensor, /) -> Tensor:
-        self.calls.append("scale")
-        return outputs * self._scale
-
-    def unscale_(self, optimizer: Optimizer, /) -> None:
-        self.calls.append("unscale")
-        self._window += 1
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter.grad /= self._scale
-
-    def step(self, optimizer: Optimizer, /) -> float | None:
-        self.calls.append("step")
-        if self._window not in self._overflow_in:
-            optimizer.step()
-
-    def update(self) -> None:
-        self.calls.append("update")
-        if self._window in self._overflow_in:
-            self._scale /= 2
-
-    def get_scale(self) -> float:
-        return self._scale
-
-
-def scaled(scaler: Overflowing) -> Precision:
-    return Precision(name="fp16", dtype=None, scaler=lambda: scaler, reason="a test")
-
-
 def linear_loss(net: nn.Module, batch: Tensor) -> Loss:
     return Loss(nn.functional.mse_loss(net(batch), batch[:, :1]), len(batch))
 
@@ -156,7 +114,7 @@ def batches(count: int) -> IterableSource[Tensor]:
 def train(
     net: nn.Linear,
     optimizer: Optimizer,
-    precision: Precision | str,
+    precision: str,
     *,
     windows: int = 3,
     accumulate: int = 1,
@@ -168,95 +126,6 @@ def train(
     with loop.running() as run:
         reports = list(run.epochs(batches(windows * accumulate), max_epochs=1))
     return [report for report in reports if isinstance(report, WindowReport)]
-
-
-def test_a_skipped_step_advances_neither_weights_nor_schedule_nor_step_number() -> None:
-    net = linear()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-    reports = train(net, optimizer, scaled(Overflowing([], overflow_in=(0, 2))))
-    other = linear()
-    second = batches(3)
-    (_, kept, _) = second.batches(0)
-    other_optimizer = torch.optim.SGD(other.parameters(), lr=1.0)
-    linear_loss(other, kept).mean.backward()
-    other_optimizer.step()
-    assert [report.stepped for report in reports] == [False, True, False]
-    assert [report.step for report in reports] == [0, 1, 1]
-    assert [report.learning_rate for report in reports] == [1.0, 1.0, 0.5]
-    assert [report.loss_scale for report in reports] == [512.0, 512.0, 256.0]
-    assert torch.allclose(net.weight, other.weight, rtol=1e-5)
-
-
-def test_gradients_are_unscaled_before_they_are_measured_and_clipped() -> None:
-    calls: list[str] = []
-    plain, with_scaler = linear(), linear()
-    expected = train(plain, torch.optim.SGD(plain.parameters(), lr=1.0), "fp32", accumulate=2, clip=0.1)
-    got = train(
-        with_scaler,
-        torch.optim.SGD(with_scaler.parameters(), lr=1.0),
-        scaled(Overflowing(calls)),
-        accumulate=2,
-        clip=0.1,
-    )
-    assert calls == ["scale", "scale", "unscale", "step", "update"] * 3
-    assert [report.grad_norm for report in got] == pytest.approx([report.grad_norm for report in expected], rel=1e-5)
-    assert all(report.grad_norm > 0.1 for report in got)
-    assert torch.allclose(with_scaler.weight, plain.weight, rtol=1e-5)
-
-
-def test_torch_s_own_scaler_changes_nothing_but_the_scale() -> None:
-    plain, with_scaler = linear(), linear()
-    real = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler, "cpu"), reason="a test")
-    expected = train(plain, torch.optim.SGD(plain.parameters(), lr=0.1), "fp32")
-    got = train(with_scaler, torch.optim.SGD(with_scaler.parameters(), lr=0.1), real)
-    assert [report.loss_scale for report in got] == [65536.0] * 3
-    assert [report.loss_scale for report in expected] == [None] * 3
-    assert torch.allclose(with_scaler.weight, plain.weight, rtol=1e-5)
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_an_overflow_in_torch_s_scaler_is_skipped_also_by_a_fused_optimizer(*, fused: bool) -> None:
-    net = linear()
-    before = net.weight.detach().clone()
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1, fused=fused)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
-
-    def loss(batch: Tensor) -> Loss:
-        # The root's slope at zero is infinite, while its value is not.
-        return Loss(net(batch).mean() + (net.weight.sum() * 0).sqrt(), len(batch))
-
-    phase = Phase("main", loss, net.parameters(), optimizer, scheduler)
-    real = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler, "cpu"), reason="a test")
-    loop = Loop([phase], modules={"net": net}, device="cpu", precision=real, nonfinite="raise", skip_limit=3)
-    with loop.running() as run:
-        reports = run.epochs(batches(9), max_epochs=1)
-        skipped = [next(reports), next(reports)]
-        with pytest.raises(NonFiniteError, match="in 3 windows in a row"):
-            next(reports)
-    assert [report.stepped for report in skipped if isinstance(report, WindowReport)] == [False, False]
-    assert torch.equal(net.weight, before)
-    assert scheduler.get_last_lr() == [0.1]
-
-
-def test_every_phase_has_a_scaler_of_its_own() -> None:
-    one, other = linear(), linear()
-    calls: list[list[str]] = []
-
-    def scaler() -> Overflowing:
-        calls.append([])
-        return Overflowing(calls[-1], overflow_in=(0,) if len(calls) == 1 else ())
-
-    phases = [
-        Phase[Tensor](name, partial(linear_loss, net), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
-        for name, net in {"one": one, "other": other}.items()
-    ]
-    precision = Precision(name="fp16", dtype=None, scaler=scaler, reason="a test")
-    with Loop(phases, modules={"one": one, "other": other}, device="cpu", precision=precision).running() as run:
-        stepped = [
-            report.stepped for report in run.epochs(batches(1), max_epochs=1) if isinstance(report, WindowReport)
-        ]
-    assert stepped == [False, True]
-    assert len(calls) == 2
 
 
 def test_bfloat16_on_a_cpu_is_computed_by_autocast_and_without_a_scaler() -> None:

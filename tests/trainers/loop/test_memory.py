@@ -1,10 +1,15 @@
 """Memory that runs out in a window: nothing is left out, and the update is what it would have been."""
 
 import gc
+import json
+import os
 import re
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +34,6 @@ from trainers.loop import (
     WindowReport,
 )
 from trainers.loop.machine.memory import is_out_of_memory, usage
-
 
 STAGES: tuple[Stage, ...] = ("forward", "backward")
 
@@ -382,3 +386,26 @@ def test_memory_in_use_is_told_in_words() -> None:
 
 def test_the_loop_s_own_errors_are_not_taken_for_memory() -> None:
     assert not is_out_of_memory(LoopError("out of memory"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of address space that the allocator feels")
+def test_a_process_whose_memory_is_limited_finds_the_gradient_of_one_that_is_not() -> None:
+    program = Path(__file__).with_name("limited_process.py")
+    # Large blocks from the system, not from what the process has kept, so that the limit is felt at the same place.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(
+        [sys.executable, str(program), "20", "28"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    both, backward = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert both["forward"] >= 1
+    assert both["backward"] >= 1
+    assert backward["backward"] >= 1
+    assert 1 <= both["micro"] < 2048
+    assert 0 < both["error"] < 1e-5
+    assert 0 < backward["error"] < 1e-5

@@ -90,14 +90,7 @@ class Recorder:
         started = perf_counter()
         standing = self._parts.standing
         snapshot = self._snapshot(best=epoch_end and self._parts.best.stale == 0)  # all processes take part
-        place, size, problem = str(self._checkpoints.folder), 0, None
-        if self._group.rank == 0:
-            try:
-                saved = self._checkpoints.save(snapshot)
-            except CheckpointError as error:
-                problem = error.message
-            else:
-                place, size = str(saved.folder), saved.bytes
+        place, size, problem = self._group.gather(self._written(snapshot))[0]
         self._saved = perf_counter()
         self._took = self._saved - started
         return CheckpointReport(
@@ -125,6 +118,17 @@ class Recorder:
         self._restore(restored.tensors, restored.state)
         place = f"epoch {restored.epoch + 1}, after {restored.window} of its windows"
         return [*notices, Notice(message=f"goes on from {restored.folder}: {place}")]
+
+    def _written(self, snapshot: Snapshot) -> tuple[str, int, str | None]:
+        """Folder, size and problem of the checkpoint; only the first process writes it."""
+        place = str(self._checkpoints.folder)
+        if self._group.rank:
+            return place, 0, None
+        try:
+            saved = self._checkpoints.save(snapshot)
+        except CheckpointError as error:
+            return place, 0, error.message
+        return str(saved.folder), saved.bytes, None
 
     def _snapshot(self, *, best: bool) -> Snapshot:
         parts, standing = self._parts, self._parts.standing

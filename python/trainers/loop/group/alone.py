@@ -1,13 +1,15 @@
 """A group of one process, which costs nothing."""
 
 from collections.abc import Iterable, Sequence
-from typing import final
+from typing import TypeVar, final
 
 from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.loss import Tally
 from trainers.loop.window.totals import LocalTotals, Totals
+
+Value = TypeVar("Value")
 
 
 @final
@@ -36,7 +38,7 @@ class Alone:
         """The length itself, known or not."""
         return length
 
-    def gather(self, value: object) -> list[object]:
+    def gather(self, value: Value) -> list[Value]:
         """The value in a list."""
         return [value]
 

@@ -1,13 +1,15 @@
 """What the loop asks of the processes that train together."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.loss import Tally
 from trainers.loop.window.totals import LocalTotals, Totals
+
+Value = TypeVar("Value")
 
 
 class Group(Protocol):
@@ -63,7 +65,7 @@ class Group(Protocol):
         """
         ...
 
-    def gather(self, value: object) -> list[object]:
+    def gather(self, value: Value) -> list[Value]:
         """Every process's value, in the order of ranks, on every process; the values are pickled.
 
         Raises:

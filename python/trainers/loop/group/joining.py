@@ -73,7 +73,7 @@ def _backend(device_type: str) -> str:
             f"several processes on {device_type!r} speak through {backend}, which this build of torch lacks; install "
             "one that has it, or start one process"
         )
-    return "cpu:gloo" if backend == "gloo" else f"cpu:gloo,{device_type}:{backend}"
+    return backend if backend == "gloo" else f"cpu:gloo,{device_type}:{backend}"
 
 
 def _meet(backend: str, timeout: timedelta) -> None:

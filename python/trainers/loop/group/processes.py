@@ -68,7 +68,7 @@ class Processes:
             )
         return first
 
-    def gather(self, value: object) -> list[object]:
+    def gather(self, value: Value) -> list[Value]:
         """Every process's value, in the order of ranks."""
         return self._gathered(value, "gathering values")
 

@@ -35,6 +35,7 @@ class Best:
         Raises:
             NonFiniteError: The value is infinite or not a number.
         """
+        value = float(value)  # a float64 of NumPy is one too, and no checkpoint could be read back with it
         check_finite_score(value, "the recorded value")
         if self.value is not None and value >= self.value:
             self.stale += 1

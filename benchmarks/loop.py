@@ -1,0 +1,48 @@
+"""What the training loop costs and what it keeps: against loops by hand, other libraries, shortages and kills.
+
+One thread; every round measures all subjects in turn, and ratios are medians of the rounds' own. With `--peers` the
+other libraries take part, each in a virtual environment that is made once in `.venv-peers` (a few GB).
+"""
+
+import sys
+from collections.abc import Sequence
+
+import torch
+
+from benchmarks.report import Row, common_options, publish
+from benchmarks.training import guarantees, kills, peers, ranks, recovery, steps, windows
+from benchmarks.training.chart import bars
+from benchmarks.training.environments import REQUIREMENTS
+
+
+def chart_of(title: str, rows: Sequence[Row]) -> str:
+    """The time of a step relative to the plain loop, for everybody whose row is there."""
+    values = {row.name: row.value for row in rows if row.value is not None}
+    shares = {
+        name.removeprefix(f"{title}: ").removesuffix(" / plain loop"): value
+        for name, value in values.items()
+        if name.startswith(title) and name.endswith(" / plain loop")
+    }
+    fastest = values.get(f"{title}: fastest, us a step", 0.0) / values[f"{title}: plain, us a step"]
+    return bars(f"{title}: time of a step, the plain loop is 1", {"fastest by hand": fastest} | shares)
+
+
+def main() -> int:
+    parser = common_options(__doc__ or "")
+    parser.add_argument("--peers", action="store_true", help="measure other libraries too, in their own environments")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    names = list(REQUIREMENTS) if given.peers else []
+    timed = [*steps.rows(quick=given.quick), *peers.rows(names, quick=given.quick)]
+    kept = [part.rows(quick=given.quick) for part in (windows, recovery, kills, ranks)]
+    findings = guarantees.found(names)
+    status = publish([*timed, *(row for part in kept for row in part), *guarantees.rows(findings)], given.json)
+    for title in steps.TITLES.values():
+        print(chart_of(title, timed))
+    print()
+    guarantees.show(findings)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Two processes that train together against one, with the same global batch.
+
+Run as a program it is one of those processes, and prints how long a window took.
+"""
+
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from benchmarks.report import Row, at_least, shown, unmeasured
+from benchmarks.training.asking import ROOT
+from trainers.loop import IterableSource, Loop, Loss, Phase, WindowReport
+
+RANKS = 2
+SAMPLES, INPUTS, WIDTH = 512, 256, 1024
+WARM, WINDOWS = 3, 12
+NAME, REACH = "two ranks / one process, windows/s", 1.6
+BUSY = 1.15
+
+
+def rows(*, quick: bool) -> list[Row]:
+    """The speed-up, judged only if two processes that know nothing of each other do not slow each other down."""
+    if (os.cpu_count() or 1) < RANKS:
+        return [unmeasured(NAME, "there is one core only", reach=f">= {REACH:g}")]
+    rounds = [(_alone(), _together(), _side_by_side()) for _ in range(1 if quick else 5)]
+    speed_up = statistics.median(alone / together for alone, together, _ in rounds)
+    slowdown = statistics.median(beside / alone for alone, _, beside in rounds)
+    free = slowdown <= BUSY
+    load = f"two independent processes take {slowdown:.2f} times as long each" + ("" if free else ": not judged")
+    window = statistics.median(alone for alone, _, _ in rounds)
+    return [
+        at_least(
+            NAME, speed_up, REACH, detail=f"gloo, 2 x {SAMPLES} samples a window; {load}", judged=free and not quick
+        ),
+        shown("one process, two independent ones at once / alone", slowdown, detail="1 on a machine with free cores"),
+        shown("one process, ms a window", 1e3 * window, detail=f"{INPUTS} inputs, two layers of {WIDTH}"),
+    ]
+
+
+def _alone() -> float:
+    return _seconds([_start([sys.executable, "-m", __spec__.name, str(RANKS)])])
+
+
+def _side_by_side() -> float:
+    return _seconds([_start([sys.executable, "-m", __spec__.name, str(RANKS)]) for _ in range(RANKS)])
+
+
+def _together() -> float:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+    return _seconds([_start([*launcher, "-m", __spec__.name, "1"])])
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python")]),
+    }
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def _seconds(processes: Sequence[subprocess.Popen[str]]) -> float:
+    """The mean of what they print as the last line."""
+    said = [process.communicate()[0] for process in processes]
+    return statistics.mean(float(json.loads(text.splitlines()[-1])) for text in said)
+
+
+def _train(accumulate: int) -> float:
+    """Median seconds of a window, its wait for the other processes included."""
+    torch.manual_seed(0)
+    body = [nn.Linear(INPUTS, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)]
+    network = nn.Sequential(*body)
+    phase = Phase[Tensor](
+        name="main",
+        loss=lambda x: Loss(network(x).square().mean(), len(x)),
+        parameters=network.parameters(),
+        optimizer=SGD(network.parameters(), lr=1e-3),
+    )
+    batches = [torch.randn(SAMPLES, INPUTS)] * (RANKS * (WARM + WINDOWS))
+    with Loop([phase], modules={"network": network}, device="cpu", accumulate=accumulate).running() as run:
+        reports = run.epochs(IterableSource(batches), max_epochs=1)
+        moments = [time.perf_counter() for report in reports if isinstance(report, WindowReport)]
+    return statistics.median(after - before for before, after in itertools.pairwise(moments[WARM:]))
+
+
+def main() -> int:
+    """Train, and let the first process say how long a window took."""
+    torch.set_num_threads(1)
+    seconds = _train(int(sys.argv[1]))
+    if os.environ.get("RANK", "0") == "0":
+        print(json.dumps(seconds), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

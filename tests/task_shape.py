@@ -1,0 +1,70 @@
+"""What tests must know of a task that stands in for a real one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from trainers.loop import Cutting, Frozen, IterableSource, Loop, Loss, Phase, Precision, Validation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How a task is made.
+
+    Attributes:
+        strain: Called with the samples that a phase is about to work, shape [samples, …]; returns them, or runs out of
+            memory.
+        random: Whether the task draws random numbers; without them its update depends on the samples alone.
+        double: Whether it computes in float64.
+    """
+
+    strain: Callable[[Tensor], Tensor] | None = None
+    random: bool = True
+    double: bool = False
+
+    def strained(self, samples: Tensor) -> Tensor:
+        """The samples, if memory suffices."""
+        return samples if self.strain is None else self.strain(samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskShape:
+    """A small task with the shape of a real one.
+
+    Attributes:
+        modules: All of them by name.
+        phases: With optimizers and schedulers.
+        batches: The training's, of different sizes.
+        cutting: How they are cut.
+        precision: With a scaler or without.
+        score: What is validated, on the same batches.
+    """
+
+    modules: Mapping[str, nn.Module | Frozen]
+    phases: Sequence[Phase[Any]]
+    batches: Sequence[Any]
+    cutting: Cutting[Any]
+    precision: Precision
+    score: Callable[[Any], Loss]
+
+    def loop(self, *, accumulate: int, ema: float | None = 0.9) -> Loop[Any]:
+        """The loop over the task."""
+        return Loop(
+            self.phases,
+            modules=self.modules,
+            device="cpu",
+            precision=self.precision,
+            accumulate=accumulate,
+            cutting=self.cutting,
+            ema=ema,
+        )
+
+    def source(self) -> IterableSource[Any]:
+        """The batches."""
+        return IterableSource(self.batches)
+
+    def validation(self) -> Validation[Any]:
+        """The score over two of the batches."""
+        return Validation(self.score, IterableSource(self.batches[:2]))

@@ -1,0 +1,849 @@
+"""What other training loops are known to do wrong, one test or more a failure: each must be impossible here.
+
+Failures that other files prove at length:
+
+    a retry inside the `except` block, which keeps    test_memory: what_a_failed_piece_computed_is_freed_…
+        the failed attempt's memory alive
+    dropout and BatchNorm that are not rolled back    test_memory: with_dropout_a_shortage_gives_the_bits_…
+        before a retry
+    a deadlock or a wrong sum where one process of    test_group: uneven_shares_…, a_rank_that_…_ends_the_others
+        a group runs out of memory or dies
+    gradients of parameters that only one process     test_group: a_gradient_that_only_one_rank_has_reaches_all
+        has used
+    LSTMs on Apple GPUs with dropout in evaluation    test_selftest
+    convolutions computed from non-contiguous         test_recurrent
+        weights
+    a checkpoint that a kill, a full disk or a power  test_checkpoints
+        cut has cut short
+    a checkpoint that only an unsafe pickle can read  test_checkpoints: a_pickle_that_would_run_code_…
+    a training killed at any moment, resumed wrongly  test_resume
+    SIGTERM that loses the epoch                      test_resume: a_stop_signal_in_mid_window_…
+    misaligned, adversarial or frozen parts that the  test_task_shapes
+        loop must know of
+"""
+
+import copy
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from shortages import Shortage
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
+from torch.optim.lr_scheduler import ExponentialLR
+from torch.utils.data import DataLoader
+
+from trainers import loop as loop_package
+from trainers.loop import (
+    Checkpoints,
+    Contract,
+    ContractError,
+    DetachedLossError,
+    EmptyTargetError,
+    EpochReport,
+    Frozen,
+    Hardware,
+    IterableSource,
+    Loop,
+    Loss,
+    NoGradientError,
+    Phase,
+    Precision,
+    PrecisionError,
+    Report,
+    ResidentSource,
+    Source,
+    WindowReport,
+    ZeroGradientError,
+    choose_precision,
+    seed_everything,
+)
+from trainers.loop.machine.compilation import compilable
+from trainers.loop.machine.memory import is_out_of_memory, release
+from trainers.loop.window import update
+
+SCALED = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler, "cpu"), reason="a test")
+PLAIN = Precision(name="fp32", dtype=None, scaler=None, reason="a test")
+
+
+class Rows(NamedTuple):
+    x: Tensor
+    y: Tensor
+
+
+def rows(count: int = 4, seed: int = 0) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    return Rows(torch.randn(count, 3, generator=generator), torch.randn(count, 1, generator=generator))
+
+
+def joined(*batches: Rows) -> Rows:
+    return Rows(torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches]))
+
+
+def poisoned() -> Rows:
+    return Rows(torch.full((4, 3), torch.nan), torch.ones(4, 1))
+
+
+def linear() -> nn.Linear:
+    torch.manual_seed(2)
+    return nn.Linear(3, 1)
+
+
+def squares(net: nn.Module, batch: Rows) -> Loss:
+    return Loss((net(batch.x) - batch.y).square().mean(), len(batch.x))
+
+
+def descent(net: nn.Module) -> Optimizer:
+    return SGD(net.parameters(), lr=0.1)
+
+
+def train(
+    net: nn.Module,
+    batches: Sequence[Rows] | Source[Rows],
+    *,
+    loss: Callable[[Rows], Loss] | None = None,
+    optimizer: Optimizer | None = None,
+    decays: bool = False,
+    epochs: int = 1,
+    clip: float | None = None,
+    checkpoints: Checkpoints | None = None,
+    **settings: Any,
+) -> list[Report]:
+    """Train on the CPU; the loss is the squared error and the optimizer plain descent unless others are given."""
+    optimizer = optimizer or descent(net)
+    scheduler = ExponentialLR(optimizer, 0.5) if decays else None
+    phase = Phase("main", loss or partial(squares, net), net.parameters(), optimizer, scheduler, clip=clip)
+    source = IterableSource(batches) if isinstance(batches, Sequence) else batches
+    with Loop([phase], modules={"net": net}, device="cpu", **settings).running(checkpoints) as run:
+        return list(run.epochs(source, max_epochs=epochs))
+
+
+def windows_of(reports: Sequence[Report]) -> list[WindowReport]:
+    return [report for report in reports if isinstance(report, WindowReport)]
+
+
+def stepped(reports: Sequence[Report]) -> list[bool]:
+    return [report.stepped for report in windows_of(reports)]
+
+
+def descended(net: nn.Linear, *windows: Rows) -> Tensor:
+    """The weight after a step by hand on each of the windows."""
+    for window in windows:
+        optimizer = descent(net)
+        optimizer.zero_grad()
+        squares(net, window).mean.backward()
+        optimizer.step()
+    return net.weight.detach()
+
+
+# --- the gradient scaler
+
+
+def test_an_enabled_grad_scaler_of_the_cpu_crashes_no_training_and_changes_no_step() -> None:
+    assert torch.amp.GradScaler("cpu").is_enabled()
+    scaled, plain = linear(), linear()
+    assert stepped(train(scaled, [rows()] * 3, precision=SCALED)) == [True] * 3
+    train(plain, [rows()] * 3)
+    assert torch.equal(scaled.weight, plain.weight)
+
+
+def test_a_training_on_a_cpu_has_no_grad_scaler_unless_it_is_given_one() -> None:
+    assert [report.loss_scale for report in windows_of(train(linear(), [rows()]))] == [None]
+
+
+def test_a_grad_scaler_that_disabled_itself_trains_like_none() -> None:
+    disabled, plain = linear(), linear()
+    precision = Precision(
+        name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler, "cuda", enabled=False), reason="a test"
+    )
+    assert stepped(train(disabled, [rows(), poisoned(), rows()], precision=precision)) == [True, False, True]
+    train(plain, [rows()] * 2)
+    assert torch.equal(disabled.weight, plain.weight)
+
+
+class Watched(torch.amp.GradScaler):
+    """A scaler that notes its calls."""
+
+    def __init__(self, calls: list[str]) -> None:
+        super().__init__("cpu")
+        self._calls = calls
+
+    def scale(self, outputs: Any) -> Any:
+        self._calls.append("scale")
+        return super().scale(outputs)
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        self._calls.append("unscale")
+        super().unscale_(optimizer)
+
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> float | None:
+        self._calls.append("step")
+        return super().step(optimizer, *args, **kwargs)
+
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        self._calls.append("update")
+        super().update(new_scale)
+
+
+def test_a_scaler_is_never_stepped_without_scale_before_it() -> None:
+    calls: list[str] = []
+    precision = Precision(name="fp16", dtype=None, scaler=partial(Watched, calls), reason="a test")
+    train(linear(), [rows()] * 3, accumulate=2, precision=precision)
+    assert calls == ["scale", "scale", "unscale", "step", "update", "scale", "unscale", "step", "update"]
+
+
+def test_a_scaler_s_update_is_not_forgotten_on_a_skipped_step() -> None:
+    calls: list[str] = []
+    precision = Precision(name="fp16", dtype=None, scaler=partial(Watched, calls), reason="a test")
+    reports = windows_of(train(linear(), [poisoned(), rows()], precision=precision))
+    assert calls == ["scale", "unscale", "update", "scale", "unscale", "step", "update"]
+    assert [report.loss_scale for report in reports] == [32768.0, 32768.0]
+
+
+@pytest.mark.parametrize("windows_before", [0, 1])
+def test_a_window_in_which_nothing_is_left_is_told_before_the_scaler_misses_its_inf_checks(windows_before: int) -> None:
+    net = linear()
+
+    def loss(batch: Rows) -> Loss:
+        return Loss(squares(net, batch).mean, 0 if len(batch.x) == 2 else len(batch.x))
+
+    batches = [rows()] * windows_before + [rows(2)]
+    with pytest.raises(EmptyTargetError, match="no batch of the window has a target"):
+        train(net, batches, loss=loss, precision=SCALED)
+
+
+def test_a_scaled_loss_that_misses_the_parameters_is_told_before_the_scaler_misses_its_inf_checks() -> None:
+    with pytest.raises(NoGradientError):
+        train(
+            linear(),
+            [rows()],
+            loss=lambda batch: Loss(torch.ones((), requires_grad=True), len(batch.x)),
+            precision=SCALED,
+        )
+
+
+def test_float16_parameters_under_a_scaler_are_an_error_with_its_place() -> None:
+    net = linear().half()
+
+    def loss(batch: Rows) -> Loss:
+        return Loss(net(batch.x.half()).float().mean(), len(batch.x))
+
+    with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients") as caught:
+        train(net, [rows()], loss=loss, precision=SCALED)
+    assert caught.value.__notes__ == [
+        "in phase 'main', epoch 0, window 0 of 1 batches: batch.x float32[4, 3], batch.y float32[4, 1]"
+    ]
+
+
+@pytest.mark.parametrize(("before", "after"), [(PLAIN, SCALED), (SCALED, PLAIN), (SCALED, SCALED)])
+def test_a_checkpoint_saved_without_a_scaler_is_resumed_with_one_and_the_other_way_round(
+    tmp_path: Path, before: Precision, after: Precision
+) -> None:
+    net, plain = linear(), linear()
+    train(net, [poisoned(), rows()], precision=before, checkpoints=Checkpoints(tmp_path, every_windows=1))
+    other = linear()
+    reports = train(
+        other, [poisoned(), rows()], epochs=2, precision=after, checkpoints=Checkpoints(tmp_path, every_windows=1)
+    )
+    train(plain, [rows()] * 2)
+    assert torch.equal(other.weight, plain.weight)
+    kept = [32768.0, 16384.0] if before is SCALED else [65536.0, 32768.0]
+    assert windows_of(reports)[0].loss_scale == (kept[1] if after is SCALED else None)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_scheduler_stays_where_a_fused_optimizer_dropped_the_step(*, fused: bool) -> None:
+    net = linear()
+    before = net.weight.detach().clone()
+
+    def overflowing(batch: Rows) -> Loss:
+        return Loss(net(batch.x).mean() + (net.weight.sum() * 0).sqrt(), len(batch.x))  # finite, with infinite slope
+
+    optimizer = AdamW(net.parameters(), lr=0.1, fused=fused)
+    reports = train(net, [rows()] * 3, loss=overflowing, optimizer=optimizer, decays=True, precision=SCALED)
+    assert stepped(reports) == [False] * 3
+    assert [report.learning_rate for report in windows_of(reports)] == [0.1] * 3
+    assert torch.equal(net.weight, before)
+
+
+# --- autocast and precisions
+
+
+def test_autocast_is_not_entered_where_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entered(*_: object, **__: object) -> None:
+        raise AssertionError("it would warn without CUDA, and cost time")
+
+    monkeypatch.setattr(torch, "autocast", entered)
+    net = linear()
+    phase = Phase[Rows]("main", partial(squares, net), net.parameters(), descent(net))
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        list(run.epochs(IterableSource([rows()]), max_epochs=1))
+        run.validate(partial(squares, net), IterableSource([rows()]))
+
+
+def test_a_forward_without_gradients_leaves_autocast_no_weights_without_a_graph() -> None:
+    """Autocast keeps the cast weights of a forward for the next one."""
+    net = linear()
+
+    def loss(batch: Rows) -> Loss:
+        with torch.no_grad():
+            before = net(batch.x)
+        return Loss((net(batch.x) - before + 1).float().square().mean(), len(batch.x))
+
+    assert windows_of(train(net, [rows()], loss=loss, precision="bf16"))[0].grad_norm > 0
+
+
+def test_deprecated_autocasts_and_scalers_are_not_used() -> None:
+    sources = Path(loop_package.__file__).parent.parent.rglob("*.py")
+    found = [path.name for path in sources if re.search(r"torch\.(cuda|cpu)\.amp", path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_emulated_bfloat16_is_not_chosen() -> None:
+    old = Hardware(cuda=("Tesla T4",), cuda_bf16=False)
+    assert choose_precision("auto", torch.device("cuda", 0), old).name == "fp16"
+
+
+def test_bfloat16_is_only_looked_for_in_the_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+    def supported(*, including_emulation: bool = True) -> bool:
+        return including_emulation
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", "GPU {}".format)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    assert not Hardware.detect().cuda_bf16
+
+
+def test_float16_for_recurrent_layers_of_a_cpu_is_refused_before_the_first_forward() -> None:
+    with pytest.raises(PrecisionError, match="could not create a primitive descriptor"):
+        choose_precision("fp16", torch.device("cpu"), Hardware())
+
+
+def test_apple_gpus_are_not_given_half_precision_without_being_asked() -> None:
+    assert choose_precision("auto", torch.device("mps"), Hardware(mps=True)).name == "fp32"
+
+
+# --- the weights of batches, the tail
+
+
+def test_the_tail_of_an_epoch_is_neither_dropped_nor_left_for_the_next_epoch() -> None:
+    net = linear()
+    batches = [rows(4, seed) for seed in range(5)]
+    reports = train(net, batches, accumulate=2, epochs=2)
+    windows = [joined(*batches[0:2]), joined(*batches[2:4]), batches[4]] * 2
+    assert [report.step for report in windows_of(reports)] == [1, 2, 3, 4, 5, 6]
+    assert torch.allclose(net.weight, descended(linear(), *windows), rtol=1e-5)
+
+
+def test_a_tail_of_one_batch_is_not_weighted_as_if_its_window_were_full() -> None:
+    net = linear()
+    train(net, [rows()], accumulate=8)
+    assert torch.allclose(net.weight, descended(linear(), rows()), rtol=1e-6)
+
+
+def test_a_window_of_unequal_batches_is_no_mean_of_means() -> None:
+    net = linear()
+    train(net, [rows(8), rows(1, 1)], accumulate=2)
+    assert torch.allclose(net.weight, descended(linear(), joined(rows(8), rows(1, 1))), rtol=1e-6)
+
+
+def test_a_validation_of_unequal_batches_is_no_mean_of_means() -> None:
+    net = linear()
+    phase = Phase[Rows]("main", partial(squares, net), net.parameters(), descent(net))
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        found = run.validate(partial(squares, net), IterableSource([rows(8), rows(1, 1)]))
+    assert found.mean == pytest.approx(squares(net, joined(rows(8), rows(1, 1))).mean.item(), rel=1e-6)
+
+
+def test_an_epoch_s_loss_is_not_divided_by_the_length_of_the_loader() -> None:
+    net = linear()
+    *_, epoch = train(net, [rows(8), poisoned(), rows(1, 1)], optimizer=SGD(net.parameters(), lr=0.0))
+    assert isinstance(epoch, EpochReport)
+    assert epoch.loss == pytest.approx(squares(net, joined(rows(8), rows(1, 1))).mean.item(), rel=1e-6)
+
+
+def test_an_empty_loader_is_an_error_that_says_so_and_no_division_by_zero() -> None:
+    with pytest.raises(EmptyTargetError, match="the source gave no batch in epoch 0"):
+        train(linear(), [])
+
+
+def test_an_empty_validation_is_an_error_that_says_so_and_no_division_by_zero() -> None:
+    net = linear()
+    phase = Phase[Rows]("main", partial(squares, net), net.parameters(), descent(net))
+    empty = IterableSource[Rows]([])
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run, pytest.raises(EmptyTargetError):
+        run.validate(partial(squares, net), empty)
+
+
+def test_the_device_is_waited_for_once_a_window_and_not_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+
+    def counted(scalars: Sequence[Tensor]) -> list[float]:
+        waits.append(len(scalars))
+        return [scalar.item() for scalar in scalars]
+
+    monkeypatch.setattr(update, "read", counted)
+    train(linear(), [rows()] * 8, accumulate=4)
+    assert len(waits) == 2
+
+
+def test_a_gradient_from_before_does_not_enter_a_step_and_the_window_s_own_is_there_when_it_is_taken() -> None:
+    net = linear()
+    squares(net, rows(4, seed=9)).mean.backward()
+    train(net, [rows()])
+    assert torch.allclose(net.weight, descended(linear(), rows()), rtol=1e-6)
+
+
+# --- memory that runs out
+
+
+def test_a_batch_that_does_not_fit_is_not_skipped() -> None:
+    net, shortage = linear(), Shortage("forward", fits=4)
+
+    def loss(batch: Rows) -> Loss:
+        return squares(net, Rows(shortage(batch.x), batch.y))
+
+    reports = windows_of(train(net, [rows(8), rows(4, 1)], loss=loss))
+    assert [report.count for report in reports] == [8, 4]
+    assert torch.allclose(net.weight, descended(linear(), rows(8), rows(4, 1)), rtol=1e-5)
+
+
+def test_a_half_done_backward_is_not_stepped() -> None:
+    torch.manual_seed(3)
+    first, last = nn.Linear(3, 3), nn.Linear(3, 1)
+    net = nn.Sequential(first, nn.Tanh(), last)
+    whole, shortage = copy.deepcopy(net), Shortage("backward", fits=4)
+
+    def loss(batch: Rows) -> Loss:
+        hidden = shortage(first(batch.x))  # the last layer has its gradient when this fails
+        return Loss((last(hidden.tanh()) - batch.y).square().mean(), len(batch.x))
+
+    train(net, [rows(8)], loss=loss)
+    train(whole, [rows(8)])
+    assert shortage.failures == 1
+    for found, expected in zip(net.parameters(), whole.parameters(), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("error", "recovered"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB."), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 9.05 GB)"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (RuntimeError("CUDA error: device-side assert triggered"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_memory_that_ran_out_is_told_by_type_or_text_and_no_other_device_error_is_taken_for_it(
+    error: Exception, *, recovered: bool
+) -> None:
+    assert is_out_of_memory(error) is recovered
+
+
+def test_giving_memory_back_on_a_cpu_asks_no_accelerator() -> None:
+    release(torch.device("cpu"))
+
+
+def test_an_optimizer_that_ran_out_while_it_made_its_states_has_no_half_made_ones_in_the_next_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net, untroubled = linear(), linear()
+    make, calls = torch.zeros_like, iter(range(100))
+
+    def scarce(tensor: Tensor, **kwargs: Any) -> Tensor:
+        if next(calls) == 1:  # the first parameter then has the mean of its gradients and not that of their squares
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return make(tensor, **kwargs)
+
+    train(untroubled, [rows()] * 2, optimizer=AdamW(untroubled.parameters(), lr=0.1))
+    monkeypatch.setattr(torch, "zeros_like", scarce)
+    train(net, [rows()] * 2, optimizer=AdamW(net.parameters(), lr=0.1))
+    assert next(calls) > 2
+    assert torch.equal(net.weight, untroubled.weight)
+
+
+def test_the_size_found_is_that_of_the_resumed_training_too(tmp_path: Path) -> None:
+    shortages = [Shortage("forward", fits=4), Shortage("forward", fits=4)]
+    for epochs, shortage in enumerate(shortages, start=1):
+        net = linear()
+
+        def loss(batch: Rows, net: nn.Linear = net, shortage: Shortage = shortage) -> Loss:
+            return squares(net, Rows(shortage(batch.x), batch.y))
+
+        train(net, [rows(8)], loss=loss, epochs=epochs, checkpoints=Checkpoints(tmp_path, every_windows=1))
+    assert [shortage.sizes for shortage in shortages] == [[8, 4, 4], [4, 4]]
+
+
+# --- swallowed errors
+
+
+def test_a_shape_bug_is_raised_with_its_place_and_not_swallowed_into_a_loss_of_zero() -> None:
+    wrong = Rows(torch.ones(4, 5), torch.ones(4, 1))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied") as caught:
+        train(linear(), [rows(), wrong])
+    assert caught.value.__notes__ == [
+        "in phase 'main', epoch 0, window 1, batch 0 of 1: batch.x float32[4, 5], batch.y float32[4, 1]"
+    ]
+
+
+def test_a_loss_that_is_no_number_is_reported_as_such_and_not_hidden_from_the_log() -> None:
+    first, *_ = windows_of(train(linear(), [poisoned(), rows()]))
+    assert repr(first.loss) == "nan"
+    assert not first.stepped
+
+
+# --- losses that teach nothing
+
+
+def test_samples_generated_without_gradients_make_a_detached_loss_which_is_refused() -> None:
+    net = linear()
+
+    def loss(batch: Rows) -> Loss:
+        with torch.no_grad():
+            samples = net(batch.x)
+        return Loss(nn.functional.mse_loss(samples, batch.y), len(batch.x))
+
+    with pytest.raises(DetachedLossError, match="samples generated without gradients"):
+        train(net, [rows()], loss=loss)
+
+
+def test_data_out_of_inference_mode_is_named_where_the_training_meets_it() -> None:
+    with torch.inference_mode():
+        encoded = torch.ones(4, 3)
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward") as caught:
+        train(linear(), [Rows(encoded, torch.ones(4, 1))])
+    assert "batch.x float32[4, 3] (inference tensor)" in caught.value.__notes__[0]
+
+
+def test_a_frozen_encoder_without_gradients_trains_what_follows_it() -> None:
+    encoder, net = nn.Linear(3, 3), linear()
+
+    def loss(batch: Rows) -> Loss:
+        with torch.no_grad():
+            encoded = encoder(batch.x)
+        return squares(net, Rows(encoded, batch.y))
+
+    phase = Phase("main", loss, net.parameters(), descent(net))
+    with Loop([phase], modules={"net": net, "encoder": Frozen(encoder)}, device="cpu").running() as run:
+        assert stepped(list(run.epochs(IterableSource([rows()]), max_epochs=1))) == [True]
+
+
+def test_a_reward_computed_without_gradients_is_a_figure_and_moves_no_weight() -> None:
+    rewarded, plain = linear(), linear()
+
+    def loss(batch: Rows) -> Loss:
+        with torch.no_grad():
+            reward = rewarded(batch.x).mean()
+        return Loss(squares(rewarded, batch).mean, len(batch.x), {"reward": reward})
+
+    expected = plain(rows().x).mean().item()
+    (window,) = windows_of(train(rewarded, [rows()], loss=loss))
+    train(plain, [rows()])
+    assert window.parts["reward"] == pytest.approx(expected, rel=1e-6)
+    assert torch.equal(rewarded.weight, plain.weight)
+
+
+@pytest.mark.parametrize(("requires_grad", "error"), [(True, NoGradientError), (False, DetachedLossError)])
+def test_a_zero_loss_is_refused_also_where_it_requires_a_gradient(
+    *, requires_grad: bool, error: type[Exception]
+) -> None:
+    zero = torch.zeros((), requires_grad=requires_grad)
+    with pytest.raises(error):
+        train(linear(), [rows()], loss=lambda batch: Loss(zero, len(batch.x)))
+
+
+def test_a_loss_multiplied_by_zero_is_refused_before_weight_decay_shrinks_the_weights() -> None:
+    net = linear()
+    before = net.weight.detach().clone()
+    with pytest.raises(ZeroGradientError):
+        train(
+            net,
+            [rows()],
+            loss=lambda batch: Loss(squares(net, batch).mean * 0, 4),
+            optimizer=AdamW(net.parameters(), weight_decay=0.5),
+        )
+    assert torch.equal(net.weight, before)
+
+
+def test_features_passed_for_predictions_are_refused_with_the_keys_that_were_found_and_expected() -> None:
+    net, contract = linear(), Contract(["horizon_1", "horizon_5"], shape=(None, 1))
+
+    def loss(batch: Rows) -> Loss:
+        outputs = contract.read({"features": net(batch.x)})
+        return Loss(torch.stack(list(outputs.values())).mean(), len(batch.x))
+
+    with pytest.raises(ContractError, match=r"\['features'\].*'horizon_1', 'horizon_5'.*output\['predictions'\]"):
+        train(net, [rows()], loss=loss)
+
+
+def test_a_dict_of_outputs_in_the_place_of_a_loss_is_refused_with_its_keys() -> None:
+    net = linear()
+    with pytest.raises(ContractError, match=r"a dict with the keys \['features'\]; expected Loss"):
+        train(net, [rows()], loss=lambda batch: {"features": net(batch.x)})  # pyright: ignore[reportArgumentType]  the mistake
+
+
+# --- skipped steps
+
+
+def test_a_norm_that_is_not_finite_does_not_turn_every_weight_into_nan_by_clipping() -> None:
+    net = linear()
+    assert stepped(train(net, [poisoned(), rows()], clip=1.0)) == [False, True]
+    assert net.weight.isfinite().all()
+
+
+@pytest.mark.parametrize("precision", [PLAIN, SCALED], ids=["plain", "scaled"])
+def test_a_skipped_step_advances_no_scheduler_no_step_number_and_no_average(precision: Precision) -> None:
+    net, plain = linear(), linear()
+    phase, other = (
+        Phase[Rows](
+            "main", partial(squares, each), each.parameters(), sgd := descent(each), ExponentialLR(sgd, 0.5), clip=None
+        )
+        for each in (net, plain)
+    )
+    with Loop([phase], modules={"net": net}, device="cpu", precision=precision, ema=0.5).running() as run:
+        reports = list(run.epochs(IterableSource([poisoned(), rows(), poisoned(), rows()]), max_epochs=1))
+        run.use_average()
+    with Loop([other], modules={"net": plain}, device="cpu", ema=0.5).running() as run:
+        list(run.epochs(IterableSource([rows(), rows()]), max_epochs=1))
+        run.use_average()
+    assert [report.step for report in windows_of(reports)] == [0, 1, 1, 2]
+    assert [report.learning_rate for report in windows_of(reports)] == [0.1, 0.1, 0.05, 0.05]
+    assert torch.equal(net.weight, plain.weight)
+
+
+def test_a_first_step_that_is_skipped_brings_no_warning_of_a_scheduler_before_its_optimizer() -> None:
+    assert stepped(train(linear(), [poisoned(), rows()], decays=True)) == [False, True]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_skipped_step_leaves_the_optimizer_s_own_count_of_steps_alone(*, fused: bool) -> None:
+    net = linear()
+    optimizer = AdamW(net.parameters(), fused=fused)
+    train(net, [rows(), poisoned(), rows()], optimizer=optimizer)
+    assert optimizer.state[net.weight]["step"] == 2
+
+
+def test_a_schedule_moves_once_a_window_and_not_once_a_batch() -> None:
+    reports = train(linear(), [rows()] * 8, accumulate=4, decays=True)
+    assert [report.learning_rate for report in windows_of(reports)] == [0.1, 0.05]
+
+
+# --- phases and parameters
+
+
+class Branches(nn.Module):
+    """Uses one of its layers for batches of two, and the other for all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rare = nn.Linear(3, 1)
+        self.usual = nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rare(x) if len(x) == 2 else self.usual(x)
+
+
+@pytest.mark.parametrize("order", [(2, 4), (4, 2)])
+def test_a_parameter_used_in_only_one_batch_of_a_window_gets_its_gradient(order: tuple[int, int]) -> None:
+    torch.manual_seed(4)
+    net = Branches()
+    by_hand = copy.deepcopy(net)
+    batches = [rows(size) for size in order]
+    train(net, batches, accumulate=2)
+    errors = [(by_hand(batch.x) - batch.y).square().sum() for batch in batches]
+    (torch.stack(errors).sum() / 6).backward()
+    descent(by_hand).step()
+    for found, expected in zip(net.parameters(), by_hand.parameters(), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-5)
+
+
+def test_the_generator_s_backward_leaves_nothing_in_the_critic_s_gradients() -> None:
+    torch.manual_seed(5)
+    generator, critic = nn.Linear(3, 3), nn.Linear(3, 1)
+
+    def fooled(batch: Rows) -> Loss:
+        return Loss(critic(generator(batch.x)).square().mean(), len(batch.x))
+
+    def told_apart(batch: Rows) -> Loss:
+        return Loss((critic(batch.x) - critic(generator(batch.x).detach())).square().mean(), len(batch.x))
+
+    phases = [
+        Phase("generator", fooled, generator.parameters(), descent(generator)),
+        Phase("critic", told_apart, critic.parameters(), SGD(critic.parameters(), lr=0.1), every=2),
+    ]
+    loop = Loop(phases, modules={"generator": generator, "critic": critic}, device="cpu")
+    with loop.running() as run:
+        next(run.epochs(IterableSource([rows()] * 2), max_epochs=1))
+        assert all(parameter.grad is None for parameter in critic.parameters())
+        assert all(parameter.grad is not None for parameter in generator.parameters())
+
+
+# --- recurrent layers
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, batch_first=True)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.lstm(x.unsqueeze(1))[0][:, -1])
+
+
+def flat(net: Recurrent) -> bool:
+    """Whether the layer computes with the very tensors that are its parameters."""
+    return all(one is other for one, other in zip(net.lstm._flat_weights, net.lstm.parameters(), strict=True))
+
+
+def test_an_average_and_a_copy_leave_a_recurrent_layer_its_weights() -> None:
+    torch.manual_seed(6)
+    net = copy.deepcopy(Recurrent())
+    places = [parameter.data_ptr() for parameter in net.parameters()]
+    optimizer = AdamW(net.parameters(), lr=0.1)
+    phase = Phase[Rows]("main", partial(squares, net), net.parameters(), optimizer)
+    with Loop([phase], modules={"net": net}, device="cpu", ema=0.5).running() as run:
+        list(run.epochs(IterableSource([rows()] * 3), max_epochs=1))
+        averaged = run.validate(partial(squares, net), IterableSource([rows()])).mean
+        current = squares(net, rows()).mean.item()
+        run.use_average()
+        assert squares(net, rows()).mean.item() == averaged != current
+    assert flat(net)
+    assert [parameter.data_ptr() for parameter in net.parameters()] == places
+
+
+def test_weights_that_were_assigned_are_what_a_recurrent_layer_trains() -> None:
+    torch.manual_seed(6)
+    net, other = Recurrent(), Recurrent()
+    net.load_state_dict({name: tensor.clone() for name, tensor in other.state_dict().items()}, assign=True)
+    train(net, [rows()] * 2)
+    train(other, [rows()] * 2)
+    assert flat(net)
+    assert all(torch.equal(one, two) for one, two in zip(net.parameters(), other.parameters(), strict=True))
+
+
+def test_a_recurrent_network_left_in_evaluation_mode_is_trained_in_training_mode_also_after_a_validation() -> None:
+    """The backward of cuDNN's recurrent layers refuses evaluation mode."""
+    net, modes = Recurrent().eval(), list[bool]()
+
+    def loss(batch: Rows) -> Loss:
+        modes.append(net.lstm.training)
+        return squares(net, batch)
+
+    phase = Phase("main", loss, net.parameters(), descent(net))
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        for _ in run.epochs(IterableSource([rows()] * 2), max_epochs=2):
+            run.validate(loss, IterableSource([rows()]))
+    assert modes == [True, False] * 2 + [False] + [True, False] * 2 + [False]
+
+
+def test_compilation_leaves_a_recurrent_layer_alone() -> None:
+    assert [name for name, _ in compilable(Recurrent(), "net")] == ["net.head"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cudnn_finds_flat_weights_after_an_average_was_validated() -> None:
+    net = Recurrent()
+    phase = Phase[Rows]("main", partial(squares, net), net.parameters(), AdamW(net.parameters()))
+    with Loop([phase], modules={"net": net}, device="cuda", ema=0.5).running() as run:
+        list(run.epochs(IterableSource([rows()] * 2), max_epochs=1))
+        run.validate(partial(squares, net), IterableSource([rows()]))
+        storages = {parameter.untyped_storage().data_ptr() for parameter in net.lstm.parameters()}
+    assert len(storages) == 1
+
+
+# --- checkpoints, resumption, signals
+
+
+class Drawn:
+    """A loss that draws from NumPy's generator, and notes which samples it was given."""
+
+    def __init__(self, net: nn.Linear) -> None:
+        self._net = net
+        self.seen: list[float] = []
+
+    def __call__(self, batch: Rows) -> Loss:
+        self.seen.extend(batch.y[:, 0].tolist())
+        return squares(self._net, Rows(batch.x + np.random.normal(), batch.y))  # noqa: NPY002  what a library may do
+
+
+def shuffled(data: Rows) -> Source[Rows]:
+    def joined_again(pairs: list[tuple[Tensor, Tensor]]) -> Rows:
+        return Rows(torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs]))
+
+    pairs = list(zip(*data, strict=True))
+    return IterableSource(DataLoader(pairs, batch_size=2, shuffle=True, collate_fn=joined_again))  # pyright: ignore[reportArgumentType]  a list is a dataset
+
+
+def drawn(folder: Path, *, seed: int, windows: int) -> tuple[list[float], Tensor]:
+    """The samples in the order of a life of so many windows, and the weight at its end."""
+    seed_everything(seed)
+    net = nn.Linear(3, 1)
+    loss = Drawn(net)
+    phase = Phase("main", loss, net.parameters(), AdamW(net.parameters(), lr=0.1))
+    with Loop([phase], modules={"net": net}, device="cpu").running(Checkpoints(folder, every_windows=1)) as run:
+        reports: Iterator[Report] = run.epochs(shuffled(rows(12)), max_epochs=2)
+        for report in reports:
+            if isinstance(report, WindowReport) and report.epoch * 6 + report.window == windows:
+                break
+    return loss.seen, net.weight.detach()
+
+
+def test_a_shuffling_loader_goes_on_in_the_order_of_the_uninterrupted_training(tmp_path: Path) -> None:
+    whole, _ = drawn(tmp_path / "whole", seed=1, windows=99)
+    first, _ = drawn(tmp_path / "cut", seed=1, windows=8)
+    second, _ = drawn(tmp_path / "cut", seed=2, windows=99)
+    assert [*first[:16], *second] == whole  # the window at which it was left is worked again
+
+
+def test_a_checkpoint_with_numpy_s_generator_can_be_read_and_gives_the_same_bits(tmp_path: Path) -> None:
+    _, whole = drawn(tmp_path / "whole", seed=1, windows=99)
+    drawn(tmp_path / "cut", seed=1, windows=8)
+    newest = max((tmp_path / "cut").glob("window-*"))
+    state = torch.load(newest / "state.pt", weights_only=True)
+    assert state["processes"][0]["generators"]["numpy"][0] == "MT19937"
+    _, resumed = drawn(tmp_path / "cut", seed=2, windows=99)
+    assert torch.equal(resumed, whole)
+
+
+def test_a_best_value_that_numpy_computed_does_not_make_a_checkpoint_unreadable(tmp_path: Path) -> None:
+    for epochs in (1, 2):
+        net = linear()
+        phase = Phase[Rows]("main", partial(squares, net), net.parameters(), descent(net))
+        loop = Loop([phase], modules={"net": net}, device="cpu")
+        with loop.running(Checkpoints(tmp_path, every_windows=1)) as run:
+            for report in run.epochs(IterableSource([rows()]), max_epochs=epochs):
+                if isinstance(report, EpochReport):
+                    run.stalled(np.float64(report.loss), patience=3)
+            assert type(run.best.value) is float
+    assert run.epoch == 2
+
+
+def test_a_training_outside_of_the_main_thread_is_written_down_and_installs_no_signal_handler(tmp_path: Path) -> None:
+    told: list[list[Report]] = []
+
+    def work() -> None:
+        told.append(train(linear(), [rows()] * 2, checkpoints=Checkpoints(tmp_path, every_windows=1)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert stepped(told[0]) == [True, True]
+    assert list(tmp_path.glob("window-*"))
+
+
+def test_an_order_of_samples_depends_on_nothing_but_seed_and_epoch() -> None:
+    source = ResidentSource.of(rows(20), batch_size=4, seed=3)
+    before = [batch.y.tolist() for batch in source.batches(1)]
+    torch.manual_seed(77)
+    assert [batch.y.tolist() for batch in source.batches(1)] == before

@@ -1,0 +1,168 @@
+"""Memory that runs out in the optimizer's step: taken again where nothing has moved, an error where something has."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
+
+import pytest
+import torch
+from shortages import cuda_shortage
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import SGD, AdamW, Optimizer
+
+from trainers.loop import IterableSource, Loop, Loss, OutOfMemoryError, Phase, WindowReport
+from trainers.loop.window.stepping import Stepper
+
+KINDS = [{"fused": True}, {"foreach": True}, {"foreach": False}]
+IDS = ["fused", "foreach", "one by one"]
+
+
+@final
+class FailingAllocator:
+    """Stands in for `torch.zeros_like`, by which AdamW makes its states."""
+
+    def __init__(self, *, fails_in: Sequence[int]) -> None:
+        self._real = torch.zeros_like
+        self._fails_in = fails_in
+        self.calls = 0
+
+    def __call__(self, *given: Any, **named: Any) -> Tensor:
+        self.calls += 1
+        if self.calls in self._fails_in:
+            raise cuda_shortage()
+        return self._real(*given, **named)
+
+
+def linear() -> nn.Linear:
+    torch.manual_seed(2)
+    return nn.Linear(3, 2)
+
+
+def train(net: nn.Linear, optimizer: Optimizer, *, windows: int = 3) -> list[WindowReport]:
+    generator = torch.Generator().manual_seed(5)
+
+    def loss(x: Tensor) -> Loss:
+        return Loss(net(x).square().mean(), len(x))
+
+    source = IterableSource([torch.randn(4, 3, generator=generator) for _ in range(windows)])
+    phase = Phase("main", loss, net.parameters(), optimizer, clip=None)
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        return [report for report in run.epochs(source, max_epochs=1) if isinstance(report, WindowReport)]
+
+
+def assert_same(one: nn.Linear, other: nn.Linear) -> None:
+    assert torch.equal(one.weight, other.weight)
+    assert torch.equal(one.bias, other.bias)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=IDS)
+@pytest.mark.parametrize("call", [1, 2, 3, 4])
+def test_a_shortage_while_states_are_made_is_taken_again(
+    monkeypatch: pytest.MonkeyPatch, kind: dict[str, bool], call: int
+) -> None:
+    reference = linear()
+    train(reference, AdamW(reference.parameters(), lr=0.1, **kind))
+    net = linear()
+    optimizer = AdamW(net.parameters(), lr=0.1, **kind)
+    allocator = FailingAllocator(fails_in=[call])
+    monkeypatch.setattr(torch, "zeros_like", allocator)
+    reports = train(net, optimizer)
+    assert allocator.calls == call + 4
+    assert [report.step for report in reports] == [1, 2, 3]
+    assert_same(net, reference)
+    assert all(set(optimizer.state[parameter]) == {"step", "exp_avg", "exp_avg_sq"} for parameter in net.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=IDS)
+def test_a_shortage_after_a_part_of_the_weights_has_moved_is_an_error_that_says_so(
+    monkeypatch: pytest.MonkeyPatch, kind: dict[str, bool]
+) -> None:
+    net = linear()
+    optimizer = AdamW([{"params": [net.weight]}, {"params": [net.bias], "weight_decay": 0.0}], lr=0.1, **kind)
+    monkeypatch.setattr(torch, "zeros_like", FailingAllocator(fails_in=[3]))
+    with pytest.raises(OutOfMemoryError, match=r"in the middle .*Tried to allocate 2.00 GiB.*some weights have moved"):
+        train(net, optimizer)
+
+
+def test_a_second_shortage_while_states_are_made_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = linear()
+    before = net.weight.detach().clone()
+    monkeypatch.setattr(torch, "zeros_like", FailingAllocator(fails_in=[2, 4]))
+    with pytest.raises(OutOfMemoryError, match=r"ran out in the optimizer's step .*with smaller states") as caught:
+        train(net, AdamW(net.parameters(), lr=0.1))
+    assert caught.value.place is not None
+    assert "phase 'main', epoch 0, window 0" in caught.value.place
+    assert torch.equal(net.weight, before)
+
+
+def test_any_other_error_in_the_step_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Tensor:
+        raise RuntimeError("shapes cannot be multiplied")
+
+    net = linear()
+    monkeypatch.setattr(torch, "zeros_like", broken)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        train(net, AdamW(net.parameters(), lr=0.1))
+
+
+def failing(calls: Iterable[bool], take: Callable[[], object]) -> Callable[[], None]:
+    """`take`, after a shortage wherever `calls` says so."""
+    waiting = iter(calls)
+
+    def step() -> None:
+        if next(waiting):
+            raise cuda_shortage()
+        take()
+
+    return step
+
+
+def test_a_shortage_in_a_later_step_is_an_error() -> None:
+    net = linear()
+    optimizer = SGD(net.parameters(), lr=0.1)
+    net(torch.ones(1, 3)).sum().backward()
+    stepper = Stepper(optimizer, tuple(net.parameters()))
+    step = failing([True, False, True], optimizer.step)
+    stepper.step(step)
+    with pytest.raises(OutOfMemoryError, match="go on from the last checkpoint"):
+        stepper.step(step)
+
+
+def test_states_that_were_there_before_a_failed_first_step_stay() -> None:
+    net = linear()
+    optimizer = AdamW(net.parameters(), lr=0.1)
+    net(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    moments = {parameter: optimizer.state[parameter]["exp_avg"] for parameter in net.parameters()}
+    Stepper(optimizer, tuple(net.parameters())).step(failing([True, False], optimizer.step))
+    assert all(optimizer.state[parameter]["exp_avg"] is moment for parameter, moment in moments.items())
+    assert all(optimizer.state[parameter]["step"] == 2 for parameter in net.parameters())
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64], ids=str
+)
+def test_a_weight_that_moved_by_a_hidden_change_is_noticed_in_every_type(dtype: torch.dtype) -> None:
+    weight = Parameter(torch.ones(4, 2, dtype=dtype))
+
+    def half() -> None:
+        weight.data[0, 0] += 0.01
+        raise cuda_shortage()
+
+    with pytest.raises(OutOfMemoryError, match="some weights have moved"):
+        Stepper(SGD([weight], lr=0.1), (weight,)).step(half)
+
+
+def test_a_failed_step_with_a_scaler_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, reference = linear(), linear()
+    for trained, fails_in in ((reference, []), (net, [3])):
+        optimizer = AdamW(trained.parameters(), lr=0.1, fused=True)
+        scaler = torch.amp.GradScaler("cpu")
+        monkeypatch.setattr(torch, "zeros_like", FailingAllocator(fails_in=fails_in))
+        for _ in range(2):
+            scaler.scale(trained(torch.ones(1, 3)).sum()).backward()
+            scaler.unscale_(optimizer)
+            Stepper(optimizer, tuple(trained.parameters())).step(lambda: scaler.step(optimizer))
+            scaler.update()
+        monkeypatch.undo()
+    assert_same(net, reference)
