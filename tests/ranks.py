@@ -3,6 +3,7 @@
 The processes are forked from a server that has imported torch once, so that a pair of them starts in a moment.
 """
 
+import gc
 import importlib.util
 import inspect
 import multiprocessing as mp
@@ -106,6 +107,7 @@ def _work(file: Path, module_name: str, name: str, given: bytes, environment: Ma
     """What a rank does, from start to end."""
     os.environ.update(environment)
     torch.set_num_threads(1)
+    gc.freeze()  # a collection then looks at nothing but what the job has made
     job: Callable[..., object] = getattr(_loaded(file, module_name), name)
     try:
         value = job(*pickle.loads(given))  # noqa: S301  what the test itself has written

@@ -132,7 +132,8 @@ class Loop(Generic[Batch]):
         """Move the modules to the device and train inside; gradients are dropped at the end.
 
         Started by `torchrun`, the processes train together: the first one's weights are everybody's, and each process
-        draws its own random numbers.
+        draws its own random numbers. Buffers that a forward changes, such as BatchNorm's statistics, are each process's
+        own until a validation or a checkpoint, before which everybody gets the first one's.
 
         Args:
             checkpoints: Where the training is written down. If there is a checkpoint already, the training goes on

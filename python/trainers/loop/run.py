@@ -118,6 +118,7 @@ class Run(Generic[Batch]):
         while self._standing.epoch < max_epochs:
             yield from self._epoch(train, max_epochs)
             yield self._complete(max_epochs, validation)
+            yield from self._told()
             yield from self._recorded()
 
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
@@ -134,14 +135,17 @@ class Run(Generic[Batch]):
             NonFiniteError: The score is infinite or not a number.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
-        started = perf_counter()
+        started, scorer = perf_counter(), self._setup.scorer
+        limit = scorer.limit
         group = self.group
         self._share_buffers()
         with evaluating(self._setup.trained.values()), self._averaged():
             order = self._standing.order_seed
             own = partial(read_apart, source, 0, start=group.rank, step=group.size, seed=order)
             seed = mixed(order, group.rank)
-            total = group.total(self._setup.scorer.total(score, own, self._standing.epoch, seed=seed))
+            total = group.total(scorer.total(score, own, self._standing.epoch, seed=seed))
+        if scorer.limit != limit:
+            self._notices.append(_validation_notice(scorer.limit))
         if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
         check_finite_score(total.mean(), "the validation's mean")
@@ -325,6 +329,13 @@ def _shortage_notice(report: WindowReport, coupled: Sequence[str]) -> Notice:
     return Notice(
         message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
         f"no sample was skipped: batches are worked in pieces of at most {report.micro}, {gradient}"
+    )
+
+
+def _validation_notice(limit: int | None) -> Notice:
+    return Notice(
+        message="memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most "
+        f"{limit}"
     )
 
 

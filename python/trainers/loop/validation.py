@@ -50,6 +50,11 @@ class Scorer:
         self._dtype = precision.dtype
         self._cutter = cutter
 
+    @property
+    def limit(self) -> int | None:
+        """The most that a piece may cost since memory ran out; None while batches are not cut."""
+        return self._cutter.limit
+
     def total(self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int) -> Tally:
         """The weighted mean over all batches; the modules must be in evaluation mode.
 

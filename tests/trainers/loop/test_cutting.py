@@ -184,11 +184,11 @@ def rows(count: int) -> Tensor:
 def scored(shortage: Shortage, **chosen: object) -> tuple[float, int]:
     torch.manual_seed(2)
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
-    phase = Phase[Tensor]("main", lambda x: score(x), net.parameters(), torch.optim.SGD(net.parameters()))
 
     def score(x: Tensor) -> Loss:
         return Loss(shortage(net(x)).square().mean(), len(x))
 
+    phase = Phase("main", score, net.parameters(), torch.optim.SGD(net.parameters()))
     source = IterableSource(rows(10).split([6, 1, 3]))
     with Loop([phase], modules={"net": net}, device="cpu", **chosen).running() as run:  # pyright: ignore[reportArgumentType]  checked by Loop
         report = run.validate(score, source)

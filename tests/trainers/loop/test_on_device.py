@@ -40,6 +40,7 @@ class Rows(NamedTuple):
     x: Tensor
     factor: Tensor
     slope: Tensor
+    offset: Tensor
 
 
 class Seen(NamedTuple):
@@ -50,13 +51,14 @@ class Seen(NamedTuple):
 
 
 def batches(*kinds: str) -> list[Rows]:
-    """Batches whose loss or gradient is not finite, or that are well: `nan`, `inf`, `slope` or anything else."""
+    """Batches whose loss (`offset`), gradient (`slope`) or both (`nan`, `inf`) are not finite, or that are well."""
     generator = torch.Generator().manual_seed(5)
     return [
         Rows(
             torch.randn(3 + number % 2, 3, generator=generator),
             torch.tensor({"nan": torch.nan, "inf": torch.inf}.get(kind, 1.0)),
             torch.tensor(float(kind == "slope")),
+            torch.tensor(torch.inf if kind == "offset" else 0.0),
         )
         for number, kind in enumerate(kinds)
     ]
@@ -71,7 +73,7 @@ def train(make: Make, data: Sequence[Rows], **chosen: Any) -> list[Seen]:
     def loss(batch: Rows) -> Loss:
         # The root's slope at zero is infinite, while its value is not.
         root = (net.weight.sum() * 0 + (1 - batch.slope)).sqrt()
-        return Loss((net(batch.x) - 1.0).square().mean() * batch.factor + root, len(batch.x))
+        return Loss((net(batch.x) - 1.0).square().mean() * batch.factor + root + batch.offset, len(batch.x))
 
     phase = Phase("main", loss, net.parameters(), optimizer, scheduler, clip=chosen.pop("clip", 0.5))
     seen: list[Seen] = []
@@ -90,7 +92,7 @@ def train(make: Make, data: Sequence[Rows], **chosen: Any) -> list[Seen]:
 
 @pytest.mark.usefixtures("on_device")
 @EVERY_OPTIMIZER
-@pytest.mark.parametrize("kind", ["nan", "inf", "slope"])
+@pytest.mark.parametrize("kind", ["nan", "inf", "slope", "offset"])
 def test_a_step_that_is_not_finite_changes_nothing(make: Make, kind: str) -> None:
     before, skipped, after = train(make, batches("well", kind, "well"))
     assert [seen.report.stepped for seen in (before, skipped, after)] == [True, False, True]
@@ -106,7 +108,8 @@ def test_a_step_that_is_not_finite_changes_nothing(make: Make, kind: str) -> Non
 def test_all_steps_are_those_taken_after_reading(
     monkeypatch: pytest.MonkeyPatch, make: Make, clip: float | None, accumulate: int
 ) -> None:
-    data = batches("nan", "well", "well", "inf", "well", "slope", "well", "well", "well")
+    kinds = ("nan", "well", "well", "well", "well", "well", "slope", "well", "well", "inf", "well", "well", "offset")
+    data = batches(*kinds, "well", "well", "well", "well")
     expected = train(make, data, clip=clip, accumulate=accumulate)
     monkeypatch.setattr("trainers.loop.loop.drops_on_device", _always)
     found = train(make, data, clip=clip, accumulate=accumulate)
@@ -134,7 +137,7 @@ def test_too_many_dropped_steps_in_a_row_are_an_error() -> None:
 
 @pytest.mark.usefixtures("on_device")
 def test_a_dropped_step_raises_at_once_if_asked_to() -> None:
-    with pytest.raises(NonFiniteError, match="gradients that are not: net.weight"):
+    with pytest.raises(NonFiniteError, match=r"gradients that are not: net\.weight"):
         train(OPTIMIZERS["AdamW"], batches("well", "slope"), nonfinite="raise")
 
 

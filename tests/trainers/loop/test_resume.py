@@ -31,6 +31,7 @@ from trainers.loop import (
     ResumeMismatchError,
     Source,
     StoppedError,
+    Validation,
     seed_everything,
 )
 
@@ -53,9 +54,8 @@ def unflushed() -> Iterator[None]:
 
 def assert_continued(whole: Life, last: Life) -> None:
     """The last life ended as the whole one, and told the same of what it worked."""
-    again = told(last.reports)
-    assert again
-    assert again == told(whole.reports)[-len(again) :]
+    once, again = told(whole.reports), told(last.reports)
+    assert again == once[len(once) - len(again) :]
     assert last.left == whole.left
 
 
@@ -128,7 +128,9 @@ def test_any_source_goes_on_where_it_was(
     assert_continued(whole, training.live(tmp_path / "cut"))
 
 
-def test_epochs_of_a_shuffling_loader_differ_in_their_order() -> None:
+def orders(*, seed: int) -> list[list[float]]:
+    """The samples of three epochs of a shuffling loader, in the order of their use."""
+    seed_everything(seed)
     seen: list[list[float]] = [[]]
     net = nn.Linear(1, 1)
 
@@ -140,9 +142,40 @@ def test_epochs_of_a_shuffling_loader_differ_in_their_order() -> None:
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         reports = run.epochs(shuffling(torch.arange(12.0).reshape(12, 1)), max_epochs=3)
         seen.extend([] for report in reports if isinstance(report, EpochReport))
-    first, second, third, _ = seen
-    assert sorted(first) == sorted(second) == sorted(third)
-    assert first != second != third
+    return seen[:3]
+
+
+def test_a_shuffling_loader_gives_every_epoch_and_every_seed_another_order_of_all_samples() -> None:
+    found = [*orders(seed=1), *orders(seed=2)]
+    assert [sorted(order) for order in found] == [list(range(12))] * 6
+    assert len({tuple(order) for order in found}) == 6
+
+
+class Drawing:
+    """Batches that draw random numbers, to no effect."""
+
+    def __init__(self, batches: list[Tensor]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for batch in self._batches:
+            torch.rand(5)
+            yield batch
+
+
+def test_random_numbers_that_a_source_draws_are_not_those_of_the_training() -> None:
+    batches = list(samples(12).split(3))
+    quiet, drawing = (trained_with_dropout(IterableSource(each)) for each in (batches, Drawing(batches)))
+    assert torch.equal(quiet, drawing)
+
+
+def trained_with_dropout(source: Source[Tensor]) -> Tensor:
+    seed_everything(8)
+    net = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 1))
+    phase = Phase("main", partial(squared, net), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
+    with Loop([phase], modules={"net": net}, device="cpu", accumulate=2).running() as run:
+        list(run.epochs(source, max_epochs=2))
+    return next(net.parameters()).detach()
 
 
 def test_history_best_value_and_epoch_come_back_before_anything_is_trained(tmp_path: Path) -> None:
@@ -378,6 +411,21 @@ def test_a_validation_that_ran_out_of_memory_gives_the_bits_of_one_begun_in_smal
     assert score.sizes == [2, 8, 2, 4, 2, 2, 2, 2, 2, 2, 1, 2, 2, 2, 2, 2, 2, 1]
     assert searching.mean == knowing.mean
     assert searching.count == 13
+
+
+def test_a_validation_that_ran_out_of_memory_is_told_after_its_epoch_once() -> None:
+    net = nn.Linear(4, 1)
+    phase = Phase("main", partial(squared, net), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
+    validation = Validation(Cramped(2), IterableSource([samples(8)]))
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        reports = list(run.epochs(IterableSource([samples(3)]), max_epochs=2, validation=validation))
+    assert [type(report).__name__ for report in reports] == [
+        *("WindowReport", "EpochReport", "Notice"),
+        *("WindowReport", "EpochReport"),
+    ]
+    assert messages(reports) == [
+        "memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most 2"
+    ]
 
 
 # --- with a GPU

@@ -1,4 +1,4 @@
-"""Steps with a gradient scaler: torch's own, on the CPU and where there is one on a GPU, and one that notes its calls."""
+"""Steps with a gradient scaler: torch's own, on the CPU and on a GPU, and one that notes its calls."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -112,11 +112,9 @@ def test_a_skipped_step_moves_no_average_and_no_state(precision: Precision | str
     scheduler = ExponentialLR(optimizer, gamma=0.5)
     phase = Phase("main", partial(loss_of, net), net.parameters(), optimizer, scheduler)
     loop = Loop([phase], modules={"net": net}, device="cpu", precision=precision, ema=0.9)
-    seen: list[list[Tensor]] = []
     with loop.running() as run:
-        for _ in run.epochs(IterableSource(batches([4] * 3, overflow_in=[1])), max_epochs=1):
-            seen.append(everything(run, optimizer))
-    first, second, third, *_ = seen
+        reports = run.epochs(IterableSource(batches([4] * 3, overflow_in=[1])), max_epochs=1)
+        first, second, third, _ = [everything(run, optimizer) for _ in reports]
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
     assert not any(torch.equal(one, other) for one, other in zip(second, third, strict=True))
 

@@ -1,0 +1,932 @@
+"""Two processes that train together: what comes out is what one process gives, whatever happens to one of them."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pytest
+import torch
+from lives import Life, Training
+from ranks import on_ranks, results_on_ranks
+from remains import messages, saved, told
+from shortages import Shortage, Stage
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import ExponentialLR
+from torch.utils.data import DataLoader, Dataset
+
+from trainers.loop import (
+    BatchCoupledError,
+    CheckpointReport,
+    Checkpoints,
+    DetachedLossError,
+    EpochReport,
+    Frozen,
+    IterableSource,
+    Loop,
+    Loss,
+    NonFiniteError,
+    ParallelismError,
+    PeerLostError,
+    Phase,
+    Report,
+    ResumeMismatchError,
+    Source,
+    StoppedError,
+    Validation,
+    WindowReport,
+    seed_everything,
+)
+from trainers.loop.group.joining import launched_rank
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "train_your_own_module.py"
+ENDLESS = 10_000
+MISSING = float("nan")
+
+
+class Rows(NamedTuple):
+    """A batch of samples; a target that is not a number is missing."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """A training with everything on: a schedule, an average, clipping, validation, early stopping.
+
+    Attributes:
+        sizes: Samples of every batch.
+        untargeted: The numbers of the batches without any target.
+        infinite: The numbers of the batches with an infinite input.
+        accumulate: Batches of a process in a window.
+        epochs: At most.
+        patience: Epochs without a new best that end it.
+        skip_limit: So many skipped steps in a row raise.
+        dtype: Of weights and data.
+    """
+
+    sizes: tuple[int, ...]
+    untargeted: tuple[int, ...] = ()
+    infinite: tuple[int, ...] = ()
+    accumulate: int = 1
+    epochs: int = 3
+    patience: int = ENDLESS
+    skip_limit: int = 20
+    dtype: torch.dtype = torch.float64
+
+    def batches(self, *, seed: int = 5) -> list[Rows]:
+        """The batches of every epoch."""
+        generator = torch.Generator().manual_seed(seed)
+        draw = partial(torch.randn, generator=generator, dtype=self.dtype)
+        batches = [Rows(draw(size, 3), draw(size, 1)) for size in self.sizes]
+        for number in self.untargeted:
+            batches[number].y.fill_(MISSING)
+        for number in self.infinite:
+            batches[number].x[0, 0] = torch.inf
+        return batches
+
+    def alone(self) -> "Course":
+        """The same training for one process: its window holds what those of two hold together."""
+        return replace(self, accumulate=2 * self.accumulate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What came of a training.
+
+    Attributes:
+        weights: At the end.
+        averages: Of the weights.
+        best: The weights of the best epoch.
+        reports: All of them.
+        history: Of all epochs, as the run keeps it.
+        stalled: What `stalled` said after every epoch.
+    """
+
+    weights: list[Tensor]
+    averages: list[Tensor]
+    best: list[Tensor]
+    reports: list[Report]
+    history: tuple[EpochReport, ...]
+    stalled: list[bool]
+
+    def windows(self) -> list[WindowReport]:
+        return [report for report in self.reports if isinstance(report, WindowReport)]
+
+    def epochs(self) -> list[EpochReport]:
+        return [report for report in self.reports if isinstance(report, EpochReport)]
+
+
+def unchanged(x: Tensor) -> Tensor:
+    return x
+
+
+def of_rank(rank: int, plant: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """A thing planted into one process."""
+    return plant if launched_rank() == rank else unchanged
+
+
+def small_network(dtype: torch.dtype = torch.float32, *, width: int = 4) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 1)).to(dtype)
+
+
+def squared_error(net: nn.Module, plant: Callable[[Tensor], Tensor], batch: Rows) -> Loss:
+    known = ~batch.y.isnan()
+    errors = (net(plant(batch.x.clone().requires_grad_())) - batch.y)[known]
+    if not len(errors):
+        return Loss(torch.zeros(()), 0)
+    return Loss(errors.square().mean(), len(errors), {"absolute": errors.detach().abs().mean()})
+
+
+def train(course: Course, plant: Callable[[Tensor], Tensor] = unchanged) -> Trained:
+    """Train in this process; rank 1 begins with other weights, which the first one's must replace."""
+    seed_everything(1 + launched_rank())
+    net = small_network(course.dtype)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+    loss = partial(squared_error, net, plant)
+    phase = Phase("main", loss, net.parameters(), optimizer, ExponentialLR(optimizer, 0.95), clip=0.5)
+    loop = Loop(
+        [phase],
+        modules={"net": net},
+        device="cpu",
+        accumulate=course.accumulate,
+        ema=0.8,
+        skip_limit=course.skip_limit,
+    )
+    held_out = replace(course, sizes=(4, 2, 5), untargeted=(), infinite=()).batches(seed=6)
+    validation = Validation(partial(squared_error, net, unchanged), IterableSource(held_out))
+    reports: list[Report] = []
+    stalled: list[bool] = []
+    with loop.running() as run:
+        for report in run.epochs(IterableSource(course.batches()), max_epochs=course.epochs, validation=validation):
+            reports.append(report)
+            if isinstance(report, EpochReport):
+                stalled.append(run.stalled(report.monitored, patience=course.patience))
+                if stalled[-1]:
+                    break
+        weights = [parameter.detach().clone() for parameter in net.parameters()]
+        run.use_average()
+        averages = [parameter.detach().clone() for parameter in net.parameters()]
+        run.restore_best()
+        return Trained(
+            weights=weights,
+            averages=averages,
+            best=[parameter.detach() for parameter in net.parameters()],
+            reports=reports,
+            history=run.history,
+            stalled=stalled,
+        )
+
+
+def of_window(report: WindowReport) -> list[float]:
+    """What a window's report says, without times and without what differs from process to process."""
+    place = [report.epoch, report.epochs, report.window, report.windows or 0, report.step, report.count]
+    return [*place, report.loss, *report.parts.values(), report.grad_norm, report.learning_rate, report.stepped]
+
+
+def of_epoch(report: EpochReport) -> list[float]:
+    """The same of an epoch's report."""
+    scored = report.validation
+    assert scored is not None
+    phases = [
+        number
+        for totals in report.phases.values()
+        for number in (totals.loss, *totals.parts.values(), totals.count, totals.step, totals.skipped)
+    ]
+    return [report.epoch, report.windows, *phases, scored.mean, *scored.parts.values(), scored.count]
+
+
+def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).abs().max() <= tolerance
+
+
+def assert_same_training(found: Trained, expected: Trained, *, tolerance: float = 1e-11) -> None:
+    for name in ("weights", "averages", "best"):
+        assert_close(getattr(found, name), getattr(expected, name), tolerance)
+    for one, other in zip(found.windows(), expected.windows(), strict=True):
+        assert of_window(one) == pytest.approx(of_window(other), rel=10 * tolerance, nan_ok=True)
+    for reports in (found.epochs(), found.history):
+        for one, other in zip(reports, expected.epochs(), strict=True):
+            assert of_epoch(one) == pytest.approx(of_epoch(other), rel=10 * tolerance, nan_ok=True)
+    assert found.stalled == expected.stalled
+
+
+# --- the same as one process ------------------------------------------------------------------------------------------
+
+COURSES = {
+    "equal shares": Course(sizes=(3, 3, 3, 3)),
+    "an odd number of batches": Course(sizes=(3, 3, 3, 3, 3)),
+    "a last window without a batch for rank 1": Course(sizes=(4, 4, 4, 4, 2), accumulate=2),
+    "counts that differ": Course(sizes=(9, 1, 2, 7, 5, 3, 8), accumulate=2),
+    "no target on rank 1 in the first window": Course(sizes=(3, 4, 2, 3, 5), untargeted=(1,)),
+    "no target on rank 0 in any window": Course(sizes=(3, 4, 2, 3), untargeted=(0, 2)),
+    "a window of infinite gradients": Course(sizes=(3, 4, 2, 3, 4, 4), infinite=(3,)),
+    "early stopping": Course(sizes=(3, 3, 3), epochs=40, patience=2),
+}
+
+
+@pytest.mark.parametrize("course", COURSES.values(), ids=COURSES.keys())
+def test_a_training_on_two_ranks_is_that_of_one_process(course: Course) -> None:
+    expected = train(course.alone())
+    for found in results_on_ranks(train, course):
+        assert_same_training(found, expected)
+
+
+def test_in_single_precision_two_ranks_differ_from_one_process_by_rounding_only() -> None:
+    course = Course(sizes=(9, 1, 2, 7, 5, 3, 8), epochs=2, dtype=torch.float32)
+    expected = train(course.alone())
+    for found in results_on_ranks(train, course):
+        assert_close(found.weights, expected.weights, 1e-6)
+
+
+def test_the_ranks_end_with_the_same_bits_and_tell_the_same() -> None:
+    first, second = results_on_ranks(train, Course(sizes=(9, 1, 2, 7, 5), accumulate=2, dtype=torch.float32))
+    for name in ("weights", "averages", "best"):
+        assert all(map(torch.equal, getattr(first, name), getattr(second, name)))
+    assert [of_window(report) for report in first.windows()] == [of_window(report) for report in second.windows()]
+    assert [of_epoch(report) for report in first.history] == [of_epoch(report) for report in second.history]
+
+
+def test_early_stopping_ends_the_course_that_the_tests_compare() -> None:
+    stalled = train(COURSES["early stopping"].alone()).stalled
+    assert stalled == [False] * (len(stalled) - 1) + [True]
+    assert len(stalled) < COURSES["early stopping"].epochs
+
+
+def judge_by_values_of_their_own() -> list[bool]:
+    net = small_network()
+    phase = Phase[Rows](
+        "main", partial(squared_error, net, unchanged), net.parameters(), torch.optim.SGD([*net.parameters()])
+    )
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        values = [[3.0, 4.0, 2.0, 5.0, 6.0], [3.0, 2.0, 1.0, 0.5, 0.1]][run.group.rank]
+        return [run.stalled(value, patience=2) for value in values]
+
+
+def test_values_that_differ_from_rank_to_rank_stall_on_all_of_them_together() -> None:
+    assert results_on_ranks(judge_by_values_of_their_own) == [[False, False, False, False, True]] * 2
+
+
+class Pair(NamedTuple):
+    """Two networks that train against each other, and their phases."""
+
+    networks: dict[str, nn.Module]
+    phases: list[Phase[Rows]]
+
+
+def adversaries() -> Pair:
+    """A critic that tells samples from made ones, and every second window a maker that is scored by it."""
+    maker, critic = small_network(torch.float64).append(nn.Linear(1, 3).double()), small_network(torch.float64)
+
+    def told_apart(batch: Rows) -> Loss:
+        made = maker(batch.x).detach()
+        mean = nn.functional.softplus(-critic(batch.x)).mean() + nn.functional.softplus(critic(made)).mean()
+        return Loss(mean, len(batch.x), {"made": critic(made).mean().detach()})
+
+    def taken_for_real(batch: Rows) -> Loss:
+        return Loss(nn.functional.softplus(-critic(maker(batch.x))).mean(), len(batch.x))
+
+    phases = [
+        Phase("critic", told_apart, critic.parameters(), torch.optim.Adam(critic.parameters(), lr=0.05)),
+        Phase("maker", taken_for_real, maker.parameters(), torch.optim.Adam(maker.parameters(), lr=0.02), every=2),
+    ]
+    return Pair({"maker": maker, "critic": critic}, phases)
+
+
+def train_adversaries(course: Course) -> tuple[list[Tensor], list[tuple[str, list[float]]]]:
+    seed_everything(1 + launched_rank())
+    networks, phases = adversaries()
+    loop = Loop(phases, modules=networks, device="cpu", accumulate=course.accumulate)
+    with loop.running() as run:
+        reports = list(run.epochs(IterableSource(course.batches()), max_epochs=course.epochs))
+    weights = [parameter.detach() for network in networks.values() for parameter in network.parameters()]
+    return weights, [(report.phase, of_window(report)) for report in reports if isinstance(report, WindowReport)]
+
+
+def test_two_adversaries_on_two_ranks_train_as_in_one_process() -> None:
+    course = Course(sizes=(5, 2, 4, 3, 6), epochs=3)
+    weights, windows = train_adversaries(course.alone())
+    assert [phase for phase, _ in windows] == [*["critic", "critic", "maker"] * 4, "critic"]
+    for found_weights, found_windows in results_on_ranks(train_adversaries, course):
+        assert_close(found_weights, weights, 1e-11)
+        for (phase, numbers), (other_phase, others) in zip(found_windows, windows, strict=True):
+            assert phase == other_phase
+            assert numbers == pytest.approx(others, rel=1e-10)
+
+
+# --- memory that runs out on one rank ---------------------------------------------------------------------------------
+
+
+def train_short(course: Course, stage: Stage) -> Trained:
+    """Memory is short on rank 1, from its second window on."""
+    return train(course, of_rank(1, Shortage(stage, 2, since=2)))
+
+
+@pytest.mark.parametrize("stage", ["forward", "backward"])
+def test_memory_that_runs_out_on_one_rank_changes_nothing_but_its_pieces(stage: Stage) -> None:
+    course = Course(sizes=(8, 8, 8, 8, 8, 8), epochs=2)
+    expected = train(course.alone())
+    spared, short = results_on_ranks(train_short, course, stage)
+    for found in (spared, short):
+        assert_same_training(found, expected)
+    assert [(report.micro, report.shortages) for report in spared.windows()] == [(None, 0)] * 6
+    assert [(report.micro, report.shortages) for report in short.windows()] == [(None, 0), (2, 2), *[(2, 0)] * 4]
+    assert [report.phases["main"].shortages for report in short.epochs()] == [2, 0]
+    assert not messages(spared.reports)
+    (notice,) = messages(short.reports)
+    assert "epoch 1, window 2; no sample was skipped: batches are worked in pieces of at most 2" in notice
+
+
+def test_in_single_precision_a_shortage_on_one_rank_changes_rounding_only() -> None:
+    course = Course(sizes=(8, 8, 8, 8), epochs=1, dtype=torch.float32)
+    expected = train(course.alone())
+    for found in results_on_ranks(train_short, course, "backward"):
+        assert_close(found.weights, expected.weights, 3e-8)
+
+
+def train_crowded() -> Trained:
+    """On rank 1 not even a single sample fits."""
+    return train(Course(sizes=(4, 4)), of_rank(1, Shortage("forward", 0)))
+
+
+def test_a_sample_that_fits_on_no_account_ends_both() -> None:
+    lost, crowded = on_ranks(train_crowded)
+    assert lost.error.startswith(PeerLostError.__name__)
+    assert crowded.error.startswith("OutOfMemoryError: memory ran out in the forward")
+
+
+# --- what is not finite -----------------------------------------------------------------------------------------------
+
+
+def test_a_gradient_that_is_infinite_on_one_rank_skips_the_step_on_both() -> None:
+    for found in results_on_ranks(train, Course(sizes=(3, 4, 2, 3, 4, 4), infinite=(3,), epochs=1)):
+        assert [report.stepped for report in found.windows()] == [True, False, True]
+        assert [report.step for report in found.windows()] == [1, 1, 2]
+        assert found.epochs()[0].phases["main"].skipped == 1
+
+
+def test_too_many_skipped_steps_in_a_row_end_both() -> None:
+    course = Course(sizes=(3, 4) * 6, infinite=(3, 7, 9), skip_limit=2)
+    for ended in on_ranks(train, course):
+        assert ended.error.startswith(NonFiniteError.__name__)
+        assert "in 2 windows in a row" in ended.error
+        assert "window 4 of 1 batches" in ended.error
+
+
+# --- errors of one rank -----------------------------------------------------------------------------------------------
+
+
+def fail(_: Tensor) -> Tensor:
+    raise ValueError("a bad sample")
+
+
+def later(plant: Callable[[Tensor], Tensor], first: int) -> Callable[[Tensor], Tensor]:
+    """Planted from a call on, counted from 0."""
+    calls = count()
+    return lambda x: plant(x) if next(calls) >= first else x
+
+
+def train_failing() -> Trained:
+    return train(Course(sizes=(3,) * 8), of_rank(1, later(fail, 2)))
+
+
+def test_an_error_in_the_loss_of_one_rank_ends_the_other_with_advice() -> None:
+    lost, failed = on_ranks(train_failing)
+    assert failed.error == "ValueError: a bad sample"
+    assert lost.error.startswith(PeerLostError.__name__)
+    assert "Look at the output of the other ranks" in lost.error
+    assert "start the group again: it resumes from the last checkpoint" in lost.error
+    assert "in phase 'main', epoch 0, window 2" in lost.error
+
+
+class Severed(nn.Module):
+    """A network that one rank forgets the graph of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x).detach() if launched_rank() == 1 else self.inner(x)
+
+
+def fit(net: nn.Module, source: Source[Rows], *, epochs: int = 1, **chosen: object) -> list[Report]:
+    """Train a network in the simplest way."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    phase = Phase("main", partial(squared_error, net, unchanged), net.parameters(), optimizer)
+    loop = Loop([phase], modules={"net": net}, device="cpu", **chosen)  # pyright: ignore[reportArgumentType]
+    with loop.running() as run:
+        return list(run.epochs(source, max_epochs=epochs))
+
+
+def rows(*sizes: int) -> Source[Rows]:
+    return IterableSource(Course(sizes=sizes, dtype=torch.float32).batches())
+
+
+def train_severed() -> None:
+    fit(Severed(), rows(3, 3, 3, 3))
+
+
+def test_a_loss_that_is_detached_on_one_rank_only_ends_both() -> None:
+    lost, severed = on_ranks(train_severed)
+    assert severed.error.startswith(DetachedLossError.__name__)
+    assert lost.error.startswith(PeerLostError.__name__)
+
+
+# --- who reads what ---------------------------------------------------------------------------------------------------
+
+
+class Numbers(Dataset[Tensor]):
+    """The numbers from 1 on."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.tensor([float(index + 1)])
+
+
+def shuffled_numbers() -> Source[Tensor]:
+    loader = DataLoader(Numbers(11), batch_size=2, shuffle=True)
+    return IterableSource(loader, length=len(loader))
+
+
+def read_shuffled(accumulate: int) -> tuple[list[list[float]], list[list[float]]]:
+    """The numbers in every batch that this process trains on in two epochs, and then validates on."""
+    seed_everything(7 + 3 * launched_rank())
+    net = nn.Linear(1, 1)
+    seen: list[list[float]] = []
+    scored: list[list[float]] = []
+
+    def loss(seen: list[list[float]], batch: Tensor) -> Loss:
+        seen.append(batch.flatten().tolist())
+        return Loss(net(batch).square().mean(), len(batch))
+
+    phase = Phase("main", partial(loss, seen), net.parameters(), torch.optim.SGD(net.parameters(), lr=1e-3))
+    with Loop([phase], modules={"net": net}, device="cpu", accumulate=accumulate).running() as run:
+        list(run.epochs(shuffled_numbers(), max_epochs=2))
+        run.validate(partial(loss, scored), shuffled_numbers())
+    return seen, scored
+
+
+def test_the_ranks_share_a_shuffled_epoch_out_among_them() -> None:
+    (first, _), (second, _) = results_on_ranks(read_shuffled, 1)
+    whole, _ = read_shuffled(2)
+    assert (first, second) == (whole[0:6:2] + whole[6::2], whole[1:6:2] + whole[7::2])
+    for epoch in (whole[:6], whole[6:]):
+        assert sorted(number for batch in epoch for number in batch) == list(range(1, 12))
+    assert whole[:6] != whole[6:]
+
+
+def test_the_ranks_share_a_shuffled_validation_out_among_them() -> None:
+    (_, first), (_, second) = results_on_ranks(read_shuffled, 1)
+    assert sorted(number for batch in first + second for number in batch) == list(range(1, 12))
+
+
+class Streamed:
+    """Batches whose number is not known before they are read."""
+
+    def __iter__(self) -> Iterator[Rows]:
+        return iter(Course(sizes=(3, 3), dtype=torch.float32).batches())
+
+
+def train_streamed() -> None:
+    fit(small_network(), IterableSource(Streamed()))
+
+
+def test_a_source_of_unknown_length_is_refused() -> None:
+    for ended in on_ranks(train_streamed):
+        assert ended.error.startswith(ParallelismError.__name__)
+        assert "IterableSource(batches, length=...)" in ended.error
+
+
+# --- random numbers ---------------------------------------------------------------------------------------------------
+
+
+def train_with_dropout() -> tuple[list[list[bool]], list[Tensor], list[WindowReport]]:
+    """Which units every window dropped, the weights at the end, and the reports."""
+    seed_everything(3)
+    net = nn.Sequential(nn.Linear(3, 16), nn.Dropout(0.5), nn.Linear(16, 1))
+    masks: list[list[bool]] = []
+    net[1].register_forward_hook(lambda _, __, out: masks.append((out == 0).flatten().tolist()))
+    reports = fit(net, rows(2, 2, 2, 2), epochs=2)
+    windows = [report for report in reports if isinstance(report, WindowReport)]
+    return masks, [parameter.detach() for parameter in net.parameters()], windows
+
+
+def test_the_ranks_drop_different_units() -> None:
+    (first, *_), (second, *_) = results_on_ranks(train_with_dropout)
+    masks = [tuple(mask) for mask in first + second]
+    assert len(masks) == 8
+    assert len(set(masks)) == 8
+
+
+def test_the_same_training_on_two_ranks_gives_the_same_bits_twice() -> None:
+    once, again = results_on_ranks(train_with_dropout), results_on_ranks(train_with_dropout)
+    for (masks, weights, reports), (other_masks, others, other_reports) in zip(once, again, strict=True):
+        assert masks == other_masks
+        assert all(map(torch.equal, weights, others))
+        assert [of_window(report) for report in reports] == [of_window(report) for report in other_reports]
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def in_order(data: Tensor) -> Source[Tensor]:
+    return IterableSource(data.split(3))
+
+
+def shuffled(data: Tensor) -> Source[Tensor]:
+    loader = DataLoader(data, batch_size=3, shuffle=True)  # pyright: ignore[reportArgumentType]  a tensor is a dataset
+    return IterableSource(loader, length=len(loader))
+
+
+def unneeded(_: int) -> None:
+    """Stands in for flushing a file: what is written outlives the process, and flushing it would only take time."""
+
+
+def live(training: Training, folder: Path, windows: int = ENDLESS) -> Life:
+    os.fsync = unneeded
+    return training.live(folder, windows=windows)
+
+
+def die(training: Training, folder: Path, moment: int) -> Life:
+    """Rank 1 is killed at a moment; the other one lives on as long as it can."""
+
+    def kill(now: int) -> None:
+        if now == moment and launched_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.fsync = unneeded
+    return training.live(folder, moment=kill)
+
+
+def assert_continued(whole: Sequence[Life], last: Sequence[Life]) -> None:
+    """The last lives ended as the whole ones, and told the same of what they worked."""
+    for one, other in zip(last, whole, strict=True):
+        again = told(one.reports)
+        assert again
+        assert again == told(other.reports)[-len(again) :]
+        assert one.left == other.left
+
+
+@pytest.mark.parametrize("source", [in_order, shuffled])
+def test_a_group_of_which_one_was_killed_resumes_to_the_same_bits(
+    tmp_path: Path, source: Callable[[Tensor], Source[Tensor]]
+) -> None:
+    training = Training(accumulate=1, patience=ENDLESS, source=source)
+    whole = results_on_ranks(live, training, tmp_path / "whole")
+    assert whole[0].left.generator != whole[1].left.generator
+    for moment in (7, 9):
+        lost, killed = on_ranks(die, training, tmp_path / "cut", moment)
+        assert killed.exit_code == -signal.SIGKILL
+        assert lost.error.startswith(PeerLostError.__name__)
+    assert_continued(whole, results_on_ranks(live, training, tmp_path / "cut"))
+
+
+def test_both_ranks_resume_before_a_damaged_checkpoint_and_say_so(tmp_path: Path) -> None:
+    training = Training(accumulate=1, epochs=2)
+    whole = results_on_ranks(live, training, tmp_path / "whole")
+    results_on_ranks(live, training, tmp_path / "cut", 3)
+    newest = max((tmp_path / "cut").glob("window-*"))
+    (newest / "state.pt").write_bytes(b"no archive")
+    last = results_on_ranks(live, training, tmp_path / "cut")
+    assert_continued(whole, last)
+    for life in last:
+        damage, _ = messages(life.reports)
+        assert newest.name in damage
+
+
+def test_one_process_does_not_resume_what_two_have_begun(tmp_path: Path) -> None:
+    results_on_ranks(live, Training(), tmp_path, 2)
+    with pytest.raises(ResumeMismatchError, match="processes is 2 in the checkpoint and 1 here"):
+        Training().live(tmp_path)
+
+
+def test_a_group_does_not_resume_with_another_accumulation(tmp_path: Path) -> None:
+    results_on_ranks(live, Training(accumulate=1), tmp_path, 2)
+    for ended in on_ranks(live, Training(accumulate=2), tmp_path):
+        assert ended.error.startswith(ResumeMismatchError.__name__)
+        assert "accumulate is 1 in the checkpoint and 2 here" in ended.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A training with checkpoints: its reports, how large its pieces were, and its weights."""
+
+    reports: list[Report]
+    limit: int | None
+    weights: list[bytes]
+
+
+def keep(
+    checkpoints: Checkpoints,
+    plant: Callable[[Tensor], Tensor] = unchanged,
+    *,
+    windows: int = ENDLESS,
+    tell: Callable[[Report], object] = lambda _: None,
+) -> Kept:
+    """Train for two epochs of four windows each."""
+    seed_everything(2)
+    net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+    phase = Phase("main", partial(squared_error, net, plant), net.parameters(), optimizer)
+    reports: list[Report] = []
+    with Loop([phase], modules={"net": net}, device="cpu").running(checkpoints) as run:
+        for report in run.epochs(rows(*[8] * 8), max_epochs=2):
+            reports.append(report)
+            tell(report)
+            if sum(isinstance(each, WindowReport) for each in reports) == windows:
+                break
+    micro = [report.micro for report in reports if isinstance(report, WindowReport)][-1]
+    return Kept(
+        reports=reports, limit=micro, weights=[parameter.detach().numpy().tobytes() for parameter in net.parameters()]
+    )
+
+
+def keep_short(folder: Path, fits: Sequence[int], windows: int) -> Kept:
+    """Memory is short on both ranks, but not equally."""
+    os.fsync = unneeded
+    checkpoints = Checkpoints(folder, every_windows=1, every_seconds=None)
+    return keep(checkpoints, Shortage("forward", fits[launched_rank()]), windows=windows)
+
+
+def test_every_rank_resumes_with_pieces_of_its_own_size(tmp_path: Path) -> None:
+    whole = results_on_ranks(keep_short, tmp_path / "whole", (2, 4), ENDLESS)
+    results_on_ranks(keep_short, tmp_path / "cut", (2, 4), 3)
+    last = results_on_ranks(keep_short, tmp_path / "cut", (8, 8), ENDLESS)
+    assert [life.limit for life in last] == [2, 4]
+    assert [life.weights for life in last] == [life.weights for life in whole]
+
+
+def keep_apart(folder: Path) -> Kept:
+    """Every rank is given a folder of its own."""
+    return keep(Checkpoints(folder / str(launched_rank()), keep=20, every_windows=3, every_seconds=None))
+
+
+def test_only_the_first_rank_writes_and_all_tell_of_it(tmp_path: Path) -> None:
+    first, second = results_on_ranks(keep_apart, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["0"]
+    written = [(report.folder, report.bytes) for report in saved(first.reports)]
+    assert written == [(report.folder, report.bytes) for report in saved(second.reports)]
+    assert {Path(folder) for folder, _ in written} == set((tmp_path / "0").glob("window-*"))
+
+
+def refuse(_: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def keep_on_a_full_disk(folder: Path) -> Kept:
+    os.fsync = refuse
+    return keep(Checkpoints(folder, every_windows=3, every_seconds=None))
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_problem_on_every_rank(tmp_path: Path) -> None:
+    for found in results_on_ranks(keep_on_a_full_disk, tmp_path):
+        problems = [report.problem or "" for report in saved(found.reports)]
+        assert problems
+        assert all("space" in problem for problem in problems)
+        assert sum(isinstance(report, WindowReport) for report in found.reports) == 8
+
+
+def keep_by_the_clock(folder: Path) -> Kept:
+    """For rank 0, ten seconds pass during the second window; for rank 1, a year in every one."""
+    seconds = 0.0
+
+    def tick(report: Report) -> None:
+        nonlocal seconds
+        if isinstance(report, WindowReport):
+            seconds += 3e7 if launched_rank() else 10.0 * (report.epoch == 0 and report.window == 1)
+
+    checkpoints = Checkpoints(folder, keep=20, every_seconds=5.0, clock=lambda: seconds)
+    return keep(checkpoints, tell=tick)
+
+
+def test_the_clock_of_the_first_rank_decides_when_both_write(tmp_path: Path) -> None:
+    first, second = (saved(found.reports) for found in results_on_ranks(keep_by_the_clock, tmp_path))
+    assert [(report.epoch, report.window) for report in first if report.window] == [(0, 3)]
+    assert [report.folder for report in first] == [report.folder for report in second]
+
+
+# --- a signal ---------------------------------------------------------------------------------------------------------
+
+
+def ask_to_stop(x: Tensor) -> Tensor:
+    os.kill(os.getpid(), signal.SIGTERM)
+    return x
+
+
+def keep_until_asked(folder: Path) -> Kept:
+    """Rank 1 alone is asked to stop, in its second window."""
+    calls = count()
+    plant = of_rank(1, lambda x: ask_to_stop(x) if next(calls) == 1 else x)
+    return keep(Checkpoints(folder, keep=20, every_seconds=None), plant)
+
+
+def test_a_signal_to_one_rank_stops_both_after_the_same_window_with_one_checkpoint(tmp_path: Path) -> None:
+    first, second = on_ranks(keep_until_asked, tmp_path)
+    (written,) = tmp_path.glob("window-*")
+    assert (
+        first.error
+        == f"{StoppedError.__name__}: stopped by SIGTERM after epoch 0, window 3; the checkpoint is {written}"
+    )
+    assert second.error == first.error
+
+
+# --- processes that do not fit together -------------------------------------------------------------------------------
+
+Difference = Literal["width", "dtype", "precision", "accumulate", "lr", "clip", "every", "name", "ema"]
+
+
+def differ(what: Difference) -> None:
+    """Start with one setting that is different on rank 1."""
+    other = launched_rank() == 1 and what
+    dtype = torch.float64 if other == "dtype" else torch.float32
+    net = small_network(dtype, width=5 if other == "width" else 4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.2 if other == "lr" else 0.1)
+    phase = Phase[Rows](
+        "other" if other == "name" else "main",
+        partial(squared_error, net, unchanged),
+        net.parameters(),
+        optimizer,
+        clip=None if other == "clip" else 1.0,
+        every=2 if other == "every" else 1,
+    )
+    loop = Loop(
+        [phase],
+        modules={"net": net},
+        device="cpu",
+        precision="bf16" if other == "precision" else "fp32",
+        accumulate=2 if other == "accumulate" else 1,
+        ema=0.9 if other == "ema" else None,
+    )
+    with loop.running():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("what", "named"),
+    [
+        ("width", "the networks"),
+        ("dtype", "the networks"),
+        ("precision", "the precision"),
+        ("accumulate", "the accumulation window"),
+        ("lr", "the optimizer's settings in phase 'main'"),
+        ("clip", "the phases"),
+        ("every", "the phases"),
+        ("name", "the phases"),
+        ("ema", "the phases"),
+    ],
+)
+def test_ranks_that_do_not_train_alike_are_refused(what: Difference, named: str) -> None:
+    for ended in on_ranks(differ, what):
+        assert ended.error.startswith(f"{ParallelismError.__name__}: the processes of a group must agree on {named}, ")
+
+
+# --- buffers and frozen parts -----------------------------------------------------------------------------------------
+
+
+def normalized() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+
+
+def train_normalized() -> None:
+    fit(normalized(), rows(3, 3))
+
+
+def test_layers_that_mix_the_samples_of_a_batch_are_refused() -> None:
+    for ended in on_ranks(train_normalized):
+        assert ended.error.startswith(BatchCoupledError.__name__)
+        assert "one process" in ended.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The running statistics after every epoch, what was validated with them, and what rank 0 alone would have got."""
+
+    statistics: list[list[float]]
+    scores: list[float]
+    alone: list[float]
+
+
+def train_normalized_all_the_same() -> Measured:
+    seed_everything(4)
+    net, held_out = normalized(), Course(sizes=(6, 5, 7), dtype=torch.float32).batches(seed=8)
+    measured = Measured(statistics=[], scores=[], alone=[])
+    score = partial(squared_error, net, unchanged)
+    phase = Phase("main", score, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
+    loop = Loop([phase], modules={"net": net}, device="cpu", batch_coupled="accept")
+    with loop.running() as run:
+        validation = Validation(score, IterableSource(held_out))
+        for report in run.epochs(rows(3, 8, 5, 4), max_epochs=2, validation=validation):
+            if isinstance(report, EpochReport):
+                measured.statistics.append(statistics_of(net))
+                measured.scores.append(report.monitored)
+                measured.alone.append(score_alone(net, held_out))
+    return measured
+
+
+def statistics_of(net: nn.Module) -> list[float]:
+    return [value for buffer in net.buffers() for value in buffer.flatten().tolist()]
+
+
+def score_alone(net: nn.Module, batches: Sequence[Rows]) -> float:
+    """The mean squared error in evaluation mode, computed without the loop."""
+    modes = [(part, part.training) for part in net.modules()]
+    net.eval()
+    errors = torch.cat([net(batch.x) - batch.y for batch in batches])
+    for part, mode in modes:
+        part.training = mode
+    return errors.square().mean().item()
+
+
+def test_all_ranks_validate_with_the_running_statistics_of_the_first() -> None:
+    first, second = results_on_ranks(train_normalized_all_the_same)
+    assert first.statistics == second.statistics
+    assert first.scores == second.scores
+    assert first.scores == pytest.approx(first.alone, rel=1e-6)
+
+
+def keep_normalized(folder: Path) -> list[list[float]]:
+    """The running statistics after every checkpoint; the training resumes where there is one."""
+    seed_everything(4)
+    net = normalized()
+    statistics: list[list[float]] = []
+    score = partial(squared_error, net, unchanged)
+    phase = Phase("main", score, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
+    loop = Loop([phase], modules={"net": net}, device="cpu", batch_coupled="accept")
+    with loop.running(Checkpoints(folder, every_windows=1, every_seconds=None)) as run:
+        statistics.append(statistics_of(net))
+        reports = run.epochs(rows(3, 8, 5, 4), max_epochs=1)
+        statistics.extend(statistics_of(net) for report in reports if isinstance(report, CheckpointReport))
+    return statistics
+
+
+def test_a_checkpoint_holds_the_running_statistics_that_all_ranks_go_on_with(tmp_path: Path) -> None:
+    first, second = results_on_ranks(keep_normalized, tmp_path)
+    assert first == second
+    assert len({tuple(statistics) for statistics in first}) == 3
+    assert results_on_ranks(keep_normalized, tmp_path) == [[first[-1]]] * 2
+
+
+class Remembering(nn.Module):
+    """Keeps the last batch that it has seen, as caches do, which is of another size on every rank."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 1)
+        self.register_buffer("last", torch.zeros(0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = x.detach()
+        return self.inner(x)
+
+
+def train_remembering() -> Tensor:
+    net = Remembering()
+    fit(net, rows(3, 5))
+    return net.last
+
+
+def test_caches_stay_what_they_are_on_every_rank() -> None:
+    batches = Course(sizes=(3, 5), dtype=torch.float32).batches()
+    for last, batch in zip(results_on_ranks(train_remembering), batches, strict=True):
+        assert torch.equal(last, batch.x)
+
+
+def freeze() -> list[float]:
+    """Weights of a frozen network that every rank has drawn for itself."""
+    seed_everything(launched_rank())
+    net, frozen = small_network(), nn.Linear(3, 3)
+    phase = Phase[Rows](
+        "main", partial(squared_error, net, unchanged), net.parameters(), torch.optim.SGD([*net.parameters()])
+    )
+    with Loop([phase], modules={"net": net, "frozen": Frozen(frozen)}, device="cpu").running():
+        return frozen.weight.flatten().tolist()
+
+
+def test_frozen_parts_are_those_of_the_first_rank() -> None:
+    first, second = results_on_ranks(freeze)
+    assert first == second
+
+
+# --- torchrun ---------------------------------------------------------------------------------------------------------
+
+
+def test_torchrun_trains_the_example_without_a_warning() -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(EXAMPLE)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    assert ended.stderr == ""
+    assert "best 0.00" in ended.stdout
