@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
 
 from trainers.loop import ContractError, IterableSource, ResidentSource, SettingsError, permutation
 from trainers.loop.data.tree import describe, map_tensors, move
@@ -186,3 +187,20 @@ def test_batches_from_the_middle_on_are_those_of_the_whole_epoch(*, shuffle: boo
 def test_an_iterable_begins_where_it_is_asked_to() -> None:
     source = IterableSource([0, 1, 2, 3, 4, 5, 6])
     assert list(source.batches(0, start=1, step=3)) == [1, 4]
+
+
+def test_a_loader_with_a_generator_of_its_own_reads_an_epoch_again_in_the_same_order() -> None:
+    loader = DataLoader(list(range(20)), batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(7))
+    source = IterableSource(loader)
+    first, second = ([batch.tolist() for batch in source.batches(epoch)] for epoch in (0, 1))
+    assert first != second
+    assert [batch.tolist() for batch in source.batches(0, start=2)] == first[2:]
+
+
+def test_a_loader_knows_its_length_where_its_data_do() -> None:
+    class Endless(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(3))
+
+    assert IterableSource(DataLoader(list(range(10)), batch_size=4)).length == 3
+    assert IterableSource(DataLoader(Endless(), batch_size=2)).length is None

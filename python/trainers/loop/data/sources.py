@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
-from typing import Generic, Protocol, Self, TypeVar, final
+from typing import Any, Generic, Protocol, Self, TypeVar, final
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
 
 from trainers.loop.data.tree import describe, leaves, map_tensors
 from trainers.loop.errors import ContractError, SettingsError
@@ -39,11 +40,12 @@ class IterableSource(Generic[Batch]):
     """Any iterable that can be read again, such as a list of batches or a `DataLoader`.
 
     Its order is the iterable's own. A `DataLoader` that shuffles draws it from torch's global generator, which the loop
-    sets anew before every epoch, so that the epoch can be read again. Batches that are not wanted are read and dropped.
+    sets anew before every epoch, or from a generator of its own, which is set here; so the epoch can be read again.
+    Batches that are not wanted are read and dropped.
 
     Args:
         batches: Gives a fresh iterator each time it is iterated; not a generator.
-        length: Batches in an epoch; taken from a list, tuple or other collection if not given.
+        length: Batches in an epoch; if not given, taken from a collection, or from a `DataLoader` that knows it.
 
     Raises:
         ContractError: The iterable can be read only once.
@@ -56,15 +58,19 @@ class IterableSource(Generic[Batch]):
                 "give a list, a DataLoader or a class with __iter__"
             )
         self._batches = batches
-        self._length = len(batches) if length is None and isinstance(batches, Collection) else length
+        self._length = _length(batches) if length is None else length
+        self._generator: torch.Generator | None = batches.generator if isinstance(batches, DataLoader) else None
+        self._seed = 0 if self._generator is None else self._generator.initial_seed()
 
     @property
     def length(self) -> int | None:
         """Batches in an epoch; None if that is not known."""
         return self._length
 
-    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:  # noqa: ARG002  it knows no epochs
-        """The iterable's batches, whatever the epoch."""
+    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:
+        """The iterable's batches; the epoch decides only what a `DataLoader` draws from a generator of its own."""
+        if self._generator is not None:
+            self._generator.manual_seed(mixed(self._seed, epoch))
         return islice(iter(self._batches), start, None, step)
 
 
@@ -187,18 +193,10 @@ class ResidentSource(Generic[Batch]):
             yield self._gather(order[batch * self._batch_size : (batch + 1) * self._batch_size])
 
 
-def ordered(source: Source[Batch], epoch: int, *, start: int, step: int, seed: int) -> Iterator[Batch]:
-    """A source's batches, whose order may be drawn from torch's global generator without moving it.
-
-    The generator is set for the epoch until the first batch is there, by when every `DataLoader` has drawn its order.
-    """
-    before = torch.get_rng_state()
-    torch.manual_seed(mixed(seed, epoch))
-    batches = source.batches(epoch, start=start, step=step)
-    first = tuple(islice(batches, 1))
-    torch.set_rng_state(before)
-    yield from first
-    yield from batches
+def _length(batches: Iterable[Any]) -> int | None:
+    if isinstance(batches, DataLoader):
+        return None if isinstance(batches.dataset, IterableDataset) else len(batches)
+    return len(batches) if isinstance(batches, Collection) else None
 
 
 def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
