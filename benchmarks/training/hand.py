@@ -1,5 +1,6 @@
 """Training loops as they are written by hand: the usual one, and the fastest that does the same."""
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -75,7 +76,7 @@ def train_leanly(job: Job) -> None:
         loss.backward()
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         norms = torch._foreach_norm(gradients)  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  as the leanest clip needs it
-        norm = torch.linalg.vector_norm(torch.stack(norms)).item()
+        norm = math.hypot(*[one.item() for one in norms])  # on a CPU faster than the norm of a stack
         if job.clip is not None and norm > job.clip:
             torch._foreach_mul_(gradients, job.clip / (norm + CLIP_EPSILON))  # pyright: ignore[reportPrivateImportUsage]
         optimizer.step()

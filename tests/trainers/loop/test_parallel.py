@@ -64,7 +64,8 @@ class Course:
     Attributes:
         sizes: Samples of every batch.
         untargeted: The numbers of the batches without any target.
-        infinite: The numbers of the batches with an infinite input.
+        infinite: The numbers of the batches with an infinite input, whose gradient is not finite.
+        unbounded: The numbers of the batches with an infinite target, whose loss is not finite either.
         accumulate: Batches of a process in a window.
         epochs: At most.
         patience: Epochs without a new best that end it.
@@ -75,6 +76,7 @@ class Course:
     sizes: tuple[int, ...]
     untargeted: tuple[int, ...] = ()
     infinite: tuple[int, ...] = ()
+    unbounded: tuple[int, ...] = ()
     accumulate: int = 1
     epochs: int = 3
     patience: int = ENDLESS
@@ -90,6 +92,8 @@ class Course:
             batches[number].y.fill_(MISSING)
         for number in self.infinite:
             batches[number].x[0, 0] = torch.inf
+        for number in self.unbounded:
+            batches[number].y[0, 0] = torch.inf
         return batches
 
     def alone(self) -> "Course":
@@ -160,7 +164,7 @@ def train(course: Course, plant: Callable[[Tensor], Tensor] = unchanged) -> Trai
         ema=0.8,
         skip_limit=course.skip_limit,
     )
-    held_out = replace(course, sizes=(4, 2, 5), untargeted=(), infinite=()).batches(seed=6)
+    held_out = replace(course, sizes=(4, 2, 5), untargeted=(), infinite=(), unbounded=()).batches(seed=6)
     validation = Validation(partial(squared_error, net, unchanged), IterableSource(held_out))
     reports: list[Report] = []
     stalled: list[bool] = []
@@ -229,6 +233,7 @@ COURSES = {
     "no target on rank 1 in the first window": Course(sizes=(3, 4, 2, 3, 5), untargeted=(1,)),
     "no target on rank 0 in any window": Course(sizes=(3, 4, 2, 3), untargeted=(0, 2)),
     "a window of infinite gradients": Course(sizes=(3, 4, 2, 3, 4, 4), infinite=(3,)),
+    "a window of an infinite loss": Course(sizes=(3, 4, 2, 3, 4, 4), unbounded=(3,)),
     "early stopping": Course(sizes=(3, 3, 3), epochs=40, patience=2),
 }
 
@@ -363,6 +368,26 @@ def test_a_sample_that_fits_on_no_account_ends_both() -> None:
     assert crowded.error.startswith("OutOfMemoryError: memory ran out in the forward")
 
 
+def validate_short() -> tuple[float, int, list[int]]:
+    """Memory is short on rank 1."""
+    seed_everything(1)
+    net, shortage = small_network(torch.float64), Shortage("forward", 3)
+    optimizer = torch.optim.SGD(net.parameters())
+    phase = Phase[Rows]("main", partial(squared_error, net, unchanged), net.parameters(), optimizer)
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        score = partial(squared_error, net, of_rank(1, shortage))
+        report = run.validate(score, IterableSource(Course(sizes=(5, 7, 2)).batches()))
+    return report.mean, report.count, shortage.sizes
+
+
+def test_memory_that_runs_out_in_the_validation_of_one_rank_changes_nothing() -> None:
+    mean, count, _ = validate_short()
+    (first, first_count, spared), (second, second_count, short) = results_on_ranks(validate_short)
+    assert (first_count, second_count) == (count, count)
+    assert [first, second] == pytest.approx([mean] * 2, rel=1e-12)
+    assert (spared, short) == ([], [7, 3, 3, 1])
+
+
 # --- what is not finite -----------------------------------------------------------------------------------------------
 
 
@@ -458,8 +483,7 @@ class Numbers(Dataset[Tensor]):
 
 
 def shuffled_numbers() -> Source[Tensor]:
-    loader = DataLoader(Numbers(11), batch_size=2, shuffle=True)
-    return IterableSource(loader, length=len(loader))
+    return IterableSource(DataLoader(Numbers(11), batch_size=2, shuffle=True))
 
 
 def read_shuffled(accumulate: int) -> tuple[list[list[float]], list[list[float]]]:
@@ -548,8 +572,7 @@ def in_order(data: Tensor) -> Source[Tensor]:
 
 
 def shuffled(data: Tensor) -> Source[Tensor]:
-    loader = DataLoader(data, batch_size=3, shuffle=True)  # pyright: ignore[reportArgumentType]  a tensor is a dataset
-    return IterableSource(loader, length=len(loader))
+    return IterableSource(DataLoader(data, batch_size=3, shuffle=True))  # pyright: ignore[reportArgumentType]  a tensor is a dataset
 
 
 def unneeded(_: int) -> None:
@@ -634,6 +657,7 @@ def keep(
     checkpoints: Checkpoints,
     plant: Callable[[Tensor], Tensor] = unchanged,
     *,
+    every: int = 1,
     windows: int = ENDLESS,
     tell: Callable[[Report], object] = lambda _: None,
 ) -> Kept:
@@ -641,7 +665,7 @@ def keep(
     seed_everything(2)
     net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
-    phase = Phase("main", partial(squared_error, net, plant), net.parameters(), optimizer)
+    phase = Phase("main", partial(squared_error, net, plant), net.parameters(), optimizer, every=every)
     reports: list[Report] = []
     with Loop([phase], modules={"net": net}, device="cpu").running(checkpoints) as run:
         for report in run.epochs(rows(*[8] * 8), max_epochs=2):
@@ -727,20 +751,26 @@ def ask_to_stop(x: Tensor) -> Tensor:
     return x
 
 
-def keep_until_asked(folder: Path) -> Kept:
-    """Rank 1 alone is asked to stop, in its second window."""
+def keep_until_asked(folder: Path, every: int) -> Kept:
+    """Rank 1 alone is asked to stop, in the second window that the phase works in."""
     calls = count()
     plant = of_rank(1, lambda x: ask_to_stop(x) if next(calls) == 1 else x)
-    return keep(Checkpoints(folder, keep=20, every_seconds=None), plant)
+    return keep(Checkpoints(folder, keep=20, every_seconds=None), plant, every=every)
 
 
-def test_a_signal_to_one_rank_stops_both_after_the_same_window_with_one_checkpoint(tmp_path: Path) -> None:
-    first, second = on_ranks(keep_until_asked, tmp_path)
-    (written,) = tmp_path.glob("window-*")
-    assert (
-        first.error
-        == f"{StoppedError.__name__}: stopped by SIGTERM after epoch 0, window 3; the checkpoint is {written}"
-    )
+@pytest.mark.parametrize(
+    ("every", "place", "written"),
+    [(1, "after epoch 0, window 3", 1), (2, "after epoch 1, window 2", 2)],
+    ids=["in every window", "in every second window"],
+)
+def test_a_signal_to_one_rank_stops_both_after_the_same_window_with_one_checkpoint(
+    tmp_path: Path, every: int, place: str, written: int
+) -> None:
+    """They hear of it in the next window that the phase works in; an epoch before has a checkpoint of its own."""
+    first, second = on_ranks(keep_until_asked, tmp_path, every)
+    *_, newest = found = sorted(tmp_path.glob("window-*"))
+    assert len(found) == written
+    assert first.error == f"{StoppedError.__name__}: stopped by SIGTERM {place}; the checkpoint is {newest}"
     assert second.error == first.error
 
 

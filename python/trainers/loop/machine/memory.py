@@ -32,8 +32,13 @@ def usage(device: torch.device) -> str:
     return f"{known} in use on {device}" + ("" if total is None else f" of {in_words(total)}")
 
 
-def release(device: torch.device) -> None:
-    """Free what nobody refers to any more; call it outside of the `except` block, which keeps the failed frames."""
-    gc.collect()
+def release(device: torch.device, *, thorough: bool = True) -> None:
+    """Free what nobody refers to any more; call it outside of the `except` block, which keeps the failed frames.
+
+    Args:
+        device: Whose cache is emptied.
+        thorough: Look for old garbage too, which takes longer than many a window.
+    """
+    gc.collect(2 if thorough else 1)
     if device.type != "cpu":
         torch.accelerator.empty_cache()

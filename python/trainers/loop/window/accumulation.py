@@ -27,6 +27,7 @@ from trainers.loop.loss import Loss, check_loss
 from trainers.loop.machine.memory import is_out_of_memory, release, usage
 from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
+from trainers.loop.window.direct import backward
 from trainers.loop.window.guards import check_attached
 from trainers.loop.window.position import Position
 from trainers.loop.window.rewind import Mark, Rewind
@@ -115,6 +116,7 @@ class Accumulator(Generic[Batch]):
         self._cutter = cutter
         self._rewind = rewind
         self._seeds: dict[tuple[float, torch.dtype], Tensor] = {}
+        self._starved = False
         self.shortages = 0
 
     def run(self, window: Sequence[Batch], position: Position, wishes: Wishes) -> LocalTotals:
@@ -151,6 +153,7 @@ class Accumulator(Generic[Batch]):
             attempt.start = attempt.start or mark
             shortage = self._piece(piece, attempt)
             if shortage is None:
+                self._starved = False
                 attempt.worked.append(piece)
                 start = None if piece.last else piece.stop
             elif not self._recover(piece, mark, attempt, shortage):
@@ -176,7 +179,8 @@ class Accumulator(Generic[Batch]):
     def _recover(self, piece: Piece[Batch], mark: Mark, attempt: Attempt, shortage: Shortage) -> bool:
         """Cut smaller and go back to the start of the piece; False if it was to the start of the window."""
         self.shortages += 1
-        release(self._device)
+        release(self._device, thorough=self._starved)  # first what is quick; if that was not enough, all
+        self._starved = True
         problem = f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage(self._device)})"
         self._cutter.lower(piece, problem)
         anew = shortage.stage == "backward" or any(self._cutter.would_cut(worked) for worked in attempt.worked)
@@ -192,7 +196,7 @@ class Accumulator(Generic[Batch]):
 
     def _backward(self, mean: Tensor, weight: float) -> None:
         seed = self._seed(weight, mean)
-        mean.backward(seed if self._scaler is None else self._scaler.scale(seed))
+        backward(mean, seed if self._scaler is None else self._scaler.scale(seed))
 
     def _seed(self, weight: float, mean: Tensor) -> Tensor:
         """What backward starts from; most windows need the same few weights."""

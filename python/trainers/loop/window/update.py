@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from trainers.loop.loss import Tally, read
 from trainers.loop.machine.precision import LossScaler
 from trainers.loop.phase import Phase
+from trainers.loop.window.direct import DirectStep
 from trainers.loop.window.gradients import clip_factor, clip_factor_on_device, norms_of, rescale, total_of
 from trainers.loop.window.guards import GradientGuard
 from trainers.loop.window.stepping import Stepper
@@ -72,7 +73,7 @@ class Update:
         self._guard = guard
         self._on_device = on_device and scaler is None
         self._stepper = Stepper(phase.optimizer, tuple(phase.parameters))
-        self._take = phase.optimizer.step if scaler is None else partial(scaler.step, phase.optimizer)
+        self._take = DirectStep(phase.optimizer) if scaler is None else partial(scaler.step, phase.optimizer)
 
     def apply(self, totals: Totals, window: Sequence[object]) -> Outcome:
         """Take the step, or skip it and leave weights, optimizer and scheduler as they are.

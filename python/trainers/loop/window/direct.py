@@ -1,0 +1,71 @@
+"""An optimizer's step and a loss's backward without what torch wraps around them, a fifth of a small training step."""
+
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch.autograd import Variable
+from torch.optim import Optimizer
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+
+
+@final
+class DirectStep:
+    """Calls an optimizer's step.
+
+    The public one opens a record for torch's profiler and looks for hooks. While a profiler is at work or there are
+    hooks, and in the first step, after which a scheduler looks whether it was called, the public one is called; also
+    where anybody has put another in its place.
+
+    Args:
+        optimizer: Whose step it is.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._inner: Callable[[Optimizer], object] | None = None
+        self._first = True
+
+    def __call__(self) -> None:
+        """Take the step."""
+        if self._first:
+            self._first = False
+            self._inner = _inner_step(self._optimizer)
+        elif self._inner is not None and not self._is_watched():
+            self._inner(self._optimizer)
+            return
+        self._optimizer.step()
+
+    def _is_watched(self) -> bool:
+        """Whether a profiler or a hook waits for the step."""
+        optimizer = self._optimizer
+        return bool(
+            optimizer._optimizer_step_pre_hooks  # noqa: SLF001  torch tells it nowhere else
+            or optimizer._optimizer_step_post_hooks  # noqa: SLF001
+            or _global_optimizer_pre_hooks
+            or _global_optimizer_post_hooks
+            or _is_profiled()
+        )
+
+
+def backward(loss: Tensor, seed: Tensor) -> None:
+    """`loss.backward(seed)` for scalars of one dtype and device, which need none of the checks that torch makes."""
+    if type(loss) is Tensor and not _is_profiled():
+        Variable._execution_engine.run_backward(  # noqa: SLF001  what `torch.autograd.backward` itself calls
+            (loss,), (seed,), False, False, (), allow_unreachable=True, accumulate_grad=True
+        )
+    else:
+        loss.backward(seed)
+
+
+def _is_profiled() -> bool:
+    return torch.autograd._profiler_enabled()  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  as above
+
+
+def _inner_step(optimizer: Optimizer) -> Callable[[Optimizer], object] | None:
+    """The step inside of torch's wrapper; None if the step is not simply that of the class."""
+    kind: Any = type(optimizer).step
+    patched = vars(optimizer).get("step")
+    own = patched is None or getattr(patched, "__wrapped__", None) is kind  # a scheduler puts a counter around it
+    return getattr(kind, "__wrapped__", None) if own and getattr(kind, "hooked", False) else None
