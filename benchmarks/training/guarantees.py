@@ -11,7 +11,7 @@ from typing import Any, final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.report import Row, shown, unmeasured
+from benchmarks.report import Row, shown
 from benchmarks.training.asking import GoneError, Respondent
 from benchmarks.training.environments import NoEnvironmentError, python_of
 
@@ -172,7 +172,7 @@ def _kill(python: Path, name: str, folder: str) -> None:
 
 def _row(name: str, question: Question, finding: Finding) -> Row:
     if finding.value is None:
-        return unmeasured(name, f"the training ended: {finding.end}")
+        return Row(name=name, value=None, reach="", ok=None, detail=f"no weights to compare: {finding.end}")
     return shown(name, finding.value, detail=f"right: {question.right:g}; {question.meaning}")
 
 

@@ -183,7 +183,7 @@ class Loop(Generic[Batch]):
         standing = Standing([phase.name for phase in self._phases], order_seed=seeds[0])
         recorder = None
         if checkpoints is not None:
-            parts = Parts(trained=self._trained, phases=phases, best=best, standing=standing)
+            parts = Parts(trained=self._trained, frozen=self._frozen, phases=phases, best=best, standing=standing)
             recorder = Recorder(checkpoints, parts, group=group, device=self.device.device, accumulate=self._accumulate)
         setup = Setup(
             phases=phases,

@@ -196,7 +196,7 @@ class Run(Generic[Batch]):
             ledger.add(reports, seconds=perf_counter() - started + waited, data_seconds=waited)
             yield from reports
             yield from self._told()
-            if wishes != NO_WISHES:
+            if wishes.any:
                 yield from self._fulfil(wishes)
         if not ledger.windows:
             raise EmptyTargetError(f"the source gave no batch in epoch {self._standing.epoch}")
@@ -219,17 +219,17 @@ class Run(Generic[Batch]):
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
     ) -> tuple[list[WindowReport], Wishes]:
         """All phases that are due, before the first of their reports is handed out."""
-        standing, alone = self._standing, self.group.size == 1
+        standing = self._standing
         number, last = standing.windows + 1, standing.ledger.windows + 1 == total
-        wishes = NO_WISHES if alone else self._wishes(number, last=last)
+        wishes = NO_WISHES
         reports: list[WindowReport] = []
         for phase in self._phases:
             if number % phase.phase.every:
                 continue
             started, shortages = perf_counter(), phase.accumulator.shortages
             position = Position(phase.phase.name, standing.epoch, standing.ledger.windows, window)
-            outcome = phase.work(window, position, wishes)
-            wishes = outcome.wishes
+            outcome = phase.work(window, position, partial(self._wishes, number, last=last))
+            wishes = wishes.and_those(outcome.wishes)
             report = WindowReport(
                 phase=phase.phase.name,
                 epoch=standing.epoch,
@@ -253,9 +253,7 @@ class Run(Generic[Batch]):
                 self._notices.append(_shortage_notice(report, self._setup.coupled))
             reports.append(report)
         standing.windows = number
-        if alone:
-            return reports, self._wishes(number, last=last)  # only now, with what came up during the window
-        return reports, wishes if reports else NO_WISHES  # without a phase, the others have not heard of them
+        return reports, wishes
 
     def _complete(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
         """Score the epoch and close it."""
@@ -277,7 +275,10 @@ class Run(Generic[Batch]):
         return report
 
     def _wishes(self, number: int, *, last: bool) -> Wishes:
-        """What this process wants to happen after the window of a number; after the last, the epoch's end is better."""
+        """What this process wants to happen after the window of a number; after the last, the epoch's end is better.
+
+        Asked at the end of each phase's backward, so that the other processes hear of it with the gradients.
+        """
         recorder, stop = self._setup.recorder, self._setup.signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
         return Wishes(stop=stop, save=save) if save or stop else NO_WISHES

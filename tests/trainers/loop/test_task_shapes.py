@@ -21,7 +21,17 @@ from speech_shape import ByFrames, Utterances, speech
 from task_shape import TaskShape, Ways
 from torch import Tensor, nn
 
-from trainers.loop import Checkpoints, EpochReport, Frozen, IterableSource, Report, Run, WindowReport, seed_everything
+from trainers.loop import (
+    Checkpoints,
+    EpochReport,
+    Frozen,
+    IterableSource,
+    Report,
+    ResumeMismatchError,
+    Run,
+    WindowReport,
+    seed_everything,
+)
 
 Make = Callable[[Ways], TaskShape]
 EXACT = Ways(random=False, double=True)
@@ -206,6 +216,22 @@ def test_frozen_parts_are_not_in_a_checkpoint(tmp_path: Path) -> None:
     (folder,) = tmp_path.glob("window-*")
     written = safetensors.torch.load_file(folder / "modules.safetensors")
     assert set(written) == set(trained(task))
+
+
+def test_other_frozen_weights_are_another_training(tmp_path: Path) -> None:
+    task = diffusion(Ways())
+    with task.loop(accumulate=1).running(Checkpoints(tmp_path, every_windows=1)) as run:
+        until(run.epochs(task.source(), max_epochs=1), 2)
+    other = diffusion(Ways())
+    text = other.modules["text"]
+    assert isinstance(text, Frozen)
+    with torch.no_grad():
+        next(text.module.parameters()).add_(1.0)
+    with (
+        pytest.raises(ResumeMismatchError, match="frozen text"),
+        other.loop(accumulate=1).running(Checkpoints(tmp_path)),
+    ):
+        pass
 
 
 # --- averages and validation

@@ -19,6 +19,7 @@ from trainers.loop.reports import CheckpointReport, Notice
 from trainers.loop.standing import Standing
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import named_tensors
+from trainers.loop.weights.digest import digest
 from trainers.loop.window.phase_run import PhaseRun
 
 SHARE = 0.05
@@ -31,12 +32,14 @@ class Parts:
 
     Attributes:
         trained: The trained modules by name.
+        frozen: The others, which are not written but must be the same.
         phases: With their optimizers, guards and averages.
         best: The best value and its weights.
         standing: How far the training has come.
     """
 
     trained: Mapping[str, nn.Module]
+    frozen: Mapping[str, nn.Module]
     phases: Sequence[PhaseRun[Any]]
     best: Best
     standing: Standing
@@ -70,6 +73,7 @@ class Recorder:
         self._layout = {
             "processes": group.size,
             "accumulate": accumulate,
+            **{f"frozen {name}": digest(module) for name, module in parts.frozen.items()},
             **layout(parts.trained, parts.phases),
         }
         self._saved = perf_counter()

@@ -173,7 +173,7 @@ class ResidentSource(Generic[Batch]):
         def gather(index: Tensor) -> Batch:
             places = (begin[index, None] + offsets).flatten()
             shape = (len(index), length)
-            return map_tensors(series, lambda tensor: tensor.index_select(0, places).unflatten(0, shape))
+            return map_tensors(series, lambda tensor: tensor.index_select(0, places).reshape(*shape, *tensor.shape[1:]))
 
         return cls(gather, samples=len(begin), batch_size=batch_size, seed=seed, shuffle=shuffle, device=device)
 

@@ -44,7 +44,9 @@ def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Grou
         with answered("meeting the group"):
             _meet(backend, timeout)
         try:
-            yield Processes()
+            group = Processes()
+            group.gather(group.rank)  # nobody leaves, with an error of its own, while another is still arriving
+            yield group
         finally:
             # At once, also after an error: it closes the connections, by which the others notice.
             dist.destroy_process_group()

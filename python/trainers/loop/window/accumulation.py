@@ -10,7 +10,7 @@ after a failed forward only the piece is worked again, unless a larger one was w
 failed backward, which leaves half a gradient, the window is.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
@@ -119,8 +119,13 @@ class Accumulator(Generic[Batch]):
         self._starved = False
         self.shortages = 0
 
-    def run(self, window: Sequence[Batch], position: Position, wishes: Wishes) -> LocalTotals:
+    def run(self, window: Sequence[Batch], position: Position, wishes: Callable[[], Wishes]) -> LocalTotals:
         """Forward and backward of every batch; the parameters' gradients are the window's, up to the correction.
+
+        Args:
+            window: The batches.
+            position: Where the loop is; told which batch is worked.
+            wishes: What this process wants to happen after the window, asked at the end.
 
         Raises:
             ContractError: The loss function returned no proper `Loss`.
@@ -131,7 +136,7 @@ class Accumulator(Generic[Batch]):
             while (attempt := self._attempt(window, position)) is None:
                 pass
         position.at(None)
-        return LocalTotals(losses=attempt.losses, expected=attempt.expected, wishes=wishes)
+        return LocalTotals(losses=attempt.losses, expected=attempt.expected, wishes=wishes())
 
     def _attempt(self, window: Sequence[Batch], position: Position) -> Attempt | None:
         """The whole window; None if it must be worked again from its start, to which everything was put back."""

@@ -1,6 +1,6 @@
 """A phase at work."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -45,8 +45,8 @@ class PhaseRun(Generic[Batch]):
     average: Average | None
     step: int = 0
 
-    def work(self, window: tuple[Batch, ...], position: Position, wishes: Wishes) -> Outcome:
-        """Train on one window; a skipped step moves nothing on."""
+    def work(self, window: tuple[Batch, ...], position: Position, wishes: Callable[[], Wishes]) -> Outcome:
+        """Train on one window; a skipped step moves nothing on. `wishes` is asked when the gradients are there."""
         with position:
             local = self.accumulator.run(window, position, wishes)
             totals = self.group.combine(local, self.parameters)

@@ -22,6 +22,15 @@ class Wishes:
     stop: int = 0
     save: bool = False
 
+    @property
+    def any(self) -> bool:
+        """Whether anything is wanted."""
+        return self.save or self.stop != 0
+
+    def and_those(self, others: "Wishes") -> "Wishes":
+        """These and others."""
+        return Wishes(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
