@@ -119,7 +119,7 @@ def tally_of(losses: Sequence[Loss], values: Iterator[float]) -> Tally:
     """The weighted mean of losses, given the values of their scalars."""
     total = Tally()
     for loss in losses:
-        total.add(next(values), loss.count, {name: next(values) for name in loss.parts})
+        total.add(next(values), loss.count, {name: next(values) for name in loss.parts} if loss.parts else {})
     return total
 
 

@@ -759,17 +759,15 @@ def keep_until_asked(folder: Path, every: int) -> Kept:
 
 
 @pytest.mark.parametrize(
-    ("every", "place", "written"),
-    [(1, "after epoch 0, window 3", 1), (2, "after epoch 1, window 2", 2)],
+    ("every", "place"),
+    [(1, "after epoch 0, window 2"), (2, "after epoch 0, window 4")],
     ids=["in every window", "in every second window"],
 )
 def test_a_signal_to_one_rank_stops_both_after_the_same_window_with_one_checkpoint(
-    tmp_path: Path, every: int, place: str, written: int
+    tmp_path: Path, every: int, place: str
 ) -> None:
-    """They hear of it in the next window that the phase works in; an epoch before has a checkpoint of its own."""
     first, second = on_ranks(keep_until_asked, tmp_path, every)
-    *_, newest = found = sorted(tmp_path.glob("window-*"))
-    assert len(found) == written
+    (newest,) = tmp_path.glob("window-*")
     assert first.error == f"{StoppedError.__name__}: stopped by SIGTERM {place}; the checkpoint is {newest}"
     assert second.error == first.error
 

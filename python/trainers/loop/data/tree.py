@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -24,6 +25,13 @@ def move(tree: Tree, device: torch.device) -> Tree:
         return tensor if tensor.device == device else tensor.to(device, non_blocking=asynchronous)
 
     return _mapped(tree, moved)
+
+
+def mover(device: torch.device) -> Callable[[Tree], Tree]:
+    """What moves trees to `device`; on a machine without any other, there is nothing to move and nothing to look at."""
+    if device.type == "cpu" and not torch.accelerator.is_available():
+        return lambda tree: tree
+    return partial(move, device=device)
 
 
 def leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:

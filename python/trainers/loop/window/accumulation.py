@@ -11,7 +11,6 @@ failed backward, which leaves half a gradient, the window is.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 from types import TracebackType
@@ -22,13 +21,13 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter, Piece
-from trainers.loop.data.tree import move
+from trainers.loop.data.tree import mover
 from trainers.loop.loss import Loss, check_loss
 from trainers.loop.machine.memory import is_out_of_memory, release, usage
 from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
 from trainers.loop.window.direct import backward
-from trainers.loop.window.guards import check_attached
+from trainers.loop.window.guards import detached
 from trainers.loop.window.position import Position
 from trainers.loop.window.rewind import Mark, Rewind
 from trainers.loop.window.totals import LocalTotals, Wishes
@@ -111,6 +110,7 @@ class Accumulator(Generic[Batch]):
         self._parameters = tuple(phase.parameters)
         self._foreign = Withheld(foreign)
         self._device = device
+        self._move = mover(device)
         self._dtype = precision.dtype
         self._scaler = scaler
         self._cutter = cutter
@@ -169,7 +169,7 @@ class Accumulator(Generic[Batch]):
         """Forward and backward of a piece, or how memory ran out: told by a value, for the error keeps its frames."""
         stage: Literal["forward", "backward"] = "forward"
         try:
-            loss = self._forward(move(piece.batch, self._device))
+            loss = self._forward(self._move(piece.batch))
             if loss.count:
                 attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
                 stage = "backward"
@@ -193,10 +193,13 @@ class Accumulator(Generic[Batch]):
         return not anew
 
     def _forward(self, batch: Batch) -> Loss:
-        with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
+        if self._dtype is None:
             loss = check_loss(self._loss(batch))
-        if loss.count:
-            check_attached(loss.mean, self._parameters)
+        else:
+            with torch.autocast(self._device.type, dtype=self._dtype):
+                loss = check_loss(self._loss(batch))
+        if loss.count and not loss.mean.requires_grad:
+            raise detached(loss.mean, self._parameters)
         return loss
 
     def _backward(self, mean: Tensor, weight: float) -> None:

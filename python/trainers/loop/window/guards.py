@@ -20,15 +20,9 @@ from trainers.loop.errors import (
 Nonfinite = Literal["skip", "raise"]
 
 
-def check_attached(mean: Tensor, parameters: Sequence[Parameter]) -> None:
-    """Check that a loss has a graph.
-
-    Raises:
-        DetachedLossError: It has none; the message gives the cause, as far as it can be seen from here.
-    """
-    if mean.requires_grad:
-        return
-    raise DetachedLossError(
+def detached(mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
+    """The error for a loss without a graph; it gives the cause, as far as it can be seen from here."""
+    return DetachedLossError(
         f"the loss is detached: it has no graph that backward could follow; {_why_detached(mean, parameters)}"
     )
 
