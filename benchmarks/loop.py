@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from benchmarks.report import Row, common_options, publish
-from benchmarks.training import guarantees, kills, peers, ranks, recovery, steps, windows
+from benchmarks.training import amp, guarantees, kills, peers, ranks, recovery, steps, windows
 from benchmarks.training.chart import bars
 from benchmarks.training.environments import REQUIREMENTS
 
@@ -34,7 +34,7 @@ def main() -> int:
     torch.set_num_threads(1)
     names = list(REQUIREMENTS) if given.peers else []
     timed = [*steps.rows(quick=given.quick), *peers.rows(names, quick=given.quick)]
-    kept = [part.rows(quick=given.quick) for part in (windows, recovery, kills, ranks)]
+    kept = [part.rows(quick=given.quick) for part in (windows, recovery, kills, ranks, amp)]
     findings = guarantees.found(names)
     status = publish([*timed, *(row for part in kept for row in part), *guarantees.rows(findings)], given.json)
     for title in steps.TITLES.values():

@@ -1,0 +1,86 @@
+"""What 16 bits gain on a CUDA device: time of a window and peak memory, against float32."""
+
+import statistics
+from dataclasses import dataclass
+from time import perf_counter
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.report import Row, at_least, at_most, unmeasured
+from trainers.loop import Loop, Loss, Phase, ResidentSource, WindowReport, adamw
+
+SPEED, MEMORY = "16 bits: windows/s / float32's", "16 bits: peak memory / float32's"
+SPEED_REACH, MEMORY_REACH = 2.5, 0.55
+HIDDEN, LAYERS, FEATURES, STEPS, BATCH = 1024, 2, 64, 60, 256
+WARM = 10
+
+
+@final
+class WideLstm(nn.Module):
+    """Wide enough for the matrix units of a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = nn.LSTM(FEATURES, HIDDEN, LAYERS, batch_first=True)
+        self.head = nn.Linear(HIDDEN, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """float32 [N, T, F] to [N, 1]."""
+        states, _ = self.recurrent(x)
+        return self.head(states[:, -1])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Seconds of a window and bytes at its peak."""
+
+    seconds: float
+    peak: int
+
+
+def rows(*, quick: bool) -> list[Row]:
+    """Both ratios, where there is a device to measure them on."""
+    if not torch.cuda.is_available():
+        why = "there is no CUDA device here"
+        return [
+            unmeasured(SPEED, why, reach=f">= {SPEED_REACH:g}"),
+            unmeasured(MEMORY, why, reach=f"<= {MEMORY_REACH:g}"),
+        ]
+    rounds = [(_cost("fp32", quick=quick), _cost("auto", quick=quick)) for _ in range(2 if quick else 7)]
+    speed = statistics.median(full.seconds / half.seconds for full, half in rounds)
+    memory = statistics.median(half.peak / full.peak for full, half in rounds)
+    detail = f"LSTM of {LAYERS} x {HIDDEN}, {BATCH} x {STEPS} x {FEATURES}; {torch.cuda.get_device_name()}"
+    return [
+        at_least(SPEED, speed, SPEED_REACH, detail=detail, judged=not quick),
+        at_most(MEMORY, memory, MEMORY_REACH, detail=detail, judged=not quick),
+    ]
+
+
+def _cost(precision: str, *, quick: bool) -> Cost:
+    """Train with everything on; float32 means float32, not TF32."""
+    torch.manual_seed(0)
+    network = WideLstm()
+    windows = 20 if quick else 100
+    data = (torch.randn(BATCH * (WARM + windows), STEPS, FEATURES), torch.randn(BATCH * (WARM + windows), 1))
+
+    def loss(batch: tuple[Tensor, Tensor]) -> Loss:
+        return Loss(nn.functional.mse_loss(network(batch[0]).float(), batch[1]), len(batch[0]))
+
+    loop = Loop(
+        [Phase("main", loss, network.parameters(), adamw(network.parameters(), lr=1e-3))],
+        modules={"network": network},
+        device="cuda",
+        precision=precision,
+    )
+    started = 0.0
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), loop.running() as run:
+        torch.cuda.reset_peak_memory_stats()
+        for report in run.epochs(ResidentSource.of(data, batch_size=BATCH), max_epochs=1):
+            if isinstance(report, WindowReport) and report.window == WARM - 1:
+                torch.cuda.synchronize()
+                started = perf_counter()
+        torch.cuda.synchronize()
+    return Cost(seconds=(perf_counter() - started) / windows, peak=torch.cuda.max_memory_allocated())
