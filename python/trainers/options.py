@@ -9,7 +9,6 @@ where `LOOP` is `LoopOptions()`, or the task's own defaults. Values out of range
 extra `cli`.
 """
 
-import math
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -46,8 +45,10 @@ def _decay(decay: float | None) -> float | None:
 
 
 def _seconds(seconds: float) -> float:
-    if math.isnan(seconds) or seconds < 0:
-        raise typer.BadParameter(f"{seconds:g} is no time; it must be 0 seconds or more, or inf for epochs alone")
+    if not seconds > 0:
+        raise typer.BadParameter(
+            f"{seconds:g} is no time between checkpoints; it must be above 0, or inf for epochs alone"
+        )
     return seconds
 
 

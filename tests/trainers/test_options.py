@@ -160,7 +160,7 @@ BAD = [
     ("--seed -1", "greater than or equal to 0"),
     ("--seed 4294967296", "less than or equal to 4294967295"),
     ("--threads 0", "greater than or equal to 1"),
-    ("--checkpoint-seconds -1", "-1 is no time; it must be 0 seconds or more, or inf"),
+    ("--checkpoint-seconds 0", "0 is no time between checkpoints; it must be above 0, or inf"),
     ("--checkpoint-seconds nan", "nan is no time"),
     ("--keep 0", "greater than or equal to 1"),
 ]

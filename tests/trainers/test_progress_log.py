@@ -1,7 +1,9 @@
 """The log file: whatever interrupts a training, its log ends up as that of an uninterrupted one."""
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -145,3 +147,40 @@ def test_leaving_the_training_leaves_the_log_whole(path: Path) -> None:
         if report == epoch():
             break
     assert [json.loads(line)["kind"] for line in logged(path)] == ["window", "window", "checkpoint", "window", "epoch"]
+
+
+@contextmanager
+def files_end_at(size: int) -> Generator[None]:
+    """No file of this process grows beyond so many bytes, as on a disk that is full then."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def notices_of(path: Path, reports: Sequence[Report], size: int) -> list[Notice]:
+    """The notices of a training whose log ends at so many bytes; every report passes all the same."""
+    with files_end_at(size):
+        passed = list(JsonlLog(path)(reports))
+    assert [report for report in passed if not isinstance(report, Notice)] == reports
+    return [report for report in passed if isinstance(report, Notice)]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX limits the size of files")
+def test_a_log_that_cannot_grow_is_told_once_and_the_training_goes_on(path: Path) -> None:
+    (notice,) = notices_of(path, WHOLE, len("".join(lines(WHOLE[:3]))) + 20)
+    assert f"{path} is a log no more, and training goes on: " in notice.message
+    list(JsonlLog(path)(WHOLE[3:]))
+    assert logged(path) == lines(WHOLE)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX limits the size of files")
+def test_a_log_that_cannot_be_rewritten_is_left_as_it_was(path: Path) -> None:
+    list(JsonlLog(path)(WHOLE))
+    assert len(notices_of(path, WHOLE[6:], 100)) == 1
+    assert logged(path) == lines(WHOLE)
+    assert [file.name for file in path.parent.iterdir()] == ["reports.jsonl"]

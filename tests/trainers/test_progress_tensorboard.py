@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from loop_reports import checkpoint, epoch, window
 
-from trainers.loop import Report, SettingsError
+from trainers.loop import Notice, Report, SettingsError
 from trainers.progress import TensorBoardLog
 
 pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
@@ -112,3 +112,12 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(SettingsError, match=r"pip install 'quantra\[tensorboard\]'"):
         TensorBoardLog(tmp_path)
+
+
+def test_curves_that_cannot_be_written_are_told_once_and_the_training_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "tensorboard").write_text("a file where the folder shall be")
+    reports: list[Report] = [window(0), window(1), epoch()]
+    notice, *passed = TensorBoardLog(tmp_path / "tensorboard")(reports)
+    assert isinstance(notice, Notice)
+    assert notice.message.startswith(f"{tmp_path / 'tensorboard'} gets no more curves, and training goes on: ")
+    assert passed == reports

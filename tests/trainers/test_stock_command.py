@@ -16,8 +16,10 @@ from safetensors.torch import load_file
 
 from predictor.bars import BarPanel
 from predictor.cli import run
+from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
 from predictor.networks import LSTMConfig, Target, TargetKind
+from trainers.loop import Checkpoints
 from trainers.progress import Consumer
 from trainers.stock import Keeping, Optimisation, Recipe, Splits, Trained, command, train
 
@@ -76,6 +78,7 @@ def test_help_names_the_flags_and_an_example() -> None:
     shown = subprocess.run(
         program, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2] / "python"
     )
+    assert "Usage: python -m trainers.stock [OPTIONS]" in shown.stdout
     for word in ("--bars", "--out", "--calendar", "--horizons", "--learning-rate", "models/demo/1"):
         assert word in shown.stdout
 
@@ -130,7 +133,8 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
     assert call("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     stages = [line["stage"] for line in lines if line["kind"] == "stage"]
-    assert [stage.split()[0] for stage in stages] == ["computing", "training", "calibrating,", "recording"]
+    assert [stage.split()[0] for stage in stages] == ["computing", "training", "epoch", "recording"]
+    assert stages[2].startswith("epoch 1 of 1 is the best; calibrating it")
     assert lines[-1]["kind"] == "trained"
     assert lines[-1]["artifact"] == str(tmp_path / "1")
     assert (tmp_path / "1" / "manifest.json").is_file()
@@ -152,7 +156,7 @@ def test_a_person_sees_the_scores_and_the_sentence_about_skill(
     assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     shown = capsys.readouterr().out
     assert "training on cpu (automatic:" in shown
-    assert shown.index("computing features") < shown.index("epoch 1/1") < shown.index("scoring beside the baselines")
+    assert shown.index("computing features") < shown.index("epoch 1/1") < shown.index("scoring it beside the baselines")
     assert "this model" in shown
     assert "No skill shown" in shown
     assert "Next: quantra inspect" in shown
@@ -174,7 +178,6 @@ BAD = [
     ("--encoder-length 0", "encoder length is 0 sessions"),
     ("--hidden 0", "hidden is 0"),
     ("--dropout 1", "dropout is 1, but must be at least 0 and below 1"),
-    ("--epochs 0", "max_epochs is 0, but must be at least 1"),
     ("--learning-rate 3", "learning rate is 3"),
     ("--weight-decay nan", "weight decay is nan"),
     ("--calendar XNIX", "no exchange 'XNIX' is known"),
@@ -196,9 +199,21 @@ def test_a_bad_flag_gives_one_clear_line_and_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("flags", ["--seed -1", "--precision fp8", "--device abacus", "--accumulate 0", "--ema 1"])
-def test_a_shared_flag_out_of_its_range_is_bad_usage(flags: str, bars_file: Path, tmp_path: Path) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *flags.split()) == 2
+OUT_OF_RANGE = [
+    "seed -1",
+    "precision fp8",
+    "device abacus",
+    "accumulate 0",
+    "ema 1",
+    "epochs 0",
+    "patience 0",
+    "batch-size 0",
+]
+
+
+@pytest.mark.parametrize("flag", OUT_OF_RANGE)
+def test_a_flag_out_of_its_range_is_bad_usage(flag: str, bars_file: Path, tmp_path: Path) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *f"--{flag}".split()) == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -270,7 +285,7 @@ def leave_a_checkpoint(bars_file: Path, out: Path, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr("trainers.stock.training.artifact.save", fail)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(ConfigurationError, match="No space left on device; once it can be, --resume saves it"):
             train(
                 BarPanel.read(bars_file),
                 default_features(),
@@ -299,6 +314,17 @@ def test_checkpoints_of_a_stopped_training_are_not_gone_over_without_being_asked
     assert files_of(tmp_path) == before
 
 
+def test_checkpoints_of_a_training_that_still_runs_are_not_called_those_of_a_stopped_one(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
+    with Checkpoints(tmp_path / "1.run" / "checkpoints").open():
+        assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
+    error = capsys.readouterr().err
+    assert "is in use by process" in error
+    assert "remove" not in error
+
+
 def test_another_recipe_does_not_resume_and_the_difference_is_named(
     bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -325,6 +351,25 @@ def test_resuming_what_is_finished_says_so_and_changes_nothing(
     assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
     assert "is finished; there is nothing to resume" in capsys.readouterr().out
     assert files_of(tmp_path) == before
+
+
+def test_resuming_what_is_finished_with_another_flag_names_the_difference(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
+    error = capsys.readouterr().err
+    assert "is finished, and was made with other settings: learning_rate was 0.0003 and is now 0.5; choose" in error
+
+
+def test_only_the_first_process_of_a_group_says_that_a_training_is_finished(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("RANK", "1")
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.slow
@@ -359,8 +404,10 @@ def test_ctrl_c_ends_a_training_with_a_checkpoint_and_leaves_no_artifact(bars_fi
         assert training.stdout is not None
         assert any('"kind": "window"' in line for line in training.stdout)
         training.send_signal(signal.SIGINT)
-        _, error = training.communicate()
+        printed, error = training.communicate()
     assert training.returncode == 130
+    stopped = json.loads(printed.splitlines()[-1])
+    assert (stopped["kind"], stopped["signal"]) == ("stopped", signal.SIGINT)
     first, second = error.splitlines()
     assert first.startswith("stopped by SIGINT after epoch ")
     assert second == "stopped by Ctrl+C"

@@ -387,6 +387,7 @@ def test_an_existing_folder_is_never_overwritten(trained: Trained) -> None:
         ("learning_rate", float("nan")),
         ("weight_decay", float("nan")),
         ("weight_decay", -0.1),
+        ("weight_decay", float("inf")),
         ("clip", 0.0),
         ("clip", float("nan")),
         ("seed", -1),
@@ -396,6 +397,12 @@ def test_an_existing_folder_is_never_overwritten(trained: Trained) -> None:
 def test_a_setting_out_of_range_is_refused_by_its_value(setting: str, value: float) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(f"{value:g}" if isinstance(value, float) else f"{value}")):
         replace(QUICK, **{setting: value})
+
+
+def test_gradients_that_are_never_clipped_are_a_setting_that_json_can_hold() -> None:
+    settings = replace(TINY, optimisation=replace(QUICK, clip=float("inf"))).settings()
+    assert settings["clip"] is None
+    assert json.loads(json.dumps(settings, allow_nan=False)) == settings
 
 
 def test_a_network_takes_only_its_own_settings() -> None:

@@ -21,7 +21,7 @@ def main() -> None:
     run(predictor_app)
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
+def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str = "quantra") -> NoReturn:
     """Run an app's command and exit: 0 done, 1 failed (one red line on stderr), 2 bad usage, 130 stopped by Ctrl+C.
 
     With `--json` among the arguments a failure is also a JSON object on standard output.
@@ -29,10 +29,11 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         app: the commands.
         arguments: the command line without the program's name; the process's own if None.
+        name: the program's, as its help shows it.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        app(args=given, prog_name="quantra")
+        app(args=given, prog_name=name)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
             _say("stopped by Ctrl+C")

@@ -101,6 +101,7 @@ class Loop(Generic[Batch]):
         deterministic: bool = False,
     ) -> None:
         _check_phases(phases)
+        _check_module_names(modules)
         _check_counts({"accumulate": accumulate, "skip_limit": skip_limit, "audit_windows": audit_windows})
         _check_choice("oom", oom, ("split", "fail"))
         _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
@@ -156,7 +157,7 @@ class Loop(Generic[Batch]):
             modules = self._trained | self._frozen
             for module in modules.values():
                 compact(module.to(device))
-            self._join(group)
+            self._join(group, checkpoints)
             names = parameter_names(self._trained.items())
             stack.callback(_drop_gradients, names)
             if self._compile:
@@ -246,7 +247,7 @@ class Loop(Generic[Batch]):
             )
         return None
 
-    def _join(self, group: Group) -> None:
+    def _join(self, group: Group, checkpoints: Checkpoints | None) -> None:
         """Give every process the first one's weights and generators of its own."""
         if group.size == 1:
             return
@@ -254,6 +255,7 @@ class Loop(Generic[Batch]):
         group.check_same("the networks", str({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}))
         group.check_same("the precision", self.precision.name)
         group.check_same("the accumulation window", f"{self._accumulate} batches")
+        group.check_same("the checkpoints", "none" if checkpoints is None else "some")
         group.spread(tensors.values())
         if group.rank:
             seed_everything(mixed(torch.initial_seed(), group.rank) % 2**32)
@@ -269,6 +271,14 @@ def _check_phases(phases: Sequence[Phase[Batch]]) -> None:
     names = [phase.name for phase in phases]
     if not names or len(set(names)) < len(names):
         raise SettingsError(f"the phases are {names}; there must be one or more, each with a name of its own")
+
+
+def _check_module_names(names: Iterable[str]) -> None:
+    dotted = [name for name in names if "." in name]
+    if dotted:
+        raise SettingsError(
+            f"the module names {dotted} contain a dot, which separates them from their parameters' names"
+        )
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:

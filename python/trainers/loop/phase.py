@@ -7,7 +7,7 @@ from typing import Generic, TypeVar, final
 from torch import nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainers.loop.errors import SettingsError
 from trainers.loop.loss import Loss
@@ -31,7 +31,7 @@ class Phase(Generic[Batch]):
         every: The phase works in the last of every so many windows.
 
     Raises:
-        SettingsError: A number is out of its range.
+        SettingsError: A number is out of its range, or the scheduler cannot follow the optimizer's steps.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Phase(Generic[Batch]):
     every: int = 1
 
     def __post_init__(self) -> None:
-        """Keep the parameters, which may come from a generator, and check the numbers."""
+        """Keep the parameters, which may come from a generator, and check the settings."""
         object.__setattr__(self, "parameters", tuple(self.parameters))
         if self.clip is not None and not self.clip > 0:
             raise SettingsError(
@@ -51,6 +51,19 @@ class Phase(Generic[Batch]):
             )
         if self.every < 1:
             raise SettingsError(f"phase {self.name!r}: every is {self.every}; it must be 1 or more")
+        self._check_scheduler()
+
+    def _check_scheduler(self) -> None:
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            raise SettingsError(
+                f"phase {self.name!r}: a ReduceLROnPlateau follows a value, not the steps; leave it out of the phase "
+                "and call its step() with the value after every EpochReport"
+            )
+        if self.scheduler is not None and self.scheduler.optimizer is not self.optimizer:
+            raise SettingsError(
+                f"phase {self.name!r}: the scheduler moves the learning rate of another optimizer than the phase's; "
+                "make it with the phase's own"
+            )
 
 
 @final

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from signal import Signals
 from time import perf_counter
 from typing import Generic, TypeVar, final
@@ -114,6 +114,8 @@ class Run(Generic[Batch]):
             StoppedError: A signal asked for it; a checkpoint was written if there is a folder for it.
             LoopError: One of its other kinds, naming phase, epoch, window and batch shapes.
         """
+        scored = "no validation" if validation is None else "a validation"
+        self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
         yield from self._told()
         while self._standing.epoch < max_epochs:
             yield from self._epoch(train, max_epochs)
@@ -168,10 +170,15 @@ class Run(Generic[Batch]):
     def restore_best(self) -> None:
         """Put the weights of the best recorded value back into the modules, those of the average if there is one.
 
+        An average begins anew from them, so that a validation scores what was restored.
+
         Raises:
             NoBestWeightsError: No value was recorded.
         """
         self.best.restore()
+        for phase in self._phases:
+            if phase.average is not None:
+                phase.average.restart()
 
     def use_average(self) -> None:
         """Put the moving average of the weights into the modules for good; without one, nothing happens."""
@@ -197,7 +204,7 @@ class Run(Generic[Batch]):
             yield from reports
             yield from self._told()
             if wishes.any:
-                yield from self._fulfil(wishes)
+                yield from self._fulfil(wishes, epoch_end=False)
         if not ledger.windows:
             raise EmptyTargetError(f"the source gave no batch in epoch {self._standing.epoch}")
         for phase in self._phases:
@@ -253,6 +260,8 @@ class Run(Generic[Batch]):
                 self._notices.append(_shortage_notice(report, self._setup.coupled))
             reports.append(report)
         standing.windows = number
+        if not reports:  # no gradients have told the others
+            wishes = self._agreed(self._wishes(number, last=last))
         return reports, wishes
 
     def _complete(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
@@ -283,7 +292,11 @@ class Run(Generic[Batch]):
         save = recorder is not None and not last and recorder.is_due(number)
         return Wishes(stop=stop, save=save) if save or stop else NO_WISHES
 
-    def _fulfil(self, wishes: Wishes) -> Iterator[CheckpointReport]:
+    def _agreed(self, own: Wishes) -> Wishes:
+        """What any process wants."""
+        return reduce(Wishes.and_those, self.group.gather(own), NO_WISHES)
+
+    def _fulfil(self, wishes: Wishes, *, epoch_end: bool) -> Iterator[CheckpointReport]:
         """Write a checkpoint, and stop if that is wanted.
 
         Raises:
@@ -291,17 +304,25 @@ class Run(Generic[Batch]):
         """
         recorder = self._setup.recorder
         self._share_buffers()
-        report = None if recorder is None else recorder.save(epoch_end=False)
+        report = None if recorder is None else recorder.save(epoch_end=epoch_end)
         if report is not None:
             yield report
         if wishes.stop:
             raise StoppedError(_farewell(wishes.stop, report), signal=wishes.stop)
 
     def _recorded(self) -> Iterator[CheckpointReport]:
-        """The checkpoint of an epoch's end, where one is due."""
+        """The checkpoint of an epoch's end, where one is due or the training is to stop.
+
+        Raises:
+            StoppedError: It is.
+        """
         recorder = self._setup.recorder
-        if recorder is not None and self.group.gather(recorder.is_due(self._standing.windows, epoch_end=True))[0]:
-            yield recorder.save(epoch_end=True)
+        if recorder is None:
+            return
+        due = recorder.is_due(self._standing.windows, epoch_end=True)
+        wishes = self._agreed(Wishes(stop=self._setup.signals.requested, save=due))
+        if wishes.any:
+            yield from self._fulfil(wishes, epoch_end=True)
 
     def _share_buffers(self) -> None:
         """Give every process the first one's buffers, which each has changed by its own batches."""

@@ -5,12 +5,12 @@ import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from contextlib import closing
 from pathlib import Path
 from typing import final
 
-from trainers.loop import EpochReport, Report, WindowReport
-from trainers.progress.lines import JsonLines
+from trainers.loop import EpochReport, Notice, Report, WindowReport
+from trainers.progress.lines import as_json
 
 Place = tuple[int, float]
 """Epoch and window, both counted from 0; infinity stands behind the last window of the epoch."""
@@ -33,24 +33,48 @@ class JsonlLog:
         self._path = path
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Write every report, then hand it on."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        older = drop_torn_line(self._path)
-        passing = iter(reports)
-        first = None
-        with self._path.open("a", encoding="utf-8") as stream:
-            lines = JsonLines(stream)
+        """Write every report, then hand it on.
+
+        Raises:
+            OSError: The file cannot be opened. Where it cannot be written later, because the disk is full say, a notice
+                tells so, and the reports go on without it.
+        """
+        with closing(_OpenLog(self._path)) as log:
+            passing = iter(reports)
             for report in passing:
-                if isinstance(report, WindowReport | EpochReport):
-                    first = report
+                try:
+                    log.add(report)
+                except OSError as error:
+                    yield Notice(message=f"{self._path} is a log no more, and training goes on: {error.strerror}")
+                    yield report
                     break
-                lines.write(report)
                 yield report
-        if first is None:
-            return
-        take_out(self._path, older, place_of(first))
-        with self._path.open("a", encoding="utf-8") as stream:
-            yield from JsonLines(stream)(chain([first], passing))
+            yield from passing
+
+
+@final
+class _OpenLog:
+    """The file while it is written; nothing waits in a buffer that a full disk could hold back."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._older = drop_torn_line(path)
+        self._file = path.open("ab", buffering=0)
+
+    def add(self, report: Report) -> None:
+        """Write a report; the first window or epoch takes what older lines say of it and later out."""
+        if self._older and isinstance(report, WindowReport | EpochReport):
+            take_out(self._path, self._older, place_of(report))
+            self._older = 0
+            self._file.close()
+            self._file = self._path.open("ab", buffering=0)
+        line = f"{as_json(report)}\n".encode()
+        while line:  # a disk that is almost full takes a part
+            line = line[self._file.write(line) :]
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def place_of(report: WindowReport | EpochReport) -> Place:
@@ -80,18 +104,19 @@ def take_out(path: Path, older: int, place: Place) -> None:
         older: Its first so many bytes are looked through, whole lines; what follows stays.
         place: The place.
     """
-    if not older:
-        return
     rewritten = path.with_name(f"{path.name}.tmp")
-    with path.open("rb") as log, rewritten.open("wb") as kept:
-        while log.tell() < older:
-            line = log.readline()
-            if _stays(line, place):
-                kept.write(line)
-        shutil.copyfileobj(log, kept)
-        kept.flush()
-        os.fsync(kept.fileno())
-    rewritten.replace(path)
+    try:
+        with path.open("rb") as log, rewritten.open("wb") as kept:
+            while log.tell() < older:
+                line = log.readline()
+                if _stays(line, place):
+                    kept.write(line)
+            shutil.copyfileobj(log, kept)
+            kept.flush()
+            os.fsync(kept.fileno())
+        rewritten.replace(path)
+    finally:
+        rewritten.unlink(missing_ok=True)  # where the disk is full
 
 
 def _stays(line: bytes, place: Place) -> bool:

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from trainers.loop import EpochReport, Report, SettingsError, WindowReport
+from trainers.loop import EpochReport, Notice, Report, SettingsError, WindowReport
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -40,16 +40,24 @@ class TensorBoardLog:
         self._folder = folder
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Write the numbers of every report, then hand it on."""
-        with closing(_Curves(self._folder)) as curves:
-            for report in reports:
-                if isinstance(report, WindowReport):
-                    curves.add_window(report)
-                elif isinstance(report, EpochReport):
-                    curves.add_epoch(report)
-                if not isinstance(report, WindowReport):
-                    curves.flush()  # above all with a checkpoint: what it knows is not told again after a resume
+        """Write the numbers of every report, then hand it on.
+
+        Where they cannot be written, because the disk is full say, a notice tells so, and the reports go on without.
+        """
+        curves = _Curves(self._folder)
+        with ExitStack() as stack:
+            stack.callback(curves.close)
+            passing = iter(reports)
+            for report in passing:
+                try:
+                    curves.add(report)
+                except OSError as error:
+                    stack.pop_all()  # closing would write, and fail again
+                    yield Notice(message=f"{self._folder} gets no more curves, and training goes on: {error.strerror}")
+                    yield report
+                    break
                 yield report
+            yield from passing
 
 
 @final
@@ -61,7 +69,15 @@ class _Curves:
         self._epochs = _Points(folder / "epochs")
         self._phases: dict[str, _Points] = {}
 
-    def add_window(self, report: WindowReport) -> None:
+    def add(self, report: Report) -> None:
+        if isinstance(report, WindowReport):
+            self._add_window(report)
+            return
+        if isinstance(report, EpochReport):
+            self._add_epoch(report)
+        self._flush()  # above all with a checkpoint: what it knows is not told again after a resume
+
+    def _add_window(self, report: WindowReport) -> None:
         if not report.stepped:
             return
         points = self._phases.setdefault(report.phase, _Points(self._folder / "windows" / report.phase))
@@ -69,20 +85,20 @@ class _Curves:
         scale = {} if report.loss_scale is None else {"loss_scale": report.loss_scale}
         points.add(report.step, numbers | _below("parts", report.parts) | scale)
 
-    def add_epoch(self, report: EpochReport) -> None:
+    def _add_epoch(self, report: EpochReport) -> None:
         numbers = _below("loss", {name: totals.loss for name, totals in report.phases.items()})
         numbers |= _below("skipped", {name: float(totals.skipped) for name, totals in report.phases.items()})
         if report.validation is not None:
             numbers |= {"validation": report.validation.mean} | _below("validation", report.validation.parts)
         self._epochs.add(report.epoch + 1, numbers)
 
-    def flush(self) -> None:
-        for points in (self._epochs, *self._phases.values()):
-            points.flush()
-
     def close(self) -> None:
         for points in (self._epochs, *self._phases.values()):
             points.close()
+
+    def _flush(self) -> None:
+        for points in (self._epochs, *self._phases.values()):
+            points.flush()
 
 
 @final

@@ -11,4 +11,4 @@ app = typer.Typer(add_completion=False)
 app.command(epilog=EXAMPLE)(stock)
 
 if __name__ == "__main__":
-    run(app)
+    run(app, name="python -m trainers.stock")

@@ -11,6 +11,7 @@ import torch
 import typer
 from rich.console import Console
 
+from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.cli.scores import judgement
 from predictor.errors import ConfigurationError
@@ -77,11 +78,11 @@ def stock(  # noqa: PLR0913 - one argument a flag
     hidden: Annotated[int, typer.Option(help="Width of the network.")] = LSTM.hidden,
     layers: Annotated[int, typer.Option(help="LSTM layers.")] = LSTM.layers,
     dropout: Annotated[float, typer.Option(help="Share of values dropped in training.")] = LSTM.dropout,
-    epochs: Annotated[int, typer.Option(help="Epochs at most.")] = DEFAULTS.optimisation.max_epochs,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs at most.")] = DEFAULTS.optimisation.max_epochs,
     patience: Annotated[
-        int, typer.Option(help="Epochs without improvement before it ends.")
+        int, typer.Option(min=1, help="Epochs without improvement before it ends.")
     ] = DEFAULTS.optimisation.patience,
-    batch_size: Annotated[int, typer.Option(help="Windows a micro-batch.")] = DEFAULTS.optimisation.batch_size,
+    batch_size: Annotated[int, typer.Option(min=1, help="Windows a micro-batch.")] = DEFAULTS.optimisation.batch_size,
     accumulate: AccumulateOption = LOOP.accumulate,
     learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.learning_rate,
     weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.weight_decay,
@@ -139,7 +140,9 @@ def stock(  # noqa: PLR0913 - one argument a flag
     )
     rank = launched_rank()
     if resume and (out / "manifest.json").is_file():
-        _tell_finished(out, as_json=as_json)
+        _check_same(out, recipe)
+        if rank == 0:
+            _tell_finished(out, as_json=as_json)
         return
     torch.set_num_threads(threads)
     chosen = default_features() if features == "default" else FeatureSet.read(features)
@@ -169,6 +172,8 @@ def _trained(
             ),
         )
     except StoppedError as error:
+        if options.as_json:
+            sys.stdout.write(json.dumps({"kind": "stopped", "message": error.message, "signal": error.signal}) + "\n")
         sys.stderr.write(f"{error.message}; go on with the same command and --resume\n")
         raise typer.Exit(128 + error.signal) from error
     except LoopError as error:
@@ -183,6 +188,23 @@ def _tell(trained: Trained, *, as_json: bool) -> None:
     console.print(judgement(trained.told))
     # One line, and plain: a path may hold brackets, and the command is there to be copied.
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
+
+
+def _check_same(out: Path, recipe: Recipe) -> None:
+    """A finished artifact must be what the flags ask for; the bars are not looked at."""
+    made = artifact.load(out).artifact.manifest.card["recipe"]
+    if made == recipe.settings():
+        return
+    found = made if isinstance(made, dict) else {}
+    different = [
+        f"{name} was {found.get(name)} and is now {value}"
+        for name, value in recipe.settings().items()
+        if found.get(name) != value
+    ]
+    raise ConfigurationError(
+        f"{out} is finished, and was made with other settings: {'; '.join(different)}; choose another --out to train "
+        "with these"
+    )
 
 
 def _tell_finished(out: Path, *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import inf, isfinite
 from typing import Literal
 
 import numpy as np
@@ -37,7 +38,7 @@ class Optimisation:
     learning_rate: float = 3e-4
     weight_decay: float = 0.1
     clip: float = 1.0
-    """Largest gradient norm of a step."""
+    """Largest gradient norm of a step; infinite for none."""
     ema: float | None = None
     """Decay of a moving average of the weights, which is then what is selected and kept."""
     precision: str = "auto"
@@ -55,9 +56,10 @@ class Optimisation:
                 raise ConfigurationError(f"{name} is {value}, but must be at least 1")
         if not 0 < self.learning_rate < 1:
             raise ConfigurationError(f"learning rate is {self.learning_rate:g}, but must be between 0 and 1")
-        if not (self.weight_decay >= 0 and self.clip > 0):
+        if not (0 <= self.weight_decay < inf and self.clip > 0):
             raise ConfigurationError(
-                f"weight decay is {self.weight_decay:g} and clip {self.clip:g}, but must be at least 0 and above 0"
+                f"weight decay is {self.weight_decay:g} and clip {self.clip:g}, but the first must be at "
+                "least 0 and finite, the second above 0"
             )
         if not 0 <= self.seed < 2**32:
             raise ConfigurationError(f"seed is {self.seed}, but must be between 0 and {2**32 - 1}")
@@ -105,7 +107,7 @@ class Recipe:
         return {f"split_{part.name}": [part.first, part.last] for part in self.parts.parts}
 
     def settings(self) -> Mapping[str, Setting]:
-        """Every setting by name, flat, for the card."""
+        """Every setting by name, flat and as JSON, which has no infinity: a clip of null is none."""
         named = {f"network_{name}": value for name, value in write_config(self.config).items()}
         return {
             "kind": self.kind,
@@ -119,4 +121,5 @@ class Recipe:
             **{f"normaliser_{name}": value for name, value in asdict(self.window_normaliser).items()},
             **self._splitting(),
             **asdict(self.optimisation),
+            "clip": self.optimisation.clip if isfinite(self.optimisation.clip) else None,
         }

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -108,10 +109,10 @@ def train(
         keeping: checkpoints, which are removed when the artifact is saved; None for none.
 
     Raises:
-        ConfigurationError: the settings contradict themselves or the bars, `out` exists, or there are checkpoints of
-            a training that nobody asked to resume.
+        ConfigurationError: the settings contradict themselves or the bars, `out` exists or cannot be written, or there
+            are checkpoints of a training that nobody asked to resume.
         StoppedError: a signal ended it, after a checkpoint.
-        LoopError: the training failed; see trainers.loop.
+        LoopError: the training failed, or another one writes checkpoints into the folder; see trainers.loop.
     """
     if out.exists():
         raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
@@ -121,16 +122,25 @@ def train(
     pipeline = fit_pipeline(bars, features, recipe, splits)
     history = History(bars, pipeline)
     fitted = _fit(history, splits, recipe, checkpoints, consume, announce)
-    announce("calibrating, and scoring beside the baselines")
+    kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
+    announce(f"{kept}; calibrating it, and scoring it beside the baselines")
     made = _calibrated(fitted, history, splits, recipe)
     made = replace(made, manifest=replace(made.manifest, card=_card(made, fitted, history, splits, recipe)))
     announce("recording the golden instance, and saving")
     if launched_rank() == 0:
-        artifact.save(out, made, golden.record(_model(made)))
+        _save(out, made, checkpoints)
         if checkpoints is not None:
             with checkpoints.open():
                 checkpoints.clear()
     return Trained(folder=out, card=dict(made.manifest.card))
+
+
+def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
+    try:
+        artifact.save(out, made, golden.record(_model(made)))
+    except OSError as error:
+        advice = "" if checkpoints is None else "; once it can be, --resume saves it without training again"
+        raise ConfigurationError(f"{out} cannot be saved: {error.strerror}{advice}") from error
 
 
 def fit_pipeline(bars: BarPanel, features: FeatureSet, recipe: Recipe, splits: Splits) -> Pipeline:
@@ -192,11 +202,19 @@ def _checkpoints(keeping: Keeping, bars: BarPanel, features: FeatureSet, recipe:
         },
     )
     if checkpoints.any and not keeping.resume:
-        raise ConfigurationError(
-            f"{keeping.folder} holds checkpoints of a training that was stopped; go on with it (--resume), or remove "
-            "the folder to begin anew"
-        )
+        _refuse(checkpoints)
     return checkpoints
+
+
+def _refuse(checkpoints: Checkpoints) -> NoReturn:
+    """Say whose checkpoints are in the way: nobody shall remove those of a training that still runs."""
+    if launched_rank() == 0:
+        with checkpoints.open():
+            pass  # a training that runs holds the folder, and then this is an error that names it
+    raise ConfigurationError(
+        f"{checkpoints.folder} holds checkpoints of a training that was stopped; go on with it (--resume), or remove "
+        "the folder to begin anew"
+    )
 
 
 def _fit(

@@ -508,7 +508,7 @@ def test_a_backend_that_torch_lacks_is_named(monkeypatch: pytest.MonkeyPatch) ->
         pass
 
 
-def use_the_users_group() -> tuple[list[object], bool]:
+def use_the_users_group() -> tuple[list[int], bool]:
     dist.init_process_group("gloo")
     with joined("cpu") as group:
         assert isinstance(group, Processes)

@@ -1,6 +1,7 @@
 """The loop's arithmetic: windows, counts, phases, validation, best weights, repetition."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -289,6 +290,20 @@ def test_best_weights_include_running_statistics() -> None:
     assert norm.running_mean.abs().sum() == 0
 
 
+def test_what_is_validated_after_the_best_average_came_back_is_that() -> None:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    phase = Phase[Rows]("main", lambda b: masked_loss(net, b), net.parameters(), optimizer)
+    source = IterableSource([rows(4)])
+    validation = Validation[Rows](lambda b: masked_loss(net, b), source)
+    with Loop([phase], modules={"net": net}, device="cpu", ema=0.5).running() as run:
+        for report in run.epochs(source, max_epochs=3, validation=validation):
+            if isinstance(report, EpochReport):
+                run.stalled(float(report.epoch), patience=9)
+        run.restore_best()
+        assert run.validate(validation.score, source).mean == run.history[0].monitored
+
+
 def test_restoring_without_a_recorded_value_is_an_error() -> None:
     *_, loop = duel()
     with loop.running() as run, pytest.raises(NoBestWeightsError, match="no value was recorded"):
@@ -317,7 +332,8 @@ def test_epochs_go_on_after_the_last_complete_one() -> None:
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         first = list(run.epochs(IterableSource([rows(4)]), max_epochs=2))
         second = list(run.epochs(IterableSource([rows(4)]), max_epochs=3))
-    assert [report.epoch for report in (*first, *second)] == [0, 0, 1, 1, 2, 2]
+    told = [report.epoch for report in (*first, *second) if isinstance(report, WindowReport | EpochReport)]
+    assert told == [0, 0, 1, 1, 2, 2]
     assert windows_of(second)[0].step == 3
 
 
@@ -359,6 +375,36 @@ def test_a_schedule_follows_the_steps() -> None:
     assert scheduler.get_last_lr() == [0.125]
 
 
+def test_a_scheduler_of_another_optimizer_is_refused() -> None:
+    net = network()
+    optimizer, other = (torch.optim.SGD(net.parameters(), lr=1.0) for _ in range(2))
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(other, gamma=0.5)
+    with pytest.raises(SettingsError, match="another optimizer"):
+        Phase[Rows]("main", lambda b: masked_loss(net, b), net.parameters(), optimizer, scheduler)
+
+
+def test_a_scheduler_that_follows_a_value_is_refused() -> None:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    with pytest.raises(SettingsError, match="follows a value"):
+        Phase[Rows]("main", lambda b: masked_loss(net, b), net.parameters(), optimizer, scheduler)
+
+
+def test_a_parameter_that_the_caller_freezes_stays_frozen_when_other_phases_work() -> None:
+    nets = network(), network()
+    phases = [
+        Phase[Rows](name, partial(masked_loss, net), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
+        for name, net in zip("ab", nets, strict=True)
+    ]
+    weight = next(nets[1].parameters())
+    with Loop(phases, modules={"a": nets[0], "b": nets[1]}, device="cpu").running() as run:
+        for report in run.epochs(IterableSource([rows(4), rows(4)]), max_epochs=1):
+            if isinstance(report, WindowReport) and report.window == 0:
+                weight.requires_grad_(False)
+        assert not weight.requires_grad
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -393,3 +439,10 @@ def test_phases_need_names_of_their_own() -> None:
     phase = Phase[Rows]("main", lambda b: masked_loss(net, b), net.parameters(), torch.optim.SGD(net.parameters()))
     with pytest.raises(SettingsError, match="a name of its own"):
         Loop([phase, phase], modules={"net": net}, device="cpu")
+
+
+def test_a_module_name_with_a_dot_is_refused_because_two_parameters_could_share_a_name() -> None:
+    net = network()
+    phase = Phase[Rows]("main", lambda b: masked_loss(net, b), net.parameters(), torch.optim.SGD(net.parameters()))
+    with pytest.raises(SettingsError, match="contain a dot"):
+        Loop([phase], modules={"net.0": net}, device="cpu")

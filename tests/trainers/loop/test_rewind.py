@@ -122,3 +122,15 @@ def test_the_generator_draws_the_same_again() -> None:
     first = torch.rand(5)
     rewind.back(mark)
     assert torch.equal(torch.rand(5), first)
+
+
+def test_a_cache_that_a_validation_has_made_anew_hinders_no_training() -> None:
+    module = nn.Module()
+    module.register_buffer("cache", torch.zeros(1), persistent=False)
+    rewind = Rewind([module], torch.device("cpu"))
+    with torch.inference_mode():
+        module.cache = made = torch.ones(2)
+    mark = rewind.mark()
+    module.cache = torch.zeros(3)
+    rewind.back(mark)
+    assert module.cache is made

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from trainers.loop import ContractError, IterableSource, ResidentSource, SettingsError, permutation
 from trainers.loop.data.tree import describe, map_tensors, move
@@ -190,11 +190,13 @@ def test_an_iterable_begins_where_it_is_asked_to() -> None:
 
 
 def test_a_loader_with_a_generator_of_its_own_reads_an_epoch_again_in_the_same_order() -> None:
-    loader = DataLoader(list(range(20)), batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(7))
+    loader = DataLoader(
+        TensorDataset(torch.arange(20)), batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(7)
+    )
     source = IterableSource(loader)
-    first, second = ([batch.tolist() for batch in source.batches(epoch)] for epoch in (0, 1))
+    first, second = ([batch[0].tolist() for batch in source.batches(epoch)] for epoch in (0, 1))
     assert first != second
-    assert [batch.tolist() for batch in source.batches(0, start=2)] == first[2:]
+    assert [batch[0].tolist() for batch in source.batches(0, start=2)] == first[2:]
 
 
 def test_a_loader_knows_its_length_where_its_data_do() -> None:
@@ -202,5 +204,5 @@ def test_a_loader_knows_its_length_where_its_data_do() -> None:
         def __iter__(self) -> Iterator[int]:
             return iter(range(3))
 
-    assert IterableSource(DataLoader(list(range(10)), batch_size=4)).length == 3
+    assert IterableSource(DataLoader(TensorDataset(torch.arange(10)), batch_size=4)).length == 3
     assert IterableSource(DataLoader(Endless(), batch_size=2)).length is None

@@ -30,6 +30,13 @@ class Alone:
         """The local totals; the gradients stay as they are."""
         return local
 
+    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  nobody to agree with
+        """None: one process needs no agreement."""
+        return ()
+
+    def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
+        """Nobody to agree with."""
+
     def total(self, tally: Tally) -> Tally:
         """The tally itself."""
         return tally

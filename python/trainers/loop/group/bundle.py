@@ -103,6 +103,11 @@ class Bundle:
         views = self._gradients.split(lengths)
         self._views = [view.view(parameter.shape) for parameter, view in zip(parameters, views, strict=True)]
 
+    @property
+    def parts(self) -> Sequence[str]:
+        """The parts of the loss that there is room for."""
+        return self._rows.parts
+
     def pack(self, local: LocalTotals) -> None:
         """Write this process's totals and gradients into the vector.
 

@@ -48,6 +48,14 @@ class Group(Protocol):
         """
         ...
 
+    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
+        """The names of the loss's parts that the processes have agreed on for a phase; none before its first window."""
+        ...
+
+    def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
+        """Agree on these parts too in the phase's first window, as before a training was resumed."""
+        ...
+
     def total(self, tally: Tally) -> Tally:
         """The tallies of all processes as one; a process may have counted nothing.
 

@@ -38,6 +38,7 @@ class Processes:
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
         self._bundles: dict[Parameter, Bundle] = {}
+        self._expected: dict[Parameter, Sequence[str]] = {}
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
         """One all-reduce, after which every process has the same totals and gradients."""
@@ -47,6 +48,15 @@ class Processes:
             dist.all_reduce(bundle.vector)
         bundle.unpack()
         return bundle.totals()
+
+    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
+        """The columns of the phase's rows."""
+        known = self._bundles.get(parameters[0])
+        return self._expected.get(parameters[0], ()) if known is None else known.parts
+
+    def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
+        """Kept until the phase's first window."""
+        self._expected[parameters[0]] = parts
 
     def total(self, tally: Tally) -> Tally:
         """The tallies added up in the order of ranks, so that every process gets the same to the last bit."""
@@ -96,7 +106,8 @@ class Processes:
         known = self._bundles.get(parameters[0])
         if known is not None:
             return known
-        found = self._gathered((part_names(local.losses), local.expected), "agreeing on the loss's parts")
+        names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)]
+        found = self._gathered((names, local.expected), "agreeing on the loss's parts")
         rows = RowFormat(list(dict.fromkeys(name for names, _ in found for name in names)))
         unit = power_of_two(max(expected for _, expected in found))
         bundle = Bundle(parameters, rows=rows, rank=self.rank, size=self.size, unit=unit)

@@ -72,6 +72,10 @@ class Average:
         """Put the average into the parameters for good."""
         _copy(self.tensors, self._parameters)
 
+    def restart(self) -> None:
+        """Begin anew from the parameters as they are."""
+        _copy(self._parameters, self.tensors)
+
     def load(self, tensors: Sequence[Tensor]) -> None:
         """Take the averages of a checkpoint, wherever its tensors are.
 

@@ -223,15 +223,17 @@ class Withheld:
 
     def __init__(self, parameters: Iterable[Parameter]) -> None:
         self._parameters = tuple(parameters)
+        self._frozen: Sequence[Parameter] = ()
 
     def __enter__(self) -> None:
         """Freeze them."""
-        for parameter in self._parameters:
+        self._frozen = [parameter for parameter in self._parameters if parameter.requires_grad]
+        for parameter in self._frozen:
             parameter.requires_grad_(False)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let them train again, whatever happened."""
-        for parameter in self._parameters:
+        """Let those that did train again, whatever happened."""
+        for parameter in self._frozen:
             parameter.requires_grad_(True)

@@ -59,10 +59,16 @@ class PhaseRun(Generic[Batch]):
 
     def state(self) -> dict[str, Any]:
         """What the next window depends on, besides the weights, for a checkpoint."""
-        return {"step": self.step, "update": self.update.state(), "guard": self.guard.state()}
+        return {
+            "step": self.step,
+            "update": self.update.state(),
+            "guard": self.guard.state(),
+            "parts": list(self.group.parts(self.parameters)),
+        }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
         self.step = state["step"]
         self.update.load(state["update"])
         self.guard.load(state["guard"])
+        self.group.expect(self.parameters, state["parts"])

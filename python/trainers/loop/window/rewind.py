@@ -49,7 +49,7 @@ class Buffers:
         with torch.no_grad():
             for name, tensor in self.tensors.items():
                 setattr(self.module, name, tensor)
-                if tensor is not None:
+                if tensor is not None and not tensor.is_inference():
                     tensor.copy_(self.contents[name])
 
 
@@ -97,4 +97,8 @@ class Rewind:
 
 
 def _versions(tensors: Mapping[str, Tensor | None]) -> list[int | None]:
-    return [None if tensor is None else tensor._version for tensor in tensors.values()]  # noqa: SLF001  no public name
+    # A cache that a validation has made anew is an inference tensor: nothing in a training can change it in place.
+    return [
+        None if tensor is None or tensor.is_inference() else tensor._version  # noqa: SLF001  no public name
+        for tensor in tensors.values()
+    ]
