@@ -32,10 +32,11 @@ from trainers.loop.errors import (
     ZeroGradientError,
 )
 from trainers.loop.group.joining import launched_rank
+from trainers.loop.heads import summed_loss
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss
 from trainers.loop.machine.hardware import DeviceChoice, Hardware, choose_device
-from trainers.loop.machine.precision import LossScaler, Precision, choose_precision
+from trainers.loop.machine.precision import LossScaler, Precision, PrecisionName, choose_precision
 from trainers.loop.machine.seeding import seed_everything
 from trainers.loop.optimizers import adamw
 from trainers.loop.phase import Frozen, Phase
@@ -87,6 +88,7 @@ __all__ = [
     "PhaseTotals",
     "Precision",
     "PrecisionError",
+    "PrecisionName",
     "Report",
     "ResidentSource",
     "ResumeMismatchError",
@@ -110,5 +112,6 @@ __all__ = [
     "permutation",
     "profiled",
     "seed_everything",
+    "summed_loss",
     "warmup_cosine",
 ]

@@ -182,9 +182,12 @@ class Loop(Generic[Batch]):
         best = Best(self._trained)
         seeds = group.gather(torch.initial_seed())
         standing = Standing([phase.name for phase in self._phases], order_seed=seeds[0])
+        scorer = Scorer(self.device.device, self.precision, self._cutter(evaluated=modules))
         recorder = None
         if checkpoints is not None:
-            parts = Parts(trained=self._trained, frozen=self._frozen, phases=phases, best=best, standing=standing)
+            parts = Parts(
+                trained=self._trained, frozen=self._frozen, phases=phases, scorer=scorer, best=best, standing=standing
+            )
             recorder = Recorder(checkpoints, parts, group=group, device=self.device.device, accumulate=self._accumulate)
         setup = Setup(
             phases=phases,
@@ -193,7 +196,7 @@ class Loop(Generic[Batch]):
             device=self.device.device,
             accumulate=self._accumulate,
             group=group,
-            scorer=Scorer(self.device.device, self.precision, self._cutter(evaluated=modules)),
+            scorer=scorer,
             best=best,
             standing=standing,
             signals=signals,
@@ -251,12 +254,13 @@ class Loop(Generic[Batch]):
         """Give every process the first one's weights and generators of its own."""
         if group.size == 1:
             return
-        tensors = named_tensors(self._trained | self._frozen)
+        modules = self._trained | self._frozen
+        tensors = named_tensors(modules)
         group.check_same("the networks", str({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}))
         group.check_same("the precision", self.precision.name)
         group.check_same("the accumulation window", f"{self._accumulate} batches")
         group.check_same("the checkpoints", "none" if checkpoints is None else "some")
-        group.spread(tensors.values())
+        group.spread(t for module in modules.values() for t in (*module.parameters(), *module.buffers()))
         if group.rank:
             seed_everything(mixed(torch.initial_seed(), group.rank) % 2**32)
 

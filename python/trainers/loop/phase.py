@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Generic, TypeVar, final
 
 from torch import nn
@@ -51,6 +52,12 @@ class Phase(Generic[Batch]):
             )
         if self.every < 1:
             raise SettingsError(f"phase {self.name!r}: every is {self.every}; it must be 1 or more")
+        closure = signature(type(self.optimizer).step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise SettingsError(
+                f"phase {self.name!r}: {type(self.optimizer).__name__} computes the loss by itself (its step() needs a "
+                "closure); take an optimizer that steps with the gradients of a window"
+            )
         self._check_scheduler()
 
     def _check_scheduler(self) -> None:

@@ -367,7 +367,8 @@ def _farewell(stop: int, report: CheckpointReport | None) -> str:
         return f"stopped by {name} at the end of a window; there is no folder for checkpoints, so nothing was saved"
     if report.problem is not None:
         return f"stopped by {name} at the end of a window, and the checkpoint could not be written: {report.problem}"
-    return f"stopped by {name} after epoch {report.epoch}, window {report.window}; the checkpoint is {report.folder}"
+    window = f"window {report.window} of epoch {report.epoch + 1}" if report.window else f"epoch {report.epoch}"
+    return f"stopped by {name} after {window}; the checkpoint is {report.folder}"
 
 
 def timed(windows: Iterator[tuple[Batch, ...]]) -> Iterator[tuple[tuple[Batch, ...], float]]:

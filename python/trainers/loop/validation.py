@@ -55,6 +55,11 @@ class Scorer:
         """The most that a piece may cost since memory ran out; None while batches are not cut."""
         return self._cutter.limit
 
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        """Go on with the limit of a checkpoint."""
+        self._cutter.limit = limit
+
     def total(self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int) -> Tally:
         """The weighted mean over all batches; the modules must be in evaluation mode.
 

@@ -579,11 +579,16 @@ def test_plain_modules_pass() -> None:
     assert not refusal(network(), size=2)
 
 
-@pytest.mark.parametrize("layer", [nn.SyncBatchNorm(3), nn.Embedding(3, 2, sparse=True)])
-def test_layers_that_a_group_cannot_train_are_refused_by_name(layer: nn.Module) -> None:
-    net = nn.Sequential(nn.Linear(3, 3), layer)
+def test_a_layer_that_a_group_cannot_train_is_refused_by_name() -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.SyncBatchNorm(3))
     assert "net.1 " in refusal(net, size=2)
     assert not refusal(net, size=1)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_sparse_gradients_are_refused_by_name(size: int) -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.Embedding(3, 2, sparse=True))
+    assert "net.1 has sparse gradients" in refusal(net, size=size)
 
 
 def test_statistics_and_gradients_of_this_process_alone_pass() -> None:

@@ -446,3 +446,54 @@ def test_a_module_name_with_a_dot_is_refused_because_two_parameters_could_share_
     phase = Phase[Rows]("main", lambda b: masked_loss(net, b), net.parameters(), torch.optim.SGD(net.parameters()))
     with pytest.raises(SettingsError, match="contain a dot"):
         Loop([phase], modules={"net.0": net}, device="cpu")
+
+
+def test_a_skipped_window_leaves_no_trace_in_the_statistics_of_a_layer() -> None:
+    net = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1))
+
+    def loss(batch: Tensor) -> Loss:
+        return Loss(net(batch).square().mean(), len(batch))
+
+    phase = Phase[Tensor]("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
+    good, bad = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.full((8, 3), torch.nan)
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        first, second, _ = run.epochs(IterableSource([good, bad]), max_epochs=1)
+    assert isinstance(first, WindowReport)
+    assert isinstance(second, WindowReport)
+    assert (first.stepped, second.stepped) == (True, False)
+    statistics = net[0].running_mean
+    assert isinstance(statistics, Tensor)
+    torch.testing.assert_close(statistics, 0.1 * good.mean(0))
+
+
+def test_a_cache_that_grows_is_no_part_of_the_best_weights() -> None:
+    class Cached(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(3, 1)
+            self.register_buffer("cache", torch.zeros(1), persistent=False)
+
+        def forward(self, input: Tensor) -> Tensor:  # noqa: A002  as torch names it
+            self.cache = torch.zeros(len(input))
+            return super().forward(input)
+
+    net = Cached()
+
+    def loss(batch: Tensor) -> Loss:
+        return Loss(net(batch).square().mean(), len(batch))
+
+    phase = Phase[Tensor]("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
+    validation = Validation[Tensor](loss, IterableSource([torch.ones(9, 3)]))
+    weights: list[Tensor] = []
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        for report in run.epochs(IterableSource([torch.ones(4, 3)]), max_epochs=2, validation=validation):
+            if isinstance(report, EpochReport):
+                run.stalled(float(report.epoch), patience=9)
+                weights.append(net.weight.detach().clone())
+        run.restore_best()
+    torch.testing.assert_close(net.weight.detach(), weights[0])
+
+
+def test_an_optimizer_that_needs_a_closure_is_refused() -> None:
+    net = nn.Linear(3, 1)
+    with pytest.raises(SettingsError, match="LBFGS computes the loss by itself"):
+        Phase[Tensor]("main", lambda _: Loss(torch.ones(()), 1), net.parameters(), torch.optim.LBFGS(net.parameters()))

@@ -760,7 +760,7 @@ def keep_until_asked(folder: Path, every: int) -> Kept:
 
 @pytest.mark.parametrize(
     ("every", "place"),
-    [(1, "after epoch 0, window 2"), (2, "after epoch 0, window 4")],
+    [(1, "after window 2 of epoch 1"), (2, "after window 4 of epoch 1")],
     ids=["in every window", "in every second window"],
 )
 def test_a_signal_to_one_rank_stops_both_after_the_same_window_with_one_checkpoint(

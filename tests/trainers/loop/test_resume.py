@@ -332,7 +332,9 @@ def test_a_stop_signal_in_mid_window_ends_it_with_a_checkpoint_from_which_the_sa
         if moment == 4:  # the second forward of the second window
             os.kill(os.getpid(), number)
 
-    with pytest.raises(StoppedError, match=rf"stopped by {number.name} after epoch 0, window 2; the check") as stopped:
+    with pytest.raises(
+        StoppedError, match=rf"stopped by {number.name} after window 2 of epoch 1; the check"
+    ) as stopped:
         training.live(tmp_path / "cut", moment=send)
     assert stopped.value.signal == number
     last = training.live(tmp_path / "cut")

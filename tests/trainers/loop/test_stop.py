@@ -63,13 +63,18 @@ def test_handlers_are_put_back_after_an_error(caught: list[int]) -> None:
     assert caught == BOTH
 
 
-def test_the_same_object_can_be_entered_again_and_forgets_no_signal(caught: list[int]) -> None:
-    stop = StopSignals()
-    with stop:
+def test_a_signal_that_nobody_acted_on_goes_to_the_handler_from_before_at_the_end(caught: list[int]) -> None:
+    with StopSignals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
-    with stop:
-        assert stop.requested == signal.SIGTERM
+        assert caught == []
     assert not stop.installed
+    assert caught == [signal.SIGTERM]
+
+
+def test_a_signal_that_ended_the_training_is_not_passed_on(caught: list[int]) -> None:
+    with pytest.raises(RuntimeError, match="stopped"), StopSignals():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise RuntimeError("stopped")
     assert caught == []
 
 

@@ -17,6 +17,7 @@ from trainers.loop.machine.generators import captured, restore
 from trainers.loop.machine.recurrent import compact
 from trainers.loop.reports import CheckpointReport, Notice
 from trainers.loop.standing import Standing
+from trainers.loop.validation import Scorer
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import named_tensors
 from trainers.loop.weights.digest import digest
@@ -34,6 +35,7 @@ class Parts:
         trained: The trained modules by name.
         frozen: The others, which are not written but must be the same.
         phases: With their optimizers, guards and averages.
+        scorer: Which cuts what it scores.
         best: The best value and its weights.
         standing: How far the training has come.
     """
@@ -41,6 +43,7 @@ class Parts:
     trained: Mapping[str, nn.Module]
     frozen: Mapping[str, nn.Module]
     phases: Sequence[PhaseRun[Any]]
+    scorer: Scorer
     best: Best
     standing: Standing
 
@@ -175,6 +178,7 @@ class Recorder:
         own = state["processes"][self._group.rank]
         for phase in parts.phases:
             phase.cutter.limit = own["limits"][phase.phase.name]
+        parts.scorer.limit = own["validation's limit"]
         restore(own["generators"], self._device)
 
     def _own(self) -> dict[str, Any]:
@@ -182,4 +186,5 @@ class Recorder:
         return {
             "generators": captured(self._device),
             "limits": {phase.phase.name: phase.cutter.limit for phase in self._parts.phases},
+            "validation's limit": self._parts.scorer.limit,
         }

@@ -32,6 +32,7 @@ class StopSignals:
         self._clock = clock
         self.requested = 0
         self.installed = False
+        self._passed_on = False
         self._previous: dict[int, Handler] = {}
         self._noted: dict[int, float] = {}
 
@@ -45,11 +46,14 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put back what was there before."""
+        """Put back what was there before, which hears of a signal now that nobody has acted on until here."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
         self.installed = False
+        if self.requested and not self._passed_on and error is None:
+            self._passed_on = True
+            signal.raise_signal(self.requested)
 
     def _install(self, number: int) -> None:
         previous = signal.getsignal(number)
@@ -65,6 +69,7 @@ class StopSignals:
         """The handler; `frame` is where the program was."""
         del frame
         if number in self._noted and self._clock() - self._noted[number] >= self._echo_seconds:
+            self._passed_on = True
             signal.signal(number, self._previous[number])
             signal.raise_signal(number)
         self._noted.setdefault(number, self._clock())

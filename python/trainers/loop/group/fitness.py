@@ -22,7 +22,7 @@ def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: boo
 
     Raises:
         ParallelismError: A module is sharded, wrapped in DistributedDataParallel, computes statistics over all
-            processes or has sparse gradients. One process alone may use all of these, but sharded ones only where
+            processes or has sparse gradients. One process alone may use all but the last, and sharded ones only where
             nothing is repeated.
     """
     for name, module in modules.items():
@@ -31,7 +31,7 @@ def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: boo
                 _check_whole(path, part)
             if size > 1:
                 _check_silent(path, part)
-                _check_dense(path, part)
+            _check_dense(path, part)
 
 
 def _check_whole(path: str, part: nn.Module) -> None:
@@ -60,8 +60,8 @@ def _check_silent(path: str, part: nn.Module) -> None:
 def _check_dense(path: str, part: nn.Module) -> None:
     if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
         raise ParallelismError(
-            f"{path} has sparse gradients, which do not fit the flat vector that a group adds up; make it with "
-            "sparse=False"
+            f"{path} has sparse gradients, whose norm is not measured and which no group can add up in one vector; "
+            "make it with sparse=False"
         )
 
 

@@ -49,12 +49,16 @@ def parameter_names(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter,
 
 
 def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    """Every parameter and buffer with its name; of what stands at several places, the first."""
-    return {
-        f"{module_name}.{name}": tensor
-        for module_name, module in modules.items()
-        for name, tensor in (*module.named_parameters(), *module.named_buffers())
-    }
+    """Every parameter and every buffer that belongs to the modules' state, with its name; caches do not.
+
+    Of what stands at several places, the first.
+    """
+    found: dict[str, Tensor] = {}
+    for module_name, module in modules.items():
+        state = module.state_dict(keep_vars=True)
+        buffers = [(name, buffer) for name, buffer in module.named_buffers() if name in state]
+        found |= {f"{module_name}.{name}": tensor for name, tensor in (*module.named_parameters(), *buffers)}
+    return found
 
 
 def kept_buffers(modules: Iterable[nn.Module]) -> list[Tensor]:

@@ -117,6 +117,7 @@ class Accumulator(Generic[Batch]):
         self._rewind = rewind
         self._seeds: dict[tuple[float, torch.dtype], Tensor] = {}
         self._starved = False
+        self._begun: Mark | None = None
         self.shortages = 0
 
     def run(self, window: Sequence[Batch], position: Position, wishes: Callable[[], Wishes]) -> LocalTotals:
@@ -136,7 +137,13 @@ class Accumulator(Generic[Batch]):
             while (attempt := self._attempt(window, position)) is None:
                 pass
         position.at(None)
+        self._begun = attempt.start
         return LocalTotals(losses=attempt.losses, expected=attempt.expected, wishes=wishes())
+
+    def put_buffers_back(self) -> None:
+        """Undo what the last window's forward did to buffers, such as the statistics of data that is not finite."""
+        if self._begun is not None:
+            self._rewind.put_buffers_back(self._begun)
 
     def _attempt(self, window: Sequence[Batch], position: Position) -> Attempt | None:
         """The whole window; None if it must be worked again from its start, to which everything was put back."""

@@ -55,6 +55,8 @@ class PhaseRun(Generic[Batch]):
             self.step += 1
             if self.average is not None:
                 self.average.update(self.step)
+        else:
+            self.accumulator.put_buffers_back()
         return outcome
 
     def state(self) -> dict[str, Any]:

@@ -92,6 +92,10 @@ class Rewind:
         torch.default_generator.set_state(mark.host)
         if self._generator is not None and mark.device is not None:
             self._generator.set_state(mark.device)
+        self.put_buffers_back(mark)
+
+    def put_buffers_back(self, mark: Mark) -> None:
+        """Make only the buffers what they were."""
         for buffers in mark.buffers:
             buffers.restore()
 
