@@ -37,7 +37,7 @@ def main() -> None:
     print(f"device {loop.device.device} ({loop.device.reason}), precision {loop.precision.name}")
     train = ResidentSource.of(noisy_sine(2000), batch_size=64)
     held_out = Validation(squared_error, ResidentSource.of(noisy_sine(500), batch_size=500, shuffle=False))
-    with loop.running() as run:
+    with loop.running() as run:  # running(Checkpoints(Path("sine.run"))) goes on where a stopped training was
         for report in run.epochs(train, max_epochs=40, validation=held_out):
             if isinstance(report, EpochReport):
                 print(f"epoch {report.epoch + 1}: train {report.loss:.4f}, held out {report.monitored:.4f}")

@@ -93,7 +93,7 @@ def _loss(job: Job, batch: Batch) -> Tensor:
 
 
 def _restore(job: Job, file: Path) -> int:
-    network, optimizer, scheduler, step = torch.load(file)
+    network, optimizer, scheduler, step = torch.load(file, weights_only=True)
     job.network.load_state_dict(network)
     job.optimizer.load_state_dict(optimizer)
     job.scheduler.load_state_dict(scheduler)

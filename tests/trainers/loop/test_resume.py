@@ -208,7 +208,7 @@ def test_a_damaged_newest_checkpoint_is_told_and_an_older_one_leads_to_the_same_
     assert messages(last.reports) == [
         f"skipped a damaged checkpoint: {newest.name}: state.pt has 1000 bytes and should have "
         + messages(last.reports)[0].rpartition(" ")[2],
-        f"goes on from {tmp_path / 'cut' / 'window-000000002'}: epoch 1, after 2 of its windows",
+        f"goes on after window 2 of epoch 1, from {tmp_path / 'cut' / 'window-000000002'}",
     ]
     assert_continued(whole, last)
 

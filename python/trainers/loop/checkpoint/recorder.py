@@ -123,8 +123,9 @@ class Recorder:
         notices = [Notice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
         self._restore(restored.tensors, restored.state)
-        place = f"epoch {restored.epoch + 1}, after {restored.window} of its windows"
-        return [*notices, Notice(message=f"goes on from {restored.folder}: {place}")]
+        window = f"window {restored.window} of epoch {restored.epoch + 1}"
+        place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
+        return [*notices, Notice(message=f"goes on {place}, from {restored.folder}")]
 
     def _written(self, snapshot: Snapshot) -> tuple[str, int, str | None]:
         """Folder, size and problem of the checkpoint; only the first process writes it."""
