@@ -338,7 +338,7 @@ def test_a_stop_signal_in_mid_window_ends_it_with_a_checkpoint_from_which_the_sa
         training.live(tmp_path / "cut", moment=send)
     assert stopped.value.signal == number
     last = training.live(tmp_path / "cut")
-    assert messages(last.reports)[0].endswith("window-000000002: epoch 1, after 2 of its windows")
+    assert messages(last.reports)[0].startswith("goes on after window 2 of epoch 1, from ")
     assert_continued(whole, last)
 
 
