@@ -40,7 +40,7 @@ class WithIgnite:
         trainer.add_event_handler(Events.ITERATION_COMPLETED(every=every), saving)
         saved = sorted(folder.glob("*.pt"), key=lambda file: int(file.stem.rsplit("_", 1)[1]))
         if saved:
-            Checkpoint.load_objects(parts, torch.load(saved[-1], weights_only=True))
+            Checkpoint.load_objects(parts, torch.load(saved[-1], weights_only=False))
         trainer.run(job.batches, max_epochs=job.epochs)
 
 
