@@ -72,9 +72,13 @@ def test_a_signal_that_nobody_acted_on_goes_to_the_handler_from_before_at_the_en
 
 
 def test_a_signal_that_ended_the_training_is_not_passed_on(caught: list[int]) -> None:
-    with pytest.raises(RuntimeError, match="stopped"), StopSignals():
-        os.kill(os.getpid(), signal.SIGTERM)
-        raise RuntimeError("stopped")
+    def stop_in_a_training() -> None:
+        with StopSignals():
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        stop_in_a_training()
     assert caught == []
 
 
