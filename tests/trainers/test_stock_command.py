@@ -19,7 +19,7 @@ from predictor.cli import run
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
 from predictor.networks import LSTMConfig, Target, TargetKind
-from trainers.loop import Checkpoints
+from trainers.loop import CheckpointError, Checkpoints
 from trainers.progress import Consumer
 from trainers.stock import Keeping, Optimisation, Recipe, Splits, Trained, command, train
 
@@ -340,6 +340,28 @@ def test_the_checkpoints_go_when_the_artifact_is_saved(
     assert list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
     assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
     assert not list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
+
+
+def test_the_folder_is_held_until_the_artifact_stands(bars_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "1.run" / "checkpoints"
+    refused: list[str] = []
+
+    def another_begins(stage: str) -> None:
+        if "golden instance" in stage:
+            with pytest.raises(CheckpointError, match="in use"), Checkpoints(folder).open():
+                pass
+            refused.append(stage)
+
+    train(
+        BarPanel.read(bars_file),
+        default_features(),
+        QUICK_RECIPE,
+        tmp_path / "1",
+        consume=iter,
+        announce=another_begins,
+        keeping=Keeping(folder=folder),
+    )
+    assert len(refused) == 1
 
 
 def test_resuming_what_is_finished_says_so_and_changes_nothing(

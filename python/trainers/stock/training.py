@@ -1,6 +1,7 @@
 """Training a stock model, from bars to a saved artifact."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -121,16 +122,18 @@ def train(
     announce("computing features")
     pipeline = fit_pipeline(bars, features, recipe, splits)
     history = History(bars, pipeline)
-    fitted = _fit(history, splits, recipe, checkpoints, consume, announce)
-    kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
-    announce(f"{kept}; calibrating it, and scoring it beside the baselines")
-    made = _calibrated(fitted, history, splits, recipe)
-    made = replace(made, manifest=replace(made.manifest, card=_card(made, fitted, history, splits, recipe)))
-    announce("recording the golden instance, and saving")
-    if launched_rank() == 0:
-        _save(out, made, checkpoints)
-        if checkpoints is not None:
-            with checkpoints.open():
+    first = launched_rank() == 0
+    # Held until the artifact stands, so that no other training can begin to resume meanwhile.
+    with checkpoints.open() if checkpoints is not None and first else nullcontext():
+        fitted = _fit(history, splits, recipe, checkpoints, consume, announce)
+        kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
+        announce(f"{kept}; calibrating it, and scoring it beside the baselines")
+        made = _calibrated(fitted, history, splits, recipe)
+        made = replace(made, manifest=replace(made.manifest, card=_card(made, fitted, history, splits, recipe)))
+        announce("recording the golden instance, and saving")
+        if first:
+            _save(out, made, checkpoints)
+            if checkpoints is not None:
                 checkpoints.clear()
     return Trained(folder=out, card=dict(made.manifest.card))
 

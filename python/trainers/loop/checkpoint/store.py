@@ -69,9 +69,14 @@ class Checkpoints:
     def open(self) -> Generator[None]:
         """Hold the folder, so that no other training writes into it, and remove what a killed one left unfinished.
 
+        Opened again inside, as by a loop whose caller holds the folder for longer, nothing more happens.
+
         Raises:
             CheckpointError: Another training holds the folder, or it cannot be written.
         """
+        if self._is_open:
+            yield
+            return
         with ExitStack() as stack:
             try:
                 make(self.folder)
