@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model, small_models
 from explain_cases import normalised_lstm, windows
 from market import bokeh_panel
+from regression import Rows, linear, rows, squares
 from serving import serving
 from torch import Tensor, nn
 
@@ -449,25 +449,6 @@ def test_train_mode_of_the_whole_model_would_change_dropout_and_batch_norm_and_t
     network.train()
     assert not torch.equal(network(inputs), expected)
     assert not torch.equal(mean, torch.full((8,), 0.05))
-
-
-class Rows(NamedTuple):
-    x: Tensor
-    y: Tensor
-
-
-def rows(count: int, seed: int = 0) -> Rows:
-    generator = torch.Generator().manual_seed(seed)
-    return Rows(torch.randn(count, 3, generator=generator), torch.randn(count, 1, generator=generator))
-
-
-def linear() -> nn.Linear:
-    torch.manual_seed(2)
-    return nn.Linear(3, 1)
-
-
-def squares(net: nn.Module, batch: Rows) -> Loss:
-    return Loss((net(batch.x) - batch.y).square().mean(), len(batch.x))
 
 
 def trained(

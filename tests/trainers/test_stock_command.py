@@ -183,6 +183,7 @@ BAD = [
     ("--calendar XNIX", "no exchange 'XNIX' is known"),
     ("--features nowhere.json", "feature file nowhere.json cannot be read"),
     ("--bars nowhere.csv", "nowhere.csv"),
+    ("--device cpu --precision fp16", "no float16 kernel"),
 ]
 
 

@@ -327,7 +327,7 @@ class Run(Generic[Batch]):
     def _share_buffers(self) -> None:
         """Give every process the first one's buffers, which each has changed by its own batches."""
         if self.group.size > 1:
-            self.group.spread(kept_buffers(self._setup.trained.values()))
+            self.group.spread(kept_buffers(self._setup.trained))
 
     def _set_modes(self) -> None:
         """Frozen modules come last, because they may be parts of trained ones."""

@@ -40,7 +40,7 @@ from trainers.stock import card
 from trainers.stock.baselines import all_baselines
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import ROWS, Batch, History, Windows
-from trainers.stock.recipe import Recipe
+from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.scores import Judged, skill
 from trainers.stock.splits import Splits
 from trainers.stock.task import QuantileTask
@@ -122,10 +122,12 @@ def train(
     announce("computing features")
     pipeline = fit_pipeline(bars, features, recipe, splits)
     history = History(bars, pipeline)
-    first = launched_rank() == 0
+    prepared = _prepare(history, splits, recipe)
+    loop, first = prepared.loop, launched_rank() == 0
+    announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
     # Held until the artifact stands, so that no other training can begin to resume meanwhile.
     with checkpoints.open() if checkpoints is not None and first else nullcontext():
-        fitted = _fit(history, splits, recipe, checkpoints, consume, announce)
+        fitted = _fit(prepared, recipe.optimisation, checkpoints, consume)
         kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
         announce(f"{kept}; calibrating it, and scoring it beside the baselines")
         made = _calibrated(fitted, history, splits, recipe)
@@ -220,21 +222,51 @@ def _refuse(checkpoints: Checkpoints) -> NoReturn:
     )
 
 
-def _fit(
-    history: History,
-    splits: Splits,
-    recipe: Recipe,
-    checkpoints: Checkpoints | None,
-    consume: Consumer,
-    announce: Callable[[str], None],
-) -> _Fitted:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Prepared:
+    """All that a fit needs; nothing is written before it stands."""
+
+    network: nn.Module
+    loop: Loop[Batch]
+    train: ResidentSource[Batch]
+    held: Validation[Batch]
+
+
+def _prepare(history: History, splits: Splits, recipe: Recipe) -> _Prepared:
     settings = recipe.optimisation
     seed_everything(settings.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
     network = _network(history, train, recipe)
     task = QuantileTask(network, recipe.quantiles)
+    return _Prepared(
+        network=network,
+        loop=_loop(network, task, settings),
+        train=_source(history, train, settings.batch_size, seed=settings.seed, shuffle=True),
+        held=Validation(task.loss, _source(history, selection, ROWS, seed=0, shuffle=False)),
+    )
+
+
+def _fit(prepared: _Prepared, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer) -> _Fitted:
+    loop = prepared.loop
+    with loop.running(checkpoints) as run:
+        for report in consume(run.epochs(prepared.train, max_epochs=settings.max_epochs, validation=prepared.held)):
+            if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
+                break
+        run.restore_best()
+        epochs = tuple((report.loss, report.monitored) for report in run.history)
+    return _Fitted(
+        network=freeze(prepared.network.cpu()),
+        device=loop.device.device.type,
+        precision=loop.precision.name,
+        epochs=epochs,
+        best_epoch=len(epochs) - run.best.stale,
+    )
+
+
+def _loop(network: nn.Module, task: QuantileTask, settings: Optimisation) -> Loop[Batch]:
+    """The training loop of the one network."""
     optimizer = adamw(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
-    loop = Loop(
+    return Loop(
         [Phase("network", task.loss, network.parameters(), optimizer, clip=settings.clip)],
         modules={"network": network},
         device=settings.device,
@@ -245,23 +277,6 @@ def _fit(
         ema=settings.ema,
         compile=settings.compiled,
         deterministic=settings.deterministic,
-    )
-    announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
-    source = _source(history, train, settings.batch_size, seed=settings.seed, shuffle=True)
-    held = Validation(task.loss, _source(history, selection, ROWS, seed=0, shuffle=False))
-    with loop.running(checkpoints) as run:
-        for report in consume(run.epochs(source, max_epochs=settings.max_epochs, validation=held)):
-            if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
-                break
-        run.restore_best()
-        epochs = tuple((report.loss, report.monitored) for report in run.history)
-    best = min(range(len(epochs)), key=lambda k: epochs[k][1])
-    return _Fitted(
-        network=freeze(network.cpu()),
-        device=loop.device.device.type,
-        precision=loop.precision.name,
-        epochs=epochs,
-        best_epoch=best + 1,
     )
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from regression import Rows, linear, rows, squares
 from torch import Tensor, nn
 
 from trainers.loop import (
@@ -26,25 +27,6 @@ from trainers.loop import (
     WindowReport,
     ZeroGradientError,
 )
-
-
-class Rows(NamedTuple):
-    x: Tensor
-    y: Tensor
-
-
-def rows(count: int = 4) -> Rows:
-    generator = torch.Generator().manual_seed(1)
-    return Rows(torch.randn(count, 3, generator=generator), torch.randn(count, 1, generator=generator))
-
-
-def linear() -> nn.Linear:
-    torch.manual_seed(2)
-    return nn.Linear(3, 1)
-
-
-def squares(net: nn.Module, batch: Rows) -> Loss:
-    return Loss((net(batch.x) - batch.y).square().mean(), len(batch.x))
 
 
 def train(

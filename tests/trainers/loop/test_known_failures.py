@@ -2,6 +2,7 @@
 
 Failures that other files prove at length:
 
+    samples generated without gradients               test_pains: a_detached_loss_between_samples_…
     a retry inside the `except` block, which keeps    test_memory: what_a_failed_piece_computed_is_freed_…
         the failed attempt's memory alive
     dropout and BatchNorm that are not rolled back    test_memory: with_dropout_a_shortage_gives_the_bits_…
@@ -28,11 +29,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from regression import Rows, linear, rows, squares
 from shortages import Shortage
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
@@ -72,31 +74,12 @@ SCALED = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler,
 PLAIN = Precision(name="fp32", dtype=None, scaler=None, reason="a test")
 
 
-class Rows(NamedTuple):
-    x: Tensor
-    y: Tensor
-
-
-def rows(count: int = 4, seed: int = 0) -> Rows:
-    generator = torch.Generator().manual_seed(seed)
-    return Rows(torch.randn(count, 3, generator=generator), torch.randn(count, 1, generator=generator))
-
-
 def joined(*batches: Rows) -> Rows:
     return Rows(torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches]))
 
 
 def poisoned() -> Rows:
     return Rows(torch.full((4, 3), torch.nan), torch.ones(4, 1))
-
-
-def linear() -> nn.Linear:
-    torch.manual_seed(2)
-    return nn.Linear(3, 1)
-
-
-def squares(net: nn.Module, batch: Rows) -> Loss:
-    return Loss((net(batch.x) - batch.y).square().mean(), len(batch.x))
 
 
 def descent(net: nn.Module) -> Optimizer:
@@ -502,18 +485,6 @@ def test_a_loss_that_is_no_number_is_reported_as_such_and_not_hidden_from_the_lo
 
 
 # --- losses that teach nothing
-
-
-def test_samples_generated_without_gradients_make_a_detached_loss_which_is_refused() -> None:
-    net = linear()
-
-    def loss(batch: Rows) -> Loss:
-        with torch.no_grad():
-            samples = net(batch.x)
-        return Loss(nn.functional.mse_loss(samples, batch.y), len(batch.x))
-
-    with pytest.raises(DetachedLossError, match="samples generated without gradients"):
-        train(net, [rows()], loss=loss)
 
 
 def test_data_out_of_inference_mode_is_named_where_the_training_meets_it() -> None:

@@ -10,7 +10,6 @@ from trainers.loop.data.tree import leaves, map_tensors, others
 from trainers.loop.errors import OutOfMemoryError
 
 Batch = TypeVar("Batch")
-Samples_contra = TypeVar("Samples_contra", contravariant=True)
 
 
 class Cutting(Protocol[Batch]):

@@ -61,10 +61,9 @@ def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
     return found
 
 
-def kept_buffers(modules: Iterable[nn.Module]) -> list[Tensor]:
-    """The buffers that belong to the modules' state, such as BatchNorm's statistics; caches do not."""
-    found = [value for module in modules for value in module.state_dict(keep_vars=True).values()]
-    return [value for value in found if isinstance(value, Tensor) and not isinstance(value, Parameter)]
+def kept_buffers(modules: Mapping[str, nn.Module]) -> list[Tensor]:
+    """The buffers among them, such as BatchNorm's statistics."""
+    return [tensor for tensor in named_tensors(modules).values() if not isinstance(tensor, Parameter)]
 
 
 def _refuse(parameters: Iterable[Parameter], names: Mapping[Parameter, str], problem: str) -> None:

@@ -86,10 +86,7 @@ class Update:
             NonFiniteError: Loss or gradient is not finite and that is not, or no longer, tolerated.
             OutOfMemoryError: Memory ran out in the step.
         """
-        gradients = self._guard.gradients()
-        if not gradients:
-            totals.reading(iter(read(totals.scalars())))  # having no target explains having no gradient
-            self._guard.check_any(gradients)
+        gradients = self._gradients(totals)
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
         norms = norms_of(gradients)
@@ -106,9 +103,7 @@ class Update:
             rescale(gradients, reading.correction * clip_factor(length, self._clip))
         stepped = finite if queued else self._step(finite=finite)
         if stepped:
-            self._guard.note_stepped()
-            if self._scheduler is not None:
-                self._scheduler.step()
+            self._move_on()
         else:
             overflow = self._scaler is not None and math.isfinite(loss)
             self._guard.note_skipped(loss, length, window, overflow=overflow)
@@ -137,6 +132,20 @@ class Update:
         if self._scaler is not None and state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
             self._scale = self._scaler.get_scale()
+
+    def _gradients(self, totals: Totals) -> list[Tensor]:
+        """The window's gradients, of which there must be some."""
+        gradients = self._guard.gradients()
+        if not gradients:
+            totals.reading(iter(read(totals.scalars())))  # having no target explains having no gradient
+            self._guard.check_any(gradients)
+        return gradients
+
+    def _move_on(self) -> None:
+        """What only a step that was taken moves."""
+        self._guard.note_stepped()
+        if self._scheduler is not None:
+            self._scheduler.step()
 
     def _queue(self, gradients: list[Tensor], norm: Tensor, totals: Totals) -> None:
         """Clip and step without waiting; the optimizer itself drops the step where a number is not finite."""
