@@ -167,22 +167,25 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.M
 
 
 def _poisoned(weights: dict[str, Tensor]) -> None:
-    weights["mix.bias"][3] = torch.nan
+    weights["context.mix.bias"][3] = torch.nan
 
 
 def _endless(weights: dict[str, Tensor]) -> None:
-    weights["mix.bias"][3] = torch.inf
+    weights["context.mix.bias"][3] = torch.inf
 
 
 FORGED_WEIGHTS: Sequence[tuple[Callable[[dict[str, Tensor]], object], str]] = [
     (lambda w: w.update(extra=torch.zeros(1)), "unknown weights ['extra']"),
-    (lambda w: w.pop("mix.bias"), "missing weights ['mix.bias']"),
-    (lambda w: w.update({"mix.bias": torch.zeros(9)}), "mix.bias is torch.float32 [9], expected torch.float32 [8]"),
-    (lambda w: w.update({"mix.bias": torch.zeros(0)}), "mix.bias is torch.float32 [0]"),
-    (lambda w: w.update({"mix.bias": w["mix.bias"].double()}), "mix.bias is torch.float64"),
-    (lambda w: w.update({"mix.bias": w["mix.bias"].bfloat16()}), "mix.bias is torch.bfloat16"),
-    (_poisoned, "mix.bias holds a value that is not finite"),
-    (_endless, "mix.bias holds a value that is not finite"),
+    (lambda w: w.pop("context.mix.bias"), "missing weights ['context.mix.bias']"),
+    (
+        lambda w: w.update({"context.mix.bias": torch.zeros(9)}),
+        "context.mix.bias is torch.float32 [9], expected torch.float32 [8]",
+    ),
+    (lambda w: w.update({"context.mix.bias": torch.zeros(0)}), "context.mix.bias is torch.float32 [0]"),
+    (lambda w: w.update({"context.mix.bias": w["context.mix.bias"].double()}), "context.mix.bias is torch.float64"),
+    (lambda w: w.update({"context.mix.bias": w["context.mix.bias"].bfloat16()}), "context.mix.bias is torch.bfloat16"),
+    (_poisoned, "context.mix.bias holds a value that is not finite"),
+    (_endless, "context.mix.bias holds a value that is not finite"),
 ]
 
 

@@ -45,7 +45,9 @@ def test_every_target_passes_after_a_fresh_load(tmp_path: Path, target: Target) 
     golden.check(small_model(stored.artifact), stored.golden)
 
 
-@pytest.mark.parametrize("name", ["lstm.weight_ih_l0", "lstm.bias_hh_l1", "mix.weight", "norm.weight", "head.bias"])
+@pytest.mark.parametrize(
+    "name", ["lstm.weight_ih_l0", "lstm.bias_hh_l1", "context.mix.weight", "context.norm.weight", "head.bias"]
+)
 def test_a_changed_weight_is_found_in_the_networks_output(made: Artifact, recorded: Golden, name: str) -> None:
     weights = {key: tensor.clone() for key, tensor in made.weights.items()}
     weights[name].view(-1)[0] += 0.1

@@ -304,7 +304,7 @@ def test_a_config_is_written_and_read_back() -> None:
         ({"dropout": "0.1"}, "dropout is '0.1'"),
         ({"dropout": False}, "dropout is False"),
         ({"dropout": 1.0}, "dropout is 1"),
-        ({"layers": 0}, "layers 0"),
+        ({"layers": 0}, "layers is 0"),
         ({"hidden": 10**9}, "hidden is 1000000000"),
     ],
 )
@@ -323,7 +323,7 @@ def test_a_whole_number_may_stand_for_a_fraction() -> None:
 
 
 def test_an_unknown_kind_lists_the_kinds_there_are() -> None:
-    with pytest.raises(ConfigurationError, match=r"no network kind 'prophet'; the kinds are \['lstm'"):
+    with pytest.raises(ConfigurationError, match=r"no network kind 'prophet'; the kinds are \['gru', 'hybrid'"):
         kind_named("prophet")
 
 

@@ -1,12 +1,16 @@
 """Networks and what stands around them: inputs, target, normaliser, quantile head, and the kinds there are."""
 
+from predictor.networks.gru import GRUConfig, GRUForecaster
+from predictor.networks.hybrid import HybridConfig, HybridForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.kinds import (
     KINDS,
     Forecasting,
     NetworkConfig,
     NetworkKind,
+    Setting,
     build_network,
+    configured,
     kind_named,
     read_config,
     write_config,
@@ -20,6 +24,10 @@ from predictor.networks.target import Target, TargetKind
 __all__ = [
     "KINDS",
     "Forecasting",
+    "GRUConfig",
+    "GRUForecaster",
+    "HybridConfig",
+    "HybridForecaster",
     "InputSizes",
     "Inputs",
     "LSTMConfig",
@@ -29,11 +37,13 @@ __all__ = [
     "Normaliser",
     "OutputMap",
     "QuantileHead",
+    "Setting",
     "Target",
     "TargetKind",
     "anchor_index",
     "build_network",
     "check_quantiles",
+    "configured",
     "kind_named",
     "normalise",
     "pinball_loss",

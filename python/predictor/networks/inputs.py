@@ -41,3 +41,7 @@ class InputSizes:
     observed: int
     known: int
     static: int
+    static_widths: tuple[int, ...] = ()
+    """Columns that each static variable takes, such as one a category; empty: every column is a variable."""
+    nodes: int = 0
+    """Stocks that a network with a graph knows by name."""

@@ -7,13 +7,15 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
+from predictor.networks.gru import GRU_ARITHMETIC, GRUConfig, GRUForecaster
+from predictor.networks.hybrid import HYBRID_ARITHMETIC, HybridConfig, HybridForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.lstm import LSTM_ARITHMETIC, LSTMConfig, LSTMForecaster
 from predictor.networks.quantiles import QuantileHead
 from predictor.networks.target import Target
 
 Setting = int | float | str | bool
-NetworkConfig = LSTMConfig
+NetworkConfig = LSTMConfig | GRUConfig | HybridConfig
 
 
 @runtime_checkable
@@ -49,9 +51,13 @@ class NetworkKind:
     is_panel_model: bool = False
 
 
-KINDS: Mapping[str, NetworkKind] = {
-    "lstm": NetworkKind(name="lstm", version=1, config=LSTMConfig, build=LSTMForecaster, arithmetic=LSTM_ARITHMETIC),
-}
+_TABLE = (
+    NetworkKind("lstm", 1, LSTMConfig, LSTMForecaster, LSTM_ARITHMETIC),
+    NetworkKind("gru", 1, GRUConfig, GRUForecaster, GRU_ARITHMETIC),
+    NetworkKind("hybrid", 1, HybridConfig, HybridForecaster, HYBRID_ARITHMETIC),
+)
+
+KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in _TABLE}
 
 
 def kind_named(name: str) -> NetworkKind:
@@ -65,6 +71,15 @@ def kind_named(name: str) -> NetworkKind:
     return KINDS[name]
 
 
+def configured(kind: NetworkKind, given: Mapping[str, Setting]) -> NetworkConfig:
+    """The kind's own settings with those that are given in their place.
+
+    Raises:
+        ConfigurationError: a setting is none of the kind's, of another type, or cannot be.
+    """
+    return read_config(kind, {**write_config(kind.config()), **given})
+
+
 def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkConfig:
     """Settings from an artifact: each must be named, known and of its own type.
 
@@ -75,7 +90,7 @@ def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkCo
     if set(settings) != set(known):
         raise ConfigurationError(
             f"network {kind.name!r}: missing {sorted(set(known) - set(settings))}, "
-            f"unknown {sorted(set(settings) - set(known))}"
+            f"unknown {sorted(set(settings) - set(known))}; its settings are {sorted(known)}"
         )
     for name, value in settings.items():
         _check_type(kind, known[name], value)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ from predictor.bars import BarPanel
 from predictor.cli.scores import judgement
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
-from predictor.networks import LSTMConfig, Target, TargetKind
+from predictor.networks import KINDS, NetworkConfig, Setting, Target, TargetKind, configured, kind_named
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import (
     AccumulateOption,
@@ -45,8 +45,14 @@ from trainers.stock.training import Keeping, Trained, train
 
 DEFAULTS = Recipe()
 LOOP = LoopOptions()
-LSTM = LSTMConfig()
+OWN = "the kind's own"
 EXAMPLE = "Example: quantra train stock --bars bars.csv --model lstm --calendar XNYS --out models/demo/1"
+
+
+def _config(model: str, settings: Mapping[str, Setting | None]) -> NetworkConfig:
+    """The kind's own settings, but for those that were given."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return configured(kind_named(model), given)
 
 
 def _listed(values: Iterable[float]) -> str:
@@ -58,7 +64,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
     *,
     bars: Annotated[Path, typer.Option(help="CSV or Parquet file of daily bars.")],
     out: Annotated[Path, typer.Option(help="Folder of the artifact, such as models/NAME/1; it must not exist.")],
-    model: Annotated[str, typer.Option(help="Network kind: lstm.")] = DEFAULTS.kind,
+    model: Annotated[str, typer.Option(help=f"Network kind: {', '.join(KINDS)}.")] = DEFAULTS.kind,
     features: Annotated[str, typer.Option(help="A file of feature expressions, or `default`.")] = "default",
     calendar: Annotated[
         str, typer.Option(help="Exchange code, such as XNYS; empty: Monday to Friday.")
@@ -75,9 +81,11 @@ def stock(  # noqa: PLR0913 - one argument a flag
         ),
     ] = "",
     encoder_length: Annotated[int, typer.Option(help="Sessions that the network reads.")] = DEFAULTS.encoder_length,
-    hidden: Annotated[int, typer.Option(help="Width of the network.")] = LSTM.hidden,
-    layers: Annotated[int, typer.Option(help="LSTM layers.")] = LSTM.layers,
-    dropout: Annotated[float, typer.Option(help="Share of values dropped in training.")] = LSTM.dropout,
+    hidden: Annotated[int | None, typer.Option(help="Width of the network.", show_default=OWN)] = None,
+    layers: Annotated[int | None, typer.Option(help="Recurrent layers.", show_default=OWN)] = None,
+    blocks: Annotated[int | None, typer.Option(help="Transformer layers of the hybrid.", show_default=OWN)] = None,
+    heads: Annotated[int | None, typer.Option(help="Attention heads.", show_default=OWN)] = None,
+    dropout: Annotated[float | None, typer.Option(help="Share dropped in training.", show_default=OWN)] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs at most.")] = DEFAULTS.optimisation.max_epochs,
     patience: Annotated[
         int, typer.Option(min=1, help="Epochs without improvement before it ends.")
@@ -106,7 +114,9 @@ def stock(  # noqa: PLR0913 - one argument a flag
     """Train a stock model on daily bars and save it as an artifact."""
     recipe = Recipe(
         kind=model,
-        config=LSTMConfig(hidden=hidden, layers=layers, dropout=dropout),
+        config=_config(
+            model, {"hidden": hidden, "layers": layers, "blocks": blocks, "heads": heads, "dropout": dropout}
+        ),
         target=Target(kind=_target_kind(target), lag=lag, horizons=_integers("horizons", horizons)),
         quantiles=_numbers("quantiles", quantiles),
         encoder_length=encoder_length,

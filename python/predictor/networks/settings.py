@@ -1,0 +1,28 @@
+"""Bounds for what an artifact may ask to be built; far beyond what daily bars can teach."""
+
+from typing import Final
+
+from predictor.errors import ConfigurationError
+
+MOST_HIDDEN: Final = 4096
+MOST_LAYERS: Final = 16
+MOST_HEADS: Final = 64
+
+
+def check_whole(name: str, value: int, most: int) -> None:
+    """Raise ConfigurationError, naming the setting, unless it lies between 1 and `most`."""
+    if not 1 <= value <= most:
+        raise ConfigurationError(f"{name} is {value}, but must be 1 to {most}")
+
+
+def check_dropout(dropout: float) -> None:
+    """Raise ConfigurationError unless the share lies in [0, 1)."""
+    if not 0 <= dropout < 1:
+        raise ConfigurationError(f"dropout is {dropout:g}, but must be at least 0 and below 1")
+
+
+def check_heads(heads: int, hidden: int) -> None:
+    """Raise ConfigurationError unless attention of that width divides into so many heads."""
+    check_whole("heads", heads, MOST_HEADS)
+    if hidden % heads:
+        raise ConfigurationError(f"hidden is {hidden}, but must be a multiple of heads, {heads}")
