@@ -28,6 +28,8 @@ class Contributions:
     """[N]"""
     conformal: FloatArray
     """[N] all conformal offsets together."""
+    neighbours: FloatArray
+    """[N, M - 1] each other stock that the forecast depends on, with all its inputs; width 0 for none."""
     prediction: FloatArray
     """[N]"""
     baseline_prediction: FloatArray
@@ -49,4 +51,5 @@ class Contributions:
             + self.location
             + self.scale
             + self.conformal
+            + self.neighbours.sum(1)
         )

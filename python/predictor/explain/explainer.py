@@ -11,12 +11,13 @@ from itertools import chain, pairwise
 from typing import Final, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from predictor.deadline import Checkpoint
 from predictor.errors import ConfigurationError, InvalidInputError
 from predictor.explain.baseline import Baseline
 from predictor.explain.contributions import Contributions
+from predictor.explain.forecasting import AcrossStocks, ByRow
 from predictor.explain.integration import PathIntegrator, Point
 from predictor.explain.path import StraightPath, copied
 from predictor.explain.quadrature import NODE_COUNTS
@@ -32,10 +33,13 @@ FLOOR: Final = 0.05
 class Explainer:
     """Explains the forecasts of one model. Has no state of its own: any number of threads may call it at once.
 
-    Rows are explained each by itself, so the network must not look across them.
+    Rows are explained each by itself. Where the network looks across stocks, a row is a panel of all that its forecast
+    depends on.
     """
 
-    def __init__(self, view: nn.Module, output: OutputMap, baseline: Baseline, *, max_rows: int) -> None:
+    def __init__(
+        self, view: nn.Module, output: OutputMap, baseline: Baseline, *, max_rows: int, members: int = 1
+    ) -> None:
         """Receive the parts.
 
         Args:
@@ -44,6 +48,7 @@ class Explainer:
             baseline: what forecasts are compared with.
             max_rows: most rows (windows x nodes) of one forward; bounds the memory, and the time between two looks
                 at a deadline.
+            members: stocks (M) that the network reads for one forecast, the forecast one included.
 
         Raises:
             ConfigurationError: the view is none, or max_rows is below 1.
@@ -53,7 +58,9 @@ class Explainer:
             raise ConfigurationError(f"max_rows is {max_rows}, but must be at least 1")
         self._baseline = baseline
         self._output = _copied_to(_device_of(view), output)
-        self._integrator = PathIntegrator(view, self._output, max_rows=max_rows)
+        self._members = members
+        forecasting = ByRow(view, self._output) if members == 1 else AcrossStocks(view, self._output)
+        self._integrator = PathIntegrator(forecasting, max_rows=max(1, max_rows // members))
 
     def explain(
         self,
@@ -63,16 +70,20 @@ class Explainer:
         deadline: Checkpoint,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
+        nodes: Tensor | None = None,
     ) -> list[Contributions]:
         """Contributions to each of the points, in their order; all points share the forwards.
 
         Args:
-            inputs: N windows; they may lie on another device, and come from inference mode.
+            inputs: N windows; they may lie on another device, and come from inference mode. Where the network looks
+                across stocks, every group has a dimension [N, M, ...] more: the explained stock first, then those
+                that it depends on.
             points: indices (h, q) of the horizons and quantiles to explain.
             deadline: looked at before every forward.
             tolerance: largest relative gap (see `Contributions.relative_gap`) that counts as converged.
             node_counts: numbers of quadrature nodes, rising; each but the first is for the windows and points that
                 have not converged with the one before. A single number is a fixed rule.
+            nodes: int64 [N, M] places of the stocks in the network's graph; None where it reads row by row.
 
         Raises:
             InvalidInputError: there is no window or no point, a point lies outside the forecast, or a forecast is
@@ -84,9 +95,9 @@ class Explainer:
             torch.OutOfMemoryError: even one row at a time does not fit.
         """
         _check_settings(tolerance, node_counts)
-        self._check_request(inputs, points)
+        self._check_request(inputs, points, nodes)
         with _gradient_scope(self._output.offsets.device):
-            path = StraightPath.between(self._baseline, inputs, self._output.offsets)
+            path = StraightPath.between(self._baseline, inputs, self._output.offsets, nodes)
             tally = self._tally(path, points, deadline)
             for count in node_counts:
                 asked = [points[p] for p in tally.open_points.tolist()]
@@ -102,10 +113,15 @@ class Explainer:
         if not bool(ends.isfinite().all()):
             raise InvalidInputError("the forecast of a window is not finite, so there is nothing to explain")
         spread = self._output.spread[[h for h, _ in points]]
-        floor = FLOOR * spread[:, None] * path.end.scale
+        floor = FLOOR * spread[:, None] * path.scale
         return Tally(ends=ends, floor=floor, distance=path.distance())
 
-    def _check_request(self, inputs: Inputs, points: Sequence[Point]) -> None:
+    def _check_request(self, inputs: Inputs, points: Sequence[Point], nodes: Tensor | None) -> None:
+        if (nodes is None) != (self._members == 1):
+            raise ConfigurationError(
+                f"the network reads {self._members} stocks a forecast, and their places in its graph are "
+                f"{'missing' if nodes is None else 'given all the same'}"
+            )
         if not points or not len(inputs.location):
             raise InvalidInputError(
                 f"there are {len(inputs.location)} windows and {len(points)} points to explain, "

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from predictor.deadline import Checkpoint
+from predictor.explain.forecasting import WindowForecasts
 from predictor.explain.path import Block, Parts, StraightPath
 from predictor.explain.quadrature import gauss_legendre
-from predictor.networks import OutputMap
 
 Done = TypeVar("Done")
 
@@ -19,16 +19,15 @@ Point = tuple[int, int]
 
 @final
 class PathIntegrator:
-    """Runs the view and the output map along paths. Legend: N windows, P points, H horizons, Q quantiles."""
+    """Forecasts along paths. Legend: N windows, P points, H horizons, Q quantiles."""
 
-    def __init__(self, view: nn.Module, output: OutputMap, *, max_rows: int) -> None:
-        self._view = view
-        self._output = output
+    def __init__(self, forecasting: WindowForecasts, *, max_rows: int) -> None:
+        self._forecast = forecasting
         self._max_rows = max_rows
 
     def ends(self, path: StraightPath, deadline: Checkpoint) -> Tensor:
         """Forecasts at the baseline and at the windows themselves, float64 [2, N, H, Q]."""
-        positions = torch.tensor([0.0, 1.0], dtype=torch.float64, device=path.mask.device)
+        positions = torch.tensor([0.0, 1.0], dtype=torch.float64, device=path.device)
         found = positions.new_empty(2, path.rows, *path.end.offsets.shape[1:])
 
         def run(block: Block) -> Tensor:
@@ -41,7 +40,7 @@ class PathIntegrator:
 
     def mean_gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Checkpoint) -> Parts:
         """Gradients of each point's forecast, averaged along the path with `count` nodes; float64 [P, N, ...]."""
-        positions, weights = (torch.tensor(values, device=path.mask.device) for values in gauss_legendre(count))
+        positions, weights = (torch.tensor(values, device=path.device) for values in gauss_legendre(count))
         found = Parts(
             *(torch.zeros(len(points), *part.shape, dtype=torch.float64, device=part.device) for part in path.end)
         )
@@ -59,9 +58,9 @@ class PathIntegrator:
         self, path: StraightPath, points: Sequence[Point], block: Block, positions: Tensor, weights: Tensor
     ) -> list[Parts]:
         """Weighted sums over the block's nodes, one a point: one forward, one backward a point."""
-        values, mask = path.at(block, positions)
+        values, held = path.at(block, positions)
         leaves = Parts(*(part.requires_grad_() for part in values))
-        forecast = self._forecast(leaves, mask)
+        forecast = self._forecast(leaves, held)
         by_row = weights[block.node_slice].repeat_interleave(block.rows)
         sums: list[Parts] = []
         for k, (h, q) in enumerate(points):
@@ -74,11 +73,6 @@ class PathIntegrator:
             )
             sums.append(Parts(*(_over_nodes(gradient, block) for gradient in gradients)))
         return sums
-
-    def _forecast(self, parts: Parts, mask: Tensor) -> Tensor:
-        """[rows, H, Q] in the target's unit."""
-        units = self._view(parts.inputs(mask))
-        return self._output.values(units, parts.location, parts.scale, parts.offsets)
 
     def _blocks(
         self, rows: int, nodes: int, run: Callable[[Block], Done], deadline: Checkpoint

@@ -12,10 +12,28 @@ from predictor.explain.baseline import Baseline
 from predictor.networks import Inputs
 
 
+class Held(NamedTuple):
+    """What an explanation does not vary."""
+
+    mask: Tensor
+    """bool [..., T, F]"""
+    nodes: Tensor | None
+    """int64 [..., M] each stock's place in a graph; None for a network that reads row by row."""
+
+    def take(self, rows: Tensor | slice) -> "Held":
+        """That of some of the windows."""
+        return Held(self.mask[rows], None if self.nodes is None else self.nodes[rows])
+
+    def repeated(self, times: int) -> "Held":
+        """All windows, so many times over."""
+        return Held(_repeated(self.mask, times), None if self.nodes is None else _repeated(self.nodes, times))
+
+
 class Parts(NamedTuple):
     """One tensor for each group of numbers that an explanation varies: values, gradients or contributions.
 
-    Leading dimensions differ; the last ones are given here.
+    Leading dimensions differ; the last ones are given here. Where the network looks across M stocks, they stand in
+    front of these, the explained one first; offsets belong to the explained one.
     """
 
     observed: Tensor
@@ -82,14 +100,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StraightPath:
-    """From the baseline (position 0) to N windows (position 1); the mask stays the windows' own."""
+    """From the baseline (position 0) to N windows (position 1); what is held stays the windows' own."""
 
     start: Parts
     end: Parts
-    mask: Tensor
+    held: Held
 
     @classmethod
-    def between(cls, baseline: Baseline, inputs: Inputs, offsets: Tensor) -> "StraightPath":
+    def between(
+        cls, baseline: Baseline, inputs: Inputs, offsets: Tensor, nodes: Tensor | None = None
+    ) -> "StraightPath":
         """The path on the device of the model's conformal offsets [H, Q].
 
         Raises:
@@ -114,12 +134,23 @@ class StraightPath:
             _filled(own.scale, baseline.scale),
             torch.zeros_like(end.offsets),
         )
-        return cls(start=start, end=end, mask=own.mask)
+        held = Held(own.mask, None if nodes is None else copied(nodes, offsets.device))
+        return cls(start=start, end=end, held=held)
 
     @property
     def rows(self) -> int:
         """Windows (N)."""
-        return len(self.mask)
+        return len(self.held.mask)
+
+    @property
+    def device(self) -> torch.device:
+        """Where everything is."""
+        return self.held.mask.device
+
+    @property
+    def scale(self) -> Tensor:
+        """[N] volatility of the explained windows."""
+        return self.end.scale if self.held.nodes is None else self.end.scale[:, 0]
 
     def take(self, rows: Tensor) -> "StraightPath":
         """The path of some of the windows, by rising index."""
@@ -128,7 +159,7 @@ class StraightPath:
         return StraightPath(
             start=Parts(*(part[rows] for part in self.start)),
             end=Parts(*(part[rows] for part in self.end)),
-            mask=self.mask[rows],
+            held=self.held.take(rows),
         )
 
     def distance(self) -> Parts:
@@ -137,8 +168,8 @@ class StraightPath:
             *(end.to(torch.float64) - start.to(torch.float64) for start, end in zip(self.start, self.end, strict=True))
         )
 
-    def at(self, block: Block, positions: Tensor) -> tuple[Parts, Tensor]:
-        """Values and masks at the block's nodes, [nodes x rows, ...] with the windows running fastest.
+    def at(self, block: Block, positions: Tensor) -> tuple[Parts, Held]:
+        """Values and what is held at the block's nodes, [nodes x rows, ...] with the windows running fastest.
 
         Positions 0 and 1 give baseline and windows to the last bit.
         """
@@ -149,13 +180,16 @@ class StraightPath:
                 for start, end in zip(self.start, self.end, strict=True)
             )
         )
-        mask = self.mask[block.row_slice]
-        return values, mask.expand(block.nodes, *mask.shape).flatten(0, 1)
+        return values, self.held.take(block.row_slice).repeated(block.nodes)
 
 
 def copied(values: Tensor, device: torch.device) -> Tensor:
     """A copy outside inference mode: autograd may not keep tensors that were made under it."""
     return values.to(device, copy=True)
+
+
+def _repeated(values: Tensor, times: int) -> Tensor:
+    return values.expand(times, *values.shape).flatten(0, 1)
 
 
 def _interpolated(start: Tensor, end: Tensor, weights: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ class Tally:
         return [self._contributions(p) for p in range(len(self._baseline))]
 
     def _contributions(self, p: int) -> Contributions:
-        parts = Parts(*(part[p] for part in self._parts))
+        parts, neighbours = _parted(Parts(*(part[p] for part in self._parts)))
         return Contributions(
             observed=_array(parts.observed),
             known=_array(parts.known),
@@ -72,12 +72,25 @@ class Tally:
             location=_array(parts.location),
             scale=_array(parts.scale),
             conformal=_array(parts.offsets.sum((1, 2))),
+            neighbours=_array(neighbours),
             prediction=_array(self._prediction[p]),
             baseline_prediction=_array(self._baseline[p]),
             relative_gap=_array(self._gap[p]),
             converged=(~self._open[p]).cpu().numpy(),
             nodes=self._nodes[p].cpu().numpy(),
         )
+
+
+def _parted(parts: Parts) -> tuple[Parts, Tensor]:
+    """What the explained stock's own inputs contribute, and [N, M - 1] what each other stock's do in all."""
+    if parts.location.dim() == 1:
+        return parts, parts.location.new_zeros(len(parts.location), 0)
+    groups = parts[:-1]
+    others = torch.stack([part[:, 1:].flatten(1).unflatten(1, (part.shape[1] - 1, -1)).sum(2) for part in groups]).sum(
+        0
+    )
+    observed, known, static, location, scale = (part[:, 0] for part in groups)
+    return Parts(observed, known, static, location, scale, parts.offsets), others
 
 
 def _aligned(pairs: Tensor, values: Tensor) -> Tensor:
