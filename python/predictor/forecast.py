@@ -67,6 +67,12 @@ class Forecast:
     warnings: tuple[str, ...]
     forecast_id: str
     """Hash of everything that the numbers follow from: model, engine, symbols and input."""
+    scores: FloatArray | None = None
+    """[S, H] of a ranking model: larger is expected to do better than the panel's others; without a unit."""
+    ranks: IntArray | None = None
+    """[S, H] place by score among the symbols that could be forecast, 1 = best; 0 for a symbol that could not."""
+    universe_hash: str = ""
+    """Names the symbols that were ranked together; ranks of other universes are not comparable. Empty = no ranks."""
 
     def to_numpy(self) -> FloatArray:
         """`values`, [S, H, Q]."""
@@ -120,6 +126,7 @@ class RowKind(StrEnum):
     LOCATION = "location"
     SCALE = "scale"
     CONFORMAL = "conformal"
+    NEIGHBOURS = "neighbours"
 
 
 class Detail(StrEnum):

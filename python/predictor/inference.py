@@ -1,10 +1,12 @@
 """Forecasts from inputs: eval mode, frozen parameters, `torch.inference_mode()`, rows in bounded chunks."""
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
-from predictor.networks import Inputs, OutputMap
+from predictor.networks import Inputs, OutputMap, PanelOutput
 
 
 def choose_device(name: str) -> torch.device:
@@ -58,26 +60,62 @@ class Engine:
 
     name = "eager"
 
-    def __init__(self, network: nn.Module, output: OutputMap, *, device: torch.device, max_rows: int) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        output: OutputMap,
+        *,
+        device: torch.device,
+        max_rows: int,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.network = network
         self._output = output
         self._device = device
         self._max_rows = max_rows
+        self._dtype = dtype
 
     @property
     def relative_error(self) -> float:
         """How far this device's arithmetic may be off float32's: cuDNN runs recurrent layers in TF32 (10 bits)."""
         return _TF32_ERROR if self._device.type == "cuda" else 0.0
 
+    def in_float64(self) -> "Engine":
+        """The same network with float64 weights, on the CPU; what it reads is widened."""
+        wide = copy.deepcopy(self.network).cpu().double()
+        return Engine(wide, self._output, device=torch.device("cpu"), max_rows=self._max_rows, dtype=torch.float64)
+
     @torch.inference_mode()
     def units(self, inputs: Inputs) -> Tensor:
-        """Quantiles float32 [N, H, Q] in units of each window's volatility, on the CPU."""
+        """Quantiles [N, H, Q] in units of each window's volatility, on the CPU."""
         rows = len(inputs.observed)
         chunks = (inputs.rows(k, k + self._max_rows) for k in range(0, rows, self._max_rows))
-        outputs = [self.network(Inputs(*(group.to(self._device) for group in chunk))) for chunk in chunks]
-        return torch.cat(outputs).cpu()
+        return torch.cat([self.network(self._moved(chunk)) for chunk in chunks]).cpu()
+
+    @torch.inference_mode()
+    def panel(self, inputs: Inputs, nodes: Tensor) -> PanelOutput:
+        """Quantiles and scores of one panel, on the CPU, from a network that looks across its stocks.
+
+        Args:
+            inputs: N stocks of one day.
+            nodes: int64 [N] their places in the network's universe, -1 = unknown.
+        """
+        found: PanelOutput = self.network(self._moved(inputs), nodes.to(self._device))
+        return PanelOutput(found.quantiles.cpu(), found.scores.cpu())
 
     @torch.inference_mode()
     def values(self, inputs: Inputs) -> Tensor:
         """Calibrated quantiles float64 [N, H, Q] in the target's unit, never falling along Q."""
-        return self._output.values(self.units(inputs), inputs.location, inputs.scale)
+        return self.calibrated(self.units(inputs), inputs)
+
+    def _moved(self, inputs: Inputs) -> Inputs:
+        """The inputs where the network is, features in its own type."""
+        observed, known, static = (
+            group.to(self._device, self._dtype) for group in (inputs.observed, inputs.known, inputs.static)
+        )
+        mask, location, scale = (group.to(self._device) for group in (inputs.mask, inputs.location, inputs.scale))
+        return Inputs(observed, known, static, mask, location, scale)
+
+    def calibrated(self, units: Tensor, inputs: Inputs) -> Tensor:
+        """The network's quantiles [N, H, Q] of these inputs, calibrated and in the target's unit, float64."""
+        return self._output.values(units, inputs.location, inputs.scale)

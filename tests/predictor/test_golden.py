@@ -131,9 +131,9 @@ def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden)
 def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, recorded: Golden) -> None:
     """Stopping as soon as a gap is small could end at another node count on another machine."""
     model = small_model(made)
-    inputs = prepare(model, _panel(recorded)).inputs
+    prepared = prepare(model, _panel(recorded))
     few, all_nodes = (
-        model.explainer.explain(inputs, [(3, 1)], deadline=Deadline(), node_counts=(count,))[0].observed
+        model.asking.contributions(prepared, [(3, 1)], deadline=Deadline(), node_counts=(count,))[0].observed
         for count in (8, len(recorded.arrays["stage.attribution_weights"]))
     )
     assert np.array_equal(recorded.arrays["stage.attribution_observed"], all_nodes)

@@ -6,7 +6,15 @@ A served network stays as it is. Gradients come from an *attribution view*, a se
 from predictor.explain.baseline import Baseline
 from predictor.explain.contributions import Contributions
 from predictor.explain.explainer import Explainer
-from predictor.explain.quadrature import gauss_legendre
+from predictor.explain.quadrature import NODE_COUNTS, gauss_legendre
 from predictor.explain.view import attribution_view, rnn_backward_mode
 
-__all__ = ["Baseline", "Contributions", "Explainer", "attribution_view", "gauss_legendre", "rnn_backward_mode"]
+__all__ = [
+    "NODE_COUNTS",
+    "Baseline",
+    "Contributions",
+    "Explainer",
+    "attribution_view",
+    "gauss_legendre",
+    "rnn_backward_mode",
+]

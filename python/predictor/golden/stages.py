@@ -1,11 +1,9 @@
 """Everything between bars and answer, stage by stage: the output alone would hide a mistake on the way to it."""
 
-import copy
 from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
@@ -13,7 +11,6 @@ from predictor.deadline import Deadline
 from predictor.explain import gauss_legendre
 from predictor.instance import Instance
 from predictor.model import Model, Prepared
-from predictor.networks import Inputs
 
 Stages = dict[str, NDArray[np.generic]]
 
@@ -36,7 +33,7 @@ def stages_of(model: Model, bars: BarPanel) -> Stages:
     return {
         **_before_scaling(model, bars),
         **inputs,
-        "units": model.engine.units(prepared.inputs).numpy(),
+        "units": model.asking.units(prepared).numpy(),
         **_forecast(model, prepared),
         **_attribution(model, prepared),
     }
@@ -44,10 +41,7 @@ def stages_of(model: Model, bars: BarPanel) -> Stages:
 
 def units_in_float64(model: Model, bars: BarPanel) -> NDArray[np.float64]:
     """The network's output in float64 arithmetic: how far float32 itself is off."""
-    network = copy.deepcopy(model.engine.network).cpu().double()
-    wide = (group if group.dtype == torch.bool else group.double() for group in prepare(model, bars).inputs)
-    with torch.inference_mode():
-        return network(Inputs(*wide)).numpy()
+    return model.units_in_float64(prepare(model, bars)).numpy()
 
 
 def _before_scaling(model: Model, bars: BarPanel) -> Stages:
@@ -75,7 +69,7 @@ def _attribution(model: Model, prepared: Prepared) -> Stages:
     """The longest horizon's median: the rule, both ends of the path, every contribution and their sum."""
     manifest = model.manifest
     point = model.default_targets()[-1].index_in(manifest.target.horizons, manifest.quantiles)
-    (found,) = model.explainer.explain(prepared.inputs, [point], deadline=Deadline(), node_counts=(NODES,))
+    (found,) = model.asking.contributions(prepared, [point], deadline=Deadline(), node_counts=(NODES,))
     positions, weights = gauss_legendre(NODES)
     return {
         "attribution_positions": positions,
@@ -84,6 +78,8 @@ def _attribution(model: Model, prepared: Prepared) -> Stages:
         "attribution_observed": found.observed,
         "attribution_known": found.known,
         "attribution_static": found.static,
-        "attribution_alone": np.stack([found.location, found.scale, found.conformal], axis=-1),
+        "attribution_alone": np.stack(
+            [found.location, found.scale, found.conformal, found.neighbours.sum(axis=1)], axis=-1
+        ),
         "attribution_sum": found.total(),
     }

@@ -11,6 +11,7 @@ from predictor.explain import Contributions
 from predictor.features import FeatureSet
 from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS
+from predictor.model.asking import Answer
 from predictor.model.prepared import BoolArray, FloatArray, Prepared
 from predictor.networks import Target, TargetKind
 
@@ -19,7 +20,7 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 UNITS = {TargetKind.LOG_RETURN: "log return", TargetKind.LOG_VOLATILITY: "log daily volatility"}
 
 ALONE = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
-"""Rows of an attribution that stand for one number a window."""
+"""Rows of every attribution that stand for one number a window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +45,15 @@ class Source:
     """SHA-256 of everything that forecasts depend on."""
 
 
-def forecast_of(source: Source, prepared: Prepared, rows: FloatArray) -> Forecast:
+def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:
     """The answer to one instance.
 
     Args:
         source: the model.
         prepared: the instance.
-        rows: [N, H, Q] quantiles of the usable symbols, in the target's unit.
+        answer: for its N usable symbols.
     """
-    values = _on_symbols(rows, prepared.usable)
+    values = _on_symbols(answer.values, prepared.usable)
     returns = values if source.target.kind is TargetKind.LOG_RETURN else None
     anchor = prepared.anchor
     # With a lag the returns count from a close that is not known yet: no price today can anchor them.
@@ -74,7 +75,24 @@ def forecast_of(source: Source, prepared: Prepared, rows: FloatArray) -> Forecas
         weights_hash=source.identity.weights_hash,
         warnings=prepared.warnings,
         forecast_id=_forecast_id(source, prepared),
+        scores=None if answer.scores is None else _on_symbols(answer.scores, prepared.usable),
+        ranks=None if answer.scores is None else _placed(_ranks(answer.scores), prepared.usable, fill=0),
+        universe_hash="" if answer.scores is None else _universe_hash(prepared),
     )
+
+
+def _ranks(scores: FloatArray) -> NDArray[np.int32]:
+    """[N, H] places by score, 1 = best; equal scores in the order of the panel."""
+    order = np.argsort(-scores, axis=0, kind="stable")
+    ranks = np.empty(scores.shape, np.int32)
+    np.put_along_axis(ranks, order, np.arange(1, len(scores) + 1, dtype=np.int32)[:, None], axis=0)
+    return ranks
+
+
+def _universe_hash(prepared: Prepared) -> str:
+    """Sixteen hex digits of a SHA-256 over the symbols that are ranked, in alphabetical order."""
+    ranked = sorted(symbol for symbol, usable in zip(prepared.symbols, prepared.usable, strict=True) if usable)
+    return hashlib.sha256("\0".join(ranked).encode()).hexdigest()[:16]
 
 
 def attribution_of(
@@ -82,7 +100,7 @@ def attribution_of(
 ) -> Attribution:
     """The answer to one point of a query."""
     usable = prepared.usable
-    names, kinds = _rows(source.features)
+    names, kinds = _rows(source.features, _alone(found))
     return Attribution(
         symbols=prepared.symbols,
         as_of_session=prepared.as_of,
@@ -109,16 +127,27 @@ def attribution_of(
     )
 
 
-def _rows(features: FeatureSet) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
+def _rows(features: FeatureSet, alone: tuple[RowKind, ...]) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
     """Names and kinds of an attribution's rows."""
-    names = (*features.names, *features.known_names, *(kind.value for kind in ALONE))
-    kinds = (*(RowKind.OBSERVED for _ in features.observed), *(RowKind.KNOWN for _ in features.known), *ALONE)
+    names = (*features.names, *features.known_names, *(kind.value for kind in alone))
+    kinds = (*(RowKind.OBSERVED for _ in features.observed), *(RowKind.KNOWN for _ in features.known), *alone)
     return names, kinds
+
+
+def _alone(found: Contributions) -> tuple[RowKind, ...]:
+    """The rows of one number a window that this explanation has."""
+    return (*ALONE, RowKind.NEIGHBOURS) if found.neighbours.shape[1] else ALONE
 
 
 def _per_row(found: Contributions) -> FloatArray:
     """[N, R] every row of each symbol."""
-    alone = np.stack([found.location, found.scale, found.conformal], axis=-1)
+    numbers = {
+        RowKind.LOCATION: found.location,
+        RowKind.SCALE: found.scale,
+        RowKind.CONFORMAL: found.conformal,
+        RowKind.NEIGHBOURS: found.neighbours.sum(axis=1),
+    }
+    alone = np.stack([numbers[kind] for kind in _alone(found)], axis=-1)
     return np.concatenate([found.observed.sum(axis=1), found.known.sum(axis=1), alone], axis=-1)
 
 

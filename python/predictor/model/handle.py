@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
@@ -21,10 +22,11 @@ from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
 from predictor.model.answers import Identity, Source, attribution_of, forecast_of
+from predictor.model.asking import AcrossStocks, Asking, ByRow
 from predictor.model.from_bars import prepare_bars
 from predictor.model.from_windows import prepare_window
 from predictor.model.prepared import Prepared
-from predictor.networks import Inputs, OutputMap, anchor_index
+from predictor.networks import OutputMap, PanelForecasting, anchor_index
 from predictor.windows import Pipeline
 
 
@@ -32,13 +34,13 @@ class Model:
     """One version of a model, ready to answer. Nothing on it changes, so any thread may use it."""
 
     def __init__(
-        self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, explainer: Explainer
+        self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, asking: Asking
     ) -> None:
         self.identity = identity
         self.manifest = manifest
         self.pipeline = pipeline
         self.engine = engine
-        self.explainer = explainer
+        self.asking = asking
         self._source = Source(
             identity=identity,
             target=manifest.target,
@@ -62,13 +64,10 @@ class Model:
             location=manifest.baseline.location,
             scale=manifest.baseline.scale,
         )
-        return cls(
-            identity,
-            manifest,
-            artifact.pipeline,
-            Engine(network, output, device=device, max_rows=max_rows),
-            Explainer(attribution_view(network), output, baseline, max_rows=max_rows),
-        )
+        engine = Engine(network, output, device=device, max_rows=max_rows)
+        members = _members(network)
+        explainer = Explainer(attribution_view(network), output, baseline, max_rows=max_rows, members=members)
+        return cls(identity, manifest, artifact.pipeline, engine, _asking(engine, explainer, manifest))
 
     def prepare(self, instance: Instance, now: datetime) -> Prepared:
         """Check an instance and compute its inputs.
@@ -85,11 +84,13 @@ class Model:
         return prepare_window(self.pipeline, instance.input)
 
     def forecast(self, prepared: Sequence[Prepared]) -> list[Forecast]:
-        """Forecasts of several instances from one pass of the network."""
-        groups = zip(*(p.inputs for p in prepared), strict=True)
-        values = self.engine.values(Inputs(*(torch.cat(group) for group in groups))).numpy()
-        counts = np.cumsum([len(p.inputs.observed) for p in prepared])[:-1]
-        return [forecast_of(self._source, p, rows) for p, rows in zip(prepared, np.split(values, counts), strict=True)]
+        """Forecasts of several instances; a network that reads row by row answers all of them in one pass."""
+        answers = self.asking.answers(prepared)
+        return [forecast_of(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
+
+    def units_in_float64(self, prepared: Prepared) -> Tensor:
+        """Quantiles [N, H, Q] in units of each window's volatility, with all of the network's arithmetic in float64."""
+        return self.asking.over(self.engine.in_float64()).units(prepared)
 
     def explain(self, query: Query, now: datetime, deadline: Checkpoint) -> tuple[Attribution, ...]:
         """Attributions of one query, one a target.
@@ -108,7 +109,7 @@ class Model:
         targets = query.targets or self.default_targets()
         points = [t.index_in(self.manifest.target.horizons, self.manifest.quantiles) for t in targets]
         prepared = self.prepare(query.instance, now)
-        found = self.explainer.explain(prepared.inputs, points, tolerance=query.tolerance, deadline=deadline)
+        found = self.asking.contributions(prepared, points, tolerance=query.tolerance, deadline=deadline)
         return tuple(
             attribution_of(self._source, prepared, t, c, query.detail) for t, c in zip(targets, found, strict=True)
         )
@@ -146,6 +147,18 @@ class Model:
             weights_hash=self.identity.weights_hash,
             card_json=canonical.to_bytes(m.card).decode(),
         )
+
+
+def _members(network: nn.Module) -> int:
+    """Stocks that one forecast depends on, its own included."""
+    return 1 + network.neighbours.shape[1] if isinstance(network, PanelForecasting) else 1
+
+
+def _asking(engine: Engine, explainer: Explainer, manifest: Manifest) -> Asking:
+    network = engine.network
+    if isinstance(network, PanelForecasting):
+        return AcrossStocks(engine, explainer, universe=manifest.universe, neighbours=network.neighbours)
+    return ByRow(engine, explainer)
 
 
 def output_map(manifest: Manifest) -> OutputMap:

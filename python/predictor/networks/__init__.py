@@ -1,5 +1,7 @@
 """Networks and what stands around them: inputs, target, normaliser, quantile head, and the kinds there are."""
 
+from predictor.networks.edges import Edges
+from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.gru import GRUConfig, GRUForecaster
 from predictor.networks.hybrid import HybridConfig, HybridForecaster
 from predictor.networks.inputs import Inputs, InputSizes
@@ -8,6 +10,7 @@ from predictor.networks.kinds import (
     Forecasting,
     NetworkConfig,
     NetworkKind,
+    PanelForecasting,
     Setting,
     build_network,
     configured,
@@ -18,26 +21,36 @@ from predictor.networks.kinds import (
 from predictor.networks.lstm import LSTMConfig, LSTMForecaster
 from predictor.networks.normaliser import Normaliser
 from predictor.networks.output import OutputMap, normalise, restore, uncrossed
+from predictor.networks.panel_output import PanelOutput
 from predictor.networks.quantiles import QuantileHead, anchor_index, check_quantiles, pinball_loss
 from predictor.networks.target import Target, TargetKind
+from predictor.networks.tft import Internals, TFTConfig, TFTForecaster
 
 __all__ = [
     "KINDS",
+    "Edges",
     "Forecasting",
     "GRUConfig",
     "GRUForecaster",
+    "GraphConfig",
+    "GraphForecaster",
     "HybridConfig",
     "HybridForecaster",
     "InputSizes",
     "Inputs",
+    "Internals",
     "LSTMConfig",
     "LSTMForecaster",
     "NetworkConfig",
     "NetworkKind",
     "Normaliser",
     "OutputMap",
+    "PanelForecasting",
+    "PanelOutput",
     "QuantileHead",
     "Setting",
+    "TFTConfig",
+    "TFTForecaster",
     "Target",
     "TargetKind",
     "anchor_index",

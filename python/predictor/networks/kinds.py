@@ -7,25 +7,44 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
+from predictor.networks.graph import GRAPH_ARITHMETIC, GraphConfig, GraphForecaster
 from predictor.networks.gru import GRU_ARITHMETIC, GRUConfig, GRUForecaster
 from predictor.networks.hybrid import HYBRID_ARITHMETIC, HybridConfig, HybridForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.lstm import LSTM_ARITHMETIC, LSTMConfig, LSTMForecaster
+from predictor.networks.panel_output import PanelOutput
 from predictor.networks.quantiles import QuantileHead
 from predictor.networks.target import Target
+from predictor.networks.tft import TFT_ARITHMETIC, TFTConfig, TFTForecaster
 
 Setting = int | float | str | bool
-NetworkConfig = LSTMConfig | GRUConfig | HybridConfig
+NetworkConfig = LSTMConfig | GRUConfig | HybridConfig | TFTConfig | GraphConfig
 
 
 @runtime_checkable
 class Forecasting(Protocol):
-    """What every network offers: quantiles from inputs, and a head that can start at given quantiles."""
+    """What a network that reads row by row offers: quantiles, and a head that can start at given ones."""
 
     head: QuantileHead
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
+        ...
+
+
+@runtime_checkable
+class PanelForecasting(Protocol):
+    """What a network that looks across the stocks of a panel offers.
+
+    A forecast depends on its own row and on those of the k neighbours of its stock, and on no others.
+    """
+
+    head: QuantileHead
+    neighbours: Tensor
+    """int64 [U, k] place of each stock's neighbours in the universe, -1 = none."""
+
+    def forward(self, inputs: Inputs, nodes: Tensor, panels: int = 1) -> PanelOutput:
+        """Quantiles and scores of N = panels x S rows, panel by panel; `nodes` int64 [N], -1 = unknown stock."""
         ...
 
 
@@ -55,6 +74,8 @@ _TABLE = (
     NetworkKind("lstm", 1, LSTMConfig, LSTMForecaster, LSTM_ARITHMETIC),
     NetworkKind("gru", 1, GRUConfig, GRUForecaster, GRU_ARITHMETIC),
     NetworkKind("hybrid", 1, HybridConfig, HybridForecaster, HYBRID_ARITHMETIC),
+    NetworkKind("tft", 1, TFTConfig, TFTForecaster, TFT_ARITHMETIC),
+    NetworkKind("graph", 1, GraphConfig, GraphForecaster, GRAPH_ARITHMETIC, is_panel_model=True),
 )
 
 KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in _TABLE}

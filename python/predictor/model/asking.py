@@ -1,0 +1,172 @@
+"""How a network is asked: row by row, or a panel at a time where it looks across stocks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from predictor.deadline import Checkpoint
+from predictor.explain import NODE_COUNTS, Contributions, Explainer
+from predictor.inference import Engine
+from predictor.model.prepared import FloatArray, Prepared
+from predictor.networks import Inputs
+
+Point = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """What a network says about the N usable symbols of an instance."""
+
+    values: FloatArray
+    """[N, H, Q] calibrated quantiles in the target's unit."""
+    scores: FloatArray | None = None
+    """[N, H] of a ranking model."""
+
+
+class Asking(Protocol):
+    """The two questions to a network."""
+
+    def over(self, engine: Engine) -> "Asking":
+        """The same questions to another engine."""
+        ...
+
+    def units(self, prepared: Prepared) -> Tensor:
+        """Quantiles [N, H, Q] in units of each window's volatility."""
+        ...
+
+    def answers(self, prepared: Sequence[Prepared]) -> list[Answer]:
+        """One answer an instance."""
+        ...
+
+    def contributions(
+        self,
+        prepared: Prepared,
+        points: Sequence[Point],
+        *,
+        deadline: Checkpoint,
+        tolerance: float = 0.01,
+        node_counts: Sequence[int] = NODE_COUNTS,
+    ) -> list[Contributions]:
+        """What moved the forecasts of an instance's N usable symbols, one a point; see `Explainer.explain`."""
+        ...
+
+
+@final
+class ByRow:
+    """A network that reads each window by itself: instances share a forward."""
+
+    def __init__(self, engine: Engine, explainer: Explainer) -> None:
+        self._engine = engine
+        self._explainer = explainer
+
+    def over(self, engine: Engine) -> "ByRow":
+        """As `Asking.over`."""
+        return ByRow(engine, self._explainer)
+
+    def units(self, prepared: Prepared) -> Tensor:
+        """As `Asking.units`."""
+        return self._engine.units(prepared.inputs)
+
+    def answers(self, prepared: Sequence[Prepared]) -> list[Answer]:
+        """As `Asking.answers`."""
+        groups = zip(*(p.inputs for p in prepared), strict=True)
+        values = self._engine.values(Inputs(*(torch.cat(group) for group in groups))).numpy()
+        counts = np.cumsum([len(p.inputs.observed) for p in prepared])[:-1]
+        return [Answer(values=rows) for rows in np.split(values, counts)]
+
+    def contributions(
+        self,
+        prepared: Prepared,
+        points: Sequence[Point],
+        *,
+        deadline: Checkpoint,
+        tolerance: float = 0.01,
+        node_counts: Sequence[int] = NODE_COUNTS,
+    ) -> list[Contributions]:
+        """As `Asking.contributions`."""
+        return self._explainer.explain(
+            prepared.inputs, points, deadline=deadline, tolerance=tolerance, node_counts=node_counts
+        )
+
+
+@final
+class AcrossStocks:
+    """A network that looks across the stocks of a panel: every instance is a forward of its own."""
+
+    def __init__(self, engine: Engine, explainer: Explainer, *, universe: Sequence[str], neighbours: Tensor) -> None:
+        """Receive the parts.
+
+        Args:
+            engine: the network.
+            explainer: made for 1 + k members.
+            universe: U symbols in the order of the network's nodes.
+            neighbours: int64 [U, k] the network's own, -1 = none.
+        """
+        self._engine = engine
+        self._explainer = explainer
+        self._universe = universe
+        self._places: Mapping[str, int] = {symbol: k for k, symbol in enumerate(universe)}
+        self._neighbours = neighbours.cpu()
+
+    def over(self, engine: Engine) -> "AcrossStocks":
+        """As `Asking.over`."""
+        return AcrossStocks(engine, self._explainer, universe=self._universe, neighbours=self._neighbours)
+
+    def units(self, prepared: Prepared) -> Tensor:
+        """As `Asking.units`."""
+        return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
+
+    def answers(self, prepared: Sequence[Prepared]) -> list[Answer]:
+        """As `Asking.answers`."""
+        return [self._answer(p) for p in prepared]
+
+    def _answer(self, prepared: Prepared) -> Answer:
+        found = self._engine.panel(prepared.inputs, self._nodes(prepared))
+        values = self._engine.calibrated(found.quantiles, prepared.inputs)
+        return Answer(values=values.numpy(), scores=found.scores.double().numpy())
+
+    def contributions(
+        self,
+        prepared: Prepared,
+        points: Sequence[Point],
+        *,
+        deadline: Checkpoint,
+        tolerance: float = 0.01,
+        node_counts: Sequence[int] = NODE_COUNTS,
+    ) -> list[Contributions]:
+        """As `Asking.contributions`."""
+        nodes = self._nodes(prepared)
+        members = _members(nodes, self._neighbours)
+        return self._explainer.explain(
+            _panels(prepared.inputs, members),
+            points,
+            deadline=deadline,
+            tolerance=tolerance,
+            node_counts=node_counts,
+            nodes=torch.where(members >= 0, nodes[members.clamp(min=0)], -1),
+        )
+
+    def _nodes(self, prepared: Prepared) -> Tensor:
+        """[N] places of the usable symbols, -1 = unknown to the network."""
+        usable = (symbol for symbol, known in zip(prepared.symbols, prepared.usable, strict=True) if known)
+        return torch.tensor([self._places.get(symbol, -1) for symbol in usable])
+
+
+def _members(nodes: Tensor, neighbours: Tensor) -> Tensor:
+    """[N, 1 + k] rows that each row's forecast depends on, itself first; -1 where a neighbour is not in the panel."""
+    row_of_node = torch.full((len(neighbours) + 1,), -1)
+    row_of_node[nodes] = torch.arange(len(nodes))  # strangers share the last place, which is no neighbour's
+    wanted = torch.where(nodes[:, None] >= 0, neighbours[nodes], -1)
+    found = torch.where(wanted >= 0, row_of_node[wanted], -1)
+    return torch.cat([torch.arange(len(nodes))[:, None], found], dim=1)
+
+
+def _panels(inputs: Inputs, members: Tensor) -> Inputs:
+    """[N, M, ...] each row with those that it depends on; one that is not there is absent: nothing of it is known."""
+    there = members >= 0
+    panels = Inputs(*(group[members.clamp(min=0)] for group in inputs))
+    return panels._replace(mask=panels.mask & there[..., None, None])

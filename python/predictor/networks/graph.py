@@ -1,0 +1,211 @@
+"""A forecaster of many stocks at once: an encoder for each stock, attention over a graph of stocks, all horizons."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from predictor.errors import ConfigurationError
+from predictor.networks.context import CONTEXT_ARITHMETIC, NORM_EPSILON, HorizonContext
+from predictor.networks.edges import Edges
+from predictor.networks.fan import FAN_ARITHMETIC, FrequencyAdaptive
+from predictor.networks.inputs import Inputs, InputSizes
+from predictor.networks.panel_output import PanelOutput
+from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
+from predictor.networks.rows import ROW_ARITHMETIC, row_width, session_rows
+from predictor.networks.settings import MOST_HIDDEN, check_dropout, check_heads, check_whole
+from predictor.networks.target import Target
+
+MOST_NEIGHBOURS: Final = 256
+MOST_FREQUENCIES: Final = 64
+
+GRAPH_ARITHMETIC: Mapping[str, str | float] = {
+    "normalisation": FAN_ARITHMETIC,
+    "row": f"{ROW_ARITHMETIC}; observed after normalisation",
+    "gates": "reset, update, new; the reset gate multiplies the state after its linear map",
+    "state": "last state of the GRU plus elu of a linear map of what the normalisation took out",
+    "attention": "over the row itself and its neighbours; logit = query * key / sqrt(width of a head) + slope * "
+    "weight, weight 1 for itself; value = linear map of state and window",
+    "residual": "layer norm of state + a * sigmoid(b), a and b from the attended values",
+    "level": "linear map of the window + linear map of the attended values, added to all quantiles of a horizon",
+    "absent": "rows whose last session is wholly unknown; nobody attends to them",
+    **CONTEXT_ARITHMETIC,
+    "head": HEAD_ARITHMETIC,
+}
+"""What the settings leave open and another implementation must know: orders, functions, epsilons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphConfig:
+    """Sizes of the graph forecaster."""
+
+    hidden: int = 32
+    """Width of a stock's state, of attention and of the layer before the heads."""
+    heads: int = 4
+    """Of attention; they divide `hidden`."""
+    neighbours: int = 10
+    """Stocks that each one attends to at most (k); what is given to `connect` may have fewer. 0 for no graph."""
+    frequencies: int = 4
+    """Frequencies that the normalisation takes out of each window at most; 0 for none."""
+    dropout: float = 0.1
+    """Share of values dropped from the attended values and before the heads, in [0, 1), while training."""
+
+    def __post_init__(self) -> None:
+        check_whole("hidden", self.hidden, MOST_HIDDEN)
+        check_heads(self.heads, self.hidden)
+        check_dropout(self.dropout)
+        if not 0 <= self.neighbours <= MOST_NEIGHBOURS or not 0 <= self.frequencies <= MOST_FREQUENCIES:
+            raise ConfigurationError(
+                f"neighbours is {self.neighbours} and frequencies {self.frequencies}, but they must be 0 to "
+                f"{MOST_NEIGHBOURS} and 0 to {MOST_FREQUENCIES}"
+            )
+
+
+class GraphForecaster(nn.Module):
+    """Forecasts a panel of stocks, each from its own window and those of its neighbours in a graph.
+
+    Shared weights encode every stock: its strongest frequencies are parted from the rest (FAN), a GRU (Cho et al. 2014)
+    reads the rest, a small network what was parted. One layer of graph attention (Veličković et al. 2018, with the dot
+    products of Vaswani et al. 2017) lets each stock look at its neighbours, so a forecast depends on the stock and its
+    k neighbours, and on nothing else of the panel. A linear path from the window to the horizons (Zeng et al. 2023,
+    "DLinear"), beside the nonlinear one, carries what is as simple as HAR's averages (Corsi 2009).
+
+    Legend: N rows, S rows a panel, U stocks of the universe, k neighbours, T sessions, F observed features, W width,
+    H horizons, Q quantiles.
+    """
+
+    neighbours: Tensor
+    weights: Tensor
+
+    def __init__(self, config: GraphConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
+        super().__init__()
+        width, horizons, window = config.hidden, len(target.horizons), sizes.encoder_length * sizes.observed
+        self.fan = self.dominant = None
+        if config.frequencies:
+            self.fan = FrequencyAdaptive(sizes.encoder_length, frequencies=config.frequencies)
+            self.dominant = nn.Linear(window, width)
+        self.gru = nn.GRU(row_width(sizes), width, batch_first=True)
+        self.summary = nn.Linear(window, width)
+        self.attention = NeighbourAttention(width, heads=config.heads, values=2 * width)
+        self.gate = nn.Linear(width, 2 * width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
+        self.context = HorizonContext(width, sizes=sizes, target=target, dropout=config.dropout)
+        self.level = _zero_linear(window, horizons)
+        self.level_around = _zero_linear(width, horizons)
+        self.head = QuantileHead(width, horizons=horizons, levels=levels)
+        self.score = nn.Linear(width, 1)
+        self.score_level = nn.Linear(horizons, horizons)
+        self.register_buffer("neighbours", torch.full((sizes.nodes, config.neighbours), -1))
+        self.register_buffer("weights", torch.zeros(sizes.nodes, config.neighbours))
+
+    @torch.no_grad()
+    def connect(self, edges: Edges) -> None:
+        """Lay the edges of the graph; they are saved with the weights.
+
+        Raises:
+            ConfigurationError: they are for another number of stocks, or for more neighbours than the network has.
+        """
+        nodes, count = edges.neighbours.shape
+        have = list(self.neighbours.shape)
+        if nodes != have[0] or count > have[1]:
+            raise ConfigurationError(f"edges are for [stocks, neighbours] {[nodes, count]}, but the network has {have}")
+        self.neighbours.fill_(-1)
+        self.weights.fill_(0)
+        self.neighbours[:, :count] = edges.neighbours
+        self.weights[:, :count] = edges.weights
+
+    def forward(self, inputs: Inputs, nodes: Tensor, panels: int = 1) -> PanelOutput:
+        """Quantiles in units of the window's own volatility, and scores within each panel.
+
+        Args:
+            inputs: N = panels * S rows, panel by panel. A row whose last session is wholly unknown is absent: nobody
+                attends to it, and its own forecast means nothing.
+            nodes: int64 [N] each row's place in the universe, once a panel at most; -1 = unknown, without neighbours.
+            panels: how many panels the rows hold.
+        """
+        window = inputs.observed.flatten(1)
+        state = self._state(inputs)
+        found, weights = self._around(inputs, nodes, panels)
+        source = torch.cat([state, self.summary(window)], dim=-1)
+        seen = self.dropout(self.attention(state, source, found, weights))
+        context = self.context(self.norm(state + functional.glu(self.gate(seen), dim=-1)), inputs)
+        level = self.level(window) + self.level_around(seen)
+        return PanelOutput(
+            quantiles=self.head(context) + level.unsqueeze(-1),
+            scores=self.score(context).squeeze(-1) + self.score_level(level),
+        )
+
+    def _state(self, inputs: Inputs) -> Tensor:
+        """[N, W] each stock's own state."""
+        if self.fan is None or self.dominant is None:
+            return self.gru(session_rows(inputs))[0][:, -1]
+        parted = self.fan(inputs.observed, inputs.mask)
+        states, _ = self.gru(session_rows(inputs._replace(observed=parted.rest)))
+        return states[:, -1] + functional.elu(self.dominant(parted.dominant.flatten(1)))
+
+    def _around(self, inputs: Inputs, nodes: Tensor, panels: int) -> tuple[Tensor, Tensor]:
+        """The row of each row's neighbours, int64 [N, k], -1 where there is none or it is absent; and their weights."""
+        rows, universe = len(nodes), len(self.neighbours)
+        row = torch.arange(rows, device=nodes.device)
+        panel = row // (rows // panels)
+        present = inputs.mask[:, -1].any(-1)
+        # Strangers and absent rows share one more place, which no neighbour has.
+        place = torch.where(present & (nodes >= 0), nodes, universe) + panel * (universe + 1)
+        row_of_node = torch.full((panels * (universe + 1),), -1, device=nodes.device).scatter(0, place, row)
+        named = torch.cat([self.neighbours, self.neighbours.new_full((1, self.neighbours.shape[1]), -1)])
+        near = torch.cat([self.weights, self.weights.new_zeros(1, self.weights.shape[1])])
+        mine = torch.where(nodes >= 0, nodes, universe)
+        wanted = named[mine]
+        found = row_of_node[wanted.clamp(min=0) + (panel * (universe + 1))[:, None]]
+        return torch.where(wanted >= 0, found, -1), near[mine]
+
+
+class NeighbourAttention(nn.Module):
+    """Multi-head attention of each row over itself and the rows that are named as its neighbours."""
+
+    def __init__(self, width: int, *, heads: int, values: int) -> None:
+        """Make the maps.
+
+        Args:
+            width: of a row's state and of what comes out (W).
+            heads: they divide the width.
+            values: width of what rows tell each other (V).
+        """
+        super().__init__()
+        self.heads: Final = heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(values, width)
+        self.slope = nn.Parameter(torch.zeros(heads))
+
+    def forward(self, state: Tensor, source: Tensor, found: Tensor, weights: Tensor) -> Tensor:
+        """Attended values [N, W].
+
+        Args:
+            state: [N, W]
+            source: [N, V] what each row has to tell.
+            found: int64 [N, k] rows of the neighbours, -1 = none.
+            weights: [N, k] how near they are.
+        """
+        rows, width = state.shape
+        itself = torch.arange(rows, device=state.device).unsqueeze(1)
+        around = torch.cat([itself, found], dim=1)
+        near = torch.cat([state.new_ones(rows, 1), weights], dim=1)
+        seen = around.clamp(min=0)
+        query = self.query(state).view(rows, 1, self.heads, -1)
+        key = self.key(state).view(rows, self.heads, -1)[seen]
+        value = self.value(source).view(rows, self.heads, -1)[seen]
+        logits = (query * key).sum(-1) / (width // self.heads) ** 0.5 + self.slope * near.unsqueeze(-1)
+        share = logits.masked_fill((around < 0).unsqueeze(-1), -torch.inf).softmax(dim=1)
+        return (share.unsqueeze(-1) * value).sum(1).flatten(1)
+
+
+def _zero_linear(inputs: int, outputs: int) -> nn.Linear:
+    """A linear map that gives 0 before training, so that the head alone says where forecasts start."""
+    linear = nn.Linear(inputs, outputs, bias=False)
+    nn.init.zeros_(linear.weight)
+    return linear
