@@ -106,7 +106,7 @@ class Engine:
     @torch.inference_mode()
     def values(self, inputs: Inputs) -> Tensor:
         """Calibrated quantiles float64 [N, H, Q] in the target's unit, never falling along Q."""
-        return self.calibrated(self.units(inputs), inputs)
+        return self.calibrated(self.units(inputs), inputs.location, inputs.scale)
 
     def _moved(self, inputs: Inputs) -> Inputs:
         """The inputs where the network is, features in its own type."""
@@ -116,6 +116,6 @@ class Engine:
         mask, location, scale = (group.to(self._device) for group in (inputs.mask, inputs.location, inputs.scale))
         return Inputs(observed, known, static, mask, location, scale)
 
-    def calibrated(self, units: Tensor, inputs: Inputs) -> Tensor:
-        """The network's quantiles [N, H, Q] of these inputs, calibrated and in the target's unit, float64."""
-        return self._output.values(units, inputs.location, inputs.scale)
+    def calibrated(self, units: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+        """The network's quantiles [N, H, Q] of windows with these levels [N], calibrated, in the target's unit."""
+        return self._output.values(units, location, scale)

@@ -126,7 +126,7 @@ class AcrossStocks:
 
     def _answer(self, prepared: Prepared) -> Answer:
         found = self._engine.panel(prepared.inputs, self._nodes(prepared))
-        values = self._engine.calibrated(found.quantiles, prepared.inputs)
+        values = self._engine.calibrated(found.quantiles, prepared.inputs.location, prepared.inputs.scale)
         return Answer(values=values.numpy(), scores=found.scores.double().numpy())
 
     def contributions(

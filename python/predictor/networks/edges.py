@@ -1,5 +1,6 @@
 """Who looks at whom: the edges of a graph of stocks."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Self
 
@@ -37,6 +38,11 @@ class Edges:
             raise ConfigurationError("an edge leads from a stock to itself; leave it out: a stock always sees itself")
         if not torch.isfinite(self.weights).all():
             raise ConfigurationError("a weight of the edges is infinite or not a number")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of neighbours and weights, in hex."""
+        return hashlib.sha256(self.neighbours.numpy().tobytes() + self.weights.numpy().tobytes()).hexdigest()
 
     @classmethod
     def none(cls, nodes: int, neighbours: int) -> Self:

@@ -102,6 +102,11 @@ class GraphForecaster(nn.Module):
         self.register_buffer("neighbours", torch.full((sizes.nodes, config.neighbours), -1))
         self.register_buffer("weights", torch.zeros(sizes.nodes, config.neighbours))
 
+    @property
+    def most_neighbours(self) -> int:
+        """Stocks that each one can attend to at most (k)."""
+        return self.neighbours.shape[1]
+
     @torch.no_grad()
     def connect(self, edges: Edges) -> None:
         """Lay the edges of the graph; they are saved with the weights.
@@ -149,7 +154,7 @@ class GraphForecaster(nn.Module):
 
     def _around(self, inputs: Inputs, nodes: Tensor, panels: int) -> tuple[Tensor, Tensor]:
         """The row of each row's neighbours, int64 [N, k], -1 where there is none or it is absent; and their weights."""
-        rows, universe = len(nodes), len(self.neighbours)
+        rows, universe = nodes.shape[0], self.neighbours.shape[0]
         row = torch.arange(rows, device=nodes.device)
         panel = row // (rows // panels)
         present = inputs.mask[:, -1].any(-1)

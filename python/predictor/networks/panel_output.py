@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 
@@ -35,8 +34,6 @@ def _tensor_fault(name: str, value: object, shape: tuple[int, ...]) -> str | Non
         return f"PanelOutput.{name} has shape {list(value.shape)}; expected {list(shape)}"
     if not value.is_floating_point():
         return f"PanelOutput.{name} is of {value.dtype}; expected floating point"
-    if torch.is_grad_enabled() and not value.requires_grad:
-        return f"PanelOutput.{name} has no graph, so nothing would be learnt from it; look for detach() or no_grad()"
     return None
 
 

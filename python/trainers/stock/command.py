@@ -16,7 +16,17 @@ from predictor.bars import BarPanel
 from predictor.cli.scores import judgement
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
-from predictor.networks import KINDS, NetworkConfig, Setting, Target, TargetKind, configured, kind_named
+from predictor.networks import (
+    KINDS,
+    Edges,
+    GraphConfig,
+    NetworkConfig,
+    Setting,
+    Target,
+    TargetKind,
+    configured,
+    kind_named,
+)
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import (
     AccumulateOption,
@@ -39,6 +49,7 @@ from trainers.options import (
     ThreadsOption,
     consumer,
 )
+from trainers.stock.edges import read_edges
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.splits import Splits
 from trainers.stock.training import Keeping, Trained, train
@@ -53,6 +64,19 @@ def _config(model: str, settings: Mapping[str, Setting | None]) -> NetworkConfig
     """The kind's own settings, but for those that were given."""
     given = {name: value for name, value in settings.items() if value is not None}
     return configured(kind_named(model), given)
+
+
+def _edges(path: Path, bars: BarPanel, recipe: Recipe) -> Edges:
+    if not isinstance(recipe.config, GraphConfig):
+        raise ConfigurationError(f"--edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
+    return read_edges(path, bars.symbols, neighbours=recipe.config.neighbours)
+
+
+def _lag(model: str, given: int | None) -> int:
+    """Nobody trades at the close that made a ranking, so a model that ranks stocks begins one session later."""
+    if given is not None:
+        return given
+    return 1 if kind_named(model).is_panel_model else DEFAULTS.target.lag
 
 
 def _listed(values: Iterable[float]) -> str:
@@ -72,7 +96,10 @@ def stock(  # noqa: PLR0913 - one argument a flag
     target: Annotated[str, typer.Option(help="log-return or log-volatility.")] = DEFAULTS.target.kind.value,
     horizons: Annotated[str, typer.Option(help="Trading days.")] = _listed(DEFAULTS.target.horizons),
     quantiles: Annotated[str, typer.Option(help="Levels between 0 and 1.")] = _listed(DEFAULTS.quantiles),
-    lag: Annotated[int, typer.Option(help="0: returns from the last close; 1: from the next.")] = DEFAULTS.target.lag,
+    lag: Annotated[
+        int | None,
+        typer.Option(help="0: returns from the last close; 1: from the next.", show_default="0; graph: 1"),
+    ] = None,
     splits: Annotated[
         str,
         typer.Option(
@@ -85,6 +112,11 @@ def stock(  # noqa: PLR0913 - one argument a flag
     layers: Annotated[int | None, typer.Option(help="Recurrent layers.", show_default=OWN)] = None,
     blocks: Annotated[int | None, typer.Option(help="Transformer layers of the hybrid.", show_default=OWN)] = None,
     heads: Annotated[int | None, typer.Option(help="Attention heads.", show_default=OWN)] = None,
+    neighbours: Annotated[int | None, typer.Option(help="Edges a stock of the graph.", show_default=OWN)] = None,
+    edges: Annotated[
+        Path | None,
+        typer.Option(help="CSV with symbol, neighbour, weight; without: correlations of training returns."),
+    ] = None,
     dropout: Annotated[float | None, typer.Option(help="Share dropped in training.", show_default=OWN)] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs at most.")] = DEFAULTS.optimisation.max_epochs,
     patience: Annotated[
@@ -115,9 +147,17 @@ def stock(  # noqa: PLR0913 - one argument a flag
     recipe = Recipe(
         kind=model,
         config=_config(
-            model, {"hidden": hidden, "layers": layers, "blocks": blocks, "heads": heads, "dropout": dropout}
+            model,
+            {
+                "hidden": hidden,
+                "layers": layers,
+                "blocks": blocks,
+                "heads": heads,
+                "neighbours": neighbours,
+                "dropout": dropout,
+            },
         ),
-        target=Target(kind=_target_kind(target), lag=lag, horizons=_integers("horizons", horizons)),
+        target=Target(kind=_target_kind(target), lag=_lag(model, lag), horizons=_integers("horizons", horizons)),
         quantiles=_numbers("quantiles", quantiles),
         encoder_length=encoder_length,
         parts=_splits(splits) if splits else None,
@@ -156,13 +196,21 @@ def stock(  # noqa: PLR0913 - one argument a flag
         return
     torch.set_num_threads(threads)
     chosen = default_features() if features == "default" else FeatureSet.read(features)
-    trained = _trained(BarPanel.read(bars), chosen, recipe, out, options, rank)
+    panel = BarPanel.read(bars)
+    given = None if edges is None else _edges(edges, panel, recipe)
+    trained = _trained(panel, chosen, recipe, out, options, rank, given)
     if rank == 0:
         _tell(trained, as_json=as_json)
 
 
 def _trained(
-    bars: BarPanel, features: FeatureSet, recipe: Recipe, out: Path, options: LoopOptions, rank: int
+    bars: BarPanel,
+    features: FeatureSet,
+    recipe: Recipe,
+    out: Path,
+    options: LoopOptions,
+    rank: int,
+    edges: Edges | None,
 ) -> Trained:
     """Train, with log and checkpoints in a folder beside the artifact's."""
     folder = out.parent / f"{out.name}.run"
@@ -180,6 +228,7 @@ def _trained(
                 every_seconds=options.checkpoint_seconds,
                 keep=options.keep,
             ),
+            edges=edges,
         )
     except StoppedError as error:
         if options.as_json:

@@ -44,6 +44,8 @@ class Optimisation:
     precision: str = "auto"
     device: str = "auto"
     seed: int = 0
+    ranking_weight: float = 0.1
+    """Of the ranking loss beside the quantile loss; only models that rank stocks have it."""
     oom: Literal["split", "fail"] = "split"
     nonfinite: Literal["skip", "raise"] = "skip"
     compiled: bool = False
@@ -61,6 +63,8 @@ class Optimisation:
                 f"weight decay is {self.weight_decay:g} and clip {self.clip:g}, but the first must be at "
                 "least 0 and finite, the second above 0"
             )
+        if not 0 < self.ranking_weight < inf:
+            raise ConfigurationError(f"ranking weight is {self.ranking_weight:g}, but must be above 0 and finite")
         if not 0 <= self.seed < 2**32:
             raise ConfigurationError(f"seed is {self.seed}, but must be between 0 and {2**32 - 1}")
 

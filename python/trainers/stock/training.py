@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, FittedFeatures
 from predictor.inference import Engine, choose_device, freeze
 from predictor.model import UNITS, Identity, Model, output_map
-from predictor.networks import QuantileHead, build_network, kind_named
+from predictor.networks import Edges, GraphForecaster, QuantileHead, build_network, kind_named
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (
@@ -29,7 +29,6 @@ from trainers.loop import (
     EpochReport,
     Loop,
     Phase,
-    ResidentSource,
     Validation,
     adamw,
     launched_rank,
@@ -37,13 +36,17 @@ from trainers.loop import (
 )
 from trainers.progress import Consumer
 from trainers.stock import card
-from trainers.stock.baselines import all_baselines
+from trainers.stock.asking import ask
 from trainers.stock.conformal import calibrate
-from trainers.stock.data import ROWS, Batch, History, Windows
+from trainers.stock.data import ROWS, History, Windows
+from trainers.stock.edges import training_edges
+from trainers.stock.evaluation.baselines import Case, quick_baselines
+from trainers.stock.evaluation.forecasts import forecasts_of
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.standing import standing
+from trainers.stock.lessons import Lesson, lesson_of
 from trainers.stock.recipe import Optimisation, Recipe
-from trainers.stock.scores import Judged, skill
 from trainers.stock.splits import Splits
-from trainers.stock.task import QuantileTask
 
 FloatArray = NDArray[np.float64]
 
@@ -93,6 +96,7 @@ def train(
     consume: Consumer,
     announce: Callable[[str], None] = _to_nobody,
     keeping: Keeping | None = None,
+    edges: Edges | None = None,
 ) -> Trained:
     """Train a model and save it as an artifact.
 
@@ -108,6 +112,7 @@ def train(
         consume: progress and logs of the epochs.
         announce: told what begins before and after them, such as `computing features`.
         keeping: checkpoints, which are removed when the artifact is saved; None for none.
+        edges: of a graph of the bars' symbols, in their order; None takes them from the training part's returns.
 
     Raises:
         ConfigurationError: the settings contradict themselves or the bars, `out` exists or cannot be written, or there
@@ -118,11 +123,12 @@ def train(
     if out.exists():
         raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
     splits = recipe.splits(bars.sessions)
-    checkpoints = None if keeping is None else _checkpoints(keeping, bars, features, recipe)
+    _check_edges(edges, recipe)
+    checkpoints = None if keeping is None else _checkpoints(keeping, bars, features, recipe, edges)
     announce("computing features")
     pipeline = fit_pipeline(bars, features, recipe, splits)
     history = History(bars, pipeline)
-    prepared = _prepare(history, splits, recipe)
+    prepared = _prepare(history, splits, recipe, edges)
     loop, first = prepared.loop, launched_rank() == 0
     announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
     # Held until the artifact stands, so that no other training can begin to resume meanwhile.
@@ -194,7 +200,14 @@ class _Fitted:
     best_epoch: int
 
 
-def _checkpoints(keeping: Keeping, bars: BarPanel, features: FeatureSet, recipe: Recipe) -> Checkpoints:
+def _check_edges(edges: Edges | None, recipe: Recipe) -> None:
+    if edges is not None and not kind_named(recipe.kind).is_panel_model:
+        raise ConfigurationError(f"edges are given, but a network of kind {recipe.kind!r} has no graph; use graph")
+
+
+def _checkpoints(
+    keeping: Keeping, bars: BarPanel, features: FeatureSet, recipe: Recipe, edges: Edges | None
+) -> Checkpoints:
     """The training's checkpoints, which know it by everything that decides what comes out."""
     checkpoints = Checkpoints(
         keeping.folder,
@@ -204,6 +217,7 @@ def _checkpoints(keeping: Keeping, bars: BarPanel, features: FeatureSet, recipe:
             **recipe.settings(),
             "bars": card.bars_hash(bars),
             "features": {feature.name: feature.expression for feature in (*features.observed, *features.known)},
+            "edges": "training returns" if edges is None else edges.digest,
         },
     )
     if checkpoints.any and not keeping.resume:
@@ -227,29 +241,25 @@ class _Prepared:
     """All that a fit needs; nothing is written before it stands."""
 
     network: nn.Module
-    loop: Loop[Batch]
-    train: ResidentSource[Batch]
-    held: Validation[Batch]
+    lesson: Lesson[Any]
+    loop: Loop[Any]
 
 
-def _prepare(history: History, splits: Splits, recipe: Recipe) -> _Prepared:
-    settings = recipe.optimisation
-    seed_everything(settings.seed)
+def _prepare(history: History, splits: Splits, recipe: Recipe, edges: Edges | None) -> _Prepared:
+    seed_everything(recipe.optimisation.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
     network = _network(history, train, recipe)
-    task = QuantileTask(network, recipe.quantiles)
-    return _Prepared(
-        network=network,
-        loop=_loop(network, task, settings),
-        train=_source(history, train, settings.batch_size, seed=settings.seed, shuffle=True),
-        held=Validation(task.loss, _source(history, selection, ROWS, seed=0, shuffle=False)),
-    )
+    if isinstance(network, GraphForecaster):
+        network.connect(edges or training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours))
+    lesson = lesson_of(network, history, train, selection, recipe)
+    return _Prepared(network=network, lesson=lesson, loop=_loop(network, lesson, recipe.optimisation))
 
 
 def _fit(prepared: _Prepared, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer) -> _Fitted:
-    loop = prepared.loop
+    loop, lesson = prepared.loop, prepared.lesson
+    held = Validation(lesson.loss, lesson.selection)
     with loop.running(checkpoints) as run:
-        for report in consume(run.epochs(prepared.train, max_epochs=settings.max_epochs, validation=prepared.held)):
+        for report in consume(run.epochs(lesson.train, max_epochs=settings.max_epochs, validation=held)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
                 break
         run.restore_best()
@@ -263,15 +273,16 @@ def _fit(prepared: _Prepared, settings: Optimisation, checkpoints: Checkpoints |
     )
 
 
-def _loop(network: nn.Module, task: QuantileTask, settings: Optimisation) -> Loop[Batch]:
+def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Loop[Any]:
     """The training loop of the one network."""
     optimizer = adamw(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
     return Loop(
-        [Phase("network", task.loss, network.parameters(), optimizer, clip=settings.clip)],
+        [Phase("network", lesson.loss, network.parameters(), optimizer, clip=settings.clip)],
         modules={"network": network},
         device=settings.device,
         precision=settings.precision,
         accumulate=settings.accumulate,
+        cutting=lesson.cutting,
         oom=settings.oom,
         nonfinite=settings.nonfinite,
         ema=settings.ema,
@@ -285,7 +296,7 @@ def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
     network = build_network(
         kind_named(recipe.kind),
         recipe.config,
-        sizes=history.pipeline.sizes,
+        sizes=replace(history.pipeline.sizes, nodes=len(_universe(history, recipe))),
         target=recipe.target,
         levels=recipe.quantiles,
     )
@@ -297,12 +308,9 @@ def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
     return network
 
 
-def _source(history: History, windows: Windows, batch_size: int, *, seed: int, shuffle: bool) -> ResidentSource[Batch]:
-    def gather(index: torch.Tensor) -> Batch:
-        rows = index.numpy()
-        return history.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
-
-    return ResidentSource(gather, samples=len(windows), batch_size=batch_size, seed=seed, shuffle=shuffle)
+def _universe(history: History, recipe: Recipe) -> tuple[str, ...]:
+    """The symbols that the network knows by name."""
+    return history.bars.symbols if kind_named(recipe.kind).is_panel_model else ()
 
 
 def _calibrated(fitted: _Fitted, history: History, splits: Splits, recipe: Recipe) -> Artifact:
@@ -320,11 +328,12 @@ def _calibrated(fitted: _Fitted, history: History, splits: Splits, recipe: Recip
         encoder_length=recipe.encoder_length,
         conformal=blank,
         baseline=_baseline(history, splits),
+        universe=_universe(history, recipe),
         card={},
     )
     windows = history.windows(splits.calibration)
     engine = _engine(fitted.network, manifest)
-    units = torch.cat([engine.units(batch.inputs) for batch in history.batches(windows)])
+    units = ask(engine, history, windows, manifest.universe).units
     conformal = calibrate(
         units.double().numpy(),
         history.targets(windows).double().numpy(),
@@ -360,16 +369,11 @@ def _model(made: Artifact) -> Model:
 
 def _card(made: Artifact, fitted: _Fitted, history: History, splits: Splits, recipe: Recipe) -> dict[str, Json]:
     windows = history.windows(splits.test)
-    judged = Judged(
-        outcomes=history.outcomes(windows),
-        positions=windows.positions,
-        horizons=recipe.target.horizons,
-        levels=recipe.quantiles,
-        spread=recipe.target.spread,
-    )
+    judged = Judged.of(history, windows, recipe.quantiles)
     engine = _engine(fitted.network, made.manifest)
-    ours = torch.cat([engine.values(batch.inputs) for batch in history.batches(windows)]).numpy()
-    baselines = all_baselines(history, splits.train, windows, recipe.quantiles)
+    ours = forecasts_of(engine, output_map(made.manifest), history, windows)
+    case = Case(history=history, train=splits.train, windows=windows, levels=recipe.quantiles)
+    found = standing(judged, OURS, ours.calibrated, case, quick_baselines(len(history.bars.symbols)))
     unit = UNITS[recipe.target.kind]
     return {
         "data": card.data_card(history.bars),
@@ -383,11 +387,11 @@ def _card(made: Artifact, fitted: _Fitted, history: History, splits: Splits, rec
             "epochs": card.epochs_card(fitted.epochs),
         },
         "libraries": card.libraries_card(),
-        "scores": card.scores_card(judged, {OURS: ours, **baselines.forecasts}, model=OURS, unit=unit),
-        "notes": [*_gap_notes(history), *baselines.notes],
+        "scores": card.scores_card(judged, found.rows, unit=unit),
+        "notes": [*_gap_notes(history), *found.notes],
         "calibration": card.calibration_card(judged, ours),
-        "skill": card.skill_card(skill(judged, ours, baselines.forecasts)),
-        "conformal": {"effective_samples": list(made.manifest.conformal.effective_samples)},
+        "skill": card.skill_card(found.skill),
+        "conformal": card.conformal_card(judged, ours, made.manifest.conformal.effective_samples),
     }
 
 

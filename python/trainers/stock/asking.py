@@ -1,0 +1,63 @@
+"""What a frozen network says about windows of a history, whichever way it reads them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from predictor.inference import Engine
+from predictor.networks import PanelForecasting
+from trainers.stock.data import History, Windows
+from trainers.stock.days import Days
+
+FloatArray = NDArray[np.float64]
+
+
+class Said(NamedTuple):
+    """Answers for N windows. Legend: H horizons, Q quantiles."""
+
+    units: Tensor
+    """float32 [N, H, Q] quantiles in units of each window's volatility, before calibration."""
+    scores: Tensor | None
+    """float32 [N, H] of a ranking model."""
+
+
+def ask(engine: Engine, history: History, windows: Windows, universe: Sequence[str] = ()) -> Said:
+    """The network's answers.
+
+    Args:
+        engine: the network.
+        history: inputs of all its stocks.
+        windows: [N] what to forecast, by date.
+        universe: symbols in the order of the network's nodes, where it looks across stocks; each day it then reads all
+            stocks of the history that have a bar.
+    """
+    if isinstance(engine.network, PanelForecasting):
+        return _by_day(engine, history, windows, universe)
+    units = [engine.units(batch.inputs) for batch in history.batches(windows)]
+    return Said(units=torch.cat(units), scores=None)
+
+
+def values(engine: Engine, history: History, windows: Windows, universe: Sequence[str] = ()) -> FloatArray:
+    """[N, H, Q] calibrated quantiles in the target's own unit."""
+    units = ask(engine, history, windows, universe).units
+    location, scale = history.level(windows)
+    return engine.calibrated(units, location, scale).numpy()
+
+
+def _by_day(engine: Engine, history: History, windows: Windows, universe: Sequence[str]) -> Said:
+    places = {symbol: k for k, symbol in enumerate(universe)}
+    nodes = np.array([places.get(symbol, -1) for symbol in history.bars.symbols])
+    days = Days(history, stocks=len(nodes), nodes=nodes)
+    positions, first = np.unique(windows.positions, return_index=True)
+    units: list[Tensor] = []
+    scores: list[Tensor] = []
+    for position, rows in zip(positions, np.split(windows.symbols, first[1:]), strict=True):
+        batch = days.gather(np.array([position]))
+        found = engine.panel(batch.inputs, batch.nodes)
+        units.append(found.quantiles[torch.from_numpy(rows)])
+        scores.append(found.scores[torch.from_numpy(rows)])
+    return Said(units=torch.cat(units), scores=torch.cat(scores))

@@ -1,0 +1,137 @@
+"""Edges of a graph of stocks: from the returns of the training window alone, or from a file."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError
+from predictor.networks.edges import Edges
+
+FloatArray = NDArray[np.float64]
+
+LEAST_SESSIONS: Final = 60
+"""Sessions that two stocks must share before their correlation counts."""
+COLUMNS: Final = ("symbol", "neighbour", "weight")
+
+
+def training_edges(bars: BarPanel, last: int, *, neighbours: int) -> Edges:
+    """Edges from the returns of all sessions up to the last of the training part (yyyymmdd).
+
+    Bars are cut there before anything is computed, so that nothing later can move an edge, not even by rebasing an
+    adjustment factor.
+    """
+    close = bars.until(last).adjusted().close
+    return fit_edges(np.diff(np.log(close), axis=1), neighbours=neighbours)
+
+
+def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
+    """Each stock's nearest others by the correlation of what the market does not explain.
+
+    The market is the mean return of the day's stocks; each stock's regression on it is taken out, or else everybody's
+    nearest are the stocks that are most like the market.
+
+    Args:
+        returns: [S, T] daily log returns, NaN where unknown.
+        neighbours: how many each stock gets at most (k); fewer where fewer correlations are positive.
+
+    Raises:
+        ConfigurationError: there are no returns.
+    """
+    if not np.isfinite(returns).any():
+        raise ConfigurationError(f"edges need returns, but of {returns.shape} none is known; give more training bars")
+    nearness = correlations(without_market(returns))
+    count = min(neighbours, len(nearness) - 1)
+    np.fill_diagonal(nearness, -np.inf)
+    order = np.argsort(-nearness, axis=1, kind="stable")[:, :count]
+    weights = np.take_along_axis(nearness, order, axis=1)
+    there = weights > 0
+    return Edges(
+        neighbours=torch.from_numpy(np.where(there, order, -1).astype(np.int64)),
+        weights=torch.from_numpy(np.where(there, weights, 0).astype(np.float32)),
+    )
+
+
+def without_market(returns: FloatArray) -> FloatArray:
+    """[S, T] residuals of each stock's regression on the mean return of the day; NaN where unknown."""
+    known = np.isfinite(returns)
+    market = np.where(known, returns, 0).sum(0) / np.maximum(known.sum(0), 1)
+    centred = _centred(returns, known)
+    factor = _centred(np.broadcast_to(market, returns.shape), known)
+    slope = (centred * factor).sum(1) / np.maximum((factor * factor).sum(1), np.finfo(np.float64).tiny)
+    return np.where(known, centred - slope[:, None] * factor, np.nan)
+
+
+def correlations(values: FloatArray) -> FloatArray:
+    """[S, S] of series [S, T], over the sessions that both know; 0 where these are fewer than `LEAST_SESSIONS`."""
+    known = np.isfinite(values)
+    centred = _centred(values, known)
+    shared = known.astype(np.float64)
+    power = (centred * centred) @ shared.T
+    spread = np.sqrt(power * power.T)
+    enough = (shared @ shared.T >= LEAST_SESSIONS) & (spread > 0)
+    return np.divide(centred @ centred.T, spread, out=np.zeros_like(spread), where=enough)
+
+
+def _centred(values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
+    """Deviations from each row's mean over its known values, 0 where unknown."""
+    mean = np.where(known, values, 0).sum(1) / np.maximum(known.sum(1), 1)
+    return np.where(known, values - mean[:, None], 0.0)
+
+
+def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
+    """Edges from a CSV file with the columns symbol, neighbour and weight, one edge a line.
+
+    Args:
+        path: the file.
+        symbols: the universe, in the order of its nodes.
+        neighbours: of each symbol, this many of the largest weights are kept.
+
+    Raises:
+        ConfigurationError: a column is missing, a symbol is not in the universe, or a weight is no number.
+    """
+    place = {symbol: node for node, symbol in enumerate(symbols)}
+    lists: list[list[tuple[float, int]]] = [[] for _ in symbols]
+    with path.open(newline="", encoding="utf-8") as lines:
+        reader = csv.DictReader(lines)
+        if set(reader.fieldnames or ()) != set(COLUMNS):
+            raise ConfigurationError(f"{path.name} has the columns {reader.fieldnames}, but needs {list(COLUMNS)}")
+        for row in reader:
+            where = f"{path.name}, line {reader.line_num}"
+            node = _node(row["symbol"], place, where)
+            lists[node].append((_weight(row["weight"], where), _node(row["neighbour"], place, where)))
+    return _strongest(lists, neighbours)
+
+
+def _node(symbol: str, place: Mapping[str, int], where: str) -> int:
+    if symbol not in place:
+        raise ConfigurationError(
+            f"{where}: {symbol!r} is not among the {len(place)} symbols of the bars; remove the line"
+        )
+    return place[symbol]
+
+
+def _weight(text: str, where: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: the weight {text!r} is no number") from error
+    if not isfinite(weight):
+        raise ConfigurationError(f"{where}: the weight is {text}, but must be finite")
+    return weight
+
+
+def _strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edges:
+    """The heaviest `count` edges of each node."""
+    neighbours = torch.full((len(lists), count), -1)
+    weights = torch.zeros(len(lists), count)
+    for node, found in enumerate(lists):
+        for k, (weight, other) in enumerate(sorted(found, key=lambda edge: (-edge[0], edge[1]))[:count]):
+            neighbours[node, k], weights[node, k] = other, weight
+    return Edges(neighbours=neighbours, weights=weights)

@@ -1,0 +1,81 @@
+"""What a network learns from and is selected by: its loss, its batches, and how these are cut."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from predictor.networks import PanelForecasting
+from trainers.loop import BySamples, Cutting, Loss, ResidentSource
+from trainers.stock.data import ROWS, Batch, History, Windows
+from trainers.stock.days import ByPanels, Days, PanelBatch
+from trainers.stock.ranking import PanelTask
+from trainers.stock.recipe import Recipe
+from trainers.stock.task import QuantileTask
+
+BatchT = TypeVar("BatchT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lesson(Generic[BatchT]):
+    """All that the loop needs beside the network itself."""
+
+    loss: Callable[[BatchT], Loss]
+    train: ResidentSource[BatchT]
+    selection: ResidentSource[BatchT]
+    cutting: Cutting[BatchT]
+
+
+def lesson_of(network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe) -> Lesson[Any]:
+    """By whole days for a network that looks across stocks, by windows for others."""
+    if isinstance(network, PanelForecasting):
+        return by_days(network, history, train, selection, recipe)
+    return by_windows(network, history, train, selection, recipe)
+
+
+def by_windows(
+    network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe
+) -> Lesson[Batch]:
+    """Windows of all stocks and days, shuffled."""
+    settings = recipe.optimisation
+    return Lesson(
+        loss=QuantileTask(network, recipe.quantiles).loss,
+        train=_windows(history, train, settings.batch_size, seed=settings.seed, shuffle=True),
+        selection=_windows(history, selection, ROWS, seed=0, shuffle=False),
+        cutting=BySamples(),
+    )
+
+
+def by_days(
+    network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe
+) -> Lesson[PanelBatch]:
+    """Whole days, shuffled; a batch has as many as come nearest to the recipe's number of windows, at least one."""
+    settings, stocks = recipe.optimisation, len(history.bars.symbols)
+    days = Days(history, stocks=stocks)
+    task = PanelTask(
+        network,
+        levels=recipe.quantiles,
+        spread=torch.from_numpy(recipe.target.spread),
+        ranking_weight=settings.ranking_weight,
+    )
+    return Lesson(
+        loss=task.loss,
+        train=days.source(np.unique(train.positions), days=_days(settings.batch_size, stocks), seed=settings.seed),
+        selection=days.source(np.unique(selection.positions), days=_days(ROWS, stocks), shuffle=False),
+        cutting=ByPanels(),
+    )
+
+
+def _days(windows: int, stocks: int) -> int:
+    return max(1, round(windows / stocks))
+
+
+def _windows(history: History, windows: Windows, batch_size: int, *, seed: int, shuffle: bool) -> ResidentSource[Batch]:
+    def gather(index: torch.Tensor) -> Batch:
+        rows = index.numpy()
+        return history.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+
+    return ResidentSource(gather, samples=len(windows), batch_size=batch_size, seed=seed, shuffle=shuffle)
