@@ -17,7 +17,7 @@ from trainers.stock.baselines import Baselines, all_baselines
 from trainers.stock.data import History
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits
-from trainers.stock.training import fit_pipeline
+from trainers.stock.fitting import fit_pipeline
 
 FloatArray = NDArray[np.float64]
 

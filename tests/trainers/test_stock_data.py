@@ -21,7 +21,7 @@ from trainers.stock.data import History, Windows
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits
 from trainers.stock.task import QuantileTask
-from trainers.stock.training import fit_pipeline
+from trainers.stock.fitting import fit_pipeline
 
 FloatArray = NDArray[np.float64]
 

@@ -406,5 +406,5 @@ def test_gradients_that_are_never_clipped_are_a_setting_that_json_can_hold() -> 
 
 
 def test_a_network_takes_only_its_own_settings() -> None:
-    with pytest.raises(ConfigurationError, match="there is no network kind 'tft'"):
+    with pytest.raises(ConfigurationError, match="a network of kind 'tft' takes TFTConfig, not LSTMConfig"):
         Recipe(kind="tft")

@@ -1,7 +1,7 @@
 """The card: what an artifact tells of its own making. Plain JSON; no time, duration, path or host."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from trainers.stock.data import History
-from trainers.stock.scores import LEVEL, Judged, Skill, below, overall, pinball, resampled_mean
+from trainers.stock.evaluation.comparison import Skill
+from trainers.stock.evaluation.forecasts import Forecasts
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.losses import inside, winkler
+from trainers.stock.evaluation.resampling import LEVEL, resampled_mean
+from trainers.stock.evaluation.scores import ModelScores, Role, below_by_level
 from trainers.stock.splits import Splits
 
 FloatArray = NDArray[np.float64]
@@ -62,39 +67,54 @@ def libraries_card() -> dict[str, Json]:
     return {name: version(name) for name in LIBRARIES if find_spec(name.replace("-", "_"))}
 
 
-def scores_card(judged: Judged, forecasts: Mapping[str, FloatArray], *, model: str, unit: str) -> dict[str, Json]:
+def scores_card(judged: Judged, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
     """Held-out losses of the model and of the baselines, best first."""
-    rows: list[tuple[float, dict[str, Json]]] = []
-    for name, forecast in forecasts.items():
-        losses = 10_000 * pinball(judged, forecast)
-        mean = float(np.nanmean(overall(judged, losses)))
-        by_horizon = [float(value) for value in np.nanmean(losses, axis=0)]
-        share_below = np.nanmean(below(judged, forecast), axis=0)
-        band = [float(row[-1] - row[0]) for row in share_below]
-        row: dict[str, Json] = {"name": name, "is_model": name == model, "pinball": by_horizon, "mean": mean}
-        rows.append((mean, row | {"band_coverage": band}))
     return {
         "unit": f"pinball loss of {unit}, x 10000",
         "split": "test",
         "horizons": list(judged.horizons),
         "band": [judged.levels[0], judged.levels[-1]],
-        "rows": [row for _, row in sorted(rows, key=lambda pair: pair[0])],
+        "rows": [_score_row(row) for row in sorted(rows, key=lambda row: row.mean.value)],
     }
 
 
-def calibration_card(judged: Judged, forecast: FloatArray) -> dict[str, Json]:
+def _score_row(row: ModelScores) -> dict[str, Json]:
+    return {
+        "name": row.name,
+        "is_model": row.role is Role.MODEL,
+        "pinball": [10_000 * found.pinball.value for found in row.horizons],
+        "mean": 10_000 * row.mean.value,
+        "band_coverage": [found.band.value for found in row.horizons],
+    }
+
+
+def calibration_card(judged: Judged, forecasts: Forecasts) -> dict[str, Json]:
     """How often outcomes fell below each quantile, with block-bootstrap intervals."""
-    observed, resamples = resampled_mean(judged, below(judged, forecast))
-    lower, upper = np.quantile(resamples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    shares = below_by_level(judged, forecasts.calibrated)
     return {
         "levels": list(judged.levels),
         "horizons": list(judged.horizons),
-        "observed": observed.tolist(),
-        "lower": lower.tolist(),
-        "upper": upper.tolist(),
+        "observed": [[share.value for share in row] for row in shares],
+        "lower": [[share.lower for share in row] for row in shares],
+        "upper": [[share.upper for share in row] for row in shares],
         "level": LEVEL,
         "method": f"circular block bootstrap, blocks of {judged.block} sessions",
     }
+
+
+def conformal_card(judged: Judged, forecasts: Forecasts, effective_blocks: Sequence[float]) -> dict[str, Json]:
+    """What the conformal offsets rest on, and what they did on the test split: one number a horizon.
+
+    Args:
+        judged: the test split's windows.
+        forecasts: the model's, before and after the offsets.
+        effective_blocks: days of the calibration split over the horizon; as many outcomes of it do not overlap.
+    """
+    told: dict[str, Json] = {"effective_samples": list(effective_blocks)}
+    for when, values in (("before", forecasts.raw), ("after", forecasts.calibrated)):
+        told[f"band_coverage_{when}"] = resampled_mean(judged, inside(judged, values))[0].tolist()
+        told[f"winkler_{when}"] = resampled_mean(judged, winkler(judged, values))[0].tolist()
+    return told
 
 
 def skill_card(found: Skill) -> dict[str, Json]:

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
 from predictor.windows import Encoded, Pipeline
 from trainers.stock.splits import Part, decisions
 
 FloatArray = NDArray[np.float64]
+
+NO_SOURCE = CovariateSource()
 
 ROWS = 1024
 """Windows gathered at once where the whole of a part is wanted; bounds the memory of a long history."""
@@ -45,17 +48,31 @@ class Windows:
 class History:
     """A panel's inputs and labels on the whole date axis; windows are gathered from it, never stored."""
 
-    def __init__(self, bars: BarPanel, pipeline: Pipeline) -> None:
+    def __init__(self, bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource = NO_SOURCE) -> None:
+        """Compute everything but the windows.
+
+        Args:
+            bars: S symbols, T sessions.
+            pipeline: what the network reads.
+            covariates: files of what stands beside the bars.
+
+        Raises:
+            CovariateMissingError: the pipeline reads a covariate that no file has.
+            CovariatesError: a known covariate became known after the target looks at it.
+        """
         self.bars = bars
         self.pipeline = pipeline
+        self.covariates = covariates
         self.adjusted = bars.adjusted()
-        self.encoded: Encoded = pipeline.encode(bars)
+        self.encoded: Encoded = _encoded(bars, pipeline, covariates)
         self.labels: FloatArray = pipeline.target.labels(self.adjusted)
         self._observed = torch.from_numpy(np.ascontiguousarray(self.encoded.observed))
         self._mask = torch.from_numpy(np.ascontiguousarray(self.encoded.mask))
         axis = _calendar_axis(bars, pipeline)
-        self._known = torch.from_numpy(pipeline.features.known(pipeline.calendar.fields(axis)))
+        covariates.check_known_ahead(pipeline.covariates, axis, pipeline.target.reach)
+        self._known = _known(bars, pipeline, covariates, axis)
         self._place = torch.from_numpy(np.searchsorted(axis, bars.sessions))
+        self._static = torch.from_numpy(self.encoded.static)
         self._location = torch.from_numpy(self.encoded.location)
         self._scale = torch.from_numpy(self.encoded.scale)
         self._labels = torch.from_numpy(self.labels)
@@ -93,8 +110,8 @@ class History:
         location, scale = self.level(windows)
         inputs = Inputs(
             observed=self._observed[rows, back],
-            known=self._known[known],
-            static=torch.zeros(len(s), 0),
+            known=self._known[rows, known],
+            static=self._static[s],
             mask=self._mask[rows, back],
             location=location,
             scale=scale,
@@ -124,6 +141,21 @@ class History:
 
 def _places(windows: Windows) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(windows.symbols), torch.from_numpy(windows.positions)
+
+
+def _encoded(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource) -> Encoded:
+    """The inputs of a whole history, with all that is known by its last session."""
+    last = int(bars.sessions[-1])
+    beside = covariates.beside(pipeline.covariates, bars, pipeline.following(last), known_by=last)
+    check_sent(pipeline.covariates, beside)
+    return pipeline.encode(bars, beside)
+
+
+def _known(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, axis: NDArray[np.int32]) -> Tensor:
+    """[S, A, K] on the calendar's sessions; where nothing differs between symbols they share one row of memory."""
+    last = int(bars.sessions[-1])
+    beside = covariates.known(pipeline.covariates, bars.symbols, axis, known_by=last)
+    return torch.from_numpy(pipeline.known(axis, beside)).expand(len(bars.symbols), -1, -1)
 
 
 def _calendar_axis(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:

@@ -11,7 +11,8 @@ from torch import nn
 from predictor.networks import PanelForecasting
 from trainers.loop import BySamples, Cutting, Loss, ResidentSource
 from trainers.stock.data import ROWS, Batch, History, Windows
-from trainers.stock.days import ByPanels, Days, PanelBatch
+from trainers.stock.days import ByPanels, Days, Gathering, PanelBatch
+from trainers.stock.hiding import Hiding
 from trainers.stock.ranking import PanelTask
 from trainers.stock.recipe import Recipe
 from trainers.stock.task import QuantileTask
@@ -43,7 +44,9 @@ def by_windows(
     settings = recipe.optimisation
     return Lesson(
         loss=QuantileTask(network, recipe.quantiles).loss,
-        train=_windows(history, train, settings.batch_size, seed=settings.seed, shuffle=True),
+        train=_windows(
+            Hiding(history, seed=settings.seed), train, settings.batch_size, seed=settings.seed, shuffle=True
+        ),
         selection=_windows(history, selection, ROWS, seed=0, shuffle=False),
         cutting=BySamples(),
     )
@@ -54,7 +57,7 @@ def by_days(
 ) -> Lesson[PanelBatch]:
     """Whole days, shuffled; a batch has as many as come nearest to the recipe's number of windows, at least one."""
     settings, stocks = recipe.optimisation, len(history.bars.symbols)
-    days = Days(history, stocks=stocks)
+    taught, days = Days(Hiding(history, seed=settings.seed), stocks=stocks), Days(history, stocks=stocks)
     task = PanelTask(
         network,
         levels=recipe.quantiles,
@@ -63,7 +66,7 @@ def by_days(
     )
     return Lesson(
         loss=task.loss,
-        train=days.source(np.unique(train.positions), days=_days(settings.batch_size, stocks), seed=settings.seed),
+        train=taught.source(np.unique(train.positions), days=_days(settings.batch_size, stocks), seed=settings.seed),
         selection=days.source(np.unique(selection.positions), days=_days(ROWS, stocks), shuffle=False),
         cutting=ByPanels(),
     )
@@ -73,7 +76,9 @@ def _days(windows: int, stocks: int) -> int:
     return max(1, round(windows / stocks))
 
 
-def _windows(history: History, windows: Windows, batch_size: int, *, seed: int, shuffle: bool) -> ResidentSource[Batch]:
+def _windows(
+    history: Gathering, windows: Windows, batch_size: int, *, seed: int, shuffle: bool
+) -> ResidentSource[Batch]:
     def gather(index: torch.Tensor) -> Batch:
         rows = index.numpy()
         return history.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))

@@ -1,0 +1,113 @@
+"""Adaptive conformal inference: offsets that follow how often outcomes fell below each quantile (Gibbs & Candès 2021).
+
+The paper moves the level of a band by gamma x (miss rate wanted - missed or not) after each day. Here each tail of each
+horizon has a level of its own, as the model's own offsets have. What comes h days after a decision is known only then:
+a day's forecast learns from those decisions alone whose outcomes had come by that day.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from predictor.networks import anchor_index, uncrossed
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+GAMMA: Final = 0.005
+"""How far a day moves a level; the paper's choice for daily volatility (section 3)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Residuals:
+    """Outcomes minus quantiles of N decisions, in units of each window's volatility at its horizon."""
+
+    positions: IntArray
+    """[N] decision days, as positions on the date axis, not falling."""
+    values: FloatArray
+    """[N, H, Q], NaN where the outcome is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """When outcomes are known: `lag` + horizon sessions after the decision."""
+
+    lag: int
+    horizons: tuple[int, ...]
+
+
+def adaptive_offsets(
+    seen: Residuals, test: Residuals, levels: tuple[float, ...], delay: Delay, *, gamma: float = GAMMA
+) -> FloatArray:
+    """[N, H, Q] offsets of the test decisions, in units of each window's volatility; 0 at the anchor.
+
+    Args:
+        seen: of the calibration part, all of whose outcomes are known before the first test day.
+        test: of the days to walk over.
+        levels: [Q]
+        delay: when outcomes are known.
+        gamma: how far a day moves a level.
+    """
+    offsets = np.zeros_like(test.values)
+    anchor = anchor_index(levels)
+    for h, horizon in enumerate(delay.horizons):
+        for q, level in enumerate(levels):
+            if q != anchor:
+                walk = _Walk(seen.values[:, h, q], level, gamma)
+                daily = _walked(walk, test.positions, test.values[:, h, q], delay.lag + horizon)
+                offsets[:, h, q] = np.concatenate(list(daily))
+    return offsets
+
+
+def shifted(quantiles: FloatArray, offsets: FloatArray, levels: tuple[float, ...]) -> FloatArray:
+    """Quantiles [N, H, Q] plus offsets of the same unit, with those that crossed put level, as the model's own are."""
+    return uncrossed(torch.from_numpy(quantiles + offsets), anchor_index(levels)).numpy()
+
+
+class _Walk:
+    """One tail of one horizon on its way through time.
+
+    Args:
+        residuals: known before the walk begins; NaN where unknown.
+        level: share of outcomes that should fall below the quantile.
+        gamma: how far a day moves the level in use.
+    """
+
+    def __init__(self, residuals: FloatArray, level: float, gamma: float) -> None:
+        self._known = np.sort(residuals[np.isfinite(residuals)])
+        self._wanted = level
+        self._gamma = gamma
+        self._level = level
+
+    @property
+    def offset(self) -> float:
+        """The shift for a forecast made now: the order statistic, at the level in use, of all residuals known by now.
+
+        Beyond 0 and 1 the paper takes an infinite band; here it ends at the largest residual there has been.
+        """
+        return float(self._known[round(min(max(self._level, 0.0), 1.0) * (len(self._known) - 1))])
+
+    def learn(self, residuals: FloatArray, offset: float) -> None:
+        """See the outcomes of one decision day, which was forecast with this offset."""
+        known = np.sort(residuals[np.isfinite(residuals)])
+        if known.size:
+            self._level += self._gamma * (self._wanted - float((known <= offset).mean()))
+            self._known = np.insert(self._known, np.searchsorted(self._known, known), known)
+
+
+def _walked(walk: _Walk, positions: IntArray, residuals: FloatArray, delay: int) -> Iterator[FloatArray]:
+    """The offsets of each decision day's rows; before a day, all days whose outcomes have come are learnt from."""
+    days, starts = np.unique(positions, return_index=True)
+    rows = np.split(residuals, starts[1:])
+    used: list[float] = []
+    learnt = 0
+    for k, day in enumerate(days):
+        while learnt < k and days[learnt] + delay <= day:
+            walk.learn(rows[learnt], used[learnt])
+            learnt += 1
+        used.append(walk.offset)
+        yield np.full(len(rows[k]), used[k])

@@ -1,0 +1,87 @@
+"""`quantra evaluate`."""
+
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Final
+
+import torch
+import typer
+from rich.console import Console
+
+from predictor.bars import BarPanel
+from predictor.cli.machine import write_json
+from predictor.cli.options import AsJson
+from predictor.errors import ConfigurationError
+from predictor.inference import choose_device
+from predictor.registry import Runtime, load_model
+from trainers.options import DeviceOption, ThreadsOption
+from trainers.progress import progress_for
+from trainers.stock.data import ROWS
+from trainers.stock.evaluation.evaluate import Wanted, evaluate
+from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.seen import SeenError
+from trainers.stock.evaluation.tables import told
+
+EXAMPLE: Final = "Example: quantra evaluate models/demo/1 --bars bars.csv --aci"
+WANTED: Final = Wanted()
+
+
+def evaluate_artifact(
+    *,
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.")],
+    bars: Annotated[Path, typer.Option(metavar="FILE", help="Daily bars from the training part on: .csv or .parquet.")],
+    start: Annotated[
+        str, typer.Option(metavar="DATE", help="First decision day; empty: the first that the artifact has not seen.")
+    ] = "",
+    end: Annotated[
+        str, typer.Option(metavar="DATE", help="Last decision day; empty: the last whose outcome is known.")
+    ] = "",
+    seeds: Annotated[
+        int,
+        typer.Option(min=1, help="Trainings to tell luck from skill, the artifact's own among them; 1 trains none."),
+    ] = WANTED.seeds,
+    adaptive: Annotated[
+        bool, typer.Option("--aci", help="Also walk forward with adaptive conformal offsets.")
+    ] = WANTED.adaptive,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Score an artifact beside the baselines, on days after everything that it has seen.
+
+    One training can be lucky, so its recipe is trained with four other seeds too; --seeds 1 leaves that out.
+    """
+    torch.set_num_threads(threads)
+    wanted = Wanted(start=_session(start), end=_session(end), seeds=seeds, adaptive=adaptive)
+    runtime = Runtime(device=choose_device(device), max_rows=ROWS)
+    model = load_model(artifact, (artifact.parent.name or "model", 0), runtime)
+    try:
+        found = evaluate(model, BarPanel.read(bars), wanted, consume=progress_for(sys.stderr), announce=_announce)
+    except SeenError as error:
+        raise typer.BadParameter(error.message) from error
+    if as_json:
+        write_json(found.to_json())
+    else:
+        _show(found)
+
+
+def _show(found: Evaluation) -> None:
+    console = Console(highlight=False)
+    for part in told(found):
+        console.print(part)
+
+
+def _announce(stage: str) -> None:
+    """Say what begins, beside standard output, which a program may read."""
+    Console(stderr=True, highlight=False).print(f"{stage} …", style="dim")
+
+
+def _session(text: str) -> int | None:
+    """Yyyymmdd of an ISO date; None of nothing."""
+    if not text:
+        return None
+    try:
+        return int(date.fromisoformat(text).strftime("%Y%m%d"))
+    except ValueError as error:
+        raise ConfigurationError(f"{text!r} is no date, such as 2012-12-31") from error

@@ -1,0 +1,126 @@
+"""Information coefficients: how the medians of forecasts go with what came.
+
+Where a day has many symbols they are compared with each other (IC; RankIC by ranks, both as Qlib has them). With few
+symbols that would be noise, and each symbol's own days are compared instead.
+"""
+
+from dataclasses import dataclass
+from math import nan
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.resampling import Interval, block_weights, interval, quotient
+
+FloatArray = NDArray[np.float64]
+
+FEWEST_SYMBOLS: Final = 10
+"""Symbols of a day below which they are not compared with each other."""
+
+ACROSS_SYMBOLS: Final = "across the symbols of a day, mean over days"
+ACROSS_DAYS: Final = f"across the days of a symbol, mean over symbols: fewer than {FEWEST_SYMBOLS} symbols a day"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlation:
+    """How forecasts of one horizon go with outcomes; None where forecasts or outcomes never differ."""
+
+    ic: Interval | None
+    rank_ic: Interval | None
+    icir: float | None
+    """Mean of the daily ICs over their standard deviation, not annualised; None across days."""
+    rank_icir: float | None
+
+
+def way(judged: Judged) -> str:
+    """What is correlated here: symbols of a day, or days of a symbol."""
+    return ACROSS_SYMBOLS if _has_cross_section(judged) else ACROSS_DAYS
+
+
+def correlations(judged: Judged, centres: FloatArray) -> tuple[Correlation, ...]:
+    """One a horizon, from medians [N, H]."""
+    found = _across_symbols if _has_cross_section(judged) else _across_days
+    return tuple(found(judged, centres[:, h], judged.outcomes[:, h]) for h in range(len(judged.horizons)))
+
+
+def _has_cross_section(judged: Judged) -> bool:
+    _, counts = np.unique(judged.positions, return_counts=True)
+    return float(np.median(counts)) >= FEWEST_SYMBOLS
+
+
+def _across_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray) -> Correlation:
+    _, starts = np.unique(judged.positions, return_index=True)
+    pairs = np.stack([centres, outcomes])
+    daily = np.array([_day(day) for day in np.split(pairs, starts[1:], axis=1)])
+    return Correlation(
+        ic=_mean_of(daily[:, 0], judged.block),
+        rank_ic=_mean_of(daily[:, 1], judged.block),
+        icir=_ratio(daily[:, 0]),
+        rank_icir=_ratio(daily[:, 1]),
+    )
+
+
+def _day(pairs: FloatArray) -> tuple[float, float]:
+    """IC and RankIC of one day's forecasts and outcomes [2, n]; NaN where too few are known, or none differ."""
+    known = pairs[:, np.isfinite(pairs[1])]
+    if known.shape[1] < FEWEST_SYMBOLS or (np.ptp(known, axis=1) == 0).any():
+        return nan, nan
+    return float(np.corrcoef(known)[0, 1]), float(np.corrcoef(ranks(known[0]), ranks(known[1]))[0, 1])
+
+
+def _mean_of(daily: FloatArray, block: int) -> Interval | None:
+    """Mean of the daily values [D] that there are, with its interval."""
+    known = np.isfinite(daily)
+    if not known.any():
+        return None
+    weights = block_weights(len(daily), block)[:, known]
+    return interval(float(daily[known].mean()), quotient(weights @ daily[known], weights.sum(axis=1)))
+
+
+def _ratio(daily: FloatArray) -> float | None:
+    known = daily[np.isfinite(daily)]
+    deviation = known.std(ddof=1) if known.size > 1 else 0.0
+    return float(known.mean() / deviation) if deviation > 0 else None
+
+
+def _across_days(judged: Judged, centres: FloatArray, outcomes: FloatArray) -> Correlation:
+    plain = _mean_over_symbols(judged, centres, outcomes, ranked=False)
+    return Correlation(
+        ic=plain, rank_ic=_mean_over_symbols(judged, centres, outcomes, ranked=True), icir=None, rank_icir=None
+    )
+
+
+def _mean_over_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray, *, ranked: bool) -> Interval | None:
+    """Mean of each symbol's correlation over days; resamples draw the same days for all symbols."""
+    days = np.unique(judged.positions)
+    weights = block_weights(len(days), judged.block)
+    found: list[FloatArray] = []
+    for symbol in np.unique(judged.symbols):
+        rows = (judged.symbols == symbol) & np.isfinite(outcomes)
+        pair = [ranks(series[rows]) if ranked else series[rows] for series in (centres, outcomes)]
+        if rows.sum() > 1 and min(np.ptp(series) for series in pair) > 0:
+            drawn = weights[:, np.searchsorted(days, judged.positions[rows])]
+            found.append(_weighted_correlation(*pair, np.vstack([np.ones(len(pair[0])), drawn])))
+    if not found:
+        return None
+    known = np.isfinite(found)
+    means = quotient(np.where(known, found, 0.0).sum(axis=0), known.sum(axis=0))
+    return interval(float(means[0]), means[1:])
+
+
+def _weighted_correlation(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """[R] correlations of two series [n] under each row of weights [R, n]; NaN where a resample has no spread."""
+    x, y = x - x.mean(), y - y.mean()
+    moments = weights @ np.stack([x, y, x * x, y * y, x * y], axis=1)
+    mx, my, xx, yy, xy = quotient(moments, weights.sum(axis=1, keepdims=True)).T
+    spread = np.sqrt(np.maximum(xx - mx * mx, 0.0) * np.maximum(yy - my * my, 0.0))
+    return quotient(xy - mx * my, spread)
+
+
+def ranks(values: FloatArray) -> FloatArray:
+    """[n] ranks from 1; equal values share the mean of theirs, as Spearman's correlation wants it."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[places]

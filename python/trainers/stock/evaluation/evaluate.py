@@ -1,0 +1,176 @@
+"""Judging an artifact: from bars to an evaluation."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError
+from predictor.model import UNITS, Model, output_map
+from trainers.progress import Consumer
+from trainers.stock.data import History
+from trainers.stock.evaluation.baselines import Case, all_baselines
+from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts, calibration
+from trainers.stock.evaluation.comparison import Comparison, compare
+from trainers.stock.evaluation.correlation import way
+from trainers.stock.evaluation.evaluation import Days, Evaluation
+from trainers.stock.evaluation.forecasts import forecasts_of
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.pit import pit
+from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat
+from trainers.stock.evaluation.refits import Refitting, other_seeds, refitted_forecasts
+from trainers.stock.evaluation.resampling import LEVEL, RESAMPLES
+from trainers.stock.evaluation.scores import ModelScores, Role
+from trainers.stock.evaluation.seeds import Seeds, over_seeds
+from trainers.stock.evaluation.seen import seen_until, splits_of, unseen_part
+from trainers.stock.evaluation.standing import Standing, standing
+from trainers.stock.evaluation.symbols import by_symbol
+from trainers.stock.recipes import read_recipe
+from trainers.stock.splits import Part, Splits
+
+FloatArray = NDArray[np.float64]
+
+OURS = "this model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What an evaluation shall hold."""
+
+    start: int | None = None
+    """First decision day, yyyymmdd; None for the first that the artifact has not seen."""
+    end: int | None = None
+    """Last decision day; None for the last whose outcome is known."""
+    seeds: int = 5
+    """Trainings to tell luck from skill, the artifact's own among them; 1 trains none."""
+    adaptive: bool = False
+    """Whether to walk forward with adaptive conformal offsets too."""
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ConfigurationError(f"seeds is {self.seeds}, but must be at least 1, the artifact's own")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Exam:
+    """A model and the windows that it is judged on."""
+
+    model: Model
+    history: History
+    splits: Splits
+    test: Part
+    seen: Walked
+    """Of the calibration part."""
+    asked: Walked
+    """Of the days that are judged."""
+
+    @property
+    def judged(self) -> Judged:
+        """What came."""
+        return Judged.of(self.history, self.asked.windows, self.model.manifest.quantiles)
+
+
+def evaluate(
+    model: Model, bars: BarPanel, wanted: Wanted, *, consume: Consumer, announce: Callable[[str], None]
+) -> Evaluation:
+    """Judge a model beside the baselines, on decision days after everything that it has seen.
+
+    Args:
+        model: of an artifact.
+        bars: from the training part on, because the baselines are fitted on it.
+        wanted: what the evaluation shall hold.
+        consume: takes the reports of trainings with other seeds.
+        announce: told what begins.
+
+    Raises:
+        SeenError: the model has seen the days, or all of the bars.
+        ConfigurationError: the bars do not fit the model's calendar, hold no window to judge or to fit baselines on,
+            or their outcomes never differ.
+        ArtifactError: the card does not tell what the model has seen.
+    """
+    exam = _exam(model, bars, wanted, announce)
+    judged, ours = exam.judged, exam.asked.forecasts
+    announce(f"scoring {len(exam.asked.windows)} windows beside the baselines")
+    found = standing(judged, OURS, ours, _case(exam), all_baselines())
+    levels = judged.levels
+    walked = adaptive_forecasts(exam.history, exam.seen, exam.asked, levels) if wanted.adaptive else None
+    return Evaluation(
+        unit=UNITS[judged.target.kind],
+        target=judged.target,
+        levels=levels,
+        days=Days.of(exam.history, exam.asked.windows, seen_until(exam.splits)),
+        level=LEVEL,
+        method=f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions",
+        correlated=way(judged),
+        rows=_best_first(found.rows),
+        skill=found.skill,
+        comparisons=_comparisons(judged, found),
+        calibration=calibration(judged, ours, walked, model.manifest.conformal.effective_samples),
+        pit=pit(judged, ours.calibrated),
+        by_symbol=by_symbol(judged, bars.symbols, ours.calibrated, found.losses[found.skill.baseline]),
+        seeds=_seeds(exam, found, wanted.seeds - 1, consume, announce) if wanted.seeds > 1 else None,
+        notes=(*presence_notes(exam.history, exam.asked.windows, exam.splits), *found.notes),
+    )
+
+
+def _exam(model: Model, bars: BarPanel, wanted: Wanted, announce: Callable[[str], None]) -> Exam:
+    splits = splits_of(model.manifest.card)
+    calendar = model.pipeline.calendar
+    test = unseen_part(
+        bars.sessions, seen_until(splits), model.manifest.target, calendar, start=wanted.start, end=wanted.end
+    )
+    check_bars(bars, calendar, splits)
+    announce("computing features")
+    history = History(bars, model.pipeline)
+    refuse_flat(Judged.of(history, history.windows(test), model.manifest.quantiles))
+    announce("forecasting")
+    seen, asked = (_walked(model, history, part) for part in (splits.calibration, test))
+    return Exam(model=model, history=history, splits=splits, test=test, seen=seen, asked=asked)
+
+
+def _walked(model: Model, history: History, part: Part) -> Walked:
+    windows = history.windows(part)
+    output, universe = output_map(model.manifest), model.manifest.universe
+    return Walked(windows=windows, forecasts=forecasts_of(model.engine, output, history, windows, universe))
+
+
+def _case(exam: Exam) -> Case:
+    return Case(
+        history=exam.history,
+        train=exam.splits.train,
+        windows=exam.asked.windows,
+        levels=exam.model.manifest.quantiles,
+    )
+
+
+def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
+    return tuple(sorted(rows, key=lambda row: row.mean.value))
+
+
+def _comparisons(judged: Judged, found: Standing) -> tuple[Comparison, ...]:
+    baselines = (row for row in _best_first(found.rows) if row.role is Role.BASELINE)
+    return tuple(compare(judged, found.losses[OURS], found.losses[row.name], row.name) for row in baselines)
+
+
+def _seeds(exam: Exam, found: Standing, more: int, consume: Consumer, announce: Callable[[str], None]) -> Seeds:
+    """The artifact's forecasts, and those of so many more trainings of its recipe."""
+    manifest = exam.model.manifest
+    recipe = read_recipe(manifest.card["recipe"], "the artifact's recipe")
+    own = recipe.optimisation.seed
+    refitting = Refitting(
+        bars=exam.history.bars,
+        features=exam.model.pipeline.features.features,
+        recipe=recipe,
+        splits=exam.splits,
+    )
+
+    def trained() -> Iterator[tuple[int, FloatArray]]:
+        for k, seed in enumerate(other_seeds(own, more)):
+            announce(f"training with seed {seed}, {k + 1} of {more} that tell luck from skill (--seeds 1: none)")
+            yield seed, refitted_forecasts(refitting, seed, exam.test, consume)
+
+    runs = chain([(own, exam.asked.forecasts.calibrated)], trained())
+    return over_seeds(exam.judged, runs, found.losses[found.skill.baseline], found.skill.baseline)

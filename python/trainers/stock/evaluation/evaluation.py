@@ -1,0 +1,91 @@
+"""What an evaluation comes to: one value with everything that a table, a page or a program wants of it."""
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from predictor.canonical import Json
+from predictor.networks import Target
+from trainers.stock.data import History, Windows
+from trainers.stock.evaluation.calibration import Calibration
+from trainers.stock.evaluation.comparison import Comparison, Skill
+from trainers.stock.evaluation.pit import Pit
+from trainers.stock.evaluation.scores import ModelScores
+from trainers.stock.evaluation.seeds import Seeds
+from trainers.stock.evaluation.symbols import SymbolScores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Days:
+    """Which forecasts are judged; sessions are yyyymmdd."""
+
+    seen_until: int
+    """The last session that training, selection or calibration may have seen."""
+    first: int
+    """First decision day."""
+    last: int
+    days: int
+    windows: int
+    symbols: int
+
+    @classmethod
+    def of(cls, history: History, windows: Windows, seen: int) -> "Days":
+        """The days that these windows are decided on."""
+        positions = np.unique(windows.positions)
+        return cls(
+            seen_until=seen,
+            first=int(history.bars.sessions[positions[0]]),
+            last=int(history.bars.sessions[positions[-1]]),
+            days=len(positions),
+            windows=len(windows),
+            symbols=len(np.unique(windows.symbols)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """How good an artifact is on days that it has not seen."""
+
+    unit: str
+    """Of losses, such as log return."""
+    target: Target
+    levels: tuple[float, ...]
+    days: Days
+    level: float
+    """Share of resamples inside every interval."""
+    method: str
+    """How intervals are made."""
+    correlated: str
+    """What IC and RankIC compare."""
+    rows: tuple[ModelScores, ...]
+    """The model and the baselines, best first."""
+    skill: Skill
+    comparisons: tuple[Comparison, ...]
+    """The model beside each baseline, best baseline first."""
+    calibration: Calibration
+    pit: tuple[Pit, ...]
+    """[H]"""
+    by_symbol: tuple[SymbolScores, ...]
+    seeds: Seeds | None
+    """None where no other seed was asked for."""
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Json]:
+        """All of it for programs; what is not a number is null."""
+        return {**_plain(asdict(self)), "sentence": self.skill.sentence}
+
+
+def _plain(value: Any) -> Any:
+    """The value in terms of JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value

@@ -1,0 +1,90 @@
+"""What single forecasts cost. Shapes: N windows, H horizons, Q quantiles; NaN where the outcome is unknown."""
+
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.networks import anchor_index
+from trainers.stock.evaluation.judged import Judged
+
+FloatArray = NDArray[np.float64]
+
+
+def pinball_by_level(judged: Judged, forecasts: FloatArray) -> FloatArray:
+    """[N, H, Q] pinball loss of forecasts [N, H, Q] (Koenker & Bassett 1978), in the target's unit."""
+    levels = np.array(judged.levels)
+    error = judged.outcomes[..., None] - forecasts
+    return np.maximum(levels * error, (levels - 1) * error)
+
+
+def pinball(judged: Judged, forecasts: FloatArray) -> FloatArray:
+    """[N, H] pinball loss of forecasts [N, H, Q], mean over the quantiles, in the target's unit."""
+    return pinball_by_level(judged, forecasts).mean(-1)
+
+
+def overall(judged: Judged, losses: FloatArray) -> FloatArray:
+    """[N] a window's loss over its horizons, each divided by its spread so that they weigh alike."""
+    return np.nanmean(losses / judged.spread, axis=1)
+
+
+def crps(judged: Judged, forecasts: FloatArray) -> FloatArray:
+    """[N, H] continuous ranked probability score as far as Q quantiles tell it.
+
+    It is twice the integral of the pinball loss over the levels (Laio & Tamea 2007, eq. 6); each level stands for those
+    up to halfway to its neighbours, the outermost for all beyond.
+    """
+    return 2 * pinball_by_level(judged, forecasts) @ _level_widths(judged.levels)
+
+
+def below(judged: Judged, forecasts: FloatArray) -> FloatArray:
+    """[N, H, Q] 1 where the outcome fell to or below the quantile, 0 where above, NaN where unknown."""
+    fell = (judged.outcomes[..., None] <= forecasts).astype(np.float64)
+    fell[np.isnan(judged.outcomes)] = np.nan
+    return fell
+
+
+def inside(judged: Judged, forecasts: FloatArray) -> FloatArray:
+    """[N, H] 1 where the outcome lies in the band, from the lowest to the highest quantile, both included."""
+    held = (judged.outcomes >= forecasts[..., 0]) & (judged.outcomes <= forecasts[..., -1])
+    return np.where(np.isnan(judged.outcomes), np.nan, held.astype(np.float64))
+
+
+def winkler(judged: Judged, forecasts: FloatArray) -> FloatArray:
+    """[N, H] interval score of the band (Winkler 1972): its width, and what outcomes missed it by, dearer the rarer.
+
+    With a tail of a on each side this is Gneiting & Raftery (2007), eq. 43, with alpha = 2a. In the target's unit.
+    """
+    lower, upper = forecasts[..., 0], forecasts[..., -1]
+    under = np.maximum(lower - judged.outcomes, 0.0) / judged.levels[0]
+    over = np.maximum(judged.outcomes - upper, 0.0) / (1 - judged.levels[-1])
+    return upper - lower + under + over
+
+
+def absolute_error(judged: Judged, forecasts: FloatArray) -> FloatArray:
+    """[N, H] distance of the outcome from the median, or from the level nearest to it."""
+    return np.abs(judged.outcomes - median(judged, forecasts))
+
+
+def median(judged: Judged, forecasts: FloatArray) -> FloatArray:
+    """[N, H] the quantile nearest to the median."""
+    return forecasts[..., anchor_index(judged.levels)]
+
+
+def qlike(judged: Judged, forecasts: FloatArray) -> FloatArray:
+    """[N, H] QLIKE of forecasts of log volatility (Patton 2011): r - log r - 1 of the ratio r of variance to forecast.
+
+    It rewards the forecast of the variance's mean. That is taken as of a lognormal variance whose median and width are
+    the forecast's: exp(2m + 2d²), d the deviation that lies behind the band from the lowest to the highest quantile.
+    """
+    reach = NormalDist().inv_cdf(judged.levels[-1]) - NormalDist().inv_cdf(judged.levels[0])
+    deviation = (forecasts[..., -1] - forecasts[..., 0]) / reach if reach > 0 else 0.0
+    ratio = 2 * (judged.outcomes - median(judged, forecasts) - deviation**2)
+    return np.exp(ratio) - ratio - 1
+
+
+def _level_widths(levels: tuple[float, ...]) -> FloatArray:
+    """[Q] the share of all levels that each stands for; they add up to 1."""
+    edges = [0.0, *((a + b) / 2 for a, b in pairwise(levels)), 1.0]
+    return np.diff(edges)

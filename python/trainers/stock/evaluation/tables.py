@@ -1,0 +1,268 @@
+"""An evaluation for a terminal."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+
+import numpy as np
+from rich.console import RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from predictor.errors import shown_date
+from predictor.report.texts import level
+from trainers.stock.evaluation.baselines import NAIVE
+from trainers.stock.evaluation.comparison import Comparison
+from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.resampling import Interval
+from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
+
+_SCALE: Final = 10_000
+"""Losses are shown so many times larger."""
+_MOST_SYMBOLS: Final = 20
+_RISKS: Final = (0.5, 0.9)
+"""Levels of the TFT paper's P50 and P90 risk."""
+
+
+def told(found: Evaluation) -> Iterator[RenderableType]:
+    """Everything of an evaluation, the verdict first."""
+    days = found.days
+    yield (
+        f"{days.windows} forecasts of {days.symbols} symbols on {days.days} days, {shown_date(days.first)} to "
+        f"{shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
+    )
+    yield _verdict(found)
+    yield _losses(found)
+    yield _comparisons(found)
+    yield _by_model(found)
+    yield _by_horizon(found)
+    yield _calibration(found)
+    yield _pit(found)
+    yield _symbols(found)
+    yield Text(f"Intervals hold {_share(found.level)} of them: {found.method}. IC: {found.correlated}.", style="dim")
+    for note in found.notes:
+        yield Text(f"note: {note}", style="yellow")
+
+
+def _verdict(found: Evaluation) -> Panel:
+    i, short = found.skill.improvement, found.skill.days_short
+    colour = "yellow" if short or i.lower <= 0 <= i.upper else "green" if i.lower > 0 else "red"
+    return Panel(Text(found.skill.sentence), title="skill", title_align="left", border_style=colour)
+
+
+def _losses(found: Evaluation) -> Table:
+    """Pinball loss by horizon, and over all of them with its interval; the least of each column is bold."""
+    title = f"pinball loss of {found.unit}, x {_SCALE}; less is better"
+    table = _table(title, *_horizons(found), "mean", "interval")
+    losses = [[h.pinball.value for h in row.horizons] + [row.mean.value] for row in found.rows]
+    best = np.min(losses, axis=0)
+    for row, values in zip(found.rows, losses, strict=True):
+        cells = [Text(_loss(v), style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
+        table.add_row(Text(row.name), *cells, _range(row.mean, _loss), style=_style(row))
+    if found.seeds is not None:
+        spreads = (*found.seeds.pinball, found.seeds.mean)
+        cells = [f"{_loss(spread.mean)}\n± {_loss(spread.sd)}" for spread in spreads]
+        table.add_row(f"{len(found.seeds.seeds)} seeds\n± sd", *cells, style="blue")
+    table.caption = "mean: over horizons, each first divided by how far outcomes spread at it"
+    return table
+
+
+def _comparisons(found: Evaluation) -> Table:
+    """How much smaller the model's loss is than each baseline's, paired by day."""
+    title = "how far the model's loss lies below the baseline's, paired by day"
+    table = _table(title, *_horizons(found), "all", "interval", "t")
+    for row in found.comparisons:
+        _add_comparison(table, row, row.baseline, "")
+    if found.seeds is not None:
+        mean = found.seeds.comparison
+        _add_comparison(table, mean, f"{mean.baseline}, by {len(found.seeds.seeds)} seeds", "blue")
+    table.caption = "t: Diebold and Mariano's, with Newey-West errors; beyond ±1.64 it is told apart from luck"
+    return table
+
+
+def _add_comparison(table: Table, row: Comparison, name: str, style: str) -> None:
+    gains = [_gain(value.value) for value in (*row.by_horizon, row.improvement)]
+    t = "" if row.t is None else f"{row.t:+.1f}"
+    table.add_row(Text(name), *gains, _range(row.improvement, _gain), t, style=style)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Metric:
+    """One column of scores."""
+
+    name: str
+    of: Callable[[HorizonScores], float | None]
+    show: Callable[[float], str]
+    grows: bool = False
+    """Whether it grows with the horizon as the outcomes do."""
+
+
+def _metrics(found: Evaluation) -> tuple[_Metric, ...]:
+    """Those that the target and the levels allow, the pinball loss left out."""
+
+    def risk(place: int) -> _Metric:
+        return _Metric(name=f"P{100 * found.levels[place]:.0f} risk", of=lambda h: h.risk[place], show=_plain)
+
+    correlated = (
+        _Metric(name="IC", of=lambda h: _value(h.correlation.ic), show=_plain),
+        _Metric(name="RankIC", of=lambda h: _value(h.correlation.rank_ic), show=_plain),
+        _Metric(name="ICIR", of=lambda h: h.correlation.icir, show=_plain),
+    )
+    return (
+        _Metric(name="CRPS", of=lambda h: h.crps.value, show=_loss, grows=True),
+        *(risk(place) for place, one in enumerate(found.levels) if one in _RISKS),
+        _Metric(name=_band(found), of=lambda h: h.band.value, show=_share),
+        _Metric(name="Winkler", of=lambda h: h.winkler.value, show=_loss, grows=True),
+        _Metric(name="MAE", of=lambda h: h.mae.value, show=_loss, grows=True),
+        _Metric(name="QLIKE", of=lambda h: _value(h.qlike), show=_plain),
+        *correlated,
+    )
+
+
+def _by_model(found: Evaluation) -> Table:
+    """Every other score of every row, mean over horizons; losses are divided by their spread first."""
+    metrics = [metric for metric in _metrics(found) if any(_mean(found, row, metric) is not None for row in found.rows)]
+    table = _table("other scores, mean over horizons", *(metric.name for metric in metrics))
+    for row in found.rows:
+        cells = [_shown(metric, _mean(found, row, metric)) for metric in metrics]
+        table.add_row(Text(row.name), *cells, style=_style(row))
+    return table
+
+
+def _mean(found: Evaluation, row: ModelScores, metric: _Metric) -> float | None:
+    spread = found.target.spread if metric.grows else np.ones(len(row.horizons))
+    values = [metric.of(h) for h in row.horizons]
+    known = [value / by for value, by in zip(values, spread, strict=True) if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _by_horizon(found: Evaluation) -> Table:
+    """The model's scores at each horizon, and the naive forecast's error beside its own."""
+    ours = next(row for row in found.rows if row.role is Role.MODEL)
+    naive = next(row for row in found.rows if row.name == NAIVE[found.target.kind])
+    metrics = [metric for metric in _metrics(found) if any(metric.of(h) is not None for h in ours.horizons)]
+    table = _table("this model by horizon", *(metric.name for metric in metrics), f"MAE {naive.name}")
+    for own, other in zip(ours.horizons, naive.horizons, strict=True):
+        cells = [_shown(metric, metric.of(own)) for metric in metrics]
+        table.add_row(f"{own.horizon} d", *cells, _loss(other.mae.value))
+    return table
+
+
+def _calibration(found: Evaluation) -> Table:
+    """Shares below the outer quantiles, in the band, and Winkler scores, before and after, with what it rests on."""
+    made = found.calibration
+    table = _table("calibration: before → after the conformal offsets", *_calibration_columns(found))
+    adaptive = (None,) * len(made.gain) if made.adaptive is None else made.adaptive.horizons
+    for h, before in enumerate(made.before.horizons):
+        after, walked = made.after.horizons[h], adaptive[h]
+        cells = [
+            f"{made.effective_blocks[h]:.0f}",
+            _moved(before.below[0].value, after.below[0].value, _share),
+            _moved(before.below[-1].value, after.below[-1].value, _share),
+            f"{_moved(before.band.value, after.band.value, _share)}\n{_range(after.band, _share)}",
+            f"{_moved(before.winkler.value, after.winkler.value, _loss)}\n{_range(made.gain[h], _gain)}",
+        ]
+        if walked is not None and made.adaptive_gain is not None:
+            cells.append(f"{_share(walked.band.value)}\n{_range(walked.band, _share)}")
+            cells.append(f"{_loss(walked.winkler.value)}\n{_range(made.adaptive_gain[h], _gain)}")
+        table.add_row(f"{before.horizon} d", *cells)
+    table.caption = "blocks: of the calibration days, that do not overlap; below Winkler scores: what was gained"
+    return table
+
+
+def _calibration_columns(found: Evaluation) -> tuple[str, ...]:
+    low, high = (f"below {level(found.levels[q])}" for q in (0, -1))
+    adaptive = () if found.calibration.adaptive is None else ("adaptive", "Winkler")
+    return ("blocks", low, high, _band(found), "Winkler", *adaptive)
+
+
+def _pit(found: Evaluation) -> Table:
+    """The share of outcomes in each bin, beside the expected one."""
+    first = found.pit[0]
+    edges = [f"{100 * edge:g}" for edge in first.edges]
+    bins = [f"{a}–{b} %" for a, b in zip(edges, edges[1:], strict=False)]  # noqa: RUF001 - a range
+    table = _table("where outcomes fell (PIT); a calibrated model has the expected shares", *bins)
+    table.add_row("expected", *(_share(share) for share in first.expected), style="dim")
+    for row in found.pit:
+        cells = [f"{_share(share.value)}\n{_range(share, _share)}" for share in row.shares]
+        table.add_row(f"{row.horizon} d", *cells)
+    return table
+
+
+def _symbols(found: Evaluation) -> Table:
+    """The model symbol by symbol."""
+    baseline = found.skill.baseline
+    table = _table("by symbol", "forecasts", "pinball", _band(found), f"below {baseline}", "interval")
+    for row in found.by_symbol[:_MOST_SYMBOLS]:
+        table.add_row(
+            Text(row.symbol),
+            str(row.windows),
+            _loss(row.mean.value),
+            _share(row.band.value),
+            _gain(row.improvement.value),
+            _range(row.improvement, _gain),
+        )
+    if len(found.by_symbol) > _MOST_SYMBOLS:
+        table.caption = f"and {len(found.by_symbol) - _MOST_SYMBOLS} more, which --json has"
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(
+        title=Text(f"\n{title}"),
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column("")
+    for name in columns:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _horizons(found: Evaluation) -> Sequence[str]:
+    return [f"{horizon} d" for horizon in found.target.horizons]
+
+
+def _band(found: Evaluation) -> str:
+    return f"in {100 * found.levels[0]:g}–{100 * found.levels[-1]:g} %"  # noqa: RUF001 - a range
+
+
+def _style(row: ModelScores) -> str:
+    return "blue" if row.role is Role.MODEL else ""
+
+
+def _value(found: Interval | None) -> float | None:
+    return None if found is None else found.value
+
+
+def _shown(metric: _Metric, value: float | None) -> str:
+    return "–" if value is None or not isfinite(value) else metric.show(value)  # noqa: RUF001 - nothing to show
+
+
+def _range(found: Interval, show: Callable[[float], str]) -> str:
+    return f"{show(found.lower)} to {show(found.upper)}" if isfinite(found.lower) else ""
+
+
+def _moved(before: float, after: float, show: Callable[[float], str]) -> str:
+    return f"{show(before)} → {show(after)}"
+
+
+def _loss(value: float) -> str:
+    return f"{_SCALE * value:,.2f}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _gain(value: float) -> str:
+    return f"{100 * value:+.1f} %" if isfinite(value) else ""
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3f}"

@@ -1,0 +1,251 @@
+"""Fitting a stock model to a history: pipeline, network, weights, calibration; nothing is saved and nothing scored."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError
+from predictor.features import FeatureSet
+from predictor.inference import Engine, freeze
+from predictor.model import output_map
+from predictor.networks import Edges, GraphForecaster, Inputs, QuantileHead, build_network, kind_named
+from predictor.sessions import SessionCalendar, dates_of, days_of
+from predictor.windows import Pipeline
+from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, adamw, seed_everything
+from trainers.progress import Consumer
+from trainers.stock.asking import ask
+from trainers.stock.conformal import calibrate
+from trainers.stock.covariates import fit_features
+from trainers.stock.data import NO_SOURCE, ROWS, History, Windows
+from trainers.stock.edges import training_edges
+from trainers.stock.lessons import Lesson, lesson_of
+from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.splits import Splits
+
+CALENDAR_YEARS = 5
+"""How far beyond the last training bar the artifact's calendar reaches."""
+
+
+def fit_pipeline(
+    bars: BarPanel, features: FeatureSet, recipe: Recipe, splits: Splits, covariates: CovariateSource = NO_SOURCE
+) -> Pipeline:
+    """Everything between bars and network; fitted numbers come from the training part alone.
+
+    The features are fitted on bars cut at the end of that part, so that nothing later can move a number, not even
+    by rebasing an adjustment factor.
+    """
+    calendar = _calendar(bars, recipe.calendar)
+    return Pipeline(
+        features=fit_features(bars.until(splits.train.last), features, calendar, covariates),
+        target=recipe.target,
+        normaliser=recipe.window_normaliser,
+        calendar=calendar,
+        encoder_length=recipe.encoder_length,
+    )
+
+
+def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
+    """The exchange's sessions from the first bar to five years after the last; the bars must lie on them."""
+    first, last = int(bars.sessions[0]), int(bars.sessions[-1])
+    end = int(dates_of(days_of(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
+    calendar = SessionCalendar.from_exchange(name, first, end) if name else SessionCalendar.weekdays(first, end)
+    if bars.calendar and bars.calendar != calendar.name:
+        raise ConfigurationError(
+            f"the bars are of calendar {bars.calendar}, but the recipe's calendar is {calendar.name}; a model would "
+            "refuse such bars later: let both name the same exchange"
+        )
+    strangers = calendar.unexpected(bars.sessions)
+    if len(strangers):
+        raise ConfigurationError(
+            f"{calendar.name} held no session on {strangers[:5].tolist()}; remove these bars or name another calendar"
+        )
+    return calendar
+
+
+def fit_artifact(
+    history: History, splits: Splits, recipe: Recipe, *, consume: Consumer, edges: Edges | None = None
+) -> Artifact:
+    """Fit and calibrate in one go, without checkpoints; the artifact's card is still empty.
+
+    Args:
+        history: inputs and labels, by a pipeline that was fitted on the training part.
+        splits: the parts; only training, selection and calibration are looked at.
+        recipe: every other setting.
+        consume: progress of the epochs.
+        edges: of a graph; None takes them from the training part's returns.
+
+    Raises:
+        ConfigurationError: the settings contradict themselves or the bars.
+        LoopError: the training failed.
+    """
+    fitted = fit(prepare(history, splits, recipe, edges), recipe.optimisation, None, consume)
+    return calibrated(fitted, history, splits, recipe)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fitted:
+    """A network with its best weights, and how it got there."""
+
+    network: nn.Module
+    device: str
+    precision: str
+    epochs: tuple[tuple[float, float], ...]
+    best_epoch: int
+
+
+def check_edges(edges: Edges | None, recipe: Recipe) -> None:
+    """Raise ConfigurationError if edges are given to a network that has no graph."""
+    if edges is not None and not kind_named(recipe.kind).is_panel_model:
+        raise ConfigurationError(f"edges are given, but a network of kind {recipe.kind!r} has no graph; use graph")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """All that a fit needs; nothing is written before it stands."""
+
+    network: nn.Module
+    lesson: Lesson[Any]
+    loop: Loop[Any]
+
+
+def prepare(history: History, splits: Splits, recipe: Recipe, edges: Edges | None) -> Prepared:
+    """A network with fresh weights, what it learns from, and its loop.
+
+    Raises:
+        ConfigurationError: a part holds no window, or the settings contradict themselves.
+        LoopError: the loop cannot run so.
+    """
+    seed_everything(recipe.optimisation.seed)
+    train, selection = history.windows(splits.train), history.windows(splits.selection)
+    network = _network(history, train, recipe)
+    if isinstance(network, GraphForecaster):
+        network.connect(edges or training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours))
+    lesson = lesson_of(network, history, train, selection, recipe)
+    return Prepared(network=network, lesson=lesson, loop=_loop(network, lesson, recipe.optimisation))
+
+
+def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer) -> Fitted:
+    """Run the epochs, and keep the weights of the best one on the selection part.
+
+    Raises:
+        StoppedError: a signal ended it, after a checkpoint.
+        LoopError: the training failed.
+    """
+    loop, lesson = prepared.loop, prepared.lesson
+    held = Validation(lesson.loss, lesson.selection)
+    with loop.running(checkpoints) as run:
+        for report in consume(run.epochs(lesson.train, max_epochs=settings.max_epochs, validation=held)):
+            if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
+                break
+        run.restore_best()
+        epochs = tuple((report.loss, report.monitored) for report in run.history)
+    return Fitted(
+        network=freeze(prepared.network.cpu()),
+        device=loop.device.device.type,
+        precision=loop.precision.name,
+        epochs=epochs,
+        best_epoch=len(epochs) - run.best.stale,
+    )
+
+
+def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Loop[Any]:
+    """The training loop of the one network."""
+    optimizer = adamw(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    return Loop(
+        [Phase("network", lesson.loss, network.parameters(), optimizer, clip=settings.clip)],
+        modules={"network": network},
+        device=settings.device,
+        precision=settings.precision,
+        accumulate=settings.accumulate,
+        cutting=lesson.cutting,
+        oom=settings.oom,
+        nonfinite=settings.nonfinite,
+        ema=settings.ema,
+        compile=settings.compiled,
+        deterministic=settings.deterministic,
+    )
+
+
+def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
+    """A fresh network whose head starts at the quantiles of the training targets."""
+    network = build_network(
+        kind_named(recipe.kind),
+        recipe.config,
+        sizes=replace(history.pipeline.sizes, nodes=len(_universe(history, recipe))),
+        target=recipe.target,
+        levels=recipe.quantiles,
+    )
+    targets = history.targets(train).numpy()
+    quantiles = np.nanquantile(targets, recipe.quantiles, axis=0).T.astype(np.float32)
+    for module in network.modules():
+        if isinstance(module, QuantileHead):
+            module.start_at(torch.from_numpy(quantiles))
+    return network
+
+
+def _universe(history: History, recipe: Recipe) -> tuple[str, ...]:
+    """The symbols that the network knows by name."""
+    return history.bars.symbols if kind_named(recipe.kind).is_panel_model else ()
+
+
+def calibrated(fitted: Fitted, history: History, splits: Splits, recipe: Recipe) -> Artifact:
+    """The artifact's parts, with conformal offsets from the calibration part; its card is still empty."""
+    levels, target = recipe.quantiles, recipe.target
+    blank = Conformal(
+        offsets=((0.0,) * len(levels),) * len(target.horizons), effective_samples=(0.0,) * len(target.horizons)
+    )
+    manifest = Manifest(
+        kind=kind_named(recipe.kind),
+        config=recipe.config,
+        target=target,
+        quantiles=levels,
+        normaliser=history.pipeline.normaliser,
+        encoder_length=recipe.encoder_length,
+        conformal=blank,
+        baseline=_baseline(history, splits),
+        universe=_universe(history, recipe),
+        card={},
+    )
+    windows = history.windows(splits.calibration)
+    engine = engine_of(fitted.network, manifest)
+    units = ask(engine, history, windows, manifest.universe).units
+    conformal = calibrate(
+        units.double().numpy(),
+        history.targets(windows).double().numpy(),
+        levels,
+        sessions=len(np.unique(windows.positions)),
+        horizons=target.horizons,
+    )
+    weights = {name: tensor.clone() for name, tensor in fitted.network.state_dict().items()}
+    return Artifact(manifest=replace(manifest, conformal=conformal), pipeline=history.pipeline, weights=weights)
+
+
+def _baseline(history: History, splits: Splits) -> BaselineSpec:
+    """The average training window."""
+    train = history.windows(splits.train)
+    sums = [_sums(batch.inputs) for batch in history.batches(train)]
+    known, static = (torch.stack(group).sum(dim=0) / len(train) for group in zip(*sums, strict=True))
+    location, scale = history.level(train)
+    return BaselineSpec(
+        name="train_mean",
+        known=tuple(known.tolist()),
+        static=tuple(static.tolist()),
+        location=float(location.mean()),
+        scale=float(scale.median()),
+    )
+
+
+def _sums(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """[K] and [C] over the windows: each window's mean over its sessions of known features, and its static ones."""
+    return inputs.known.double().mean(dim=1).sum(dim=0), inputs.static.double().sum(dim=0)
+
+
+def engine_of(network: nn.Module, manifest: Manifest) -> Engine:
+    """What runs a frozen network on the CPU."""
+    return Engine(network, output_map(manifest), device=torch.device("cpu"), max_rows=ROWS)
