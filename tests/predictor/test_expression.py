@@ -29,6 +29,11 @@ def test_a_call_holds_series_and_windows() -> None:
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [
+        ("$close>Ref($close,1)", "$close > Ref($close, 1)"),
+        ("($close<$open)+($low>$open)", "($close < $open) + ($low > $open)"),
+        ("($close>$open)<($close+$low)", "($close > $open) < $close + $low"),
+        ("Quantile($close,20,.80)", "Quantile($close, 20, 0.8)"),
+        ("Plus($close, 0.000000000001)", "Plus($close, 1e-12)"),
         ("( ($close) )", "$close"),
         ("$close-($open-$low)", "$close - ($open - $low)"),
         ("($close-$open)-$low", "$close - $open - $low"),
@@ -53,13 +58,14 @@ def calls_over(series: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expre
     def call(name: str) -> st.SearchStrategy[Expression]:
         operator = OPERATORS[name]
         windows = st.tuples(*(st.integers(max(1, window.smallest), 9) for window in operator.windows))
-        return st.builds(Call, st.just(name), st.tuples(*(series for _ in operator.series)), windows)
+        numbers = st.tuples(*(st.floats(number.smallest, number.largest) for number in operator.numbers))
+        return st.builds(Call, st.just(name), st.tuples(*(series for _ in operator.series)), windows, numbers)
 
     return st.sampled_from(sorted(OPERATORS)).flatmap(call)
 
 
 def grown(series: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
-    pair = st.sampled_from(["+", "-", "*"])
+    pair = st.sampled_from(["+", "-", "*", ">", "<"])
     return st.one_of(
         st.builds(Negative, series),
         st.builds(Binary, pair, series, series | NUMBERS),
@@ -109,7 +115,12 @@ def test_any_tree_reads_back_from_its_text(tree: Expression) -> None:
         ("$close * 1e999", 10, "too large"),
         ("$close ** 2", 9, "found '*'"),
         ("$close % 2", 8, "'%' has no meaning here"),
-        ("$close > 2", 8, "'>' has no meaning here"),
+        ("$close >= 2", 9, "'=' has no meaning here"),
+        ("$close > 2 > $open", 12, "expected an operator or the end, found '>'"),
+        ("Quantile($close, 5)", 19, "Quantile(x, n, level) has 3 arguments, found 2"),
+        ("Quantile($close, 5, 80)", 21, "level of Quantile(x, n, level) must be a number from 0 to 1, but is 80"),
+        ("Quantile($close, 5, $open)", 21, "must be a number from 0 to 1, found '$open'"),
+        ("Plus($close, 1e-13)", 14, "c of Plus(x, c) must be a number from 1e-12 to 1, but is 1e-13"),
         ("$clo\u0455e", 5, "has no meaning here"),
         ("$close * \u0661", 10, "has no meaning here"),
     ],
@@ -133,6 +144,9 @@ def test_a_mistake_is_shown_at_its_column(text: str, column: int, problem: str) 
         "Var($close, 20)",
         "Delta($close, 5)",
         "Slope($close, 5)",
+        "Rsquare($close, 5)",
+        "Resi($close, 5)",
+        "($close > $open)",
         "(((Std($close, 20))))",
         "-Std($close, 20)",
         "Abs($high - $low)",
@@ -163,6 +177,7 @@ def test_a_denominator_that_vanishes_at_flat_prices_is_refused(denominator: str)
         "(1e-9 * $close + Abs($high - $low))",
         "($high - $low + 1e-9 * $close)",
         "Greater($high - $low, 1e-9 * $close)",
+        "Plus($high - $low, 1e-12)",
         "Mean($volume, 20)",
         "Ref($close, 1)",
         "4",

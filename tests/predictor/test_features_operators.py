@@ -57,6 +57,31 @@ def slope(window: Window, n: int) -> np.float64:
     return added(steps) / (n * (n * n - 1) / 12)
 
 
+def residual(window: Window, n: int) -> np.float64:
+    steps = [value - window[0] for value in window]
+    rise = added([step * (place - (n - 1) / 2) for place, step in enumerate(steps)]) / (n * (n * n - 1) / 12)
+    return steps[-1] - (mean(steps, n) + rise * ((n - 1) / 2))
+
+
+def determination(window: Window, n: int) -> np.float64:
+    average = mean(window, n)
+    off = [value - average for value in window]
+    rounding = np.float64(1e-9) * average
+    root = np.sqrt(added([value * value for value in off]) + n * (rounding * rounding))
+    below = root * math.sqrt(n * (n * n - 1) / 12)
+    correlated = added([value * (place - (n - 1) / 2) for place, value in enumerate(off)]) / (below or np.float64(1.0))
+    return correlated * correlated
+
+
+def quantile(window: Window, level: float) -> np.float64:
+    if any(math.isnan(value) for value in window):
+        return NAN
+    ordered = sorted(window)
+    place = level * (len(window) - 1)
+    low, high = ordered[math.floor(place)], ordered[min(math.floor(place) + 1, len(window) - 1)]
+    return low if low == high else low + (high - low) * (place - math.floor(place))
+
+
 def rank(window: Window, n: int) -> float | np.float64:
     if any(math.isnan(value) for value in window):
         return NAN
@@ -77,6 +102,10 @@ ROLLING: Mapping[str, Oracle] = {
     "Max": picked(max),
     "Min": picked(min),
     "Slope": slope,
+    "Resi": residual,
+    "Rsquare": determination,
+    "IdxMax": picked(lambda window: np.float64(window.index(max(window)) + 1)),
+    "IdxMin": picked(lambda window: np.float64(window.index(min(window)) + 1)),
     "Rank": rank,
 }
 
@@ -91,6 +120,7 @@ ELEMENTWISE: Mapping[str, Callable[[np.float64], float | np.float64]] = {
     "{} * 2.5": lambda x: x * 2.5,
     "{} / 2.5": lambda x: x / 2.5,
     "2.5 / {}": lambda x: 2.5 / x,
+    "Plus({}, 0.5)": lambda x: x + 0.5,
 }
 
 VALUES = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, 1.0, 50.1, 50.1, np.nan, np.inf, -np.inf]))
@@ -115,6 +145,13 @@ def windowed(x: FloatArray, n: int, oracle: Callable[[Window], float | np.float6
 def test_a_rolling_operator_adds_oldest_first(name: str, x: FloatArray, n: int) -> None:
     expected = windowed(x, n, lambda window: ROLLING[name](window, n))
     assert np.array_equal(evaluate(f"{name}($close, {n})", {"close": x}), expected, equal_nan=True)
+
+
+@quickly
+@given(x=SERIES, n=st.integers(1, 12), level=st.sampled_from([0.0, 0.2, 0.5, 0.8, 1.0]))
+def test_a_quantile_lies_on_the_line_between_two_values(x: FloatArray, n: int, level: float) -> None:
+    expected = windowed(x, n, lambda window: quantile(window, level))
+    assert np.array_equal(evaluate(f"Quantile($close, {n}, {level})", {"close": x}), expected, equal_nan=True)
 
 
 @quickly
@@ -156,6 +193,15 @@ def test_the_larger_and_the_smaller_keep_nan(x: FloatArray) -> None:
     for name, pick in (("Greater", np.fmax), ("Less", np.fmin)):
         expected = np.where(unknown, np.nan, pick(x[0], x[1]))
         assert np.array_equal(evaluate(f"{name}($close, $open)", columns), expected, equal_nan=True)
+
+
+@quickly
+@given(x=SHAPES.flatmap(lambda shape: arrays(np.float64, (2, *shape), elements=VALUES)))
+def test_a_comparison_is_one_or_zero_and_unknown_where_a_side_is(x: FloatArray) -> None:
+    columns = {"close": x[0], "open": x[1]}
+    unknown = np.isnan(x[0]) | np.isnan(x[1])
+    for text, holds in (("$close > $open", x[0] > x[1]), ("$close < $open", x[0] < x[1])):
+        assert np.array_equal(evaluate(text, columns), np.where(unknown, np.nan, holds), equal_nan=True)
 
 
 @quickly
@@ -203,13 +249,29 @@ def test_the_correlation_of_a_constant_is_zero() -> None:
 
 
 @pytest.mark.parametrize("level", [0.0, 50.1, 1e-7, 3.3e9])
-def test_the_slope_of_a_constant_is_zero(level: float) -> None:
-    assert not evaluate("Slope($close, 20)", {"close": np.full((1, 40), level)})[:, 19:].any()
+def test_the_line_through_a_constant_is_flat(level: float) -> None:
+    for name in ("Slope", "Resi"):
+        assert not evaluate(f"{name}($close, 20)", {"close": np.full((1, 40), level)})[:, 19:].any()
+
+
+@pytest.mark.parametrize("level", [0.0, 50.1, 1e-7, 3.3e9])
+def test_a_line_explains_nothing_of_a_constant(level: float) -> None:
+    assert evaluate("Rsquare($close, 20)", {"close": np.full((1, 40), level)})[:, 19:].max() < 1e-12
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 7])
 @pytest.mark.parametrize("symbols", [1, 2, 5])
-@pytest.mark.parametrize("text", ["Sum($close, 60)", "Std($close, 60)", "EMA($close, 26, 60)", "Slope($close, 60)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sum($close, 60)",
+        "Std($close, 60)",
+        "EMA($close, 26, 60)",
+        "Slope($close, 60)",
+        "Rsquare($close, 60)",
+        "Resi($close, 60)",
+    ],
+)
 def test_a_window_gives_the_same_bits_in_every_panel(text: str, rows: int, symbols: int) -> None:
     x = np.random.default_rng(1).lognormal(size=(9, 200))
     whole = evaluate(text, {"close": x})

@@ -1,11 +1,11 @@
-"""Bars in files: one row a bar, CSV or Parquet, read through polars (extra `data`)."""
+"""Bars in tables: one row a bar, from CSV or Parquet files or a query, read through polars (extra `data`)."""
 
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +24,37 @@ OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
 READABLE_DATE: Final = r"^(?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$"
 
 
+class Named(Protocol):
+    """Where columns come from, as messages call it."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 (the class tells)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """Where a table comes from.
+
+    Attributes:
+        name: As messages call it.
+        symbol: Whose bars they are where the table does not say.
+        ordered: Whether each symbol's rows must stand oldest first, as in a file; a query may give them in any order.
+    """
+
+    name: str
+    symbol: str
+    ordered: bool = True
+
+
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Table:
-    """A file's bars as arrays.
+    """The bars of a table as arrays.
 
     Attributes:
         symbols: S names, in the order of their first rows.
-        sessions: int32 [T], every date of the file.
+        sessions: int32 [T], every date of the table.
         columns: float64 [S, T] by field name, NaN where a symbol has no row.
     """
 
@@ -42,23 +65,31 @@ class Table:
 
 def read_table(path: Path) -> Table:
     """Read a file; see `BarPanel.read`."""
-    frame = _load(path)
+    return table_of(read_frame(path), Source(name=path.name, symbol=path.stem.upper()))
+
+
+def table_of(frame: "pl.DataFrame", source: Source) -> Table:
+    """The bars of a frame whose columns have lower-case names.
+
+    Raises:
+        BarsError: Naming the column, row and value that cannot be read.
+    """
     if frame.height == 0:
-        raise BarsError(f"{path.name} has no rows")
+        raise BarsError(f"{source.name} has no rows")
     names = [name for name in (*REQUIRED, *OPTIONAL) if name in frame.columns]
     missing = [name for name in ("date", *REQUIRED) if name not in frame.columns]
     if missing:
-        raise BarsError(f"{path.name} has no column {', '.join(missing)}; it has {', '.join(frame.columns)}")
-    dates = _sessions(frame["date"], path)
-    values = {name: _numbers(frame[name], path) for name in names}
-    symbols, rows = _symbols(frame, path)
-    _check_sorted(symbols, rows, dates)
+        raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {', '.join(frame.columns)}")
+    dates = sessions_of(frame["date"], source)
+    values = {name: numbers_of(frame[name], source) for name in names}
+    symbols, rows = _symbols(frame, source)
+    _check_dates(symbols, rows, dates, source)
     sessions, places = np.unique(dates, return_inverse=True)
     columns = {name: _spread(column, rows, places, (len(symbols), sessions.size)) for name, column in values.items()}
     return Table(symbols=symbols, sessions=sessions, columns=columns)
 
 
-def _load(path: Path) -> "pl.DataFrame":
+def read_frame(path: Path) -> "pl.DataFrame":
     """The file's columns under lower-case names; text stays text, so that a wrong cell can be shown as it stands."""
     try:
         import polars as pl
@@ -76,28 +107,37 @@ def _load(path: Path) -> "pl.DataFrame":
         frame = readers[path.suffix.lower()](path)
     except pl.exceptions.PolarsError as error:
         raise BarsError(f"{path.name} cannot be read: {error}") from error
+    return plainly_named(frame, path)
+
+
+def plainly_named(frame: "pl.DataFrame", source: Named) -> "pl.DataFrame":
+    """The columns under lower-case names, underscores for spaces.
+
+    Raises:
+        BarsError: If two columns get the same name.
+    """
     names = [name.strip().lower().replace(" ", "_") for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise BarsError(f"{path.name} has more than one column {', '.join(twice)}")
+        raise BarsError(f"{source.name} has more than one column {', '.join(twice)}")
     return frame.rename(dict(zip(frame.columns, names, strict=True)))
 
 
-def _numbers(column: "pl.Series", path: Path) -> FloatArray:
+def numbers_of(column: "pl.Series", source: Named) -> FloatArray:
     """A column as float64; an empty cell is NaN."""
     import polars as pl
 
     if column.dtype == pl.String:
         column = column.str.strip_chars()
         column = column.set(column == "", None)
-    elif not column.dtype.is_numeric():
-        raise BarsError(f"{path.name}: column {column.name} holds {column.dtype}, but must hold numbers")
+    elif not column.dtype.is_numeric() and column.dtype != pl.Null:
+        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold numbers")
     numbers = column.cast(pl.Float64, strict=False)
-    _check_read(column, numbers, path, "is no number")
+    _check_read(column, numbers, source, "is no number")
     return numbers.fill_null(float("nan")).to_numpy()
 
 
-def _sessions(column: "pl.Series", path: Path) -> NDArray[np.int32]:
+def sessions_of(column: "pl.Series", source: Named) -> NDArray[np.int32]:
     """A column of dates as yyyymmdd: ISO text, dates, times of day (their date) or whole numbers yyyymmdd."""
     import polars as pl
 
@@ -107,8 +147,8 @@ def _sessions(column: "pl.Series", path: Path) -> NDArray[np.int32]:
     elif isinstance(text.dtype, pl.Date | pl.Datetime):
         dates = text.cast(pl.Date)
     else:
-        raise BarsError(f"{path.name}: column date holds {column.dtype}, but must hold dates")
-    _check_read(text.fill_null(""), dates, path, "is no date; write 2013-12-31 or 20131231")
+        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold dates")
+    _check_read(text.fill_null(""), dates, source, "is no date; write 2013-12-31 or 20131231")
     return (dates.dt.year() * 10_000 + dates.dt.month().cast(pl.Int32) * 100 + dates.dt.day()).to_numpy()
 
 
@@ -118,40 +158,42 @@ def _dates_of_text(text: "pl.Series") -> "pl.Series":
     return compact.set(~readable, None).str.to_date("%Y%m%d", strict=False)
 
 
-def _check_read(given: "pl.Series", read: "pl.Series", path: Path, problem: str) -> None:
+def _check_read(given: "pl.Series", read: "pl.Series", source: Named, problem: str) -> None:
     """Refuse the first cell that held something and could not be read."""
     unread = np.flatnonzero((given.is_not_null() & read.is_null()).to_numpy())
     if unread.size:
         row = int(unread[0])
-        raise BarsError(f"{path.name}: row {row + 1} after the header, column {given.name}: {given[row]!r} {problem}")
+        raise BarsError(f"{source.name}: row {row + 1} after the header, column {given.name}: {given[row]!r} {problem}")
 
 
-def _symbols(frame: "pl.DataFrame", path: Path) -> tuple[tuple[str, ...], RowIndex]:
-    """The file's symbols in the order of their first rows, and each row's place among them."""
+def _symbols(frame: "pl.DataFrame", source: Source) -> tuple[tuple[str, ...], RowIndex]:
+    """The table's symbols in the order of their first rows, and each row's place among them."""
     import polars as pl
 
     if "symbol" not in frame.columns:
-        return (path.stem.upper(),), np.zeros(frame.height, dtype=np.intp)
+        return (source.symbol,), np.zeros(frame.height, dtype=np.intp)
     column = frame["symbol"].cast(pl.String).str.strip_chars()
     empty = np.flatnonzero((column.is_null() | (column == "")).to_numpy())
     if empty.size:
-        raise BarsError(f"{path.name}: row {int(empty[0]) + 1} after the header: the symbol is empty")
+        raise BarsError(f"{source.name}: row {int(empty[0]) + 1} after the header: the symbol is empty")
     symbols = tuple(column.unique(maintain_order=True).to_list())
     place = {symbol: row for row, symbol in enumerate(symbols)}
     return symbols, np.array([place[symbol] for symbol in column.to_list()], dtype=np.intp)
 
 
-def _check_sorted(symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.int32]) -> None:
-    """Refuse a symbol whose dates do not rise down the file."""
-    order = np.argsort(rows, kind="stable")
+def _check_dates(symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.int32], source: Source) -> None:
+    """Refuse a symbol whose dates do not rise down the table, or one that has a date twice."""
+    order = np.argsort(rows, kind="stable") if source.ordered else np.lexsort((dates, rows))
     owner, day = rows[order], dates[order]
     wrong = np.flatnonzero((owner[1:] == owner[:-1]) & (day[1:] <= day[:-1]))
     if wrong.size:
         at = int(wrong[0]) + 1
         symbol, date, before = symbols[owner[at]], shown_date(int(day[at])), shown_date(int(day[at - 1]))
         if date == before:
-            raise BarsError(f"{symbol} {date} stands twice in the file; give each day one row")
-        raise BarsError(f"{symbol} {date} stands after {before} in the file; sort each symbol's rows, oldest first")
+            raise BarsError(f"{symbol} {date} stands twice in {source.name}; give each day one row")
+        raise BarsError(
+            f"{symbol} {date} stands after {before} in {source.name}; sort each symbol's rows, oldest first"
+        )
 
 
 def _spread(values: FloatArray, rows: RowIndex, places: RowIndex, shape: tuple[int, int]) -> FloatArray:

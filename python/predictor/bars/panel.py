@@ -149,7 +149,15 @@ class BarPanel:
             BarsError: Naming the column, row and value that cannot be read, or the bar that breaks a rule.
             MissingPackageError: Without the extra `data`.
         """
-        table = files.read_table(Path(path))
+        return cls.of_table(files.read_table(Path(path)), calendar=calendar, currency=currency)
+
+    @classmethod
+    def of_table(cls, table: files.Table, *, calendar: str = "", currency: str = "") -> Self:
+        """The panel of a table's columns.
+
+        Raises:
+            BarsError: For the bar that breaks a rule.
+        """
         columns = dict(table.columns)
         return cls(
             symbols=table.symbols,

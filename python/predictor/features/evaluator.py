@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.features.expression import Binary, Call, Expression, Field, Negative, Number
+from predictor.features.expression import Binary, Call, Expression, Field, Negative, Number, fields_of
 from predictor.features.kernels import Kernel
 from predictor.features.operators import BINARY_KERNELS, OPERATORS
 
@@ -54,6 +54,7 @@ class Plan:
 
     Attributes:
         fields: The columns that are read.
+        fields_of_each: The columns that each expression reads.
         lookbacks: Of each expression, in bars, the current one included.
     """
 
@@ -61,6 +62,7 @@ class Plan:
         builder = _Builder()
         outputs = [builder.series_of(expression) for expression in expressions]
         self.fields: tuple[str, ...] = tuple(builder.fields)
+        self.fields_of_each: tuple[frozenset[str], ...] = tuple(map(fields_of, expressions))
         self.lookbacks: tuple[int, ...] = tuple(series.lookback for series in outputs)
         self._field_slots = tuple(builder.fields.values())
         self._outputs = tuple(series.slot for series in outputs)
@@ -153,9 +155,8 @@ class _Builder:
             case Binary(operator, left, right):
                 parts = (self.series_of(left), self.series_of(right))
                 return self._step(operator, BINARY_KERNELS[operator], parts)
-            case Call(name, arguments, windows):
-                parts = tuple(self.series_of(argument) for argument in arguments)
-                return self._call(name, parts, windows)
+            case Call():
+                return self._call(expression)
 
     def _leaf(self, key: Hashable, value: FloatArray | None) -> _Series:
         if key not in self._known:
@@ -168,14 +169,16 @@ class _Builder:
         self.fields[name] = series.slot
         return series
 
-    def _call(self, name: str, parts: tuple[_Series, ...], windows: tuple[int, ...]) -> _Series:
-        operator = OPERATORS[name]
-        return self._step(name, operator.kernel(*windows), parts, windows, operator.reach(windows))
+    def _call(self, call: Call) -> _Series:
+        operator = OPERATORS[call.operator]
+        parts = tuple(self.series_of(argument) for argument in call.arguments)
+        settings = (*call.windows, *call.numbers)
+        return self._step(call.operator, operator.kernel(*settings), parts, settings, operator.reach(call.windows))
 
     def _step(
-        self, name: str, kernel: Kernel, parts: tuple[_Series, ...], windows: tuple[int, ...] = (), reach: int = 0
+        self, name: str, kernel: Kernel, parts: tuple[_Series, ...], settings: tuple[float, ...] = (), reach: int = 0
     ) -> _Series:
-        key = (name, tuple(part.slot for part in parts), windows)
+        key = (name, tuple(part.slot for part in parts), settings)
         if key not in self._known:
             lookback = max(part.lookback for part in parts)
             constant = all(part.constant for part in parts)

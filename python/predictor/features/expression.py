@@ -8,10 +8,10 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal, final
 
-BinaryOperator = Literal["+", "-", "*", "/"]
+BinaryOperator = Literal[">", "<", "+", "-", "*", "/"]
 
-_SUM, _PRODUCT, _NEGATIVE, _ATOM = 1, 2, 3, 4
-_BINDING: Final = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
+_COMPARISON, _SUM, _PRODUCT, _NEGATIVE, _ATOM = 1, 2, 3, 4, 5
+_BINDING: Final = {">": _COMPARISON, "<": _COMPARISON, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 _LARGEST_PLAIN_WHOLE_NUMBER: Final = 1e15
 
 
@@ -66,26 +66,47 @@ class Binary:
     right: "Expression"
 
     def __str__(self) -> str:
-        """Both operands; the right one in parentheses if it binds no tighter, because operators group from the left."""
+        """Both operands; the right one in parentheses if it binds no tighter, because operators group from the left.
+
+        A comparison does not group at all, so its left operand obeys the same rule.
+        """
         binding = _BINDING[self.operator]
-        return f"{_within(self.left, binding)} {self.operator} {_within(self.right, binding + 1)}"
+        left = _within(self.left, binding + (binding == _COMPARISON))
+        return f"{left} {self.operator} {_within(self.right, binding + 1)}"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A named operator over series; `windows` holds its whole numbers in the order of its signature."""
+    """A named operator over series; `windows` holds the whole numbers of its signature, `numbers` the others."""
 
     operator: str
     arguments: tuple["Expression", ...]
     windows: tuple[int, ...] = ()
+    numbers: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        """Series first, then windows."""
-        return f"{self.operator}({', '.join(map(str, (*self.arguments, *self.windows)))})"
+        """Series first, then windows, then numbers."""
+        texts = (*map(str, self.arguments), *map(str, self.windows), *map(_text_of_number, self.numbers))
+        return f"{self.operator}({', '.join(texts)})"
 
 
 Expression = Number | Field | Negative | Binary | Call
+
+
+def fields_of(expression: Expression) -> frozenset[str]:
+    """The columns that an expression reads."""
+    match expression:
+        case Number():
+            return frozenset()
+        case Field(name):
+            return frozenset((name,))
+        case Negative(operand):
+            return fields_of(operand)
+        case Binary(_, left, right):
+            return fields_of(left) | fields_of(right)
+        case Call():
+            return frozenset[str]().union(*map(fields_of, expression.arguments))
 
 
 def _within(expression: Expression, binding: int) -> str:

@@ -134,14 +134,23 @@ def slope(n: int) -> SeriesKernel:
 
     The values enter as differences from the window's oldest one, so a constant series has slope 0 exactly.
     """
-    places = (np.arange(n, dtype=np.float64) - (n - 1) / 2)[:, None, None]
-    spread = n * (n * n - 1) / 12
+    places = _places(n)
 
     def kernel(x: FloatArray) -> FloatArray:
         windows = windows_of(x, n)
-        return add_oldest_first((windows - windows[0]) * places) / spread
+        return add_oldest_first((windows - windows[0]) * places) / _spread_of_places(n)
 
     return kernel
+
+
+def _places(n: int) -> FloatArray:
+    """The places of n values around their middle, [n, 1, 1]."""
+    return (np.arange(n, dtype=np.float64) - (n - 1) / 2)[:, None, None]
+
+
+def _spread_of_places(n: int) -> float:
+    """The sum of their squares."""
+    return n * (n * n - 1) / 12
 
 
 def correlation(n: int) -> PairKernel:
@@ -168,6 +177,94 @@ def _deviations(windows: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
     return off, np.sqrt(add_oldest_first(off * off) + n * (rounding * rounding))
 
 
+def determination(n: int) -> SeriesKernel:
+    """The share of the last n values' variance that their least-squares line explains, 0 to 1 (R squared).
+
+    It is the square of the correlation with the places, so a constant series gives 0, as `correlation` says.
+    """
+    places = _places(n)
+    spread = math.sqrt(_spread_of_places(n))
+
+    def kernel(x: FloatArray) -> FloatArray:
+        off, root = _deviations(windows_of(x, n), n)
+        below = root * spread
+        correlated = add_oldest_first(np.multiply(off, places, off)) / (below + (below == 0))
+        return correlated * correlated
+
+    return kernel
+
+
+def residual(n: int) -> SeriesKernel:
+    """How far the youngest of the last n values lies above their least-squares line.
+
+    The values enter as differences from the window's oldest one, so a constant series has residual 0 exactly.
+    """
+    places = _places(n)
+
+    def kernel(x: FloatArray) -> FloatArray:
+        windows = windows_of(x, n)
+        steps = windows - windows[0]
+        average = add_oldest_first(steps) / n
+        rise = add_oldest_first(steps * places) / _spread_of_places(n)
+        return steps[-1] - (average + rise * ((n - 1) / 2))
+
+    return kernel
+
+
+def place_of_largest(n: int) -> SeriesKernel:
+    """Where the largest of the last n values stands: 1 for the oldest to n for the youngest, the oldest of equals."""
+    return _place_of(largest, n)
+
+
+def place_of_smallest(n: int) -> SeriesKernel:
+    """Where the smallest of the last n values stands: 1 for the oldest to n for the youngest, the oldest of equals."""
+    return _place_of(smallest, n)
+
+
+def _place_of(extreme: Callable[[int], SeriesKernel], n: int) -> SeriesKernel:
+    found = extreme(n)
+
+    def kernel(x: FloatArray) -> FloatArray:
+        best = found(x)
+        return np.where(np.isnan(best), math.nan, (windows_of(x, n) == best).argmax(axis=0) + 1.0)
+
+    return kernel
+
+
+def quantile(n: int, level: float) -> SeriesKernel:
+    """The value below which the share `level` of the last n values lies.
+
+    With the values in rising order and their places counted from 0, it stands at level * (n - 1), and between two
+    places on the straight line: lower + (upper - lower) * fraction.
+    """
+    lower = math.floor(level * (n - 1))
+    upper = min(lower + 1, n - 1)
+    fraction = level * (n - 1) - lower
+
+    def kernel(x: FloatArray) -> FloatArray:
+        windows = windows_of(x, n)
+        ordered = np.partition(windows, (lower, upper), axis=0)
+        low, high = ordered[lower], ordered[upper]
+        return np.where(high == low, low, low + (high - low) * fraction) * _known(windows)
+
+    return kernel
+
+
+def greater(x: FloatArray, y: FloatArray) -> FloatArray:
+    """1 where x is greater than y, 0 elsewhere, NaN where one of them is unknown."""
+    return np.where(np.isnan(x) | np.isnan(y), math.nan, x > y)
+
+
+def less(x: FloatArray, y: FloatArray) -> FloatArray:
+    """1 where x is less than y, 0 elsewhere, NaN where one of them is unknown."""
+    return greater(y, x)
+
+
+def plus(number: float) -> SeriesKernel:
+    """The value plus a number."""
+    return lambda x: x + number
+
+
 def rank(n: int) -> SeriesKernel:
     """The youngest value's place among the last n, divided by n; equal values share the mean of their places."""
 
@@ -176,7 +273,11 @@ def rank(n: int) -> SeriesKernel:
         youngest = windows[-1]
         below = add_oldest_first((windows < youngest).astype(np.float64))
         equal = add_oldest_first((windows == youngest).astype(np.float64))
-        known = np.where(np.isnan(add_oldest_first(np.abs(windows))), math.nan, 1.0)
-        return (below + (equal + 1.0) / 2.0) / n * known
+        return (below + (equal + 1.0) / 2.0) / n * _known(windows)
 
     return kernel
+
+
+def _known(windows: FloatArray) -> FloatArray:
+    """1, or NaN where a window holds a NaN."""
+    return np.where(np.isnan(add_oldest_first(np.abs(windows))), math.nan, 1.0)

@@ -1,7 +1,7 @@
 """Operator set 1: every named operator, its signature, how far it looks back, and its arithmetic.
 
-The names are those of Qlib. An artifact names the set it was made with, so what stands here does not change: a new
-meaning is a new set.
+The names are those of Qlib where it has the operator. An artifact names the set it was made with, so what stands here
+does not change: a new meaning is a new set. A new operator is none, because a program without it refuses its name.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +20,8 @@ FloatArray = NDArray[np.float64]
 
 OPERATOR_SET: Final = 1
 LONGEST_WINDOW: Final = 1000
+SMALLEST_PLUS: Final = 1e-12
+"""Less would not stand above the rounding of a price of 100."""
 
 
 @final
@@ -34,6 +36,22 @@ class Window:
 
     name: str
     smallest: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number in an operator's signature, from `smallest` to `largest`.
+
+    Attributes:
+        name: As in the signature.
+        smallest: The least that means something.
+        largest: The most that means something.
+    """
+
+    name: str
+    smallest: float
+    largest: float
 
 
 def _no_bars(_windows: tuple[int, ...]) -> int:
@@ -73,7 +91,8 @@ class Operator:
         name: As in expressions.
         series: Names of the arguments that are series.
         windows: The whole numbers that follow them.
-        kernel: The arithmetic for given whole numbers.
+        numbers: The other numbers, which stand last.
+        kernel: The arithmetic for given whole and other numbers.
         reach: Bars before the current one that it reads, for given whole numbers.
         flatness: What it leaves at a flat price, from what its series leave.
         meaning: One line for people.
@@ -82,6 +101,7 @@ class Operator:
     name: str
     series: tuple[str, ...]
     windows: tuple[Window, ...] = ()
+    numbers: tuple[Constant, ...] = ()
     kernel: Callable[..., Kernel]
     reach: Callable[[tuple[int, ...]], int] = field(default=_window_less_one)
     flatness: Callable[..., Flatness] = field(default=_level)
@@ -90,7 +110,8 @@ class Operator:
     @property
     def signature(self) -> str:
         """The operator with the names of its arguments."""
-        return f"{self.name}({', '.join((*self.series, *(window.name for window in self.windows)))})"
+        settings = (setting.name for setting in (*self.windows, *self.numbers))
+        return f"{self.name}({', '.join((*self.series, *settings))})"
 
 
 def _elementwise(
@@ -178,6 +199,22 @@ _TABLE: Final = (
         meaning="slope per bar of the least-squares line through the last n values",
     ),
     Operator(
+        name="Rsquare",
+        series=_X,
+        windows=_N2,
+        kernel=kernels.determination,
+        flatness=_spread,
+        meaning="share of the last n values' variance that their least-squares line explains; 0 for a constant",
+    ),
+    Operator(
+        name="Resi",
+        series=_X,
+        windows=_N2,
+        kernel=kernels.residual,
+        flatness=_spread,
+        meaning="x less the least-squares line through the last n values",
+    ),
+    Operator(
         name="Corr",
         series=_XY,
         windows=_N2,
@@ -192,6 +229,37 @@ _TABLE: Final = (
         kernel=kernels.rank,
         meaning="place of x among the last n values, from 1 / n to 1; equal values share the mean of their places",
     ),
+    Operator(
+        name="Quantile",
+        series=_X,
+        windows=_N,
+        numbers=(Constant("level", 0.0, 1.0),),
+        kernel=kernels.quantile,
+        meaning="value below which the share `level` of the last n values lies, linear between two of them",
+    ),
+    Operator(
+        name="IdxMax",
+        series=_X,
+        windows=_N,
+        kernel=kernels.place_of_largest,
+        meaning="where the largest of the last n values stands, 1 = oldest to n = x; the oldest of equals",
+    ),
+    Operator(
+        name="IdxMin",
+        series=_X,
+        windows=_N,
+        kernel=kernels.place_of_smallest,
+        meaning="where the smallest of the last n values stands, 1 = oldest to n = x; the oldest of equals",
+    ),
+    Operator(
+        name="Plus",
+        series=_X,
+        numbers=(Constant("c", SMALLEST_PLUS, 1.0),),
+        kernel=kernels.plus,
+        reach=_no_bars,
+        meaning="x + c, for a formula that divides by a range and its own constant c whatever the size of the prices; "
+        "where prices are flat, what rounding leaves of x is divided by c",
+    ),
     _elementwise("Abs", np.absolute, "x without its sign", kept=_same),
     _elementwise("Sign", np.sign, "-1, 0 or 1", kept=_spread),
     _elementwise("Log", np.log, "natural logarithm", kept=_level),
@@ -204,6 +272,8 @@ OPERATORS: Final[Mapping[str, Operator]] = {operator.name: operator for operator
 """Operator set 1 by name."""
 
 BINARY_KERNELS: Final[Mapping[BinaryOperator, Kernel]] = {
+    ">": kernels.greater,
+    "<": kernels.less,
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,

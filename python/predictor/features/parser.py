@@ -1,9 +1,10 @@
 """From a feature's text to its tree. Nothing is ever run as code; what is not in the language is refused with a caret.
 
-sum      = product { ("+" | "-") product }
-product  = unary { ("*" | "/") unary }
-unary    = "-" unary | atom
-atom     = number | "$" field | operator "(" arguments ")" | "(" sum ")"
+comparison = sum [ (">" | "<") sum ]
+sum        = product { ("+" | "-") product }
+product    = unary { ("*" | "/") unary }
+unary      = "-" unary | atom
+atom       = number | "$" field | operator "(" arguments ")" | "(" comparison ")"
 """
 
 import math
@@ -16,7 +17,7 @@ from predictor.features import flatness
 from predictor.features.expression import Binary, BinaryOperator, Call, Expression, Field, Negative, Number
 from predictor.features.fields import FieldSet
 from predictor.features.flatness import Flatness
-from predictor.features.operators import LONGEST_WINDOW, OPERATORS, Operator, Window
+from predictor.features.operators import LONGEST_WINDOW, OPERATORS, Constant, Operator, Window
 
 LONGEST_TEXT: Final = 2000
 DEEPEST_NESTING: Final = 32
@@ -27,7 +28,7 @@ _TOKEN: Final = re.compile(
     r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<field>\$[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<symbol>[-+*/(),])"
+    r"|(?P<symbol>[-+*/(),<>])"
 )
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _WHOLE: Final = re.compile(r"[0-9]+")
@@ -99,7 +100,7 @@ class _Parser:
 
     def whole(self) -> Expression:
         """The whole text as one expression."""
-        part = self._sum(0)
+        part = self._comparison(0)
         if self._token.kind != "end":
             raise self._error(self._token.position, f"expected an operator or the end, found {self._token.text!r}")
         if part.constant:
@@ -123,6 +124,12 @@ class _Parser:
 
     def _error(self, position: int, problem: str) -> ExpressionError:
         return ExpressionError.at(self._text, position, problem)
+
+    def _comparison(self, depth: int) -> _Part:
+        left = self._sum(depth)
+        if self._token.text not in (">", "<"):
+            return left
+        return self._binary(self._take(), left, self._sum(depth))
 
     def _sum(self, depth: int) -> _Part:
         left = self._product(depth)
@@ -156,7 +163,7 @@ class _Parser:
         if token.kind == "name":
             return self._call(token, self._deeper(depth, token.position))
         if token.text == "(":
-            part = self._sum(self._deeper(depth, token.position))
+            part = self._comparison(self._deeper(depth, token.position))
             self._close(token)
             return part
         found = "the end" if token.kind == "end" else repr(token.text)
@@ -190,7 +197,8 @@ class _Parser:
         if operator.text == "/":
             self._check_denominator(right)
         combine = {"+": flatness.of_sum, "*": flatness.of_product, "/": flatness.of_quotient}
-        kind = Flatness.SPREAD if operator.text == "-" else combine[operator.text](left.flatness, right.flatness)
+        joined = combine.get(operator.text)
+        kind = Flatness.SPREAD if joined is None else joined(left.flatness, right.flatness)
         tree = Binary(cast("BinaryOperator", operator.text), left.tree, right.tree)
         lookback = max(left.lookback, right.lookback)
         return self._node(tree, (left, right), operator.position, flatness=kind, lookback=lookback, start=left.position)
@@ -213,10 +221,14 @@ class _Parser:
         windows = tuple(
             self._window(operator, window, len(series) + place) for place, window in enumerate(operator.windows)
         )
+        numbers = tuple(
+            self._constant(operator, constant, len(series) + len(windows) + place)
+            for place, constant in enumerate(operator.numbers)
+        )
         if not self._take_symbol(")"):
             raise self._error(self._token.position, f"expected ')' after the last argument of {operator.signature}")
         return self._node(
-            Call(operator.name, tuple(part.tree for part in series), windows),
+            Call(operator.name, tuple(part.tree for part in series), windows, numbers),
             series,
             name.position,
             flatness=operator.flatness(*(part.flatness for part in series)),
@@ -230,12 +242,12 @@ class _Parser:
         if not ended and place and not self._take_symbol(","):
             raise self._error(token.position, f"expected ',' between the arguments of {operator.signature}")
         if ended:
-            wanted = len(operator.series) + len(operator.windows)
+            wanted = len(operator.series) + len(operator.windows) + len(operator.numbers)
             raise self._error(token.position, f"{operator.signature} has {wanted} arguments, found {place}")
 
     def _series(self, operator: Operator, place: int, depth: int) -> _Part:
         self._next_argument(operator, place)
-        part = self._sum(depth)
+        part = self._comparison(depth)
         if operator.windows and part.constant:
             problem = f"{operator.name} looks back over a series, but this is a number"
             raise self._error(part.position, problem)
@@ -254,6 +266,17 @@ class _Parser:
             raise self._error(token.position, f"{allowed} {LONGEST_WINDOW}, but is {token.text}")
         if self._token.text not in (",", ")"):
             raise self._error(token.position, f"{allowed} {LONGEST_WINDOW}, not an expression")
+        return value
+
+    def _constant(self, operator: Operator, constant: Constant, place: int) -> float:
+        self._next_argument(operator, place)
+        token = self._token
+        allowed = f"{constant.name} of {operator.signature} must be a number from {constant.smallest:g} to"
+        if token.kind != "number":
+            raise self._error(token.position, f"{allowed} {constant.largest:g}, found {token.text or 'the end'!r}")
+        value = float(self._take().text)
+        if not constant.smallest <= value <= constant.largest:
+            raise self._error(token.position, f"{allowed} {constant.largest:g}, but is {token.text}")
         return value
 
     def _node(

@@ -31,7 +31,7 @@ from trainers.loop.errors import (
     UnusedParameterError,
     ZeroGradientError,
 )
-from trainers.loop.group.joining import launched_rank
+from trainers.loop.group.joining import launched_rank, launched_size
 from trainers.loop.heads import summed_loss
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss
@@ -109,6 +109,7 @@ __all__ = [
     "choose_precision",
     "cosine",
     "launched_rank",
+    "launched_size",
     "permutation",
     "profiled",
     "seed_everything",

@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from datetime import date
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,17 +13,17 @@ from rich.console import Console
 
 from predictor import artifact
 from predictor.bars import BarPanel
+from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
+from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
-from predictor.features import FeatureSet, default_features
+from predictor.features import FeatureSet
 from predictor.networks import (
-    KINDS,
     Edges,
     GraphConfig,
     NetworkConfig,
     Setting,
     Target,
-    TargetKind,
     configured,
     kind_named,
 )
@@ -50,13 +50,35 @@ from trainers.options import (
     consumer,
 )
 from trainers.stock.edges import read_edges
-from trainers.stock.recipe import Optimisation, Recipe
-from trainers.stock.splits import Splits
+from trainers.stock.flags import (
+    HORIZONS,
+    OWN,
+    QUANTILES,
+    CalendarOption,
+    EncoderLengthOption,
+    EpochsOption,
+    FeaturesOption,
+    HorizonsOption,
+    KnownOption,
+    LagOption,
+    ModelOption,
+    PatienceOption,
+    QuantilesOption,
+    SplitsOption,
+    TargetOption,
+    covariate_fields,
+    features_named,
+    integers,
+    lag_of,
+    numbers,
+    splits_of,
+    target_kind,
+)
+from trainers.stock.recipe import Recipe, Schedule, optimisation_of
 from trainers.stock.training import Keeping, Trained, train
 
 DEFAULTS = Recipe()
 LOOP = LoopOptions()
-OWN = "the kind's own"
 EXAMPLE = "Example: quantra train stock --bars bars.csv --model lstm --calendar XNYS --out models/demo/1"
 
 
@@ -72,42 +94,22 @@ def _edges(path: Path, bars: BarPanel, recipe: Recipe) -> Edges:
     return read_edges(path, bars.symbols, neighbours=recipe.config.neighbours)
 
 
-def _lag(model: str, given: int | None) -> int:
-    """Nobody trades at the close that made a ranking, so a model that ranks stocks begins one session later."""
-    if given is not None:
-        return given
-    return 1 if kind_named(model).is_panel_model else DEFAULTS.target.lag
-
-
-def _listed(values: Iterable[float]) -> str:
-    """Numbers as a flag writes them, such as 1,5,20."""
-    return ",".join(f"{value:g}" for value in values)
-
-
 def stock(  # noqa: PLR0913 - one argument a flag
     *,
     bars: Annotated[Path, typer.Option(help="CSV or Parquet file of daily bars.")],
     out: Annotated[Path, typer.Option(help="Folder of the artifact, such as models/NAME/1; it must not exist.")],
-    model: Annotated[str, typer.Option(help=f"Network kind: {', '.join(KINDS)}.")] = DEFAULTS.kind,
-    features: Annotated[str, typer.Option(help="A file of feature expressions, or `default`.")] = "default",
-    calendar: Annotated[
-        str, typer.Option(help="Exchange code, such as XNYS; empty: Monday to Friday.")
-    ] = DEFAULTS.calendar,
-    target: Annotated[str, typer.Option(help="log-return or log-volatility.")] = DEFAULTS.target.kind.value,
-    horizons: Annotated[str, typer.Option(help="Trading days.")] = _listed(DEFAULTS.target.horizons),
-    quantiles: Annotated[str, typer.Option(help="Levels between 0 and 1.")] = _listed(DEFAULTS.quantiles),
-    lag: Annotated[
-        int | None,
-        typer.Option(help="0: returns from the last close; 1: from the next.", show_default="0; graph: 1"),
-    ] = None,
-    splits: Annotated[
-        str,
-        typer.Option(
-            metavar="FIRST/LAST,…",
-            help="Sessions of train, selection, calibration and test: 2000-01-03/2007-12-31,…; empty: by shares.",
-        ),
-    ] = "",
-    encoder_length: Annotated[int, typer.Option(help="Sessions that the network reads.")] = DEFAULTS.encoder_length,
+    model: ModelOption = DEFAULTS.kind,
+    features: FeaturesOption = "default",
+    covariates: CovariateFiles = None,
+    known: KnownOption = "",
+    static: StaticFile = None,
+    calendar: CalendarOption = DEFAULTS.calendar,
+    target: TargetOption = DEFAULTS.target.kind.value,
+    horizons: HorizonsOption = HORIZONS,
+    quantiles: QuantilesOption = QUANTILES,
+    lag: LagOption = None,
+    splits: SplitsOption = "",
+    encoder_length: EncoderLengthOption = DEFAULTS.encoder_length,
     hidden: Annotated[int | None, typer.Option(help="Width of the network.", show_default=OWN)] = None,
     layers: Annotated[int | None, typer.Option(help="Recurrent layers.", show_default=OWN)] = None,
     blocks: Annotated[int | None, typer.Option(help="Transformer layers of the hybrid.", show_default=OWN)] = None,
@@ -118,14 +120,18 @@ def stock(  # noqa: PLR0913 - one argument a flag
         typer.Option(help="CSV with symbol, neighbour, weight; without: correlations of training returns."),
     ] = None,
     dropout: Annotated[float | None, typer.Option(help="Share dropped in training.", show_default=OWN)] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs at most.")] = DEFAULTS.optimisation.max_epochs,
-    patience: Annotated[
-        int, typer.Option(min=1, help="Epochs without improvement before it ends.")
-    ] = DEFAULTS.optimisation.patience,
+    epochs: EpochsOption = None,
+    patience: PatienceOption = DEFAULTS.optimisation.patience,
     batch_size: Annotated[int, typer.Option(min=1, help="Windows a micro-batch.")] = DEFAULTS.optimisation.batch_size,
     accumulate: AccumulateOption = LOOP.accumulate,
-    learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.learning_rate,
-    weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = DEFAULTS.optimisation.weight_decay,
+    learning_rate: Annotated[float | None, typer.Option(help="Of AdamW.", show_default=OWN)] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Of AdamW.", show_default=OWN)] = None,
+    schedule: Annotated[
+        Schedule | None, typer.Option(help="Of the learning rate: constant, or cosine to 0.", show_default=OWN)
+    ] = None,
+    ranking_weight: Annotated[
+        float, typer.Option(help="Of the ranking loss of a model that ranks stocks.")
+    ] = DEFAULTS.optimisation.ranking_weight,
     clip: ClipOption = DEFAULTS.optimisation.clip,
     ema: EmaOption = DEFAULTS.optimisation.ema,
     precision: PrecisionOption = LOOP.precision,
@@ -144,6 +150,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
     as_json: JsonOption = LOOP.as_json,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
+    own = optimisation_of(model)
     recipe = Recipe(
         kind=model,
         config=_config(
@@ -157,18 +164,21 @@ def stock(  # noqa: PLR0913 - one argument a flag
                 "dropout": dropout,
             },
         ),
-        target=Target(kind=_target_kind(target), lag=_lag(model, lag), horizons=_integers("horizons", horizons)),
-        quantiles=_numbers("quantiles", quantiles),
+        target=Target(kind=target_kind(target), lag=lag_of(model, lag), horizons=integers("horizons", horizons)),
+        quantiles=numbers("quantiles", quantiles),
         encoder_length=encoder_length,
-        parts=_splits(splits) if splits else None,
+        parts=splits_of(splits),
         calendar=calendar,
-        optimisation=Optimisation(
-            max_epochs=epochs,
+        optimisation=replace(
+            own,
+            max_epochs=own.max_epochs if epochs is None else epochs,
             patience=patience,
             batch_size=batch_size,
             accumulate=accumulate,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
+            learning_rate=own.learning_rate if learning_rate is None else learning_rate,
+            weight_decay=own.weight_decay if weight_decay is None else weight_decay,
+            schedule=own.schedule if schedule is None else schedule,
+            ranking_weight=ranking_weight,
             clip=clip,
             ema=ema,
             precision=precision,
@@ -195,10 +205,11 @@ def stock(  # noqa: PLR0913 - one argument a flag
             _tell_finished(out, as_json=as_json)
         return
     torch.set_num_threads(threads)
-    chosen = default_features() if features == "default" else FeatureSet.read(features)
+    beside = CovariateSource.read(covariates or (), static)
+    chosen = features_named(features, covariate_fields(beside, known))
     panel = BarPanel.read(bars)
     given = None if edges is None else _edges(edges, panel, recipe)
-    trained = _trained(panel, chosen, recipe, out, options, rank, given)
+    trained = _trained(panel, chosen, recipe, out, options, rank, given, beside)
     if rank == 0:
         _tell(trained, as_json=as_json)
 
@@ -211,6 +222,7 @@ def _trained(
     options: LoopOptions,
     rank: int,
     edges: Edges | None,
+    covariates: CovariateSource,
 ) -> Trained:
     """Train, with log and checkpoints in a folder beside the artifact's."""
     folder = out.parent / f"{out.name}.run"
@@ -229,6 +241,7 @@ def _trained(
                 keep=options.keep,
             ),
             edges=edges,
+            covariates=covariates,
         )
     except StoppedError as error:
         if options.as_json:
@@ -288,41 +301,3 @@ def _announcer(*, as_json: bool) -> Callable[[str], None]:
             Console().print(f"{stage} …", style="dim")
 
     return announce
-
-
-def _target_kind(text: str) -> TargetKind:
-    try:
-        return TargetKind(text)
-    except ValueError as error:
-        raise ConfigurationError(f"target is {text!r}, but must be one of {[k.value for k in TargetKind]}") from error
-
-
-def _splits(text: str) -> Splits:
-    try:
-        ranges = [(_session(first), _session(last)) for first, last in (part.split("/") for part in text.split(","))]
-    except ValueError as error:
-        raise ConfigurationError(
-            f"splits is {text!r}, but must be four ranges of dates with commas, such as 2000-01-03/2007-12-31,…"
-        ) from error
-    return Splits.by_dates(ranges)
-
-
-def _session(text: str) -> int:
-    """Yyyymmdd of an ISO date."""
-    return int(date.fromisoformat(text.strip()).strftime("%Y%m%d"))
-
-
-def _integers(name: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{name} is {text!r}, but must be whole numbers with commas, such as 1,5,20"
-        ) from error
-
-
-def _numbers(name: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise ConfigurationError(f"{name} is {text!r}, but must be numbers with commas, such as 0.1,0.5,0.9") from error

@@ -1,11 +1,14 @@
 """Fitting a stock model to a history: pipeline, network, weights, calibration; nothing is saved and nothing scored."""
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
@@ -17,7 +20,17 @@ from predictor.model import output_map
 from predictor.networks import Edges, GraphForecaster, Inputs, QuantileHead, build_network, kind_named
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
-from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, adamw, seed_everything
+from trainers.loop import (
+    Checkpoints,
+    EpochReport,
+    Loop,
+    Phase,
+    Validation,
+    adamw,
+    cosine,
+    launched_size,
+    seed_everything,
+)
 from trainers.progress import Consumer
 from trainers.stock.asking import ask
 from trainers.stock.conformal import calibrate
@@ -25,7 +38,7 @@ from trainers.stock.covariates import fit_features
 from trainers.stock.data import NO_SOURCE, ROWS, History, Windows
 from trainers.stock.edges import training_edges
 from trainers.stock.lessons import Lesson, lesson_of
-from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.recipe import WARMUP, Optimisation, Recipe
 from trainers.stock.splits import Splits
 
 CALENDAR_YEARS = 5
@@ -157,8 +170,9 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
 def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Loop[Any]:
     """The training loop of the one network."""
     optimizer = adamw(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    scheduler = _schedule(optimizer, lesson.train.length, settings) if settings.schedule == "cosine" else None
     return Loop(
-        [Phase("network", lesson.loss, network.parameters(), optimizer, clip=settings.clip)],
+        [Phase("network", lesson.loss, network.parameters(), optimizer, scheduler=scheduler, clip=settings.clip)],
         modules={"network": network},
         device=settings.device,
         precision=settings.precision,
@@ -170,6 +184,12 @@ def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Lo
         compile=settings.compiled,
         deterministic=settings.deterministic,
     )
+
+
+def _schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRScheduler:
+    """Up over the first tenth of all steps, then down to 0."""
+    steps = settings.max_epochs * ceil(batches / (settings.accumulate * launched_size()))
+    return cosine(optimizer, warmup_steps=int(WARMUP * steps), total_steps=steps)
 
 
 def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:

@@ -21,6 +21,10 @@ from predictor.networks import (
 )
 from trainers.stock.splits import Splits, SplitShares
 
+Schedule = Literal["constant", "cosine"]
+WARMUP = 0.1
+"""Share of all steps over which the cosine schedule rises."""
+
 Setting = int | float | str | bool | None | list[int] | list[float]
 
 
@@ -37,6 +41,8 @@ class Optimisation:
     """Micro-batches an optimizer step."""
     learning_rate: float = 3e-4
     weight_decay: float = 0.1
+    schedule: Schedule = "constant"
+    """Of the learning rate: cosine rises over the first tenth of all steps, then falls to 0 with the last epoch."""
     clip: float = 1.0
     """Largest gradient norm of a step; infinite for none."""
     ema: float | None = None
@@ -67,6 +73,13 @@ class Optimisation:
             raise ConfigurationError(f"ranking weight is {self.ranking_weight:g}, but must be above 0 and finite")
         if not 0 <= self.seed < 2**32:
             raise ConfigurationError(f"seed is {self.seed}, but must be between 0 and {2**32 - 1}")
+
+
+def optimisation_of(kind: str) -> Optimisation:
+    """What suits a kind of network where nothing else is asked for."""
+    if kind == "tft":
+        return Optimisation(learning_rate=3e-3, weight_decay=0.01, schedule="cosine", max_epochs=10)
+    return Optimisation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

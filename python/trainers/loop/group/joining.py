@@ -62,6 +62,11 @@ def launched_rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+def launched_size() -> int:
+    """How many processes `torchrun` started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def _backend(device_type: str) -> str:
     """The backend for the device's tensors; Python objects go over gloo everywhere."""
     backend = BACKENDS.get(device_type)

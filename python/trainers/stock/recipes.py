@@ -1,0 +1,131 @@
+"""Reading a recipe back: from the record in an artifact's card, or from a file of the same settings."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from predictor import canonical
+from predictor.canonical import Json, Record
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.networks import NetworkConfig, Normaliser, Target, TargetKind, kind_named, read_config
+from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.splits import PARTS, Part, Splits, SplitShares
+
+NETWORK: Final = "network_"
+NORMALISER: Final = "normaliser_"
+SHARE: Final = "share_"
+SPLIT: Final = "split_"
+ValueT = TypeVar("ValueT", SplitShares, Normaliser, Optimisation)
+
+
+def read_recipe(settings: Json, source: str = "recipe") -> Recipe:
+    """The recipe whose `settings()` these are: each must be named, known and of its own type.
+
+    Args:
+        settings: as the card's "recipe" record has them.
+        source: names them in errors.
+
+    Raises:
+        ConfigurationError: a setting is missing, unknown, of another type or out of its range.
+    """
+    try:
+        record = Record(settings, source)
+        recipe = _recipe(record)
+        record.end()
+    except ArtifactError as error:
+        raise ConfigurationError(error.message) from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{source}: {error.message}") from error
+    return recipe
+
+
+def read_recipe_file(path: Path) -> Recipe:
+    """The recipe that a JSON file holds.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or as `read_recipe`.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"recipe {path} cannot be read: {error.strerror}") from error
+    try:
+        settings = canonical.from_bytes(data, path.name)
+    except ArtifactError as error:
+        raise ConfigurationError(error.message) from error
+    return read_recipe(settings, path.name)
+
+
+def _recipe(record: Record) -> Recipe:
+    kind = record.text("kind")
+    by_dates = record.has(f"{SPLIT}{PARTS[0]}")
+    shares = {} if by_dates else {"shares": _values(SplitShares, record, SHARE)}
+    return Recipe(
+        kind=kind,
+        config=_config(kind, record),
+        target=_target(record),
+        quantiles=record.numbers("quantiles"),
+        encoder_length=record.integer("encoder_length"),
+        calendar=record.text("calendar"),
+        normaliser=_values(Normaliser, record, NORMALISER),
+        parts=_parts(record) if by_dates else None,
+        optimisation=_values(Optimisation, record, ""),
+        **shares,
+    )
+
+
+def _config(kind: str, record: Record) -> NetworkConfig:
+    names = [name for name in record.keys() if name.startswith(NETWORK)]  # noqa: SIM118 - a Record is no dict
+    found = {name.removeprefix(NETWORK): record.json(name) for name in names}
+    plain = {name: value for name, value in found.items() if isinstance(value, bool | int | float | str)}
+    if len(plain) != len(found):
+        raise ConfigurationError(f"network settings {sorted(set(found) - set(plain))} must be plain values")
+    return read_config(kind_named(kind), plain)
+
+
+def _target(record: Record) -> Target:
+    text = record.text("target")
+    if text not in [kind.value for kind in TargetKind]:
+        raise record.refusal("target", f"is {text!r}, but must be one of {[kind.value for kind in TargetKind]}")
+    return Target(kind=TargetKind(text), lag=record.integer("lag"), horizons=record.integers("horizons"))
+
+
+def _parts(record: Record) -> Splits:
+    ranges = {name: record.integers(f"{SPLIT}{name}") for name in PARTS}
+    wrong = [name for name, found in ranges.items() if len(found) != 2]  # noqa: PLR2004 - first and last
+    if wrong:
+        raise record.refusal(f"{SPLIT}{wrong[0]}", "must be two sessions yyyymmdd, the first and the last")
+    train, selection, calibration, test = (Part(name, *found) for name, found in ranges.items())
+    return Splits(train=train, selection=selection, calibration=calibration, test=test)
+
+
+def _values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:
+    """A value of plain settings, one a field, each of the field's own type."""
+    hints = get_type_hints(kind)
+    return kind(**{field.name: _value(record, f"{prefix}{field.name}", hints[field.name]) for field in fields(kind)})
+
+
+def _value(record: Record, key: str, hint: Any) -> Any:
+    """One setting as its type hint says; a limit of null is none, as `Recipe.settings` writes it."""
+    if isinstance(hint, UnionType) and type(None) in get_args(hint):
+        rest = next(part for part in get_args(hint) if part is not type(None))
+        return None if record.json(key) is None else _value(record, key, rest)
+    if get_origin(hint) is Literal:
+        return _choice(record, key, get_args(hint))
+    return _READERS[hint](record, key)
+
+
+def _choice(record: Record, key: str, choices: tuple[str, ...]) -> str:
+    text = record.text(key)
+    if text not in choices:
+        raise record.refusal(key, f"is {text!r}, but must be one of {list(choices)}")
+    return text
+
+
+def _limit(record: Record, key: str) -> float:
+    return float("inf") if key == "clip" and record.json(key) is None else record.number(key)
+
+
+_READERS: Mapping[Any, Any] = {int: Record.integer, float: _limit, str: Record.text, bool: Record.flag}
