@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from predictor.catalog import FeatureInfo, ModelInfo
+from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.deadline import Deadline
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, RowKind
@@ -133,6 +133,11 @@ def model_info() -> ModelInfo:
         observed_features=(feature, feature),
         known_features=(feature,),
         static_features=(),
+        covariates=(
+            CovariateInfo(name="short_interest", group=CovariateGroup.OBSERVED),
+            CovariateInfo(name="earnings", group=CovariateGroup.KNOWN),
+            CovariateInfo(name="sector", group=CovariateGroup.STATIC, categories=("Energy", "Tech")),
+        ),
         schema_hash="1" * 64,
         encoder_length=60,
         lookback=21,

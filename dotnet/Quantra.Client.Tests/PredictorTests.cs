@@ -90,6 +90,37 @@ public abstract class PredictorTests
     }
 
     [Fact]
+    public async Task Covariates_go_with_the_bars_and_give_Pythons_numbers()
+    {
+        var model = await _predictor.GetModelAsync("beside", Token);
+        Assert.Equal(["short_interest", "credit_spread", "rebalance", "cap", "sector"], model.Covariates.Select(one => one.Name));
+        Assert.Equal((CovariateGroup.Known, 0), (model.Covariates[2].Group, model.Covariates[2].Categories.Count));
+        Assert.Equal((CovariateGroup.Static, "Hardware"), (model.Covariates[4].Group, model.Covariates[4].Categories[0]));
+        var forecast = await _predictor.PredictAsync(Beside(), Token);
+        AssertSame(_expected.Of("beside"), forecast);
+        Assert.Contains("GOOG: cap is unknown, and the forecast is made without it", forecast.Warnings);
+        var attribution = await _predictor.ExplainAsync(new ExplanationRequest(Beside(), 5), Token);
+        Assert.Equal(_expected.Of("reasons_beside").Bits("per_row"), Expected.BitsOf(attribution.PerRow));
+        Assert.Contains(("sector", RowKind.Static), attribution.RowNames.Zip(attribution.RowKinds));
+    }
+
+    [Fact]
+    public async Task A_covariate_that_is_not_sent_is_named()
+    {
+        var failure = await RefusalAsync(Beside() with { Covariates = Covariates.None });
+        Assert.Equal((StatusCode.InvalidArgument, QuantraReason.CovariateMissing), (failure.Code, failure.Reason));
+        Assert.Equal("short_interest", failure.Metadata["covariate"]);
+    }
+
+    [Fact]
+    public async Task A_covariate_that_nobody_reads_is_named()
+    {
+        var failure = await RefusalAsync(Beside() with { Model = "small" });
+        Assert.Equal(QuantraReason.UnknownCovariate, failure.Reason);
+        Assert.Equal("short_interest", failure.Metadata["covariate"]);
+    }
+
+    [Fact]
     public async Task Feature_windows_give_the_forecast_of_their_bars()
     {
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", await WindowAsync()), Token);
@@ -132,7 +163,7 @@ public abstract class PredictorTests
         Assert.Equal(_expected.Of("window").Text("schema_hash"), model.SchemaHash);
         Assert.Equal(["integrated-gradients"], model.ExplainMethods);
         Assert.NotEmpty(model.ObservedFeatures[0].Expression);
-        Assert.Equal(["small"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
+        Assert.Equal(["beside", "small"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
     }
 
     [Theory]
@@ -181,7 +212,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_damaged_artifact_leaves_the_others_served()
     {
-        Assert.Equal(["small"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
+        Assert.Equal(["beside", "small"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
         Assert.Equal(QuantraReason.ModelNotFound, (await RefusalAsync(new PredictionRequest("cut", Bars))).Reason);
     }
 
@@ -195,8 +226,8 @@ public abstract class PredictorTests
     }
 
     [Theory]
-    [InlineData("large", QuantraReason.ModelNotFound, "['small']")]
-    [InlineData("../../x", QuantraReason.ModelNotFound, "['small']")]
+    [InlineData("large", QuantraReason.ModelNotFound, "['beside', 'small']")]
+    [InlineData("../../x", QuantraReason.ModelNotFound, "['beside', 'small']")]
     [InlineData("small@7", QuantraReason.VersionNotFound, "[1]")]
     [InlineData("small@champion", QuantraReason.VersionNotFound, "[1]")]
     public async Task An_unknown_model_is_refused(string model, string reason, string existing)
@@ -351,6 +382,26 @@ public abstract class PredictorTests
         await predictor.DisposeAsync();
         await predictor.DisposeAsync();
         await Assert.ThrowsAsync<ObjectDisposedException>(() => predictor.ListModelsAsync(Token));
+    }
+
+    private PredictionRequest Beside()
+    {
+        var sent = _expected.Of("sent_beside");
+        return new PredictionRequest("beside", BarPanel.ReadCsv(Doors.PathOf("beside.csv")))
+        {
+            Covariates = new Covariates
+            {
+                Observed = new Dictionary<string, ReadOnlyMemory<double>>
+                {
+                    ["short_interest"] = sent.Array<double>("short_interest"),
+                    ["credit_spread"] = sent.Array<double>("credit_spread"),
+                },
+                Known = new Dictionary<string, ReadOnlyMemory<double>> { ["rebalance"] = sent.Array<double>("rebalance") },
+                FutureSessions = sent.Days("future_sessions"),
+                Numbers = new Dictionary<string, ReadOnlyMemory<double>> { ["cap"] = sent.Array<double>("cap") },
+                Categories = new Dictionary<string, IReadOnlyList<string>> { ["sector"] = sent.Texts("sector") },
+            },
+        };
     }
 
     private static T[] With<T>(ReadOnlyMemory<T> values, int index, T value)

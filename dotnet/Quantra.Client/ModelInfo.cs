@@ -27,6 +27,9 @@ public sealed record ModelInfo
     /// <summary>Features that stay the same.</summary>
     public required IReadOnlyList<FeatureInfo> StaticFeatures { get; init; }
 
+    /// <summary>What has to be sent beside the bars: every one, and no other.</summary>
+    public required IReadOnlyList<CovariateInfo> Covariates { get; init; }
+
     /// <summary>Names the features, for <see cref="FeatureWindow.SchemaHash"/>.</summary>
     public required string SchemaHash { get; init; }
 

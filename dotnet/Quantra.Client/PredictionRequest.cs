@@ -42,6 +42,9 @@ public sealed record PredictionRequest
     /// <summary>The feature windows, unless <see cref="Bars"/> are given.</summary>
     public FeatureWindow? Window { get; }
 
+    /// <summary>What the model reads beside the bars; windows hold it already.</summary>
+    public Covariates Covariates { get; init; } = Covariates.None;
+
     /// <summary>Comes back with the result; may be empty.</summary>
     public string RequestId { get; init; } = "";
 

@@ -39,6 +39,15 @@ public static class QuantraReason
     /// <summary>A feature that the model does not read.</summary>
     public const string UnknownFeature = "UNKNOWN_FEATURE";
 
+    /// <summary>Covariates that cannot be what they claim.</summary>
+    public const string CovariatesInvalid = "COVARIATES_INVALID";
+
+    /// <summary>A covariate that the model reads was not sent.</summary>
+    public const string CovariateMissing = "COVARIATE_MISSING";
+
+    /// <summary>A covariate that the model does not read.</summary>
+    public const string UnknownCovariate = "UNKNOWN_COVARIATE";
+
     /// <summary>Settings that contradict themselves.</summary>
     public const string ConfigurationInvalid = "CONFIGURATION_INVALID";
 

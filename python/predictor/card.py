@@ -135,6 +135,21 @@ class Skill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberFacts:
+    """One member of an ensemble."""
+
+    name: str
+    kind: str
+    """Its network."""
+    encoder_length: int
+    """Sessions that it reads."""
+    bars_needed: int
+    features: int
+    """How many it reads, of all groups."""
+    weights_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """All sections of a card; those that the artifact lacks are None or empty."""
 
@@ -147,6 +162,12 @@ class Card:
     scores: Scores | None
     calibration: Calibration | None
     skill: Skill | None
+    members: tuple[MemberFacts, ...] = ()
+    """Of an ensemble; none of a single network."""
+    combination: tuple[tuple[str, str], ...] = ()
+    """How the members become one forecast."""
+    best_member: Skill | None = None
+    """What the ensemble improves on the best of its members, which stands in place of a baseline."""
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -165,6 +186,9 @@ class Card:
             scores=_section(record, "scores", _scores),
             calibration=_section(record, "calibration", _calibration),
             skill=_section(record, "skill", _skill),
+            members=tuple(map(_member, record.records("members"))) if record.has("members") else (),
+            combination=_section(record, "combination", _pairs) or (),
+            best_member=_section(record, "best_member", _skill),
         )
 
 
@@ -251,6 +275,17 @@ def _calibration(record: Record) -> Calibration:
         upper=record.rows("upper"),
         level=record.number("level"),
         method=record.text("method"),
+    )
+
+
+def _member(record: Record) -> MemberFacts:
+    return MemberFacts(
+        name=record.text("name"),
+        kind=record.text("kind"),
+        encoder_length=record.integer("encoder_length"),
+        bars_needed=record.integer("bars_needed"),
+        features=record.integer("features"),
+        weights_hash=record.text("weights_hash"),
     )
 
 

@@ -1,6 +1,7 @@
 """What is known of a served model: what it reads, what it forecasts, where it came from."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,6 +12,27 @@ class FeatureInfo:
     expression: str
     meaning: str
     unit: str
+
+
+class CovariateGroup(StrEnum):
+    """How a model reads a covariate."""
+
+    OBSERVED = "observed"
+    """Up to the last bar."""
+    KNOWN = "known"
+    """Of the sessions ahead too."""
+    STATIC = "static"
+    """One value a symbol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CovariateInfo:
+    """What a caller has to send beside the bars."""
+
+    name: str
+    group: CovariateGroup
+    categories: tuple[str, ...] = ()
+    """Texts that the model knows, of a static covariate that is a text; empty = it is a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +49,8 @@ class ModelInfo:
     observed_features: tuple[FeatureInfo, ...]
     known_features: tuple[FeatureInfo, ...]
     static_features: tuple[FeatureInfo, ...]
+    covariates: tuple[CovariateInfo, ...]
+    """What is to be sent beside the bars."""
     schema_hash: str
     encoder_length: int
     """Sessions that the network reads."""

@@ -16,6 +16,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
+from predictor.covariates import Covariates
 from predictor.errors import (
     CallCancelledError,
     DeadlineExceededError,
@@ -27,7 +28,7 @@ from predictor.errors import (
     UnavailableError,
 )
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
-from predictor.instance import FeatureWindow, Instance, Query
+from predictor.instance import FeatureWindow, Instance, Query, instance_of
 from predictor.wire import attributions, errors, forecasts, instances, models, queries
 
 Outcome = Forecast | QuantraError
@@ -72,13 +73,17 @@ class QuantraClient:
         """Close the connection; calls under way end as CallCancelledError."""
         self._channel.close()
 
-    def predict(self, bars: Question) -> Forecast:
+    def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
         """The forecast for one panel.
+
+        Args:
+            bars: the panel, or an instance that holds all that there is to say.
+            covariates: what the model reads beside a panel, such as `CovariateSource.read([...]).for_model(...)`.
 
         Raises:
             QuantraError: the server refused, as in-process; UnavailableError or DeadlineExceededError if it is silent.
         """
-        return _forecast(self.predict_many([bars])[0])
+        return _forecast(self.predict_many([instance_of(bars, covariates)])[0])
 
     def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
         """Each instance's forecast, or the error that it alone has, in order.
@@ -90,9 +95,11 @@ class QuantraClient:
         response = self._ask(self._stub.Predict, request)
         return _read(self._target, lambda: _outcomes(response, len(instances)))
 
-    def feature_importance(self, bars: Question, horizon: int = 5, quantile: float = 0.5) -> Attribution:
+    def feature_importance(
+        self, bars: Question, horizon: int = 5, quantile: float = 0.5, covariates: Covariates | None = None
+    ) -> Attribution:
         """How much each input moved one quantile of one horizon; raises as `predict`."""
-        return self.explain(_importance_query(bars, horizon, quantile)).attributions[0]
+        return self.explain(_importance_query(bars, horizon, quantile, covariates)).attributions[0]
 
     def explain(self, query: Query) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
@@ -141,9 +148,9 @@ class AsyncQuantraClient:
         """Close the connection; calls under way end as CallCancelledError."""
         await self._channel.close()
 
-    async def predict(self, bars: Question) -> Forecast:
+    async def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
         """The forecast for one panel; raises as QuantraClient.predict."""
-        return _forecast((await self.predict_many([bars]))[0])
+        return _forecast((await self.predict_many([instance_of(bars, covariates)]))[0])
 
     async def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
         """Each instance's forecast, or the error that it alone has, in order."""
@@ -151,9 +158,11 @@ class AsyncQuantraClient:
         response = await self._ask(self._stub.Predict, request)
         return _read(self._target, lambda: _outcomes(response, len(instances)))
 
-    async def feature_importance(self, bars: Question, horizon: int = 5, quantile: float = 0.5) -> Attribution:
+    async def feature_importance(
+        self, bars: Question, horizon: int = 5, quantile: float = 0.5, covariates: Covariates | None = None
+    ) -> Attribution:
         """How much each input moved one quantile of one horizon; raises as `predict`."""
-        return (await self.explain(_importance_query(bars, horizon, quantile))).attributions[0]
+        return (await self.explain(_importance_query(bars, horizon, quantile, covariates))).attributions[0]
 
     async def explain(self, query: Query) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
@@ -179,16 +188,12 @@ class AsyncQuantraClient:
             raise _error(failure, self._target, self._timeout_s) from None
 
 
-def _instance(question: Question) -> Instance:
-    return question if isinstance(question, Instance) else Instance(input=question)
-
-
 def _predict_request(model: str, asked: Sequence[Question]) -> pb.PredictRequest:
-    return pb.PredictRequest(model=model, instances=(instances.encode(_instance(question)) for question in asked))
+    return pb.PredictRequest(model=model, instances=(instances.encode(instance_of(question)) for question in asked))
 
 
-def _importance_query(question: Question, horizon: int, quantile: float) -> Query:
-    return Query(instance=_instance(question), targets=(TargetPoint(horizon, quantile),))
+def _importance_query(question: Question, horizon: int, quantile: float, covariates: Covariates | None) -> Query:
+    return Query(instance=instance_of(question, covariates), targets=(TargetPoint(horizon, quantile),))
 
 
 def _forecast(outcome: Outcome) -> Forecast:

@@ -12,6 +12,9 @@
     │   ├── UnknownHorizonError        a horizon that the model does not forecast
     │   ├── UnknownQuantileError       a quantile that the model does not forecast
     │   ├── UnknownFeatureError        a feature that the model does not read
+    │   ├── CovariatesError            covariates that cannot be what they claim
+    │   ├── CovariateMissingError      a covariate that the model reads was not sent
+    │   ├── UnknownCovariateError      a covariate that the model does not read
     │   └── ConfigurationError         settings that contradict themselves
     ├── ModelNotFoundError             no model of that name
     ├── VersionNotFoundError           the model has no such version or alias
@@ -140,6 +143,18 @@ class UnknownFeatureError(InvalidInputError):
     """A feature that the model does not read."""
 
 
+class CovariatesError(InvalidInputError):
+    """Covariates that cannot be what they claim: a file's row, or arrays that fit neither bars nor each other."""
+
+
+class CovariateMissingError(InvalidInputError):
+    """A covariate that the model reads was not sent; `metadata["covariate"]` names it."""
+
+
+class UnknownCovariateError(InvalidInputError):
+    """A covariate that the model does not read; `metadata["covariate"]` names it."""
+
+
 class ConfigurationError(InvalidInputError):
     """Settings that contradict themselves or each other."""
 
@@ -234,6 +249,9 @@ ANSWERS: Mapping[type[QuantraError], Answer] = {
     UnknownHorizonError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_HORIZON"),
     UnknownQuantileError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_QUANTILE"),
     UnknownFeatureError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_FEATURE"),
+    CovariatesError: Answer(Status.INVALID_ARGUMENT, "COVARIATES_INVALID"),
+    CovariateMissingError: Answer(Status.INVALID_ARGUMENT, "COVARIATE_MISSING"),
+    UnknownCovariateError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_COVARIATE"),
     ConfigurationError: Answer(Status.INVALID_ARGUMENT, "CONFIGURATION_INVALID"),
     ModelNotFoundError: Answer(Status.NOT_FOUND, "MODEL_NOT_FOUND"),
     VersionNotFoundError: Answer(Status.NOT_FOUND, "VERSION_NOT_FOUND"),

@@ -7,11 +7,12 @@ from typing import Self
 
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
+from predictor.covariates import Covariates
 from predictor.deadline import Deadline
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.inference import choose_device
-from predictor.instance import Instance, Query
+from predictor.instance import Instance, Query, instance_of
 from predictor.registry import Line, Registry, Runtime, load_model
 from predictor.service import Outcome, PredictionService
 
@@ -40,29 +41,39 @@ class Forecaster:
         line = Line(versions={version: model}, aliases={})
         return cls(PredictionService(Registry(lines={name: line}, problems=())))
 
-    def predict(self, bars: BarPanel | Instance) -> Forecast:
+    def predict(self, bars: BarPanel | Instance, covariates: Covariates | None = None) -> Forecast:
         """Forecast one panel of bars.
+
+        Args:
+            bars: the panel, or an instance that holds all that there is to say.
+            covariates: what the model reads beside a panel, such as `CovariateSource.read([...]).for_model(...)`.
 
         Raises:
             QuantraError: the bars cannot be forecast; see predictor.errors.
         """
-        outcome = self.predict_many([bars])[0]
+        outcome = self.predict_many([instance_of(bars, covariates)])[0]
         if isinstance(outcome, QuantraError):
             raise outcome
         return outcome
 
     def predict_many(self, instances: Sequence[BarPanel | Instance]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; a bad one is answered with its error."""
-        asked = [_instance(item) for item in instances]
+        asked = [instance_of(item) for item in instances]
         return self._service.predict("", asked, Deadline()).result()
 
-    def feature_importance(self, bars: BarPanel | Instance, horizon: int = 5, quantile: float = 0.5) -> Attribution:
+    def feature_importance(
+        self,
+        bars: BarPanel | Instance,
+        horizon: int = 5,
+        quantile: float = 0.5,
+        covariates: Covariates | None = None,
+    ) -> Attribution:
         """How much each input moved one quantile of one horizon away from the baseline's.
 
         Raises:
             QuantraError: the bars cannot be forecast, or the model has no such horizon or quantile.
         """
-        query = Query(instance=_instance(bars), targets=(TargetPoint(horizon, quantile),))
+        query = Query(instance=instance_of(bars, covariates), targets=(TargetPoint(horizon, quantile),))
         return self.explain(query).attributions[0]
 
     def explain(self, query: Query) -> Explanation:
@@ -88,7 +99,3 @@ class Forecaster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _instance(item: BarPanel | Instance) -> Instance:
-    return item if isinstance(item, Instance) else Instance(input=item)

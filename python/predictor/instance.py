@@ -1,12 +1,14 @@
 """What is asked: one panel of bars, or the feature windows of a caller that computes features itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
+from predictor.covariates import Covariates
+from predictor.errors import CovariatesError
 from predictor.forecast import Detail, TargetPoint
 
 
@@ -52,9 +54,29 @@ class Instance:
     """One question: a panel of bars or of windows, and how strictly its calendar is read."""
 
     input: BarPanel | FeatureWindow
+    covariates: Covariates = field(default_factory=Covariates)
+    """What the model reads beside bars; windows hold it already."""
     request_id: str = ""
     allow_incomplete_last_bar: bool = False
     gap_policy: GapPolicy = GapPolicy.REFUSE
+
+    def __post_init__(self) -> None:
+        """Refuse covariates beside windows, which hold them already."""
+        if self.covariates.names and not isinstance(self.input, BarPanel):
+            raise CovariatesError("covariates go with bars; feature windows hold their own static and known inputs")
+
+
+def instance_of(asked: BarPanel | FeatureWindow | Instance, covariates: Covariates | None = None) -> Instance:
+    """The question about a panel or windows alone; one that is an instance already stays as it is.
+
+    Raises:
+        CovariatesError: covariates are given beside an instance, which holds its own, or beside windows.
+    """
+    if not isinstance(asked, Instance):
+        return Instance(input=asked, covariates=covariates or Covariates())
+    if covariates is not None:
+        raise CovariatesError("an instance holds its covariates itself: Instance(input=bars, covariates=...)")
+    return asked
 
 
 INTEGRATED_GRADIENTS = "integrated-gradients"

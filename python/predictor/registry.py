@@ -11,7 +11,7 @@ from predictor import artifact, canonical, golden
 from predictor.canonical import Record
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
-from predictor.model import Identity, Model
+from predictor.model import Answering, Ensemble, Identity, Model
 from predictor.replacement import replace_file
 
 ALIASES = "aliases.json"
@@ -36,11 +36,24 @@ class Runtime:
             raise ConfigurationError(f"rows at once are {self.max_rows}, but must be at least 1")
 
 
-def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Model:
-    """Read an artifact, verify it, build the model and run its golden instance.
+def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Answering:
+    """Read an artifact or an ensemble of artifacts, verify it, build the model and run every golden instance.
 
     Raises:
         ArtifactError: the artifact is not whole, or computes something else than recorded.
+    """
+    return (
+        _load_ensemble(folder, identity, runtime)
+        if artifact.is_ensemble(folder)
+        else load_single(folder, identity, runtime)
+    )
+
+
+def load_single(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Model:
+    """As `load_model`, of an artifact that holds one network.
+
+    Raises:
+        ArtifactError: as `load_model`, or the artifact is an ensemble.
     """
     stored = artifact.load(folder)
     name, version = identity
@@ -57,11 +70,27 @@ def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Mod
     return model
 
 
+def _load_ensemble(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Ensemble:
+    stored = artifact.load_ensemble(folder)
+    name, version = identity
+    try:
+        ensemble = Ensemble.assemble(
+            Identity(name=name, version=version, weights_hash=stored.weights_hash),
+            stored,
+            device=runtime.device,
+            max_rows=runtime.max_rows,
+        )
+    except ConfigurationError as error:
+        raise ArtifactError.of(artifact.MANIFEST, error.message) from error
+    golden.check_ensemble(ensemble, stored)
+    return ensemble
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """All versions of one model that loaded, and its aliases."""
 
-    versions: Mapping[int, Model]
+    versions: Mapping[int, Answering]
     aliases: Mapping[str, int]
 
     @property
@@ -103,7 +132,7 @@ class Registry:
             raise ConfigurationError(f"{models}: holds no model that can be served; expected NAME/1 folders{causes}")
         return cls(lines=lines, problems=tuple(problems))
 
-    def find(self, reference: str) -> Model:
+    def find(self, reference: str) -> Answering:
         """The model that "NAME", "NAME@VERSION" or "NAME@ALIAS" means; an empty reference means the only one.
 
         Raises:
@@ -123,7 +152,7 @@ class Registry:
             )
         return line.versions[version]
 
-    def info(self, model: Model) -> ModelInfo:
+    def info(self, model: Answering) -> ModelInfo:
         """What a model of this registry is."""
         line, version = self.lines[model.identity.name], model.identity.version
         return model.info(line.aliases_of(version), is_default=line.default == version)
@@ -174,7 +203,7 @@ def set_alias(line: Path, alias: str, version: int) -> None:
 
 def _open_line(folder: Path, runtime: Runtime) -> tuple[Line | None, list[ArtifactError]]:
     problems: list[ArtifactError] = []
-    versions: dict[int, Model] = {}
+    versions: dict[int, Answering] = {}
     for version in _versions(folder):
         try:
             versions[version] = load_model(folder / str(version), (folder.name, version), runtime)

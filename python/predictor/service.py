@@ -15,16 +15,13 @@ from typing import Self
 
 from predictor.catalog import ModelInfo
 from predictor.deadline import Checkpoint, Deadline
-from predictor.errors import ArtifactError, QuantraError
-from predictor.forecast import Explanation, Forecast
+from predictor.errors import ArtifactError
+from predictor.forecast import Explanation
 from predictor.inference import choose_device, use_threads
 from predictor.instance import Instance, Query
 from predictor.lanes import Lane, Traffic, Yielding
-from predictor.model import Model, Prepared
+from predictor.model import Answering, Outcome
 from predictor.registry import Registry, Runtime
-
-Outcome = Forecast | QuantraError
-"""What one instance comes to."""
 
 MAX_WAITING_PREDICTIONS = 1024
 """Calls that may wait for one model."""
@@ -119,16 +116,11 @@ class PredictionService:
     ) -> None:
         self.close()
 
-    def _predict(self, model: Model, instances: Sequence[Instance], deadline: Deadline) -> tuple[Outcome, ...]:
+    def _predict(self, model: Answering, instances: Sequence[Instance], deadline: Deadline) -> tuple[Outcome, ...]:
         deadline.check()
-        now = self._clock()
-        prepared = [_prepare(model, instance, now) for instance in instances]
-        deadline.check()
-        good = [p for p in prepared if isinstance(p, Prepared)]
-        forecasts = iter(model.forecast(good) if good else ())
-        return tuple(next(forecasts) if isinstance(p, Prepared) else p for p in prepared)
+        return model.predict(instances, self._clock(), deadline)
 
-    def _explain(self, model: Model, query: Query, deadline: Checkpoint, asked: float) -> Explanation:
+    def _explain(self, model: Answering, query: Query, deadline: Checkpoint, asked: float) -> Explanation:
         deadline.check()
         begun = time.monotonic()
         attributions = model.explain(query, self._clock(), deadline)
@@ -136,13 +128,6 @@ class PredictionService:
         return Explanation(
             attributions=attributions, queue_ms=1000 * (begun - asked), compute_ms=1000 * (ended - begun)
         )
-
-
-def _prepare(model: Model, instance: Instance, now: datetime) -> Prepared | QuantraError:
-    try:
-        return model.prepare(instance, now)
-    except QuantraError as error:
-        return error
 
 
 def _now() -> datetime:

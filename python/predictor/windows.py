@@ -4,19 +4,25 @@ A pipeline holds everything that this path needs (features with their fitted num
 lengths) and travels inside the artifact, so that a served forecast reads exactly what the network was trained on.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from predictor.bars import AdjustedBars, BarPanel
+from predictor.catalog import CovariateGroup, CovariateInfo
+from predictor.covariates import Covariates
 from predictor.errors import ConfigurationError, TooFewBarsError
 from predictor.features import FittedFeatures
 from predictor.networks import Inputs, InputSizes, Normaliser, Target
 from predictor.sessions import SessionCalendar
 
 FloatArray = NDArray[np.float64]
+
+NO_COVARIATES: Final = Covariates()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,7 +34,9 @@ class Encoded:
     mask: NDArray[np.bool_]
     """[S, T, F]"""
     known: NDArray[np.float32]
-    """[T + D, K]"""
+    """[S, T + D, K], or [1, T + D, K] if it is the same for all symbols."""
+    static: NDArray[np.float32]
+    """[S, C]"""
     location: FloatArray
     """[S, T]"""
     scale: FloatArray
@@ -58,8 +66,23 @@ class Pipeline:
             encoder_length=self.encoder_length,
             future_length=self.target.reach,
             observed=len(features.observed),
-            known=len(features.known),
-            static=0,
+            known=len(self.features.known_columns),
+            static=sum(self.features.statics.widths),
+            static_widths=self.features.statics.widths,
+        )
+
+    @property
+    def covariates(self) -> tuple[CovariateInfo, ...]:
+        """What a caller has to send beside the bars."""
+        beside, statics = self.features.features.covariates, self.features.statics
+        return (
+            *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in beside.observed),
+            *(CovariateInfo(name=name, group=CovariateGroup.KNOWN) for name in beside.known),
+            *(CovariateInfo(name=one.name, group=CovariateGroup.STATIC) for one in statics.numbers),
+            *(
+                CovariateInfo(name=one.name, group=CovariateGroup.STATIC, categories=one.categories)
+                for one in statics.categories
+            ),
         )
 
     @property
@@ -84,39 +107,57 @@ class Pipeline:
                 lookback=self.lookback,
             )
 
-    def encode(self, bars: BarPanel) -> Encoded:
-        """The inputs of every session of a whole history, for training."""
-        return self._encode(bars, bars.adjusted(), len(bars.sessions))
+    def encode(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> Encoded:
+        """The inputs of every session of a whole history, for training.
 
-    def encode_latest(self, bars: BarPanel) -> Encoded:
+        Args:
+            bars: the history.
+            covariates: beside it; the known ones also of the sessions that follow it, as many as the target reaches.
+
+        Raises:
+            CovariateMissingError: one that the features read is not there.
+        """
+        return self._encode(bars, bars.adjusted(), covariates, len(bars.sessions))
+
+    def encode_latest(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> Encoded:
         """The inputs of the last encoder, from the bars that it depends on and no others.
 
         Raises:
             TooFewBarsError: the panel is shorter than that.
+            CovariateMissingError: as `encode`.
         """
         self.check_length(bars)
-        recent = bars.last(self.bars_needed)
-        return self._encode(recent, recent.adjusted(), self.encoder_length)
+        recent, beside = bars.last(self.bars_needed), covariates.last(self.bars_needed)
+        return self._encode(recent, recent.adjusted(), beside, self.encoder_length)
 
-    def _encode(self, bars: BarPanel, adjusted: AdjustedBars, sessions: int) -> Encoded:
-        observed, mask = self.features.observed(adjusted)
+    def _encode(self, bars: BarPanel, adjusted: AdjustedBars, covariates: Covariates, sessions: int) -> Encoded:
+        observed, mask = self.features.observed(adjusted, covariates.observed)
         location, scale = self.normaliser.measure(self.target.daily(adjusted), sessions)
+        last = bars.sessions[-sessions:]
+        length = sessions + self.target.reach
         return Encoded(
             observed=observed[:, -sessions:],
             mask=mask[:, -sessions:],
-            known=self._known(bars.sessions[-sessions:]),
+            known=self.known(
+                np.concatenate([last, self.following(int(last[-1]))]),
+                {name: values[:, -length:] for name, values in covariates.known.items()},
+            ),
+            static=self.features.statics.encode(len(bars.symbols), covariates.numbers, covariates.categories),
             location=location,
             scale=scale,
         )
 
-    def _known(self, sessions: NDArray[np.int32]) -> NDArray[np.float32]:
-        """[T + D, K] known features of these sessions and of those that the horizons reach."""
-        future = self.calendar.following(int(sessions[-1]), self.target.reach)
-        return self.features.known(self.calendar.fields(np.concatenate([sessions, future])))
+    def following(self, session: int) -> NDArray[np.int32]:
+        """[D] sessions that the target reaches from this one."""
+        return self.calendar.following(session, self.target.reach)
+
+    def known(self, sessions: NDArray[np.int32], covariates: Mapping[str, FloatArray]) -> NDArray[np.float32]:
+        """[S or 1, A, K] known features of A sessions, from the calendar and from known covariates [S or 1, A]."""
+        return self.features.known(self.calendar.fields(sessions), covariates)
 
     def target_sessions(self, as_of: int) -> NDArray[np.int32]:
         """[H] session that each horizon ends on."""
-        future = self.calendar.following(as_of, self.target.reach)
+        future = self.following(as_of)
         return future[[self.target.lag + h - 1 for h in self.target.horizons]]
 
 
@@ -125,8 +166,8 @@ def latest_window(encoded: Encoded, encoder_length: int) -> Inputs:
     symbols, sessions, _ = encoded.observed.shape
     return Inputs(
         observed=torch.from_numpy(np.ascontiguousarray(encoded.observed[:, -encoder_length:])),
-        known=torch.from_numpy(encoded.known[sessions - encoder_length :]).expand(symbols, -1, -1),
-        static=torch.zeros(symbols, 0),
+        known=torch.from_numpy(encoded.known[:, sessions - encoder_length :]).expand(symbols, -1, -1),
+        static=torch.from_numpy(encoded.static),
         mask=torch.from_numpy(np.ascontiguousarray(encoded.mask[:, -encoder_length:])),
         location=torch.from_numpy(np.ascontiguousarray(encoded.location[:, -1])),
         scale=torch.from_numpy(np.ascontiguousarray(encoded.scale[:, -1])),

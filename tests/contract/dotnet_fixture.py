@@ -2,8 +2,9 @@
 
     python tests/contract/dotnet_fixture.py FOLDER
 
-FOLDER then holds `models/` (`small` and the damaged `cut`), `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last
-day), and `expected.json`, in which arrays are base64 of their bytes.
+FOLDER then holds `models/` (`small`, `beside`, which reads covariates, and the damaged `cut`), `bars.csv` (AAPL and
+IBM), `late.csv` (IBM lacks the last day), `beside.csv` (the bars that go with covariates), and `expected.json`, in
+which arrays are base64 of their bytes.
 """
 
 import base64
@@ -17,19 +18,23 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import beside
 import numpy as np
 from artifacts import recent_bars, small_models
 
 from predictor.bars import BarPanel
+from predictor.covariates import Covariates, CovariateSource
 from predictor.deadline import Deadline
 from predictor.errors import ANSWERS, QuantraError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.inference import choose_device
-from predictor.instance import Instance, Query
+from predictor.instance import Instance, Query, instance_of
 from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
 
 MODEL = "small"
+BESIDE = "beside"
+"""The model that reads covariates."""
 
 
 def write(folder: Path) -> None:
@@ -38,7 +43,10 @@ def write(folder: Path) -> None:
     _cut(small_models(folder / "models"))
     recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
     _without_last_day(recent_bars("AAPL", "IBM")).write_csv(folder / "late.csv")
-    (folder / "expected.json").write_text(json.dumps(_expected(folder)))
+    covariates = beside.source(folder)
+    beside.save_artifact_with(folder / "models" / BESIDE / "1", covariates)
+    beside.bars().last(200).write_csv(folder / "beside.csv")
+    (folder / "expected.json").write_text(json.dumps(_expected(folder, covariates)))
 
 
 def _cut(models: Path) -> None:
@@ -57,9 +65,10 @@ def _without_last_day(panel: BarPanel) -> BarPanel:
     return BarPanel(**columns)
 
 
-def _expected(folder: Path) -> dict[str, object]:
-    bars, late = BarPanel.read(folder / "bars.csv"), BarPanel.read(folder / "late.csv")
+def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
+    bars, late, other = (BarPanel.read(folder / name) for name in ("bars.csv", "late.csv", "beside.csv"))
     with PredictionService.open(folder / "models", device="cpu") as service:
+        sent = covariates.for_model(service.model(BESIDE), other)
         return {
             "environment": sys.prefix,
             "reasons": [answer.reason for answer in ANSWERS.values()],
@@ -68,20 +77,30 @@ def _expected(folder: Path) -> dict[str, object]:
             "panel": _described(_forecast(service, bars)),
             "late": _described(_forecast(service, late)),
             "reasons_of_one": _described(_attribution(service, bars.select(["AAPL"]))),
+            "beside": _described(_forecast(service, Instance(input=other, covariates=sent), BESIDE)),
+            "reasons_beside": _described(_attribution(service, Instance(input=other, covariates=sent), BESIDE)),
+            "sent_beside": _values(sent),
             "window": _window(folder / "models", bars.select(["AAPL"])),
         }
 
 
-def _forecast(service: PredictionService, bars: BarPanel) -> Forecast:
-    outcome = service.predict(MODEL, [Instance(input=bars)], Deadline()).result()[0]
+def _values(sent: Covariates) -> dict[str, object]:
+    """All covariates by name: none stands twice."""
+    groups = (sent.observed, sent.known, sent.numbers)
+    arrays = {name: _plain(values) for group in groups for name, values in group.items()}
+    return {"future_sessions": _plain(sent.future_sessions), **sent.categories, **arrays}
+
+
+def _forecast(service: PredictionService, asked: BarPanel | Instance, model: str = MODEL) -> Forecast:
+    outcome = service.predict(model, [instance_of(asked)], Deadline()).result()[0]
     if isinstance(outcome, QuantraError):
         raise outcome
     return outcome
 
 
-def _attribution(service: PredictionService, bars: BarPanel) -> Attribution:
-    query = Query(instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),), detail=Detail.CELLS)
-    return service.explain(MODEL, query, Deadline()).result().attributions[0]
+def _attribution(service: PredictionService, asked: BarPanel | Instance, model: str = MODEL) -> Attribution:
+    query = Query(instance=instance_of(asked), targets=(TargetPoint(5, 0.5),), detail=Detail.CELLS)
+    return service.explain(model, query, Deadline()).result().attributions[0]
 
 
 def _window(models: Path, bars: BarPanel) -> dict[str, object]:

@@ -194,7 +194,7 @@ CALENDAR = {
 def test_known_features_lie_around_zero() -> None:
     assert FEATURES.known_names == ("weekday", "to_month_end", "from_month_start", "to_holiday", "from_holiday")
     expected = [[-0.5, -0.5, 0.5, -0.4, 0.5], [0.5, 0.5, 0.0, 0.5, -0.3]]
-    assert np.allclose(FEATURES.evaluate_known(CALENDAR), expected, atol=1e-15)
+    assert np.allclose(FEATURES.evaluate_known(CALENDAR), [expected], atol=1e-15)
 
 
 def test_a_missing_calendar_field_is_named() -> None:

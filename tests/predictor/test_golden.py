@@ -14,11 +14,12 @@ from artifacts import save_small_artifact, small_artifact, small_model
 from predictor import artifact, golden
 from predictor.artifact import Artifact, Golden
 from predictor.bars import BarPanel
+from predictor.covariates import Covariates
 from predictor.deadline import Deadline
 from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
 from predictor.golden.bars import COLUMNS, SYMBOLS, panel
-from predictor.golden.stages import prepare
+from predictor.golden.stages import Question, prepare
 from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind, build_network, kind_named
 from predictor.windows import Pipeline
 
@@ -96,7 +97,12 @@ def test_every_stage_is_compared(made: Artifact, recorded: Golden, stage: str) -
 
 
 def test_refusals_are_recorded_by_reason(recorded: Golden) -> None:
-    assert recorded.text["refusals"] == {"one bar too few": "TOO_FEW_BARS", "high below low": "BARS_INVALID"}
+    assert recorded.text["refusals"] == {
+        "one bar too few": "TOO_FEW_BARS",
+        "high below low": "BARS_INVALID",
+        "a strange covariate": "UNKNOWN_COVARIATE",
+        "no covariates": "",
+    }
 
 
 def test_a_model_that_refuses_otherwise_than_recorded_fails(made: Artifact, recorded: Golden) -> None:
@@ -131,7 +137,7 @@ def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden)
 def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, recorded: Golden) -> None:
     """Stopping as soon as a gap is small could end at another node count on another machine."""
     model = small_model(made)
-    prepared = prepare(model, _panel(recorded))
+    prepared = prepare(model, Question(_panel(recorded), Covariates()))
     few, all_nodes = (
         model.asking.contributions(prepared, [(3, 1)], deadline=Deadline(), node_counts=(count,))[0].observed
         for count in (8, len(recorded.arrays["stage.attribution_weights"]))

@@ -542,7 +542,7 @@ def _window(model: Model, bars: BarPanel) -> FeatureWindow:
     return FeatureWindow(
         symbols=bars.symbols,
         observed=encoded.observed,
-        known=np.stack([encoded.known] * len(bars.symbols)),
+        known=np.repeat(encoded.known, len(bars.symbols), axis=0),
         static=np.zeros((len(bars.symbols), 0), np.float32),
         mask=encoded.mask,
         location=encoded.location[:, -1].copy(),

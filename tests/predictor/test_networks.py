@@ -323,7 +323,7 @@ def test_a_whole_number_may_stand_for_a_fraction() -> None:
 
 
 def test_an_unknown_kind_lists_the_kinds_there_are() -> None:
-    with pytest.raises(ConfigurationError, match=r"no network kind 'prophet'; the kinds are \['gru', 'hybrid'"):
+    with pytest.raises(ConfigurationError, match=r"no network kind 'prophet'; the kinds are \['graph', 'gru'"):
         kind_named("prophet")
 
 

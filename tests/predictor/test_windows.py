@@ -50,7 +50,7 @@ def test_serving_computes_what_training_saw(history: BarPanel, kind: TargetKind)
         trained = slice(end - length, end)
         assert np.array_equal(served.mask, whole.mask[:, trained])
         np.testing.assert_array_max_ulp(served.observed, whole.observed[:, trained], maxulp=1)
-        assert np.array_equal(served.known[:length], whole.known[trained])
+        assert np.array_equal(served.known[:, :length], whole.known[:, trained])
         np.testing.assert_allclose(served.location[:, -1], whole.location[:, end - 1], rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(served.scale[:, -1], whole.scale[:, end - 1], rtol=1e-12)
 
@@ -171,9 +171,9 @@ def test_a_missing_bar_is_masked_and_zero(pipeline: Pipeline) -> None:
 def test_known_inputs_cover_the_sessions_that_horizons_reach(pipeline: Pipeline) -> None:
     bars = recent_bars("IBM")
     encoded = pipeline.encode_latest(bars)
-    assert encoded.known.shape == (60 + 20, 5)
+    assert encoded.known.shape == (1, 60 + 20, 5)
     future = pipeline.calendar.following(int(bars.sessions[-1]), 20)
-    assert np.array_equal(encoded.known[60:], pipeline.features.known(pipeline.calendar.fields(future)))
+    assert np.array_equal(encoded.known[:, 60:], pipeline.features.known(pipeline.calendar.fields(future)))
 
 
 @pytest.mark.parametrize("lag", [0, 1])

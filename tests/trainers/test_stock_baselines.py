@@ -1,6 +1,7 @@
 """Baselines against hand computation and against the package arch itself."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -12,12 +13,23 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.features import default_features
 from predictor.networks import Target, TargetKind
-from trainers.stock import baselines
-from trainers.stock.baselines import Baselines, all_baselines
 from trainers.stock.data import History
+from trainers.stock.evaluation.baselines import (
+    Baseline,
+    Case,
+    Plan,
+    all_baselines,
+    boosted,
+    garch,
+    quick_baselines,
+    ridge,
+)
+from trainers.stock.evaluation.baselines.regressors import regressors
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.losses import pinball
+from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits
-from trainers.stock.fitting import fit_pipeline
 
 FloatArray = NDArray[np.float64]
 
@@ -26,6 +38,8 @@ HORIZONS = (1, 5)
 TRAIN = Part("train", 20070103, 20081231)
 TEST = Part("test", 20090701, 20091231)
 GARCH = "GARCH(1,1)-t"
+HAR = "HAR (1, 5, 22 days)"
+LIGHTGBM = "LightGBM quantiles"
 
 
 def history_of(panel: BarPanel, target: Target) -> History:
@@ -49,12 +63,30 @@ def history(kind: TargetKind = TargetKind.LOG_RETURN, lag: int = 0) -> History:
     return history_of(bars(), Target(kind=kind, horizons=HORIZONS, lag=lag))
 
 
-def baselines_of(found: History) -> Baselines:
-    return all_baselines(found, TRAIN, found.windows(TEST), LEVELS)
+@dataclass(frozen=True)
+class Made:
+    """What a plan's baselines came to."""
+
+    forecasts: Mapping[str, FloatArray]
+    notes: tuple[str, ...]
+
+
+def case_of(found: History) -> Case:
+    return Case(history=found, train=TRAIN, windows=found.windows(TEST), levels=LEVELS)
+
+
+def made_by(plan: Plan, found: History) -> Made:
+    made: list[Baseline] = [make(case_of(found)) for make in plan.makers]
+    notes = [note for one in made for note in one.notes]
+    return Made({one.name: one.forecasts for one in made}, (*notes, *plan.notes))
+
+
+def baselines_of(found: History) -> Made:
+    return made_by(all_baselines(), found)
 
 
 @cache
-def returns_baselines(lag: int = 0) -> Baselines:
+def returns_baselines(lag: int = 0) -> Made:
     return baselines_of(history(lag=lag))
 
 
@@ -127,17 +159,23 @@ def test_garch_is_what_arch_forecasts_from_parameters_of_the_training_part(lag: 
             np.testing.assert_allclose(found, expected / 100, rtol=1e-4)  # the optimiser's own precision
 
 
-def test_no_baseline_forecast_moves_when_later_test_bars_change() -> None:
+@pytest.mark.parametrize("kind", TargetKind)
+def test_no_baseline_forecast_moves_when_later_test_bars_change(kind: TargetKind) -> None:
     day = int(np.searchsorted(bars().sessions, 20091001))
     columns = {name: np.array(getattr(bars(), name)) for name in ("open", "high", "low", "close", "adj_close")}
-    factor = np.exp(np.random.default_rng(0).normal(0, 0.05, len(bars().sessions) - day - 1))
+    random = np.random.default_rng(0)
+    factor = np.exp(random.normal(0, 0.05, len(bars().sessions) - day - 1))
     for column in columns.values():
         column[:, day + 1 :] *= factor
-    changed = baselines_of(history_of(replace(bars(), **columns), history().pipeline.target))
-    early = history().windows(TEST).positions <= day
-    for name, forecast in returns_baselines().forecasts.items():
+    columns["high"][:, day + 1 :] *= np.exp(random.exponential(0.05, factor.shape))
+    changed = baselines_of(history_of(replace(bars(), **columns), history(kind).pipeline.target))
+    early = history(kind).windows(TEST).positions <= day
+    before = returns_baselines() if kind is TargetKind.LOG_RETURN else volatility_baselines()
+    assert len(before.forecasts) == 8
+    for name, forecast in before.forecasts.items():
         np.testing.assert_allclose(changed.forecasts[name][early], forecast[early], rtol=1e-9, err_msg=name)
-    assert np.abs(changed.forecasts[GARCH][~early] - returns_baselines().forecasts[GARCH][~early]).max() > 1e-4
+    for name in before.forecasts.keys() - {"zero return", "unconditional quantiles"}:
+        assert np.abs(changed.forecasts[name][~early] - before.forecasts[name][~early]).max() > 1e-4, name
 
 
 def young_bars() -> BarPanel:
@@ -184,29 +222,127 @@ def test_every_baseline_is_finite_for_a_symbol_listed_a_few_days_ago() -> None:
         assert np.isfinite(forecast).all(), name
 
 
-def test_without_arch_there_is_no_garch_and_a_note_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(_name: str) -> None:
-        return None
+@pytest.mark.parametrize(("package", "name"), [("arch", GARCH), ("sklearn", "ridge"), ("lightgbm", LIGHTGBM)])
+def test_what_is_not_installed_is_left_out_and_a_note_says_what_to_install(
+    package: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(asked: str) -> object:
+        return None if asked == package else object()
 
-    monkeypatch.setattr(baselines, "find_spec", nothing)
-    made = baselines_of(history())
-    assert GARCH not in made.forecasts
-    assert "pip install 'quantra[baselines]'" in made.notes[0]
+    for module in (boosted, garch, ridge):
+        monkeypatch.setattr(module, "find_spec", found)
+    left_out = all_baselines().notes
+    assert len(left_out) == 1
+    assert left_out[0].startswith(f"{name} is left out, because the package ")
+    assert left_out[0].endswith("pip install 'quantra[baselines]'")
+    assert len(all_baselines().makers) == 7
+
+
+def test_a_training_leaves_out_what_takes_long_and_says_so() -> None:
+    few, many = quick_baselines(4), quick_baselines(1000)
+    assert [note.split(" is ")[0] for note in few.notes] == [LIGHTGBM]
+    assert [note.split(" is ")[0] for note in many.notes] == [GARCH, LIGHTGBM]
+    assert "quantra evaluate has it" in few.notes[0]
+    assert len(few.makers) == len(many.makers) + 1 == 7
 
 
 def test_a_fit_that_does_not_converge_is_noted_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(*_args: object) -> None:
         return None
 
-    monkeypatch.setattr(baselines, "_garch_forecast", failed)
-    made = baselines_of(history())
-    np.testing.assert_array_equal(made.forecasts[GARCH], made.forecasts["unconditional quantiles"])
+    monkeypatch.setattr(garch, "_filtered", failed)
+    made = garch.garch(case_of(history()))
+    np.testing.assert_array_equal(made.forecasts, returns_baselines().forecasts["unconditional quantiles"])
     assert [note.split(" ")[2] for note in made.notes] == ["AAPL", "GOOG"]
     assert all("did not converge" in note for note in made.notes)
 
 
+def flat_bars() -> BarPanel:
+    """GOOG never moves: every price of it is 100."""
+    columns = {n: np.array(getattr(bars(), n)) for n in ("open", "high", "low", "close", "adj_close")}
+    for column in columns.values():
+        column[1] = 100.0
+    return replace(bars(), **columns)
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_a_symbol_that_never_moves_is_forecast_by_every_baseline_and_noted(kind: TargetKind) -> None:
+    found = history_of(flat_bars(), Target(kind=kind, horizons=HORIZONS))
+    made = baselines_of(found)
+    for name, forecast in made.forecasts.items():
+        assert np.isfinite(forecast).all(), name
+    assert made.notes == (
+        f"{GARCH} of GOOG is the unconditional quantiles instead: its price never moves in the training part",
+    )
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_no_baselines_quantiles_cross(kind: TargetKind) -> None:
+    made = returns_baselines() if kind is TargetKind.LOG_RETURN else volatility_baselines()
+    for name, forecast in made.forecasts.items():
+        assert (np.diff(forecast, axis=-1) >= 0).all(), name
+
+
+def test_boosted_quantiles_that_lie_close_are_put_in_order() -> None:
+    close = tuple(0.46 + 0.01 * k for k in range(9))
+    made = boosted.boosted(replace(case_of(history()), levels=close))
+    assert (np.diff(made.forecasts, axis=-1) >= 0).all()
+
+
+def test_boosted_trees_give_the_same_bits_again() -> None:
+    again = boosted.boosted(case_of(history()))
+    np.testing.assert_array_equal(again.forecasts, returns_baselines().forecasts[LIGHTGBM])
+
+
+def test_har_of_returns_scales_training_outcomes_by_the_volatility_it_forecasts() -> None:
+    found = history()
+    learnt, asked = found.windows(TRAIN), found.windows(TEST)
+    pairs = list(zip(learnt.symbols.tolist(), learnt.positions.tolist(), strict=True))
+    x, y = np.array([averages(*p) for p in pairs]), np.array([mean_log_volatility(*p) for p in pairs])
+    weights = np.linalg.solve(x.T @ x, x.T @ y)
+    units = np.array([log_closes(bars(), s)[t + 5] - log_closes(bars(), s)[t] for s, t in pairs]) / np.exp(x @ weights)
+    n = 11
+    now = np.array(averages(int(asked.symbols[n]), int(asked.positions[n]))) @ weights
+    expected = np.exp(now) * np.quantile(units, LEVELS)
+    np.testing.assert_allclose(returns_baselines().forecasts[HAR][n, 1], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_ridge_solves_the_normal_equations_of_its_standardised_regressors(kind: TargetKind) -> None:
+    found = history(kind)
+    made = returns_baselines() if kind is TargetKind.LOG_RETURN else volatility_baselines()
+    learnt, asked = found.windows(TRAIN), found.windows(TEST)
+    x, z = regressors(found, learnt), regressors(found, asked)
+    spread = x.std(axis=0)
+    spread[spread == 0] = 1.0
+    x, z = (x - x.mean(axis=0)) / spread, (z - x.mean(axis=0)) / spread
+    location, scale = (part.numpy() for part in found.level(learnt))
+    y = (found.outcomes(learnt)[:, 1] - location) / (scale * np.sqrt(5) if kind is TargetKind.LOG_RETURN else 1.0)
+    weights = np.linalg.solve(x.T @ x + 10 * np.eye(x.shape[1]), x.T @ (y - y.mean()))
+    residuals = np.quantile(y - y.mean() - x @ weights, LEVELS)
+    location, scale = (part.numpy() for part in found.level(asked))
+    unit = scale * np.sqrt(5) if kind is TargetKind.LOG_RETURN else np.ones_like(scale)
+    expected = location[:, None] + unit[:, None] * ((z @ weights + y.mean())[:, None] + residuals)
+    np.testing.assert_allclose(made.forecasts["ridge"][:, 1], expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [GARCH, HAR, "ridge", LIGHTGBM])
+def test_what_learns_of_volatility_beats_what_does_not(name: str) -> None:
+    found = history(TargetKind.LOG_VOLATILITY)
+    judged = Judged.of(found, found.windows(TEST), LEVELS)
+    losses = {each: pinball(judged, forecast).mean() for each, forecast in volatility_baselines().forecasts.items()}
+    assert losses[name] < 0.9 * losses["unconditional quantiles"]
+
+
+def test_empirical_quantiles_of_volatility_are_those_of_the_last_60_days() -> None:
+    rows, positions = rows_of(history(TargetKind.LOG_VOLATILITY), 0)
+    found = volatility_baselines().forecasts["60-day empirical quantiles"][rows]
+    expected = np.quantile(log_volatility(0)[positions[3] - 59 : positions[3] + 1], LEVELS)
+    np.testing.assert_allclose(found[3], np.broadcast_to(expected, (2, 3)), rtol=1e-9)
+
+
 @cache
-def volatility_baselines() -> Baselines:
+def volatility_baselines() -> Made:
     return baselines_of(history(TargetKind.LOG_VOLATILITY))
 
 
@@ -220,21 +356,22 @@ def test_the_last_value_of_volatility_is_parkinsons_of_the_day() -> None:
     np.testing.assert_allclose(volatility_baselines().forecasts["last value"][rows], expected, rtol=1e-9)
 
 
+def averages(symbol: int, t: int) -> list[float]:
+    daily = log_volatility(symbol)
+    return [1.0, daily[t], daily[t - 4 : t + 1].mean(), daily[t - 21 : t + 1].mean()]
+
+
+def mean_log_volatility(symbol: int, t: int) -> float:
+    return float(np.log(np.exp(2 * log_volatility(symbol)[t + 1 : t + 6]).mean()) / 2)
+
+
 def test_har_is_least_squares_on_three_averages_with_the_quantiles_of_its_residuals() -> None:
     found = history(TargetKind.LOG_VOLATILITY)
-
-    def averages(symbol: int, t: int) -> list[float]:
-        daily = log_volatility(symbol)
-        return [1.0, daily[t], daily[t - 4 : t + 1].mean(), daily[t - 21 : t + 1].mean()]
-
-    def outcome(symbol: int, t: int) -> float:
-        return float(np.log(np.exp(2 * log_volatility(symbol)[t + 1 : t + 6]).mean()) / 2)
-
     learnt, asked = found.windows(TRAIN), found.windows(TEST)
     pairs = list(zip(learnt.symbols.tolist(), learnt.positions.tolist(), strict=True))
-    x, y = np.array([averages(*p) for p in pairs]), np.array([outcome(*p) for p in pairs])
+    x, y = np.array([averages(*p) for p in pairs]), np.array([mean_log_volatility(*p) for p in pairs])
     weights = np.linalg.solve(x.T @ x, x.T @ y)
     n = 40
     centre = np.array(averages(int(asked.symbols[n]), int(asked.positions[n]))) @ weights
     expected = centre + np.quantile(y - x @ weights, LEVELS)
-    np.testing.assert_allclose(volatility_baselines().forecasts["HAR (1, 5, 22 days)"][n, 1], expected, rtol=1e-6)
+    np.testing.assert_allclose(volatility_baselines().forecasts[HAR][n, 1], expected, rtol=1e-6)

@@ -16,9 +16,10 @@ from safetensors.torch import load_file
 
 from predictor.bars import BarPanel
 from predictor.cli import run
+from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
-from predictor.networks import LSTMConfig, Target, TargetKind
+from predictor.networks import Edges, LSTMConfig, Target, TargetKind
 from trainers.loop import CheckpointError, Checkpoints
 from trainers.progress import Consumer
 from trainers.stock import Keeping, Optimisation, Recipe, Splits, Trained, command, train
@@ -50,6 +51,7 @@ class Asked:
         self.recipe = Recipe()
         self.features: FeatureSet | None = None
         self.keeping = Keeping(folder=Path())
+        self.covariates = CovariateSource()
 
     def __call__(
         self,
@@ -61,8 +63,10 @@ class Asked:
         consume: Consumer,  # noqa: ARG002
         announce: Callable[[str], None],  # noqa: ARG002
         keeping: Keeping,
+        edges: Edges | None,  # noqa: ARG002
+        covariates: CovariateSource,
     ) -> Trained:
-        self.recipe, self.features, self.keeping = recipe, features, keeping
+        self.recipe, self.features, self.keeping, self.covariates = recipe, features, keeping, covariates
         return Trained(folder=out, card={})
 
 

@@ -48,6 +48,29 @@ def test_both_tails_hold_their_share_of_fresh_outcomes() -> None:
     np.testing.assert_allclose(below[:, [0, 2]], [[0.1, 0.9], [0.1, 0.9]], atol=0.02)
 
 
+def heteroscedastic(count: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Outcomes [N, 2] whose volatility swings between a half and three and drifts slowly, and each day's volatility."""
+    random = np.random.default_rng(seed)
+    volatility = np.exp(0.6 * np.sin(np.arange(count) / 60) + np.cumsum(random.normal(0.0, 0.02, count)))
+    return volatility[:, None] * random.standard_t(4, (count, 2)), volatility
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bands_in_units_of_volatility_hold_their_share_where_volatility_changes(seed: int) -> None:
+    everything, volatility = heteroscedastic(6000, seed)
+    units = everything / volatility[:, None]
+    seen, fresh = slice(0, 3000), slice(3000, None)
+    learnt = calibrate(too_narrow(3000), units[seen], LEVELS, sessions=3000, horizons=HORIZONS)
+    quantiles = volatility[fresh, None, None] * calibrated(too_narrow(3000), learnt)
+    below = (everything[fresh, :, None] <= quantiles).mean(axis=0)
+    np.testing.assert_allclose(below[:, [0, 2]], [[0.1, 0.9], [0.1, 0.9]], atol=0.025)
+    flat = calibrate(too_narrow(3000), everything[seen], LEVELS, sessions=3000, horizons=HORIZONS)
+    fixed = calibrated(too_narrow(3000), flat)
+    calm = volatility[fresh] < np.quantile(volatility[fresh], 0.2)
+    inside = (everything[fresh] >= fixed[..., 0]) & (everything[fresh] <= fixed[..., 2])
+    assert inside[calm].mean() > 0.9  # without each window's own volatility the calm days' band is far too wide
+
+
 def test_without_the_offsets_the_same_tails_are_wrong() -> None:
     below = (outcomes(4000, seed=2)[..., None] <= too_narrow(4000)).mean(axis=0)
     assert np.abs(below[:, [0, 2]] - [0.1, 0.9]).min() > 0.02

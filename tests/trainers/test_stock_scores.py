@@ -1,10 +1,17 @@
 """Scores: losses, coverage, and what of them is luck."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trainers.stock.scores import Judged, below, interval, overall, pinball, resampled_mean, skill
+from predictor.networks import Target
+from trainers.stock.evaluation.comparison import Skill
+from trainers.stock.evaluation.comparison import skill as skill_of
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.losses import below, overall, pinball
+from trainers.stock.evaluation.resampling import interval, resampled_mean
 
 FloatArray = NDArray[np.float64]
 
@@ -13,14 +20,18 @@ NORMAL = (-1.2815515655446004, 0.0, 1.2815515655446004)
 
 
 def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) -> Judged:
-    horizons = tuple(range(1, outcomes.shape[1] + 1))
     return Judged(
         outcomes=outcomes,
         positions=np.arange(len(outcomes)) if positions is None else positions,
-        horizons=horizons,
+        symbols=np.zeros(len(outcomes), np.int64),
+        target=Target(horizons=tuple(range(1, outcomes.shape[1] + 1))),
         levels=LEVELS,
-        spread=np.sqrt(np.array(horizons, np.float64)),
     )
+
+
+def skill(found: Judged, model: FloatArray, baselines: Mapping[str, FloatArray]) -> Skill:
+    """Of forecasts [N, H, Q]."""
+    return skill_of(found, pinball(found, model), {name: pinball(found, each) for name, each in baselines.items()})
 
 
 def normal_outcomes(days: int = 600, seed: int = 0) -> FloatArray:

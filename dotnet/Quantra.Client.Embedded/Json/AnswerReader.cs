@@ -57,6 +57,7 @@ internal static class AnswerReader
         ObservedFeatures = model.Objects("observed_features", Feature),
         KnownFeatures = model.Objects("known_features", Feature),
         StaticFeatures = model.Objects("static_features", Feature),
+        Covariates = model.Objects("covariates", Covariate),
         SchemaHash = model.Text("schema_hash"),
         EncoderLength = model.Whole("encoder_length"),
         Lookback = model.Whole("lookback"),
@@ -96,6 +97,12 @@ internal static class AnswerReader
 
     private static FeatureInfo Feature(AnswerFields feature) =>
         new(feature.Text("name"), feature.Text("expression"), feature.Text("meaning"), feature.Text("unit"));
+
+    private static CovariateInfo Covariate(AnswerFields covariate)
+    {
+        var known = Enum.TryParse<CovariateGroup>(covariate.Text("group"), ignoreCase: true, out var group);
+        return new(covariate.Text("name"), known ? group : CovariateGroup.Unknown, covariate.Texts("categories"));
+    }
 
     private static RowKind Kind(string name) =>
         Enum.TryParse<RowKind>(name, ignoreCase: true, out var kind) ? kind : RowKind.Unknown;

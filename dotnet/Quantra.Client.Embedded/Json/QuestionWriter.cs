@@ -71,6 +71,8 @@ internal sealed class QuestionWriter : IDisposable
             Bars(bars);
         if (request.Window is { } window)
             Window(window);
+        if (!request.Covariates.IsEmpty)
+            Covariates(request.Covariates, request.Bars?.Symbols.Count ?? 0);
         _json.WriteEndObject();
     }
 
@@ -91,6 +93,43 @@ internal sealed class QuestionWriter : IDisposable
         _json.WriteString("calendar", bars.Calendar);
         _json.WriteString("currency", bars.Currency);
         _json.WriteEndObject();
+    }
+
+    private void Covariates(Covariates covariates, int symbols)
+    {
+        _json.WriteStartObject("covariates");
+        Values("observed", covariates.Observed, array => [symbols, LastAxis.Of(array.Length, symbols)]);
+        Values("known", covariates.Known, array => [symbols, LastAxis.Of(array.Length, symbols)]);
+        Array<int>("future_sessions", SessionNumber.Of(covariates.FutureSessions.Span), covariates.FutureSessions.Length);
+        Values("numbers", covariates.Numbers, array => [array.Length]);
+        _json.WriteStartArray("categories");
+        foreach (var (name, texts) in covariates.Categories)
+        {
+            _json.WriteStartObject();
+            _json.WriteString("name", name);
+            Texts("values", texts);
+            _json.WriteEndObject();
+        }
+
+        _json.WriteEndArray();
+        _json.WriteEndObject();
+    }
+
+    private void Values(
+        string group,
+        IReadOnlyDictionary<string, ReadOnlyMemory<double>> covariates,
+        Func<ReadOnlyMemory<double>, int[]> shapeOf)
+    {
+        _json.WriteStartArray(group);
+        foreach (var (name, values) in covariates)
+        {
+            _json.WriteStartObject();
+            _json.WriteString("name", name);
+            Array("values", values, shapeOf(values));
+            _json.WriteEndObject();
+        }
+
+        _json.WriteEndArray();
     }
 
     private void Window(FeatureWindow window)

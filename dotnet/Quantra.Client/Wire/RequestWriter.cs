@@ -31,6 +31,8 @@ internal static class RequestWriter
             instance.Window = Window(window);
         if (request.Bars is { } bars)
             instance.Bars = Bars(bars, request);
+        if (!request.Covariates.IsEmpty)
+            instance.Covariates = Covariates(request.Covariates);
         return instance;
     }
 
@@ -57,6 +59,18 @@ internal static class RequestWriter
             _ => V1.GapPolicy.Refuse,
         },
     };
+
+    private static V1.Covariates Covariates(Covariates covariates) => new()
+    {
+        Observed = { covariates.Observed.Select(Values) },
+        Known = { covariates.Known.Select(Values) },
+        FutureYyyymmdd = { SessionNumber.Of(covariates.FutureSessions.Span) },
+        Numbers = { covariates.Numbers.Select(Values) },
+        Categories = { covariates.Categories.Select(one => new V1.CovariateTexts { Name = one.Key, Values = { one.Value } }) },
+    };
+
+    private static V1.CovariateValues Values(KeyValuePair<string, ReadOnlyMemory<double>> covariate) =>
+        new() { Name = covariate.Key, Values = ArrayBytes.Of(covariate.Value) };
 
     private static V1.FeatureWindow Window(FeatureWindow window)
     {

@@ -67,6 +67,7 @@ internal static class ResponseReader
         ObservedFeatures = [.. model.ObservedFeatures.Select(Feature)],
         KnownFeatures = [.. model.KnownFeatures.Select(Feature)],
         StaticFeatures = [.. model.StaticFeatures.Select(Feature)],
+        Covariates = [.. model.Covariates.Select(Covariate)],
         SchemaHash = model.SchemaHash,
         EncoderLength = model.EncoderLength,
         Lookback = model.Lookback,
@@ -83,6 +84,18 @@ internal static class ResponseReader
         WeightsHash = model.WeightsHash,
         CardJson = model.CardJson,
     };
+
+    private static CovariateInfo Covariate(V1.CovariateInfo covariate)
+    {
+        var group = covariate.Group switch
+        {
+            V1.CovariateGroup.Observed => CovariateGroup.Observed,
+            V1.CovariateGroup.Known => CovariateGroup.Known,
+            V1.CovariateGroup.Static => CovariateGroup.Static,
+            _ => CovariateGroup.Unknown,
+        };
+        return new(covariate.Name, group, covariate.Categories);
+    }
 
     private static FeatureInfo Feature(V1.FeatureInfo feature) =>
         new(feature.Name, feature.Expression, feature.Meaning, feature.Unit);

@@ -7,6 +7,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class CovariateGroup(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COVARIATE_GROUP_UNSPECIFIED: _ClassVar[CovariateGroup]
+    COVARIATE_GROUP_OBSERVED: _ClassVar[CovariateGroup]
+    COVARIATE_GROUP_KNOWN: _ClassVar[CovariateGroup]
+    COVARIATE_GROUP_STATIC: _ClassVar[CovariateGroup]
+
 class BarInterval(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     BAR_INTERVAL_UNSPECIFIED: _ClassVar[BarInterval]
@@ -47,6 +54,10 @@ class RowKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ROW_KIND_LOCATION: _ClassVar[RowKind]
     ROW_KIND_SCALE: _ClassVar[RowKind]
     ROW_KIND_CONFORMAL: _ClassVar[RowKind]
+COVARIATE_GROUP_UNSPECIFIED: CovariateGroup
+COVARIATE_GROUP_OBSERVED: CovariateGroup
+COVARIATE_GROUP_KNOWN: CovariateGroup
+COVARIATE_GROUP_STATIC: CovariateGroup
 BAR_INTERVAL_UNSPECIFIED: BarInterval
 BAR_INTERVAL_DAY: BarInterval
 GAP_POLICY_UNSPECIFIED: GapPolicy
@@ -105,8 +116,18 @@ class FeatureInfo(_message.Message):
     unit: str
     def __init__(self, name: _Optional[str] = ..., expression: _Optional[str] = ..., meaning: _Optional[str] = ..., unit: _Optional[str] = ...) -> None: ...
 
+class CovariateInfo(_message.Message):
+    __slots__ = ("name", "group", "categories")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CATEGORIES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    group: CovariateGroup
+    categories: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., group: _Optional[_Union[CovariateGroup, str]] = ..., categories: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class ModelInfo(_message.Message):
-    __slots__ = ("name", "version", "aliases", "is_default", "kind", "observed_features", "known_features", "static_features", "schema_hash", "encoder_length", "lookback", "bars_needed", "future_length", "horizons", "quantiles", "lag", "target_kind", "calendar", "calendar_ends", "is_panel_model", "explain_methods", "weights_hash", "card_json")
+    __slots__ = ("name", "version", "aliases", "is_default", "kind", "observed_features", "known_features", "static_features", "schema_hash", "encoder_length", "lookback", "bars_needed", "future_length", "horizons", "quantiles", "lag", "target_kind", "calendar", "calendar_ends", "is_panel_model", "explain_methods", "weights_hash", "card_json", "covariates")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ALIASES_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +151,7 @@ class ModelInfo(_message.Message):
     EXPLAIN_METHODS_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_HASH_FIELD_NUMBER: _ClassVar[int]
     CARD_JSON_FIELD_NUMBER: _ClassVar[int]
+    COVARIATES_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: int
     aliases: _containers.RepeatedScalarFieldContainer[str]
@@ -153,7 +175,8 @@ class ModelInfo(_message.Message):
     explain_methods: _containers.RepeatedScalarFieldContainer[ExplainMethod]
     weights_hash: str
     card_json: str
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., aliases: _Optional[_Iterable[str]] = ..., is_default: bool = ..., kind: _Optional[str] = ..., observed_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., known_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., static_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., schema_hash: _Optional[str] = ..., encoder_length: _Optional[int] = ..., lookback: _Optional[int] = ..., bars_needed: _Optional[int] = ..., future_length: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., lag: _Optional[int] = ..., target_kind: _Optional[str] = ..., calendar: _Optional[str] = ..., calendar_ends: _Optional[int] = ..., is_panel_model: bool = ..., explain_methods: _Optional[_Iterable[_Union[ExplainMethod, str]]] = ..., weights_hash: _Optional[str] = ..., card_json: _Optional[str] = ...) -> None: ...
+    covariates: _containers.RepeatedCompositeFieldContainer[CovariateInfo]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., aliases: _Optional[_Iterable[str]] = ..., is_default: bool = ..., kind: _Optional[str] = ..., observed_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., known_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., static_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., schema_hash: _Optional[str] = ..., encoder_length: _Optional[int] = ..., lookback: _Optional[int] = ..., bars_needed: _Optional[int] = ..., future_length: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., lag: _Optional[int] = ..., target_kind: _Optional[str] = ..., calendar: _Optional[str] = ..., calendar_ends: _Optional[int] = ..., is_panel_model: bool = ..., explain_methods: _Optional[_Iterable[_Union[ExplainMethod, str]]] = ..., weights_hash: _Optional[str] = ..., card_json: _Optional[str] = ..., covariates: _Optional[_Iterable[_Union[CovariateInfo, _Mapping]]] = ...) -> None: ...
 
 class BarPanel(_message.Message):
     __slots__ = ("symbols", "session_yyyymmdd", "open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend", "calendar", "currency", "interval", "allow_incomplete_last_bar", "gap_policy")
@@ -225,15 +248,47 @@ class FeatureWindow(_message.Message):
     features: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, symbols: _Optional[_Iterable[str]] = ..., observed: _Optional[_Union[Tensor, _Mapping]] = ..., known: _Optional[_Union[Tensor, _Mapping]] = ..., static: _Optional[_Union[Tensor, _Mapping]] = ..., mask: _Optional[_Union[Tensor, _Mapping]] = ..., location: _Optional[_Union[Tensor, _Mapping]] = ..., scale: _Optional[_Union[Tensor, _Mapping]] = ..., schema_hash: _Optional[str] = ..., anchor_price: _Optional[_Iterable[float]] = ..., as_of_session: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class CovariateValues(_message.Message):
+    __slots__ = ("name", "values")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    values: bytes
+    def __init__(self, name: _Optional[str] = ..., values: _Optional[bytes] = ...) -> None: ...
+
+class CovariateTexts(_message.Message):
+    __slots__ = ("name", "values")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Covariates(_message.Message):
+    __slots__ = ("observed", "known", "future_yyyymmdd", "numbers", "categories")
+    OBSERVED_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    FUTURE_YYYYMMDD_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    CATEGORIES_FIELD_NUMBER: _ClassVar[int]
+    observed: _containers.RepeatedCompositeFieldContainer[CovariateValues]
+    known: _containers.RepeatedCompositeFieldContainer[CovariateValues]
+    future_yyyymmdd: _containers.RepeatedScalarFieldContainer[int]
+    numbers: _containers.RepeatedCompositeFieldContainer[CovariateValues]
+    categories: _containers.RepeatedCompositeFieldContainer[CovariateTexts]
+    def __init__(self, observed: _Optional[_Iterable[_Union[CovariateValues, _Mapping]]] = ..., known: _Optional[_Iterable[_Union[CovariateValues, _Mapping]]] = ..., future_yyyymmdd: _Optional[_Iterable[int]] = ..., numbers: _Optional[_Iterable[_Union[CovariateValues, _Mapping]]] = ..., categories: _Optional[_Iterable[_Union[CovariateTexts, _Mapping]]] = ...) -> None: ...
+
 class Instance(_message.Message):
-    __slots__ = ("request_id", "bars", "window")
+    __slots__ = ("request_id", "bars", "window", "covariates")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     BARS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
+    COVARIATES_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     bars: BarPanel
     window: FeatureWindow
-    def __init__(self, request_id: _Optional[str] = ..., bars: _Optional[_Union[BarPanel, _Mapping]] = ..., window: _Optional[_Union[FeatureWindow, _Mapping]] = ...) -> None: ...
+    covariates: Covariates
+    def __init__(self, request_id: _Optional[str] = ..., bars: _Optional[_Union[BarPanel, _Mapping]] = ..., window: _Optional[_Union[FeatureWindow, _Mapping]] = ..., covariates: _Optional[_Union[Covariates, _Mapping]] = ...) -> None: ...
 
 class PredictRequest(_message.Message):
     __slots__ = ("model", "instances")

@@ -8,28 +8,52 @@
     golden/golden.json       the golden instance: bars, what every stage must make of them, the expected refusals
     golden/arrays.safetensors
 
+An ensemble's folder holds whole artifacts under `members/`, see predictor.artifact.ensemble.
+
 Nothing in it can execute. Loading verifies every digest first, then reads strictly; any doubt is an ArtifactError
 that names file and cause, and there is no fallback.
 """
 
+from predictor.artifact.ensemble import (
+    COMBINATION,
+    EnsembleManifest,
+    StoredEnsemble,
+    ensemble_weights_hash,
+    inside,
+    is_ensemble,
+    load_ensemble,
+    save_ensemble,
+)
+from predictor.artifact.fitting import Common, check_fit
 from predictor.artifact.folder import is_artifact, load, save
 from predictor.artifact.manifest import BaselineSpec, Conformal, Manifest, write_manifest
-from predictor.artifact.names import CONTENTS, DIGEST, FORMAT_VERSION, MANIFEST
+from predictor.artifact.names import CONTENTS, DIGEST, FORMAT_VERSION, MANIFEST, MEMBERS
 from predictor.artifact.parts import Artifact, Golden, Stored
 
 __all__ = [
+    "COMBINATION",
     "CONTENTS",
     "DIGEST",
     "FORMAT_VERSION",
     "MANIFEST",
+    "MEMBERS",
     "Artifact",
     "BaselineSpec",
+    "Common",
     "Conformal",
+    "EnsembleManifest",
     "Golden",
     "Manifest",
     "Stored",
+    "StoredEnsemble",
+    "check_fit",
+    "ensemble_weights_hash",
+    "inside",
     "is_artifact",
+    "is_ensemble",
     "load",
+    "load_ensemble",
     "save",
+    "save_ensemble",
     "write_manifest",
 ]

@@ -35,6 +35,7 @@ class BaselineSpec:
 
     name: str
     known: tuple[float, ...]
+    static: tuple[float, ...] = ()
     location: float
     scale: float
 
@@ -51,6 +52,8 @@ class Manifest:
     encoder_length: int
     conformal: Conformal
     baseline: BaselineSpec
+    universe: tuple[str, ...] = ()
+    """Symbols that a network with a graph knows, in the order of its nodes; empty for others."""
     card: Mapping[str, Json]
     """Data, splits, training recipe, library versions, scores beside the baselines: for people, never computed with."""
 
@@ -64,20 +67,19 @@ def write_manifest(m: Manifest) -> dict[str, Json]:
             "config": write_config(m.config),
             "arithmetic": m.kind.arithmetic,
         },
-        "target": {"kind": m.target.kind.value, "lag": m.target.lag, "horizons": list(m.target.horizons)},
+        "target": write_target(m.target),
         "quantiles": list(m.quantiles),
         "normaliser": asdict(m.normaliser),
         "encoder_length": m.encoder_length,
-        "conformal": {
-            "offsets": [list(row) for row in m.conformal.offsets],
-            "effective_samples": list(m.conformal.effective_samples),
-        },
+        "conformal": write_conformal(m.conformal),
         "baseline": {
             "name": m.baseline.name,
             "known": list(m.baseline.known),
+            "static": list(m.baseline.static),
             "location": m.baseline.location,
             "scale": m.baseline.scale,
         },
+        "universe": list(m.universe),
         "card": m.card,
     }
 
@@ -93,19 +95,64 @@ def read_manifest(record: Record) -> Manifest:
         manifest = Manifest(
             kind=kind,
             config=config,
-            target=_read_target(record.record("target")),
+            target=read_target(record.record("target")),
             quantiles=record.numbers("quantiles"),
             normaliser=_read_normaliser(record.record("normaliser")),
             encoder_length=record.integer("encoder_length"),
-            conformal=_read_conformal(record.record("conformal")),
+            conformal=read_conformal(record.record("conformal")),
             baseline=_read_baseline(record.record("baseline")),
-            card=_read_card(record.json("card")),
+            universe=record.texts("universe"),
+            card=read_card(record.json("card")),
         )
         check_quantiles(manifest.quantiles)
     except (ConfigurationError, ValueError) as error:
         raise ArtifactError.of(MANIFEST, str(error)) from error
-    _check_conformal(manifest)
+    check_conformal(manifest.conformal, manifest.target, manifest.quantiles)
     return manifest
+
+
+def write_target(target: Target) -> dict[str, Json]:
+    """What is forecast, as JSON."""
+    return {"kind": target.kind.value, "lag": target.lag, "horizons": list(target.horizons)}
+
+
+def write_conformal(conformal: Conformal) -> dict[str, Json]:
+    """Conformal offsets as JSON."""
+    return {
+        "offsets": [list(row) for row in conformal.offsets],
+        "effective_samples": list(conformal.effective_samples),
+    }
+
+
+def read_target(record: Record) -> Target:
+    """What is forecast, from JSON; as `read_manifest`."""
+    target = Target(
+        kind=TargetKind(record.text("kind")), lag=record.integer("lag"), horizons=record.integers("horizons")
+    )
+    record.end()
+    return target
+
+
+def read_conformal(record: Record) -> Conformal:
+    """Conformal offsets from JSON; `check_conformal` says whether they fit."""
+    conformal = Conformal(offsets=record.rows("offsets"), effective_samples=record.numbers("effective_samples"))
+    record.end()
+    return conformal
+
+
+def check_conformal(conformal: Conformal, target: Target, levels: tuple[float, ...]) -> None:
+    """Raise ArtifactError unless there is an offset for each horizon and quantile."""
+    horizons, quantiles = len(target.horizons), len(levels)
+    shape = [len(row) for row in conformal.offsets]
+    if shape != [quantiles] * horizons or len(conformal.effective_samples) != horizons:
+        raise ArtifactError.of(MANIFEST, f"conformal offsets must be {horizons} rows of {quantiles} numbers")
+
+
+def read_card(value: Json) -> Mapping[str, Json]:
+    """The card, which is any object."""
+    if not isinstance(value, Mapping):
+        raise ArtifactError.of(MANIFEST, "card must be an object")
+    return value
 
 
 def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
@@ -124,50 +171,25 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     return kind, read_config(kind, scalars)
 
 
-def _read_target(record: Record) -> Target:
-    target = Target(
-        kind=TargetKind(record.text("kind")), lag=record.integer("lag"), horizons=record.integers("horizons")
-    )
-    record.end()
-    return target
-
-
 def _read_normaliser(record: Record) -> Normaliser:
     normaliser = Normaliser(
         window=record.integer("window"),
         decay=record.number("decay"),
         centred=record.flag("centred"),
+        at_last=record.flag("at_last"),
         floor=record.number("floor"),
     )
     record.end()
     return normaliser
 
 
-def _read_conformal(record: Record) -> Conformal:
-    conformal = Conformal(offsets=record.rows("offsets"), effective_samples=record.numbers("effective_samples"))
-    record.end()
-    return conformal
-
-
-def _check_conformal(manifest: Manifest) -> None:
-    horizons, quantiles = len(manifest.target.horizons), len(manifest.quantiles)
-    shape = [len(row) for row in manifest.conformal.offsets]
-    if shape != [quantiles] * horizons or len(manifest.conformal.effective_samples) != horizons:
-        raise ArtifactError.of(MANIFEST, f"conformal offsets must be {horizons} rows of {quantiles} numbers")
-
-
 def _read_baseline(record: Record) -> BaselineSpec:
     baseline = BaselineSpec(
         name=record.text("name"),
         known=record.numbers("known"),
+        static=record.numbers("static"),
         location=record.number("location"),
         scale=record.number("scale"),
     )
     record.end()
     return baseline
-
-
-def _read_card(value: Json) -> Mapping[str, Json]:
-    if not isinstance(value, Mapping):
-        raise ArtifactError.of(MANIFEST, "card must be an object")
-    return value

@@ -1,6 +1,7 @@
 """The names in an artifact's folder, and the version of its format."""
 
 FORMAT = "quantra-artifact"
+ENSEMBLE_FORMAT = "quantra-ensemble"
 FORMAT_VERSION = 1
 
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
@@ -8,3 +9,8 @@ WEIGHTS, FEATURES, CALENDAR = "weights.safetensors", "features.json", "calendar.
 GOLDEN_TEXT, GOLDEN_ARRAYS = "golden/golden.json", "golden/arrays.safetensors"
 CONTENTS = (WEIGHTS, FEATURES, CALENDAR, GOLDEN_TEXT, GOLDEN_ARRAYS)
 """Every file but the manifest and its digest."""
+
+ENSEMBLE_CONTENTS = (GOLDEN_TEXT, GOLDEN_ARRAYS)
+"""The same of an ensemble, apart from its members."""
+MEMBERS = "members"
+"""The folder of an ensemble that holds one artifact a member."""

@@ -1,7 +1,7 @@
 """A model's parts: the whole artifact in memory."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,13 +24,18 @@ class Artifact:
     pipeline: Pipeline
     weights: Mapping[str, Tensor]
 
+    @property
+    def sizes(self) -> InputSizes:
+        """How large each group of the network's inputs is, and how many stocks it knows."""
+        return replace(self.pipeline.sizes, nodes=len(self.manifest.universe))
+
     def network(self) -> nn.Module:
         """A network of the manifest's kind with these weights, in eval mode.
 
         Raises:
             ArtifactError: the weights are not exactly those of this network: names, shapes, float32, finite.
         """
-        sizes = self.pipeline.sizes
+        sizes = self.sizes
         expected = _expected_weights(self.manifest, sizes)
         _check_names(expected, self.weights)
         for name, tensor in self.weights.items():
@@ -55,6 +60,8 @@ class Stored:
     artifact: Artifact
     golden: Golden
     weights_hash: str
+    manifest_hash: str
+    """SHA-256 of the manifest, which holds that of every other file: it stands for the whole artifact."""
 
 
 def _expected_weights(manifest: Manifest, sizes: InputSizes) -> Mapping[str, Tensor]:

@@ -14,15 +14,18 @@ from predictor.cli.options import (
     Artifact,
     AsJson,
     Bars,
+    CovariateFiles,
     Device,
     Gaps,
     ModelReference,
     Plot,
     Server,
+    StaticFile,
     Symbol,
 )
 from predictor.cli.source import Answerer, open_source
 from predictor.cli.tables import contributions_table, forecast_table
+from predictor.covariates import Covariates, CovariateSource
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import GapPolicy, Instance, Query
 from predictor.report import forecast_chart
@@ -40,6 +43,8 @@ def predict(  # noqa: PLR0913 - one argument a flag
     artifact: Artifact = None,
     server: Server = "",
     model: ModelReference = "",
+    covariates: CovariateFiles = None,
+    static: StaticFile = None,
     symbol: Symbol = "",
     horizon: Annotated[int | None, typer.Option(help="Show this horizon alone, in sessions.")] = None,
     quantile: Annotated[float | None, typer.Option(help="Show this quantile alone.")] = None,
@@ -53,7 +58,12 @@ def predict(  # noqa: PLR0913 - one argument a flag
     _check_plot(plot)
     with open_source(artifact, server, model, device) as source:
         panel = _panel(source, bars, symbol)
-        asked = Instance(input=panel, gap_policy=gaps, allow_incomplete_last_bar=allow_incomplete_last_bar)
+        asked = Instance(
+            input=panel,
+            covariates=_beside(source, panel, covariates, static),
+            gap_policy=gaps,
+            allow_incomplete_last_bar=allow_incomplete_last_bar,
+        )
         forecast = _narrowed(source.predict(asked), symbol, horizon, quantile)
     if plot is not None:
         _write_chart(forecast_chart(panel, forecast, forecast.symbols[0]), plot)
@@ -73,6 +83,8 @@ def explain(  # noqa: PLR0913 - one argument a flag
     artifact: Artifact = None,
     server: Server = "",
     model: ModelReference = "",
+    covariates: CovariateFiles = None,
+    static: StaticFile = None,
     symbol: Symbol = "",
     horizon: Annotated[int, typer.Option(help="Explain this horizon, in sessions.")] = 5,
     quantile: Annotated[float, typer.Option(help="Explain this quantile.")] = 0.5,
@@ -86,7 +98,12 @@ def explain(  # noqa: PLR0913 - one argument a flag
     _check_plot(plot)
     with open_source(artifact, server, model, device) as source:
         panel = _panel(source, bars, symbol)
-        asked = Instance(input=panel, gap_policy=gaps, allow_incomplete_last_bar=allow_incomplete_last_bar)
+        asked = Instance(
+            input=panel,
+            covariates=_beside(source, panel, covariates, static),
+            gap_policy=gaps,
+            allow_incomplete_last_bar=allow_incomplete_last_bar,
+        )
         explanation = source.explain(Query(instance=asked, targets=(TargetPoint(horizon, quantile),)))
     found = explanation.attributions[0]
     shown = (symbol,) if symbol else found.symbols
@@ -108,6 +125,13 @@ def _panel(source: Answerer, path: Path, symbol: str) -> BarPanel:
         return panel
     chosen = panel.select([symbol])
     return panel if source.model().is_panel_model else chosen
+
+
+def _beside(source: Answerer, panel: BarPanel, paths: list[Path] | None, static: Path | None) -> Covariates:
+    """The columns of the files that the model reads, as known at the last bar."""
+    if not paths and static is None:
+        return Covariates()
+    return CovariateSource.read(paths or (), static).for_model(source.model(), panel)
 
 
 def _narrowed(forecast: Forecast, symbol: str, horizon: int | None, quantile: float | None) -> Forecast:

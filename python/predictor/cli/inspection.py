@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from predictor.card import Card
+from predictor.card import Card, MemberFacts
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.machine import model_json, write_json
 from predictor.cli.options import AsJson, Device
@@ -53,6 +53,7 @@ def _model_facts(info: ModelInfo) -> tuple[tuple[str, str], ...]:
         ("reads", f"{info.encoder_length} sessions"),
         ("look-back", f"{info.lookback} bars, the bar itself included"),
         ("bars needed", str(info.bars_needed)),
+        ("covariates", _list(f"{one.name} ({one.group})" for one in info.covariates) or "none"),
         ("calendar", f"{info.calendar}, known until {iso(info.calendar_ends)}"),
         ("weights", info.weights_hash),
     )
@@ -60,6 +61,9 @@ def _model_facts(info: ModelInfo) -> tuple[tuple[str, str], ...]:
 
 def _card_parts(card: Card) -> Iterable[RenderableType]:
     """The sections that the card has."""
+    if card.members:
+        yield _facts(f"members ({len(card.members)})", ((member.name, _member(member)) for member in card.members))
+        yield _facts("how they are combined", card.combination)
     if card.data is not None:
         data = card.data
         sessions = f"{data.sessions}, {iso(data.first_session)} to {iso(data.last_session)}"
@@ -82,6 +86,11 @@ def _card_parts(card: Card) -> Iterable[RenderableType]:
         )
     if card.scores is not None:
         yield scores_table(card.scores)
+
+
+def _member(member: MemberFacts) -> str:
+    reads = f"reads {member.encoder_length} sessions of {member.features} features, needs {member.bars_needed} bars"
+    return f"{member.kind}, {reads}, weights {member.weights_hash[:16]}"
 
 
 def _features(info: ModelInfo) -> Table:

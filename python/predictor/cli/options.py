@@ -15,6 +15,17 @@ ModelReference = Annotated[
     str, typer.Option(metavar="NAME[@VERSION]", help="The server's model; may be left out where it has only one.")
 ]
 Bars = Annotated[Path, typer.Option(metavar="FILE", help="Daily bars, oldest first: .csv or .parquet.")]
+CovariateFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--covariates",
+        metavar="FILE",
+        help="What the model reads beside the bars: date, known_from, columns; symbol where they differ. Repeatable.",
+    ),
+]
+StaticFile = Annotated[
+    Path | None, typer.Option("--static", metavar="FILE", help="Facts of each symbol: symbol, columns.")
+]
 Symbol = Annotated[str, typer.Option(help="One symbol of the file; all of them if left out.")]
 Gaps = Annotated[GapPolicy, typer.Option(help="What to do about missing sessions.")]
 AllowIncomplete = Annotated[

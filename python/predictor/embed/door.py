@@ -52,7 +52,9 @@ class Door:
 
         Args:
             request: `{"model", "timeout_s", "instances": [{"request_id", "gap_policy", "allow_incomplete_last_bar",
-                "bars": {...} or "window": {...}}]}`.
+                "bars": {...} or "window": {...}, and "covariates": {...} where the model reads any}]}`; these are
+                `{"observed", "known", "numbers": [{"name", "values"}], "future_sessions", "categories": [{"name",
+                "values": [...]}]}`.
             buffers: the arrays that the request names, anything with the buffer protocol.
 
         Returns:

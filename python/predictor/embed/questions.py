@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
+from predictor.covariates import Covariates
 from predictor.embed.fields import FLOAT32, FLOAT64, INT32, AnyArray, Fields, wrong
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.forecast import Detail, TargetPoint
@@ -36,11 +37,15 @@ def _instance(asked: Fields) -> Instance:
     check_text("request_id", request_id)
     if asked.has("bars") == asked.has("window"):
         raise MalformedRequestError(f"{asked.path}: send bars or a window", metadata={"field": "input"})
+    if asked.has("window") and asked.has("covariates"):
+        raise MalformedRequestError(f"{asked.path}: covariates go with bars", metadata={"field": "covariates"})
     if asked.has("window"):
         return Instance(request_id=request_id, input=_window(asked.nested("window")))
+    panel = _bars(asked.nested("bars"))
     return Instance(
         request_id=request_id,
-        input=_bars(asked.nested("bars")),
+        input=panel,
+        covariates=_covariates(asked.nested("covariates")) if asked.has("covariates") else Covariates(),
         allow_incomplete_last_bar=asked.flag("allow_incomplete_last_bar"),
         gap_policy=GapPolicy(_one_of(asked, "gap_policy", tuple(GapPolicy))),
     )
@@ -87,6 +92,28 @@ def _bars(asked: Fields) -> BarPanel:
         cash_dividend=optional("cash_dividend"),
         calendar=asked.text("calendar"),
         currency=asked.text("currency"),
+    )
+
+
+def _covariates(asked: Fields) -> Covariates:
+    """Values and texts by name; how they fit the bars is judged where the model is known."""
+
+    def named(group: str) -> dict[str, Fields]:
+        items = asked.objects(group, MAX_FEATURES)
+        by_name = {item.text("name"): item for item in items}
+        if len(by_name) != len(items):
+            raise wrong(f"{asked.path}.{group}", [item.text("name") for item in items], "each name once")
+        return by_name
+
+    def values(group: str, rank: int) -> dict[str, NDArray[np.float64]]:
+        return {name: one.array("values", FLOAT64, rank) for name, one in named(group).items()}
+
+    return Covariates(
+        observed=values("observed", 2),
+        known=values("known", 2),
+        future_sessions=asked.array("future_sessions", INT32, 1),
+        numbers=values("numbers", 1),
+        categories={name: one.texts("values", MAX_SYMBOLS) for name, one in named("categories").items()},
     )
 
 

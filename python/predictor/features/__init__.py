@@ -1,23 +1,30 @@
 """Features as expressions: a closed language, its evaluation over bars, and the numbers that scale it. No torch."""
 
+from predictor.features.alpha158 import alpha158_features
 from predictor.features.defaults import default_features
 from predictor.features.feature_set import FeatureDefinition, FeatureSet
-from predictor.features.fields import KNOWN, OBSERVED, FieldSet
+from predictor.features.fields import KNOWN, OBSERVED, CovariateFields, FieldSet
 from predictor.features.fitted import FittedFeatures
 from predictor.features.operators import OPERATOR_SET, OPERATORS
 from predictor.features.parser import parse
 from predictor.features.scaling import Scaling
+from predictor.features.statics import StaticCategory, StaticFeatures, StaticNumber
 
 __all__ = [
     "KNOWN",
     "OBSERVED",
     "OPERATORS",
     "OPERATOR_SET",
+    "CovariateFields",
     "FeatureDefinition",
     "FeatureSet",
     "FieldSet",
     "FittedFeatures",
     "Scaling",
+    "StaticCategory",
+    "StaticFeatures",
+    "StaticNumber",
+    "alpha158_features",
     "default_features",
     "parse",
 ]

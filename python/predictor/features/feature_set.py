@@ -14,7 +14,15 @@ from predictor.canonical import Record
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.evaluator import Plan
 from predictor.features.expression import Expression
-from predictor.features.fields import KNOWN, OBSERVED, FieldSet, observed_columns
+from predictor.features.fields import (
+    KNOWN,
+    NO_COLUMNS,
+    Columns,
+    CovariateFields,
+    FieldSet,
+    check_given,
+    observed_columns,
+)
 from predictor.features.operators import OPERATOR_SET
 from predictor.features.parser import parse
 
@@ -60,8 +68,10 @@ class FeatureSet:
     """What a model reads of bars and calendar. Expressions are kept as their canonical text.
 
     Attributes:
-        observed: F features of the bars, known up to the last bar; at least one.
-        known: K features of the calendar, known for future sessions too; each reads one session only.
+        observed: F features of the bars and of observed covariates, known up to the last bar; at least one.
+        known: K features of the calendar and of known covariates, known for future sessions too; each reads one
+            session only.
+        covariates: The columns that stand beside those of bars and calendar.
         operator_set: The version of the operators' meanings.
 
     Raises:
@@ -71,6 +81,7 @@ class FeatureSet:
 
     observed: tuple[FeatureDefinition, ...]
     known: tuple[FeatureDefinition, ...] = ()
+    covariates: CovariateFields = field(default_factory=CovariateFields)
     operator_set: int = OPERATOR_SET
     _observed_plan: Plan = field(init=False, repr=False, compare=False)
     _known_plan: Plan = field(init=False, repr=False, compare=False)
@@ -80,8 +91,8 @@ class FeatureSet:
         if self.operator_set != OPERATOR_SET:
             raise ConfigurationError(f"operator set {self.operator_set} is unknown; this version has {OPERATOR_SET}")
         self._check_names()
-        observed = [_parsed(definition, OBSERVED) for definition in self.observed]
-        known = [_parsed(definition, KNOWN) for definition in self.known]
+        observed = [_parsed(definition, self.covariates.observed_set) for definition in self.observed]
+        known = [_parsed(definition, self.covariates.known_set) for definition in self.known]
         object.__setattr__(self, "observed", _canonical(self.observed, observed))
         object.__setattr__(self, "known", _canonical(self.known, known))
         object.__setattr__(self, "_observed_plan", Plan(observed))
@@ -101,8 +112,12 @@ class FeatureSet:
             raise ConfigurationError(f"feature names given twice: {', '.join(twice)}")
 
     @classmethod
-    def read(cls, path: str | Path) -> Self:
+    def read(cls, path: str | Path, covariates: CovariateFields | None = None) -> Self:
         """Read a user's feature file: JSON with operator_set, observed and known, as in an artifact's features.json.
+
+        Args:
+            path: The file.
+            covariates: Columns that its expressions may read beside those of bars and calendar.
 
         Raises:
             ConfigurationError: Naming the file and the place that is wrong.
@@ -117,11 +132,22 @@ class FeatureSet:
             root = Record.from_bytes(data, path.name)
             operator_set, observed, known = read_features(root)
             root.end()
-            return cls(observed=observed, known=known, operator_set=operator_set)
+            beside = covariates or CovariateFields()
+            return cls(observed=observed, known=known, covariates=beside, operator_set=operator_set)
         except ArtifactError as error:
             raise ConfigurationError(error.message) from error
         except ConfigurationError as error:
             raise ConfigurationError(f"{path.name}: {error.message}") from error
+
+    def with_covariates(self, covariates: CovariateFields) -> Self:
+        """The set with one feature more for each covariate that no expression of it reads: the value as it is."""
+        read = {*self._observed_plan.fields, *self._known_plan.fields}
+        return replace(
+            self,
+            observed=(*self.observed, *(_as_it_is(name) for name in covariates.observed if name not in read)),
+            known=(*self.known, *(_as_it_is(name) for name in covariates.known if name not in read)),
+            covariates=covariates,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,41 +169,78 @@ class FeatureSet:
         """The look-back of each observed feature by name, in bars."""
         return dict(zip(self.names, self._observed_plan.lookbacks, strict=True))
 
-    def evaluate(self, bars: AdjustedBars) -> FloatArray:
+    @property
+    def of_covariates(self) -> tuple[bool, ...]:
+        """[K] which known features read a covariate, and so differ between symbols and may be unknown."""
+        names = set(self.covariates.known)
+        return tuple(not names.isdisjoint(fields) for fields in self._known_plan.fields_of_each)
+
+    @property
+    def sparse(self) -> frozenset[str]:
+        """Names of the observed features that read a covariate: it may be one value most of the time."""
+        names = set(self.covariates.observed)
+        pairs = zip(self.names, self._observed_plan.fields_of_each, strict=True)
+        return frozenset(name for name, fields in pairs if not names.isdisjoint(fields))
+
+    def evaluate(self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS) -> FloatArray:
         """The observed features [S, T, F], read-only; NaN where a feature's look-back holds no full set of bars."""
         result = np.empty((*bars.close.shape, len(self.observed)))
-        for rows, values in self.blocks(bars):
+        for rows, values in self.blocks(bars, covariates):
             result[rows] = values
         result.setflags(write=False)
         return result
 
-    def blocks(self, bars: AdjustedBars) -> Iterator[tuple[slice, FloatArray]]:
-        """The observed features [symbols, T, F] of a few symbols after the other, and which symbols these are."""
+    def blocks(self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS) -> Iterator[tuple[slice, FloatArray]]:
+        """The observed features [symbols, T, F] of a few symbols after the other, and which symbols these are.
+
+        Args:
+            bars: S symbols, T sessions.
+            covariates: The observed ones by name, float64 [S, T], or [1, T] if the same for all symbols.
+
+        Raises:
+            CovariateMissingError: Naming a covariate that is not given.
+        """
+        check_given(self.covariates.observed, covariates)
         columns = observed_columns(bars)
+        beside = [name for name in self.covariates.observed if name in self._observed_plan.fields]
         for first in range(0, bars.close.shape[0], SYMBOLS_AT_ONCE):
             rows = slice(first, first + SYMBOLS_AT_ONCE)
-            part = {name: columns[name][rows] for name in self._observed_plan.fields}
+            part = {name: columns[name][rows] for name in self._observed_plan.fields if name in columns}
+            part |= {name: _where_bars(covariates[name], rows, columns["close"][rows]) for name in beside}
             yield rows, self._observed_plan.evaluate(part).transpose(2, 1, 0)
 
-    def evaluate_known(self, columns: Mapping[str, FloatArray]) -> FloatArray:
+    def evaluate_known(self, columns: Columns, covariates: Columns = NO_COLUMNS) -> FloatArray:
         """The known features of each session.
 
         Args:
             columns: The fields of `KNOWN`, each float64 [T].
+            covariates: The known ones by name, float64 [S, T], or [1, T] if the same for all symbols.
 
         Returns:
-            float64 [T, K], read-only.
+            float64 [S, T, K], read-only; S is 1 where nothing differs between symbols.
 
         Raises:
-            ConfigurationError: If a field is missing.
+            ConfigurationError: If a field of the calendar is missing.
+            CovariateMissingError: If a covariate is.
         """
         missing = [name for name in KNOWN.formulas if name not in columns]
         if missing:
             raise ConfigurationError(f"calendar fields are missing: {', '.join(missing)}")
-        part = {name: np.asarray(columns[name], dtype=np.float64)[None] for name in KNOWN.formulas}
-        values = self._known_plan.evaluate(part)[:, :, 0].T
-        values.setflags(write=False)
-        return values
+        check_given(self.covariates.known, covariates)
+        own = [covariates[name] for name in self.covariates.known]
+        shape = (max((one.shape[0] for one in own), default=1), len(columns["weekday"]))
+        result = np.empty((*shape, len(self.known)))
+        for first in range(0, shape[0], SYMBOLS_AT_ONCE):
+            rows = slice(first, min(first + SYMBOLS_AT_ONCE, shape[0]))
+            block = (rows.stop - first, shape[1])
+            part = {name: np.broadcast_to(columns[name], block) for name in KNOWN.formulas}
+            part |= {
+                name: np.broadcast_to(one[rows] if len(one) > 1 else one, block)
+                for name, one in zip(self.covariates.known, own, strict=True)
+            }
+            result[rows] = self._known_plan.evaluate(part).transpose(2, 1, 0)
+        result.setflags(write=False)
+        return result
 
 
 Definitions = tuple[FeatureDefinition, ...]
@@ -203,6 +266,16 @@ def _definition(entry: Record) -> FeatureDefinition:
         return FeatureDefinition(*texts)
     except ConfigurationError as error:
         raise entry.refusal("name", f"cannot be: {error.message}") from error
+
+
+def _as_it_is(name: str) -> FeatureDefinition:
+    """A covariate's value as a feature."""
+    return FeatureDefinition(name, f"${name}", "covariate of the user", "as given")
+
+
+def _where_bars(column: FloatArray, rows: slice, close: FloatArray) -> FloatArray:
+    """A covariate of these symbols; like every column it is unknown where there is no bar."""
+    return np.where(np.isnan(close), np.nan, column[rows] if len(column) > 1 else column)
 
 
 def _parsed(definition: FeatureDefinition, fields: FieldSet) -> Expression:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.bars import AdjustedBars
 from predictor.bars.adjustment import FORMULAS as ADJUSTMENT
+from predictor.errors import ConfigurationError, CovariateMissingError
 from predictor.sessions import HOLIDAY_REACH
 
 FloatArray = NDArray[np.float64]
@@ -53,12 +54,63 @@ KNOWN: Final = FieldSet(
 )
 """Columns of the calendar, known for future sessions too; whole numbers as float64."""
 
+COVARIATES: Final[Mapping[str, str]] = {
+    "observed": "value of the latest date among the rows with known_from up to the session, the one that became known "
+    "last if several; unknown where the symbol has no bar",
+    "known": "value of the latest date up to the session's own among the rows known by the last bar, the one that "
+    "became known last if several; of future sessions too",
+}
+"""How a covariate's column follows from rows of date, known_from and value."""
+
 FORMULAS: Final[Mapping[str, Mapping[str, str]]] = {
     "adjustment": ADJUSTMENT,
     "observed": OBSERVED.formulas,
     "known": KNOWN.formulas,
+    "covariates": COVARIATES,
 }
 """What features.json says of the columns: enough to compute them without this program."""
+
+Columns = Mapping[str, FloatArray]
+NO_COLUMNS: Final[Columns] = {}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CovariateFields:
+    """Columns that stand beside those of bars and calendar, by name.
+
+    Attributes:
+        observed: Read by observed features, as known at the close of each session.
+        known: Read by known features, of future sessions too.
+
+    Raises:
+        ConfigurationError: A name that stands twice, or is that of another column.
+    """
+
+    observed: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the names."""
+        taken = {*OBSERVED.formulas, *KNOWN.formulas}
+        for name in (*self.observed, *self.known):
+            if name in taken:
+                raise ConfigurationError(f"covariate {name} has the name of another column; rename it in its file")
+            taken.add(name)
+
+    @property
+    def observed_set(self) -> FieldSet:
+        """What observed features can read."""
+        return _joined(OBSERVED, self.observed, COVARIATES["observed"])
+
+    @property
+    def known_set(self) -> FieldSet:
+        """What known features can read."""
+        return _joined(KNOWN, self.known, COVARIATES["known"])
+
+
+def _joined(fields: FieldSet, names: tuple[str, ...], formula: str) -> FieldSet:
+    return FieldSet(name=fields.name, formulas={**fields.formulas, **dict.fromkeys(names, formula)})
 
 
 def observed_columns(bars: AdjustedBars) -> dict[str, FloatArray]:
@@ -71,3 +123,16 @@ def observed_columns(bars: AdjustedBars) -> dict[str, FloatArray]:
         "volume": bars.volume,
         "money": bars.money,
     }
+
+
+def check_given(names: tuple[str, ...], covariates: Columns) -> None:
+    """Refuse to go on without a covariate.
+
+    Raises:
+        CovariateMissingError: naming the first one.
+    """
+    for name in names:
+        if name not in covariates:
+            raise CovariateMissingError(
+                f"covariate {name} is missing: the model reads it beside the bars", metadata={"covariate": name}
+            )

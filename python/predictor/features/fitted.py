@@ -1,43 +1,61 @@
 """Features with their fitted numbers: what an artifact carries as features.json."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self, final
+from dataclasses import dataclass, field
+from typing import Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import AdjustedBars
-from predictor.canonical import Record, to_bytes
+from predictor.canonical import Json, Record, to_bytes
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.feature_set import FeatureDefinition, FeatureSet, read_features
-from predictor.features.fields import FORMULAS
+from predictor.features.fields import FORMULAS, NO_COLUMNS, Columns, CovariateFields
 from predictor.features.scaling import DEFAULT_CLIP, Scaling
+from predictor.features.statics import StaticFeatures
 
 FloatArray = NDArray[np.float64]
 
 SOURCE = "features.json"
 
 
+NO_SCALING: Final = Scaling(center=np.zeros(0), scale=np.ones(0))
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedFeatures:
-    """A feature set and the scaling that was fitted for it.
+    """A feature set and the numbers that were fitted for it.
+
+    Known features of the calendar come at their right size and are never unknown. One of a covariate is scaled, and a
+    second column says whether it is known: 1 = yes; then the first is 0 where it is not. These second columns stand
+    after all of the first ones.
 
     Attributes:
         features: F observed and K known features.
-        scaling: The fitted numbers of the observed ones; known features come at their right size.
+        scaling: The fitted numbers of the observed ones.
+        known_scaling: Those of the known ones that read a covariate, in their order.
+        statics: The static variables.
     """
 
     features: FeatureSet
     scaling: Scaling
+    known_scaling: Scaling = NO_SCALING
+    statics: StaticFeatures = field(default_factory=StaticFeatures)
 
     def __post_init__(self) -> None:
-        """Check that the two belong together."""
+        """Check that they belong together."""
         have, want = self.scaling.center.size, len(self.features.observed)
         if have != want:
             raise ConfigurationError(f"the scaling was fitted for {have} features, but the set has {want}")
+        have, want = self.known_scaling.center.size, sum(self.features.of_covariates)
+        if have != want:
+            raise ConfigurationError(f"the known scaling was fitted for {have} features, but {want} read a covariate")
+        rows = (*self.features.names, *self.known_columns, *self.statics.names)
+        twice = sorted({name for name in rows if rows.count(name) > 1})
+        if twice:
+            raise ConfigurationError(f"names of features and static covariates stand twice: {', '.join(twice)}")
 
     @classmethod
     def fit(
@@ -45,33 +63,82 @@ class FittedFeatures:
         features: FeatureSet,
         values: FloatArray,
         *,
+        known: FloatArray | None = None,
+        statics: StaticFeatures | None = None,
         present: NDArray[np.bool_] | None = None,
         clip: float = DEFAULT_CLIP,
     ) -> Self:
-        """Fit the scaling on `features.evaluate(...)`, cut to the training rows [S, T, F]; see `Scaling.fit`."""
-        return cls(features=features, scaling=Scaling.fit(values, names=features.names, present=present, clip=clip))
+        """Fit every number on training rows; see `Scaling.fit`.
 
-    def observed(self, bars: AdjustedBars) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        Args:
+            features: The set.
+            values: Its `evaluate`, cut to the training rows [S, T, F].
+            known: Its `evaluate_known` of the same rows [S or 1, T, K]; needed where known features read a covariate.
+            statics: Variables that were fitted on the training symbols.
+            present: Bars that count, [S, T]; all of them if None.
+            clip: How many scales a value may lie from its center.
+        """
+        return cls(
+            features=features,
+            scaling=Scaling.fit(values, names=features.names, present=present, clip=clip, sparse=features.sparse),
+            known_scaling=NO_SCALING if known is None else _known_scaling(features, known),
+            statics=statics or StaticFeatures(),
+        )
+
+    def observed(
+        self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """The scaled observed features and their mask (True = known), both [S, T, F]; masked values are 0."""
         shape = (*bars.close.shape, len(self.features.observed))
         scaled, mask = np.empty(shape, np.float32), np.empty(shape, np.bool_)
-        for rows, values in self.features.blocks(bars):
+        for rows, values in self.features.blocks(bars, covariates):
             scaled[rows], mask[rows] = self.scaling.apply(values)
         return scaled, mask
 
-    def known(self, columns: Mapping[str, FloatArray]) -> NDArray[np.float32]:
-        """The known features [T, K] of sessions whose calendar fields are given, each float64 [T].
+    @property
+    def known_columns(self) -> tuple[str, ...]:
+        """[K'] the known features' names, then those of the columns that say whether one is known."""
+        pairs = zip(self.features.known_names, self.features.of_covariates, strict=True)
+        return (*self.features.known_names, *(f"{name}_is_known" for name, of_covariate in pairs if of_covariate))
+
+    def known(self, columns: Columns, covariates: Columns = NO_COLUMNS) -> NDArray[np.float32]:
+        """The known features of sessions whose calendar fields are given, each float64 [T].
+
+        Args:
+            columns: The calendar's fields.
+            covariates: The known ones by name, float64 [S, T], or [1, T] if the same for all symbols.
+
+        Returns:
+            float32 [S, T, K'], `known_columns` last; S is 1 where nothing differs between symbols.
 
         Raises:
-            ConfigurationError: Naming a feature that is not finite.
+            ConfigurationError: Naming a feature of the calendar that is not finite.
         """
-        values = self.features.evaluate_known(columns)
-        finite = np.isfinite(values)
+        values = self.features.evaluate_known(columns, covariates)
+        chosen = np.array(self.features.of_covariates, np.bool_)
+        self._check_finite(values, chosen)
+        plain = values.astype(np.float32)
+        plain[..., chosen], mask = self.known_scaling.apply(values[..., chosen])
+        return np.concatenate([plain, mask.astype(np.float32)], axis=-1)
+
+    def _check_finite(self, values: FloatArray, chosen: NDArray[np.bool_]) -> None:
+        finite = np.isfinite(values) | chosen
         if not finite.all():
-            row, feature = (int(place[0]) for place in np.nonzero(~finite))
+            _, row, feature = (int(place[0]) for place in np.nonzero(~finite))
             name = self.features.known_names[feature]
-            raise ConfigurationError(f"known feature {name} is {values[row, feature]} in row {row}; it must be finite")
-        return values.astype(np.float32)
+            value = values[0, row, feature]
+            raise ConfigurationError(f"known feature {name} is {value} in row {row}; it must be finite")
+
+    @property
+    def known_groups(self) -> tuple[int, ...]:
+        """[K'] which known feature each column belongs to."""
+        second = (k for k, of_covariate in enumerate(self.features.of_covariates) if of_covariate)
+        return (*range(len(self.features.known)), *second)
+
+    @property
+    def static_groups(self) -> tuple[int, ...]:
+        """[C] which static variable each column belongs to."""
+        return tuple(k for k, width in enumerate(self.statics.widths) for _ in range(width))
 
     def to_json(self) -> bytes:
         """The bytes of features.json: the same for the same features and numbers."""
@@ -81,12 +148,14 @@ class FittedFeatures:
                 "fields": {group: dict(formulas) for group, formulas in FORMULAS.items()},
                 "observed": [_entry(definition) for definition in self.features.observed],
                 "known": [_entry(definition) for definition in self.features.known],
-                "lookback": self.features.lookback,
-                "scaling": {
-                    "center": self.scaling.center.tolist(),
-                    "scale": self.scaling.scale.tolist(),
-                    "clip": float(self.scaling.clip),
+                "covariates": {
+                    "observed": list(self.features.covariates.observed),
+                    "known": list(self.features.covariates.known),
                 },
+                "lookback": self.features.lookback,
+                "scaling": _scaling_entry(self.scaling),
+                "known_scaling": _scaling_entry(self.known_scaling),
+                "static": self.statics.to_json(),
             }
         )
 
@@ -99,15 +168,18 @@ class FittedFeatures:
         """
         root = Record.from_bytes(data, SOURCE)
         operator_set, observed, known = read_features(root)
-        scaling = root.record("scaling")
-        center, scale, clip = scaling.numbers("center"), scaling.numbers("scale"), scaling.number("clip")
+        beside, static = root.record("covariates"), root.record("static")
+        scaling, known_scaling = root.record("scaling"), root.record("known_scaling")
         fields, lookback = root.json("fields"), root.integer("lookback")
-        scaling.end()
         root.end()
         try:
             fitted = cls(
-                features=FeatureSet(observed=observed, known=known, operator_set=operator_set),
-                scaling=Scaling(center=np.array(center), scale=np.array(scale), clip=clip),
+                features=FeatureSet(
+                    observed=observed, known=known, covariates=_covariates(beside), operator_set=operator_set
+                ),
+                scaling=_scaling(scaling),
+                known_scaling=_scaling(known_scaling),
+                statics=StaticFeatures.from_json(static),
             )
         except (ConfigurationError, ExpressionError) as error:
             raise ArtifactError(f"{SOURCE}: {error.message}", metadata=error.metadata) from error
@@ -132,6 +204,29 @@ def _entry(definition: FeatureDefinition) -> dict[str, str]:
         "meaning": definition.meaning,
         "unit": definition.unit,
     }
+
+
+def _known_scaling(features: FeatureSet, known: FloatArray) -> Scaling:
+    """Fitted on those known features that read a covariate."""
+    chosen = np.array(features.of_covariates, np.bool_)
+    names = [name for name, of_covariate in zip(features.known_names, chosen, strict=True) if of_covariate]
+    return Scaling.fit(known[..., chosen], names=names, sparse=names)
+
+
+def _scaling_entry(scaling: Scaling) -> dict[str, Json]:
+    return {"center": scaling.center.tolist(), "scale": scaling.scale.tolist(), "clip": float(scaling.clip)}
+
+
+def _scaling(record: Record) -> Scaling:
+    center, scale, clip = record.numbers("center"), record.numbers("scale"), record.number("clip")
+    record.end()
+    return Scaling(center=np.array(center), scale=np.array(scale), clip=clip)
+
+
+def _covariates(record: Record) -> CovariateFields:
+    fields = CovariateFields(observed=record.texts("observed"), known=record.texts("known"))
+    record.end()
+    return fields
 
 
 def _check_canonical(given: tuple[FeatureDefinition, ...], definitions: tuple[FeatureDefinition, ...]) -> None:

@@ -1,6 +1,6 @@
 """The numbers that bring features to a common size, fitted on training rows and carried by the artifact."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Self, final
 
@@ -57,6 +57,7 @@ class Scaling:
         names: Sequence[str],
         present: NDArray[np.bool_] | None = None,
         clip: float = DEFAULT_CLIP,
+        sparse: Collection[str] = (),
     ) -> Self:
         """Median as center and the distance of the quartiles as scale: crashes and data errors do not move them.
 
@@ -67,16 +68,19 @@ class Scaling:
             names: F feature names, for messages.
             present: Bars that count, [S, T]; all of them if None.
             clip: How many scales a value may lie from its center.
+            sparse: Names of features that may be one value most of the time, such as an indicator of rare days: where
+                the quartiles of one are equal, its scale is the standard deviation.
 
         Raises:
-            ConfigurationError: Naming a feature with fewer than 20 finite values, or whose quartiles are equal.
+            ConfigurationError: Naming a feature with fewer than 20 finite values, or that hardly varies: its quartiles
+                are equal, or all of its values where it may be sparse.
         """
         rows = values.reshape(-1, values.shape[-1]) if present is None else values[present]
         if rows.shape[1] != len(names):
             raise ConfigurationError(f"{len(names)} feature names were given for {rows.shape[1]} features")
-        fitted = [_fit_one(name, column) for name, column in zip(names, rows.T, strict=True)]
-        center, scale = zip(*fitted, strict=True)
-        return cls(center=np.array(center), scale=np.array(scale), clip=clip)
+        fitted = [_fit_one(name, column, sparse=name in sparse) for name, column in zip(names, rows.T, strict=True)]
+        numbers = np.array(fitted).reshape(-1, 2)
+        return cls(center=numbers[:, 0], scale=numbers[:, 1], clip=clip)
 
     def apply(self, values: FloatArray) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Scale in float64, then round once.
@@ -99,7 +103,7 @@ class Scaling:
         return scaled.astype(np.float32), mask
 
 
-def _fit_one(name: str, column: FloatArray) -> tuple[float, float]:
+def _fit_one(name: str, column: FloatArray, *, sparse: bool) -> tuple[float, float]:
     finite = column[np.isfinite(column)]
     if finite.size < FEWEST_ROWS:
         raise ConfigurationError(
@@ -108,6 +112,8 @@ def _fit_one(name: str, column: FloatArray) -> tuple[float, float]:
         )
     low, middle, high = np.quantile(finite, (0.25, 0.5, 0.75))
     scale = float(high - low) / NORMAL_QUARTILE_RANGE
+    if scale == 0 and sparse:
+        scale = float(np.std(finite))
     if not 0 < scale < np.inf:
         raise ConfigurationError(
             f"feature {name} hardly varies in the training rows: its quartiles are {low:g} and {high:g}; leave it out"

@@ -5,7 +5,8 @@ broken machine, or weights and features that do not belong together show up here
 """
 
 from predictor.golden.instance import check, record
-from predictor.golden.stages import LONG_AFTER
+from predictor.golden.joint import check_ensemble, record_ensemble
+from predictor.golden.stages import LONG_AFTER, golden_inputs
 from predictor.golden.tolerance import TOLERANCES
 
-__all__ = ["LONG_AFTER", "TOLERANCES", "check", "record"]
+__all__ = ["LONG_AFTER", "TOLERANCES", "check", "check_ensemble", "golden_inputs", "record", "record_ensemble"]

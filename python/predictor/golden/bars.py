@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
+from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 
 FloatArray = NDArray[np.float64]
@@ -20,9 +21,13 @@ COLUMNS: Final = ("open", "high", "low", "close", "volume", "split_ratio", "cash
 
 
 def made_up(pipeline: Pipeline) -> BarPanel:
-    """Bars of both symbols on the last sessions whose horizons the calendar still holds."""
-    calendar, count = pipeline.calendar, pipeline.bars_needed
-    sessions = calendar.sessions(calendar.first, calendar.last)[: -pipeline.target.reach][-count:]
+    """Exactly as many bars of both symbols as a forecast needs."""
+    return made_up_on(pipeline.calendar, reach=pipeline.target.reach, count=pipeline.bars_needed)
+
+
+def made_up_on(calendar: SessionCalendar, *, reach: int, count: int) -> BarPanel:
+    """So many bars of both symbols on the last sessions after which the calendar still holds `reach` more."""
+    sessions = calendar.sessions(calendar.first, calendar.last)[:-reach][-count:]
     random = np.random.default_rng(20)
     daily = random.normal(0, 0.015, (2, count))
     close = np.array([[90.0], [40.0]]) * np.exp(np.cumsum(daily, axis=1))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,11 @@ from predictor.artifact import Golden
 from predictor.artifact.names import GOLDEN_TEXT
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
+from predictor.covariates import Covariates
 from predictor.errors import ArtifactError, QuantraError, answer_of
-from predictor.golden.bars import COLUMNS, columns_of, made_up, panel
-from predictor.golden.stages import prepare, stages_of, units_in_float64
+from predictor.golden.bars import COLUMNS, columns_of, panel
+from predictor.golden.covariates import arrays_of, categories_of, stored_covariates
+from predictor.golden.stages import Question, prepare, question, stages_of, units_in_float64
 from predictor.golden.tolerance import MOST_FLOAT32_ERROR, Comparison, off
 from predictor.model import Model
 
@@ -22,15 +24,17 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 def record(model: Model) -> Golden:
     """Make the golden instance of a model, with the numbers that it computes here and now."""
-    bars = made_up(model.pipeline)
-    stages, exact = stages_of(model, bars), units_in_float64(model, bars)
+    asked = question(model)
+    stages, exact = stages_of(model, asked), units_in_float64(model, asked)
     text: dict[str, Json] = {
-        "symbols": list(bars.symbols),
+        "symbols": list(asked.bars.symbols),
+        "categories": categories_of(asked.covariates),
         "float32_error": float(np.abs(exact - stages["units"].astype(np.float64)).max()),
-        "refusals": {name: _refusal(model, bars, spoil) for name, spoil in REFUSALS.items()},
+        "refusals": {name: _refusal(model, asked, spoil) for name, spoil in REFUSALS.items()},
     }
-    arrays: dict[str, NDArray[np.generic]] = {"bars.sessions": bars.sessions, "stage.units_float64": exact}
-    arrays |= {f"bars.{name}": column for name, column in columns_of(bars).items()}
+    arrays: dict[str, NDArray[np.generic]] = {"bars.sessions": asked.bars.sessions, "stage.units_float64": exact}
+    arrays |= {f"bars.{name}": column for name, column in columns_of(asked.bars).items()}
+    arrays |= arrays_of(asked.covariates)
     arrays |= {f"stage.{name}": values for name, values in stages.items()}
     return Golden(text=text, arrays=arrays)
 
@@ -42,69 +46,100 @@ def check(model: Model, golden: Golden) -> None:
         ArtifactError: a stage is off by more than its tolerance, or a bad input is not refused as recorded. The
             message names the file and the stage, which tells where to look.
     """
-    symbols, float32_error, refusals = _facts(golden)
+    facts = _facts(golden)
     try:
-        bars = _bars(symbols, golden.arrays)
-        found = stages_of(model, bars)
+        asked = Question(stored_bars(facts.symbols, golden.arrays), facts.covariates)
+        found = stages_of(model, asked)
     except ArtifactError:
         raise
     except QuantraError as error:
         raise off(f"is refused: {error.message}") from error
     comparison = Comparison(
-        slack=max(min(4 * float32_error, MOST_FLOAT32_ERROR), model.engine.relative_error),
+        slack=slack(model, golden),
         scale=model.pipeline.features.scaling.scale,
     )
     for name, values in found.items():
-        comparison.check(name, values, _stored(golden.arrays, f"stage.{name}"))
+        comparison.check(name, values, stored_array(golden.arrays, f"stage.{name}"))
     for name, spoil in REFUSALS.items():
-        reason = _refusal(model, bars, spoil)
-        if reason != refusals.get(name):
-            problem = f"golden instance: {name} is answered {reason!r}, recorded was {refusals.get(name)!r}"
+        reason, recorded = _refusal(model, asked, spoil), facts.refusals.get(name)
+        if reason != recorded:
+            problem = f"golden instance: {name} is answered {reason!r}, recorded was {recorded!r}"
             raise ArtifactError.of(GOLDEN_TEXT, problem)
 
 
-def _one_bar_too_few(bars: BarPanel) -> BarPanel:
-    return bars.last(len(bars.sessions) - 1)
+def slack(model: Model, golden: Golden) -> float:
+    """Relative error of the network's arithmetic that is forgiven in the stages after it."""
+    return max(min(4 * _facts(golden).float32_error, MOST_FLOAT32_ERROR), model.engine.relative_error)
 
 
-def _high_below_low(bars: BarPanel) -> BarPanel:
-    high = bars.high.copy()
-    high[1, -1] = bars.low[1, -1] / 2
-    return replace(bars, high=high)
+def _one_bar_too_few(asked: Question) -> Question:
+    count = len(asked.bars.sessions) - 1
+    return Question(asked.bars.last(count), asked.covariates.last(count))
 
 
-REFUSALS: Final[Mapping[str, Callable[[BarPanel], BarPanel]]] = {
+def _high_below_low(asked: Question) -> Question:
+    high = asked.bars.high.copy()
+    high[1, -1] = asked.bars.low[1, -1] / 2
+    return Question(replace(asked.bars, high=high), asked.covariates)
+
+
+def _a_strange_covariate(asked: Question) -> Question:
+    return Question(asked.bars, replace(asked.covariates, categories={"no such covariate": ("", "")}))
+
+
+def _no_covariates(asked: Question) -> Question:
+    return Question(asked.bars, Covariates())
+
+
+REFUSALS: Final[Mapping[str, Callable[[Question], Question]]] = {
     "one bar too few": _one_bar_too_few,
     "high below low": _high_below_low,
+    "a strange covariate": _a_strange_covariate,
+    "no covariates": _no_covariates,
 }
-"""How the bars are spoiled, by the name under which the reason for the refusal is recorded."""
+"""How the question is spoiled, by the name under which the reason for the refusal is recorded; that reason is empty
+where the model reads no covariates and misses none."""
 
 
-def _refusal(model: Model, bars: BarPanel, spoil: Callable[[BarPanel], BarPanel]) -> str:
-    """The reason that spoiled bars are refused with; empty if they are not."""
+def _refusal(model: Model, asked: Question, spoil: Callable[[Question], Question]) -> str:
+    """The reason that a spoilt question is refused with; empty if it is not."""
     try:
-        prepare(model, spoil(bars))
+        prepare(model, spoil(asked))
     except QuantraError as error:
         return answer_of(error).reason
     return ""
 
 
-def _facts(golden: Golden) -> tuple[tuple[str, ...], float, Mapping[str, str]]:
-    """Symbols, float32 error and refusals."""
+class _Facts(NamedTuple):
+    """What stands in the golden instance's text."""
+
+    symbols: tuple[str, ...]
+    covariates: Covariates
+    float32_error: float
+    refusals: Mapping[str, str]
+
+
+def _facts(golden: Golden) -> _Facts:
     text = Record(golden.text, GOLDEN_TEXT)
     recorded = text.record("refusals")
-    refusals = {name: recorded.text(name) for name in recorded.keys()}  # noqa: SIM118 - a Record is no dict
-    symbols, float32_error = text.texts("symbols"), text.number("float32_error")
+    facts = _Facts(
+        symbols=text.texts("symbols"),
+        covariates=stored_covariates(text.record("categories"), golden.arrays),
+        float32_error=text.number("float32_error"),
+        refusals={name: recorded.text(name) for name in recorded.keys()},  # noqa: SIM118 - a Record is no dict
+    )
     text.end()
-    return symbols, float32_error, refusals
+    return facts
 
 
-def _bars(symbols: tuple[str, ...], arrays: Arrays) -> BarPanel:
-    columns = {name: _stored(arrays, f"bars.{name}").astype(np.float64) for name in COLUMNS}
-    return panel(symbols, _stored(arrays, "bars.sessions").astype(np.int32), columns)
+def stored_bars(symbols: tuple[str, ...], arrays: Arrays) -> BarPanel:
+    """The golden instance's bars from its arrays."""
+    columns = {name: stored_array(arrays, f"bars.{name}").astype(np.float64) for name in COLUMNS}
+    return panel(symbols, stored_array(arrays, "bars.sessions").astype(np.int32), columns)
 
 
-def _stored(arrays: Arrays, name: str) -> NDArray[np.generic]:
+def stored_array(arrays: Arrays, name: str) -> NDArray[np.generic]:
+    """One of the golden instance's arrays; ArtifactError if it is missing."""
     if name not in arrays:
         raise off(f"array {name!r} is missing")
     return arrays[name]

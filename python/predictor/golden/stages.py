@@ -1,16 +1,21 @@
 """Everything between bars and answer, stage by stage: the output alone would hide a mistake on the way to it."""
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
+from predictor.covariates import Covariates
 from predictor.deadline import Deadline
 from predictor.explain import gauss_legendre
+from predictor.forecast import Forecast
+from predictor.golden.bars import made_up
+from predictor.golden.covariates import made_up_covariates
 from predictor.instance import Instance
 from predictor.model import Model, Prepared
+from predictor.networks import Inputs
 
 Stages = dict[str, NDArray[np.generic]]
 
@@ -21,38 +26,58 @@ NODES: Final = 32
 """Of the recorded attribution: a fixed rule, because another machine could converge one doubling earlier or later."""
 
 
-def prepare(model: Model, bars: BarPanel) -> Prepared:
-    """The bars as the network reads them."""
-    return model.prepare(Instance(input=bars, allow_incomplete_last_bar=True), LONG_AFTER)
+class Question(NamedTuple):
+    """What a model is asked: bars, and what it reads beside them."""
+
+    bars: BarPanel
+    covariates: Covariates
 
 
-def stages_of(model: Model, bars: BarPanel) -> Stages:
+def question(model: Model) -> Question:
+    """The golden instance of a model, made up."""
+    bars, pipeline = made_up(model.pipeline), model.pipeline
+    future = pipeline.following(int(bars.sessions[-1]))
+    return Question(bars, made_up_covariates(pipeline.covariates, len(bars.sessions), future))
+
+
+def prepare(model: Model, asked: Question) -> Prepared:
+    """The question as the network reads it."""
+    bars, covariates = asked
+    return model.prepare(Instance(input=bars, covariates=covariates, allow_incomplete_last_bar=True), LONG_AFTER)
+
+
+def golden_inputs(model: Model) -> Inputs:
+    """The inputs of the golden instance, one row a symbol; recorded and found ones are the same after a check."""
+    return prepare(model, question(model)).inputs
+
+
+def stages_of(model: Model, asked: Question) -> Stages:
     """Every stage by name, in the order of computation; S symbols, N of them usable."""
-    prepared = prepare(model, bars)
+    prepared = prepare(model, asked)
     inputs = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
     return {
-        **_before_scaling(model, bars),
+        **_before_scaling(model, asked),
         **inputs,
         "units": model.asking.units(prepared).numpy(),
-        **_forecast(model, prepared),
+        **forecast_stages(model.forecast([prepared])[0]),
         **_attribution(model, prepared),
     }
 
 
-def units_in_float64(model: Model, bars: BarPanel) -> NDArray[np.float64]:
+def units_in_float64(model: Model, asked: Question) -> NDArray[np.float64]:
     """The network's output in float64 arithmetic: how far float32 itself is off."""
-    return model.units_in_float64(prepare(model, bars)).numpy()
+    return model.units_in_float64(prepare(model, asked)).numpy()
 
 
-def _before_scaling(model: Model, bars: BarPanel) -> Stages:
-    adjusted, length = bars.adjusted(), model.pipeline.encoder_length
+def _before_scaling(model: Model, asked: Question) -> Stages:
+    adjusted, length = asked.bars.adjusted(), model.pipeline.encoder_length
     columns = (adjusted.open, adjusted.high, adjusted.low, adjusted.close, adjusted.volume, adjusted.money)
-    features = model.pipeline.features.features.evaluate(adjusted)
+    features = model.pipeline.features.features.evaluate(adjusted, asked.covariates.observed)
     return {"adjusted": np.stack(columns), "features": features[:, -length:]}
 
 
-def _forecast(model: Model, prepared: Prepared) -> Stages:
-    forecast = model.forecast([prepared])[0]
+def forecast_stages(forecast: Forecast) -> Stages:
+    """The answer's parts by name."""
     found: Stages = {
         "values": forecast.values,
         "as_of_session": np.array([forecast.as_of_session], np.int32),

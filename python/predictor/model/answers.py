@@ -1,6 +1,7 @@
 """From a network's output and an explainer's contributions to the values that callers get."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.explain import Contributions
-from predictor.features import FeatureSet
+from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS
 from predictor.model.asking import Answer
@@ -39,7 +40,7 @@ class Source:
     identity: Identity
     target: Target
     levels: tuple[float, ...]
-    features: FeatureSet
+    features: FittedFeatures
     baseline: str
     fingerprint: str
     """SHA-256 of everything that forecasts depend on."""
@@ -76,12 +77,12 @@ def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:
         warnings=prepared.warnings,
         forecast_id=_forecast_id(source, prepared),
         scores=None if answer.scores is None else _on_symbols(answer.scores, prepared.usable),
-        ranks=None if answer.scores is None else _placed(_ranks(answer.scores), prepared.usable, fill=0),
-        universe_hash="" if answer.scores is None else _universe_hash(prepared),
+        ranks=None if answer.scores is None else _placed(ranks_of(answer.scores), prepared.usable, fill=0),
+        universe_hash="" if answer.scores is None else universe_hash(prepared.symbols, prepared.usable),
     )
 
 
-def _ranks(scores: FloatArray) -> NDArray[np.int32]:
+def ranks_of(scores: FloatArray) -> NDArray[np.int32]:
     """[N, H] places by score, 1 = best; equal scores in the order of the panel."""
     order = np.argsort(-scores, axis=0, kind="stable")
     ranks = np.empty(scores.shape, np.int32)
@@ -89,9 +90,9 @@ def _ranks(scores: FloatArray) -> NDArray[np.int32]:
     return ranks
 
 
-def _universe_hash(prepared: Prepared) -> str:
+def universe_hash(symbols: Sequence[str], usable: BoolArray) -> str:
     """Sixteen hex digits of a SHA-256 over the symbols that are ranked, in alphabetical order."""
-    ranked = sorted(symbol for symbol, usable in zip(prepared.symbols, prepared.usable, strict=True) if usable)
+    ranked = sorted(symbol for symbol, known in zip(symbols, usable, strict=True) if known)
     return hashlib.sha256("\0".join(ranked).encode()).hexdigest()[:16]
 
 
@@ -111,7 +112,7 @@ def attribution_of(
         unit=UNITS[source.target.kind],
         row_names=names,
         row_kinds=kinds,
-        per_row=_on_symbols(_per_row(found), usable),
+        per_row=_on_symbols(_per_row(source.features, found), usable),
         sessions=prepared.sessions,
         per_time=None if detail is Detail.FEATURES else _on_symbols(_per_time(found), usable),
         cells=_on_symbols(found.observed, usable) if detail is Detail.CELLS else None,
@@ -127,10 +128,15 @@ def attribution_of(
     )
 
 
-def _rows(features: FeatureSet, alone: tuple[RowKind, ...]) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
+def _rows(features: FittedFeatures, alone: tuple[RowKind, ...]) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
     """Names and kinds of an attribution's rows."""
-    names = (*features.names, *features.known_names, *(kind.value for kind in alone))
-    kinds = (*(RowKind.OBSERVED for _ in features.observed), *(RowKind.KNOWN for _ in features.known), *alone)
+    groups = {
+        RowKind.OBSERVED: features.features.names,
+        RowKind.KNOWN: features.features.known_names,
+        RowKind.STATIC: features.statics.names,
+    }
+    names = (*(name for group in groups.values() for name in group), *(kind.value for kind in alone))
+    kinds = (*(kind for kind, group in groups.items() for _ in group), *alone)
     return names, kinds
 
 
@@ -139,8 +145,8 @@ def _alone(found: Contributions) -> tuple[RowKind, ...]:
     return (*ALONE, RowKind.NEIGHBOURS) if found.neighbours.shape[1] else ALONE
 
 
-def _per_row(found: Contributions) -> FloatArray:
-    """[N, R] every row of each symbol."""
+def _per_row(features: FittedFeatures, found: Contributions) -> FloatArray:
+    """[N, R] every row of each symbol; what has several columns, such as a category, is one row."""
     numbers = {
         RowKind.LOCATION: found.location,
         RowKind.SCALE: found.scale,
@@ -148,7 +154,17 @@ def _per_row(found: Contributions) -> FloatArray:
         RowKind.NEIGHBOURS: found.neighbours.sum(axis=1),
     }
     alone = np.stack([numbers[kind] for kind in _alone(found)], axis=-1)
-    return np.concatenate([found.observed.sum(axis=1), found.known.sum(axis=1), alone], axis=-1)
+    known = _summed(found.known.sum(axis=1), features.known_groups, len(features.features.known))
+    static = _summed(found.static, features.static_groups, len(features.statics.names))
+    return np.concatenate([found.observed.sum(axis=1), known, static, alone], axis=-1)
+
+
+def _summed(columns: FloatArray, groups: tuple[int, ...], count: int) -> FloatArray:
+    """[N, count] sums of the columns of each group."""
+    sums = np.zeros((len(columns), count))
+    for column, group in enumerate(groups):
+        sums[:, group] += columns[:, column]
+    return sums
 
 
 def _per_time(found: Contributions) -> FloatArray:

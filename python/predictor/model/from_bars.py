@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
+from predictor.covariates import check_sent
 from predictor.errors import BarIncompleteError, BarsError, NoUsableSymbolError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared import LARGEST_SCALE, BoolArray, FloatArray, Prepared
@@ -27,10 +28,16 @@ def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: da
 
     Raises:
         TooFewBarsError, BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the panel cannot be read.
+        CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates are not those of the model.
         NoUsableSymbolError: no symbol of it can be forecast.
     """
-    bars = _on_calendar(pipeline, bars, instance, now)
-    encoded = pipeline.encode_latest(bars)
+    sent = instance.covariates
+    check_sent(pipeline.covariates, sent)
+    sent.check(len(bars.symbols), bars.sessions)
+    given, bars = bars.sessions, _on_calendar(pipeline, bars, instance, now)
+    pipeline.check_length(bars)
+    covariates = sent.on_sessions(given, bars.sessions, pipeline.following(int(bars.sessions[-1])))
+    encoded = pipeline.encode_latest(bars, covariates)
     length = pipeline.encoder_length
     rows = latest_window(encoded, length)
     has_last = bars.present[:, -1]
@@ -41,6 +48,7 @@ def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: da
         raise NoUsableSymbolError("; ".join(warnings))
     if not pipeline.calendar.is_exchange:
         warnings.append(NO_EXCHANGE)
+    warnings.extend(pipeline.features.statics.warnings(bars.symbols, sent.numbers, sent.categories))
     keep = torch.from_numpy(usable)
     return Prepared(
         symbols=bars.symbols,

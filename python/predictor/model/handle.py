@@ -17,10 +17,11 @@ from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.deadline import Checkpoint
 from predictor.errors import ExplainUnsupportedError, InvalidInputError
 from predictor.explain import Baseline, Explainer, attribution_view
-from predictor.features import FeatureDefinition
+from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
+from predictor.model.answering import Outcome, outcomes
 from predictor.model.answers import Identity, Source, attribution_of, forecast_of
 from predictor.model.asking import AcrossStocks, Asking, ByRow
 from predictor.model.from_bars import prepare_bars
@@ -45,7 +46,7 @@ class Model:
             identity=identity,
             target=manifest.target,
             levels=manifest.quantiles,
-            features=pipeline.features.features,
+            features=pipeline.features,
             baseline=manifest.baseline.name,
             fingerprint=_fingerprint(identity, manifest, pipeline, engine),
         )
@@ -60,7 +61,7 @@ class Model:
         baseline = Baseline(
             name=manifest.baseline.name,
             known=np.array(manifest.baseline.known, np.float32),
-            static=np.zeros(0, np.float32),
+            static=np.array(manifest.baseline.static, np.float32),
             location=manifest.baseline.location,
             scale=manifest.baseline.scale,
         )
@@ -87,6 +88,10 @@ class Model:
         """Forecasts of several instances; a network that reads row by row answers all of them in one pass."""
         answers = self.asking.answers(prepared)
         return [forecast_of(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
+
+    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Checkpoint) -> tuple[Outcome, ...]:
+        """As `Answering.predict`."""
+        return outcomes(self, instances, now, deadline)
 
     def units_in_float64(self, prepared: Prepared) -> Tensor:
         """Quantiles [N, H, Q] in units of each window's volatility, with all of the network's arithmetic in float64."""
@@ -129,8 +134,9 @@ class Model:
             is_default=is_default,
             kind=m.kind.name,
             observed_features=_feature_infos(features.observed),
-            known_features=_feature_infos(features.known),
-            static_features=(),
+            known_features=(*_feature_infos(features.known), *_is_known_infos(self.pipeline.features)),
+            static_features=_static_infos(self.pipeline.features.statics),
+            covariates=self.pipeline.covariates,
             schema_hash=self.pipeline.features.schema_hash,
             encoder_length=self.pipeline.encoder_length,
             lookback=self.pipeline.lookback,
@@ -181,3 +187,33 @@ def _feature_infos(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInf
     return tuple(
         FeatureInfo(name=d.name, expression=str(d.expression), meaning=d.meaning, unit=d.unit) for d in definitions
     )
+
+
+def _is_known_infos(features: FittedFeatures) -> tuple[FeatureInfo, ...]:
+    """The columns beside known covariates, which may be unknown."""
+    names = features.known_columns[len(features.features.known) :]
+    meaning = "whether the known covariate is known: 1 = yes, else 0, and then it is 0 itself"
+    return tuple(FeatureInfo(name=name, expression="", meaning=meaning, unit="1") for name in names)
+
+
+def _static_infos(statics: StaticFeatures) -> tuple[FeatureInfo, ...]:
+    """One a variable; the meaning tells its columns in order."""
+    numbers = (
+        FeatureInfo(
+            name=one.name,
+            expression="",
+            meaning=f"(number - {one.center:.6g}) / {one.scale:.6g}, 0 if unknown; then 1 if unknown, else 0",
+            unit="standard deviations",
+        )
+        for one in statics.numbers
+    )
+    categories = (
+        FeatureInfo(
+            name=one.name,
+            expression="",
+            meaning=f"one column each, 1 where it holds, else 0: {', '.join(one.categories)}, then unknown",
+            unit="1",
+        )
+        for one in statics.categories
+    )
+    return (*numbers, *categories)

@@ -3,6 +3,7 @@
 from predictor.networks.edges import Edges
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.gru import GRUConfig, GRUForecaster
+from predictor.networks.highway import Highway
 from predictor.networks.hybrid import HybridConfig, HybridForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.kinds import (
@@ -34,6 +35,7 @@ __all__ = [
     "GRUForecaster",
     "GraphConfig",
     "GraphForecaster",
+    "Highway",
     "HybridConfig",
     "HybridForecaster",
     "InputSizes",

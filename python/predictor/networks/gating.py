@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from predictor.networks.dropout import Dropout
+
 NORM_EPSILON: Final = 1e-5
 
 
@@ -23,7 +25,7 @@ class GatedAddNorm(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, *, dropout: float) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.gate = nn.Linear(inputs, 2 * outputs)
         self.norm = nn.LayerNorm(outputs, eps=NORM_EPSILON)
 
@@ -83,26 +85,19 @@ class GatedResiduals(nn.Module):
     def __init__(self, count: int, width: int, *, dropout: float) -> None:
         super().__init__()
         self.count = count
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.first, self.first_bias = _linears(count, width, width)
         self.second, self.second_bias = _linears(count, width, width)
         self.gate, self.gate_bias = _linears(count, width, 2 * width)
         self.gain = nn.Parameter(torch.ones(count, 1, width))
-        self.bias = nn.Parameter(torch.zeros(count, 1, width))
+        self.shift = nn.Parameter(torch.zeros(count, 1, width))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [V, R, H] to [V, R, H]; network v reads x[v]."""
-        return self.scaled(self.normed(torch.baddbmm(self.first_bias, x, self.first), x))
-
-    def normed(self, first: Tensor, skip: Tensor) -> Tensor:
-        """From W2 x + b2 [V, R, H] and the skip [V, R, H] to the layer norm before its gain and bias."""
-        second = torch.baddbmm(self.second_bias, functional.elu(first), self.second)
-        gated = functional.glu(torch.baddbmm(self.gate_bias, self.dropout(second), self.gate), dim=-1)
-        return functional.layer_norm(skip + gated, skip.shape[-1:], eps=NORM_EPSILON)
-
-    def scaled(self, normed: Tensor) -> Tensor:
-        """The gain and bias of the layer norm."""
-        return torch.addcmul(self.bias, normed, self.gain)
+        hidden = functional.elu(torch.baddbmm(self.first_bias, x, self.first))
+        hidden = self.dropout(torch.baddbmm(self.second_bias, hidden, self.second))
+        gated = functional.glu(torch.baddbmm(self.gate_bias, hidden, self.gate), dim=-1)
+        return torch.addcmul(self.shift, functional.layer_norm(x + gated, x.shape[-1:], eps=NORM_EPSILON), self.gain)
 
 
 def _linears(count: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Parameter]:

@@ -21,14 +21,19 @@ from predictor.networks.target import Target
 
 MOST_NEIGHBOURS: Final = 256
 MOST_FREQUENCIES: Final = 64
+MOST_PATCH: Final = 64
+
+NOBODY: Final = -1e9
+"""The logit of a neighbour that is not there: finite, so that a row without any neighbour sees nothing, not NaN."""
 
 GRAPH_ARITHMETIC: Mapping[str, str | float] = {
     "normalisation": FAN_ARITHMETIC,
     "row": f"{ROW_ARITHMETIC}; observed after normalisation",
+    "patch": "rows of so many sessions after each other, oldest first; zeros before the window's first",
     "gates": "reset, update, new; the reset gate multiplies the state after its linear map",
     "state": "last state of the GRU plus elu of a linear map of what the normalisation took out",
-    "attention": "over the row itself and its neighbours; logit = query * key / sqrt(width of a head) + slope * "
-    "weight, weight 1 for itself; value = linear map of state and window",
+    "attention": "over the row's neighbours; logit = query * key / sqrt(width of a head) + slope * weight; value = "
+    "linear map of state and the last session's observed, less the row's own value; 0 without neighbours",
     "residual": "layer norm of state + a * sigmoid(b), a and b from the attended values",
     "level": "linear map of the window + linear map of the attended values, added to all quantiles of a horizon",
     "absent": "rows whose last session is wholly unknown; nobody attends to them",
@@ -48,6 +53,8 @@ class GraphConfig:
     """Of attention; they divide `hidden`."""
     neighbours: int = 10
     """Stocks that each one attends to at most (k); what is given to `connect` may have fewer. 0 for no graph."""
+    patch: int = 6
+    """Sessions that the recurrent encoder reads at one step; 1 is the finest and the slowest."""
     frequencies: int = 4
     """Frequencies that the normalisation takes out of each window at most; 0 for none."""
     dropout: float = 0.1
@@ -55,6 +62,7 @@ class GraphConfig:
 
     def __post_init__(self) -> None:
         check_whole("hidden", self.hidden, MOST_HIDDEN)
+        check_whole("patch", self.patch, MOST_PATCH)
         check_heads(self.heads, self.hidden)
         check_dropout(self.dropout)
         if not 0 <= self.neighbours <= MOST_NEIGHBOURS or not 0 <= self.frequencies <= MOST_FREQUENCIES:
@@ -68,10 +76,11 @@ class GraphForecaster(nn.Module):
     """Forecasts a panel of stocks, each from its own window and those of its neighbours in a graph.
 
     Shared weights encode every stock: its strongest frequencies are parted from the rest (FAN), a GRU (Cho et al. 2014)
-    reads the rest, a small network what was parted. One layer of graph attention (Veličković et al. 2018, with the dot
-    products of Vaswani et al. 2017) lets each stock look at its neighbours, so a forecast depends on the stock and its
-    k neighbours, and on nothing else of the panel. A linear path from the window to the horizons (Zeng et al. 2023,
-    "DLinear"), beside the nonlinear one, carries what is as simple as HAR's averages (Corsi 2009).
+    reads the rest by patches of sessions (Nie et al. 2023, "PatchTST"), a small network what was parted. One layer of
+    graph attention (Veličković et al. 2018, with the dot products of Vaswani et al. 2017) lets each stock look at its
+    neighbours, so a forecast depends on the stock and its k neighbours, and on nothing else of the panel. A linear path
+    from the window to the horizons (Zeng et al. 2023, "DLinear"), beside the nonlinear one, carries what is as simple
+    as HAR's averages (Corsi 2009).
 
     Legend: N rows, S rows a panel, U stocks of the universe, k neighbours, T sessions, F observed features, W width,
     H horizons, Q quantiles.
@@ -87,9 +96,9 @@ class GraphForecaster(nn.Module):
         if config.frequencies:
             self.fan = FrequencyAdaptive(sizes.encoder_length, frequencies=config.frequencies)
             self.dominant = nn.Linear(window, width)
-        self.gru = nn.GRU(row_width(sizes), width, batch_first=True)
-        self.summary = nn.Linear(window, width)
-        self.attention = NeighbourAttention(width, heads=config.heads, values=2 * width)
+        self.patch: Final = config.patch
+        self.gru = nn.GRU(config.patch * row_width(sizes), width, batch_first=True)
+        self.attention = NeighbourAttention(width, heads=config.heads, values=width + sizes.observed)
         self.gate = nn.Linear(width, 2 * width)
         self.dropout = nn.Dropout(config.dropout)
         self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
@@ -135,7 +144,7 @@ class GraphForecaster(nn.Module):
         window = inputs.observed.flatten(1)
         state = self._state(inputs)
         found, weights = self._around(inputs, nodes, panels)
-        source = torch.cat([state, self.summary(window)], dim=-1)
+        source = torch.cat([state, inputs.observed[:, -1]], dim=-1)
         seen = self.dropout(self.attention(state, source, found, weights))
         context = self.context(self.norm(state + functional.glu(self.gate(seen), dim=-1)), inputs)
         level = self.level(window) + self.level_around(seen)
@@ -147,10 +156,17 @@ class GraphForecaster(nn.Module):
     def _state(self, inputs: Inputs) -> Tensor:
         """[N, W] each stock's own state."""
         if self.fan is None or self.dominant is None:
-            return self.gru(session_rows(inputs))[0][:, -1]
+            return self._last(inputs)
         parted = self.fan(inputs.observed, inputs.mask)
-        states, _ = self.gru(session_rows(inputs._replace(observed=parted.rest)))
-        return states[:, -1] + functional.elu(self.dominant(parted.dominant.flatten(1)))
+        own = self._last(inputs._replace(observed=parted.rest))
+        return own + functional.elu(self.dominant(parted.dominant.flatten(1)))
+
+    def _last(self, inputs: Inputs) -> Tensor:
+        """[N, W] the recurrent encoder's last state; it reads patches of sessions, the first filled up with zeros."""
+        rows = session_rows(inputs)
+        missing = -rows.shape[1] % self.patch
+        patches = functional.pad(rows, (0, 0, missing, 0)).unflatten(1, (-1, self.patch)).flatten(2)
+        return self.gru(patches)[0][:, -1]
 
     def _around(self, inputs: Inputs, nodes: Tensor, panels: int) -> tuple[Tensor, Tensor]:
         """The row of each row's neighbours, int64 [N, k], -1 where there is none or it is absent; and their weights."""
@@ -170,7 +186,11 @@ class GraphForecaster(nn.Module):
 
 
 class NeighbourAttention(nn.Module):
-    """Multi-head attention of each row over itself and the rows that are named as its neighbours."""
+    """Multi-head attention of each row over the rows that are named as its neighbours.
+
+    What it sees is by how much their values differ from its own. So what is the same for all stocks, such as the
+    market's level or the weekday, has one way into a forecast, not two: there are few days to learn it from.
+    """
 
     def __init__(self, width: int, *, heads: int, values: int) -> None:
         """Make the maps.
@@ -184,11 +204,11 @@ class NeighbourAttention(nn.Module):
         self.heads: Final = heads
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
-        self.value = nn.Linear(values, width)
+        self.value = nn.Linear(values, width, bias=False)
         self.slope = nn.Parameter(torch.zeros(heads))
 
     def forward(self, state: Tensor, source: Tensor, found: Tensor, weights: Tensor) -> Tensor:
-        """Attended values [N, W].
+        """Attended values [N, W]; 0 for a row without neighbours.
 
         Args:
             state: [N, W]
@@ -197,16 +217,13 @@ class NeighbourAttention(nn.Module):
             weights: [N, k] how near they are.
         """
         rows, width = state.shape
-        itself = torch.arange(rows, device=state.device).unsqueeze(1)
-        around = torch.cat([itself, found], dim=1)
-        near = torch.cat([state.new_ones(rows, 1), weights], dim=1)
-        seen = around.clamp(min=0)
+        there, row = (found >= 0).unsqueeze(-1), found.clamp(min=0)
         query = self.query(state).view(rows, 1, self.heads, -1)
-        key = self.key(state).view(rows, self.heads, -1)[seen]
-        value = self.value(source).view(rows, self.heads, -1)[seen]
-        logits = (query * key).sum(-1) / (width // self.heads) ** 0.5 + self.slope * near.unsqueeze(-1)
-        share = logits.masked_fill((around < 0).unsqueeze(-1), -torch.inf).softmax(dim=1)
-        return (share.unsqueeze(-1) * value).sum(1).flatten(1)
+        key = self.key(state).view(rows, self.heads, -1)[row]
+        own = self.value(source).view(rows, self.heads, -1)
+        logits = (query * key).sum(-1) / (width // self.heads) ** 0.5 + self.slope * weights.unsqueeze(-1)
+        share = logits.masked_fill(~there, NOBODY).softmax(dim=1) * there
+        return (share.unsqueeze(-1) * (own[row] - own.unsqueeze(1))).sum(1).flatten(1)
 
 
 def _zero_linear(inputs: int, outputs: int) -> nn.Linear:

@@ -6,15 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from predictor.networks.gated_sum import GatedSumWeights, gated_sum
 from predictor.networks.gating import GatedResiduals, GatedRest
 
 
 class VariableSelection(nn.Module):
     """Embeds each variable, passes each through its own gated residual network and sums them by weight.
 
-    A variable of w columns is embedded by a linear map of them. All variables are computed at once, and each linear
-    map of the embeddings is first multiplied with the embedding's own weights: the same algebra, without ever holding
-    the embeddings. Shapes: N windows, T sessions, C columns, V variables, M columns of the widest, H width.
+    A variable of w columns is embedded by a linear map of them. All variables are computed at once, and each layer
+    that reads the embeddings is first multiplied with the embedding's own weights: the same algebra, without ever
+    holding the embeddings. Shapes: N windows, T sessions, R = N * T rows, C columns, V variables, M columns of the
+    widest, H width.
 
     Args:
         widths: Columns of each variable, in the order of the input's columns; at least one variable.
@@ -27,46 +29,63 @@ class VariableSelection(nn.Module):
 
     def __init__(self, widths: tuple[int, ...], width: int, *, dropout: float, context: bool) -> None:
         super().__init__()
-        count, widest = len(widths), max(widths)
+        count = len(widths)
         self.register_buffer("columns", _columns(widths), persistent=False)
         self.embedding = nn.Parameter(_embedding(widths, width))
-        self.embedding_bias = nn.Parameter(torch.empty(count, 1, width).uniform_(-1, 1) / sqrt(widest))
-        self.each = GatedResiduals(count, width, dropout=dropout)
-        self.first = nn.Linear(count * width, width)
-        self.skip = nn.Linear(count * width, count)
+        """[V, M + 1, H] the weights of each column and, last, the bias."""
+        bound = 1 / sqrt(count * width)
+        self.joint = nn.Parameter(torch.empty(count, width, width + count).uniform_(-bound, bound))
+        """[V, H, H + V] the two layers that read all embeddings: the first of the weights' network, and its skip."""
+        self.joint_bias = nn.Parameter(torch.empty(width + count).uniform_(-bound, bound))
         self.rest = GatedRest(width, count, dropout=dropout, context=context)
+        self.each = GatedResiduals(count, width, dropout=dropout)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Map columns [N, T, C] and a context [N, 1, H] to the selected [N, T, H] and the weights [N, T, V]."""
-        padded = functional.pad(x, (0, 1))[..., self.columns]
-        weights = self._weights(padded.flatten(-2), context)
-        rows = padded.flatten(0, 1).transpose(0, 1)
-        return self._sum(rows, weights.flatten(0, 1)).unflatten(0, x.shape[:2]), weights
+        variables = self._variables(x.flatten(0, 1))
+        first, skip = self._joint(variables).unflatten(0, x.shape[:2]).tensor_split((self.joint.shape[1],), dim=-1)
+        weights = self.rest(first, skip, context).softmax(dim=-1)
+        return self._sum(variables, weights.flatten(0, 1)).unflatten(0, x.shape[:2]), weights
 
-    def _weights(self, x: Tensor, context: Tensor | None) -> Tensor:
-        """[N, T, V] that sum to 1, from the columns [N, T, V * M] (equation 6)."""
-        return self.rest(self._folded(x, self.first), self._folded(x, self.skip), context).softmax(dim=-1)
+    def _variables(self, x: Tensor) -> Tensor:
+        """[R, V, M + 1] the columns of each variable and a constant 1, from columns [R, C]."""
+        count, columns = self.columns.shape
+        filled = functional.pad(functional.pad(x, (0, 1), value=1.0), (0, 1))
+        return filled.index_select(1, self.columns.flatten()).unflatten(1, (count, columns))
 
-    def _folded(self, x: Tensor, layer: nn.Linear) -> Tensor:
-        """What a linear layer makes of all embeddings, from the columns [..., V * M]."""
-        count, _, width = self.embedding.shape
-        weight = layer.weight.t().unflatten(0, (count, width))
-        bias = layer.bias + (self.embedding_bias @ weight).sum((0, 1))
-        return functional.linear(x, (self.embedding @ weight).flatten(0, 1).t(), bias)
+    def _joint(self, variables: Tensor) -> Tensor:
+        """[R, H + V] what the layers make of all embeddings (equation 6)."""
+        return torch.addmm(self.joint_bias, variables.flatten(1), (self.embedding @ self.joint).flatten(0, 1))
 
-    def _sum(self, x: Tensor, weights: Tensor) -> Tensor:
-        """[R, H] from the columns [V, R, M] and the weights [R, V] (equations 7 and 8)."""
-        each = self.each
-        start = torch.baddbmm(each.first_bias, self.embedding_bias, each.first)
-        first = torch.baddbmm(start, x, self.embedding @ each.first)
-        embedded = torch.baddbmm(self.embedding_bias, x, self.embedding)
-        normed = each.normed(first, embedded)
-        return (each.scaled(normed) * weights.t().unsqueeze(-1)).sum(0)
+    def _sum(self, variables: Tensor, weights: Tensor) -> Tensor:
+        """[R, H] by weights [R, V] (equations 7 and 8)."""
+        each, keep = self.each, None
+        x = variables.transpose(0, 1).contiguous()
+        if each.dropout.drops:
+            keep = each.dropout.kept(torch.Size((*x.shape[:2], each.gain.shape[-1])), x.device)
+        parameters = GatedSumWeights(
+            embedding=self.embedding,
+            first=self._first(),
+            second=each.second,
+            second_bias=each.second_bias,
+            gate=each.gate if keep is None else each.gate * each.dropout.scale,
+            gate_bias=each.gate_bias,
+            gain=each.gain,
+            shift=each.shift,
+        )
+        return gated_sum(x, weights, keep, parameters)
+
+    def _first(self) -> Tensor:
+        """[V, M + 1, H] the first layer of each variable's network, with its bias in the row of the constant 1."""
+        bias = functional.pad(self.each.first_bias, (0, 0, self.columns.shape[1] - 1, 0))
+        return torch.baddbmm(bias, self.embedding, self.each.first)
 
 
 def _columns(widths: tuple[int, ...]) -> Tensor:
-    """[V, M] the columns of each variable; where it has fewer than M, the one after the last, which is empty."""
-    columns = torch.full((len(widths), max(widths)), sum(widths))
+    """[V, M + 1] the place of each variable's columns; after them a constant 1, and the 0 that fills up the row."""
+    one, zero = sum(widths), sum(widths) + 1
+    columns = torch.full((len(widths), max(widths) + 1), zero)
+    columns[:, -1] = one
     start = 0
     for variable, width in enumerate(widths):
         columns[variable, :width] = torch.arange(start, start + width)
@@ -75,8 +94,8 @@ def _columns(widths: tuple[int, ...]) -> Tensor:
 
 
 def _embedding(widths: tuple[int, ...], width: int) -> Tensor:
-    """[V, M, H] that start as `nn.Linear`; rows of columns that a variable does not have are 0 and stay so."""
-    embedding = torch.zeros(len(widths), max(widths), width)
+    """[V, M + 1, H] that start as `nn.Linear`; rows of columns that a variable does not have are 0 and stay so."""
+    embedding = torch.zeros(len(widths), max(widths) + 1, width)
     for variable, columns in enumerate(widths):
-        embedding[variable, :columns].uniform_(-1, 1).div_(sqrt(columns))
+        embedding[variable, [*range(columns), -1]] = torch.empty(columns + 1, width).uniform_(-1, 1) / sqrt(columns)
     return embedding

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,13 +10,18 @@ from torch import Tensor, nn
 from predictor.errors import ConfigurationError
 from predictor.networks.attention import InterpretableAttention
 from predictor.networks.gating import NORM_EPSILON, GatedAddNorm, GatedResidual, GatedResiduals
+from predictor.networks.highway import HIGHWAY_ARITHMETIC, Highway
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.selection import VariableSelection
 from predictor.networks.target import Target
+from predictor.networks.tracing import is_traced
 
 MOST_HIDDEN = 4096
 """Bound for what an artifact may ask to be built; far beyond what daily bars can teach."""
+
+ROWS: Final = 128
+"""Windows forecast at once in eval mode: what is between layers then stays in a CPU's cache."""
 
 TFT_ARITHMETIC: Mapping[str, str | float] = {
     "past_variables": "observed, known, share of known cells",
@@ -28,7 +33,7 @@ TFT_ARITHMETIC: Mapping[str, str | float] = {
     "static_contexts": "selection, enrichment, initial state, initial cell; without static features none and 0",
     "attention": "value shared, heads averaged, each future session sees itself and all before it",
     "queries": "the sessions that horizons end on",
-    "highway": "linear in all observed cells, added to every quantile of a horizon",
+    "highway": HIGHWAY_ARITHMETIC,
     "norm": "layer norm, variance over n",
     "norm_epsilon": NORM_EPSILON,
     "head": HEAD_ARITHMETIC,
@@ -126,13 +131,14 @@ class TFTForecaster(nn.Module):
     """
 
     mask: Tensor
+    ends: Tensor
 
     def __init__(self, config: TFTConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
         super().__init__()
         width, dropout, has_static = config.hidden, config.dropout, sizes.static > 0
         past = (1,) * (sizes.observed + sizes.known + 1)
         self.encoder_length = sizes.encoder_length
-        self.ends = [sizes.encoder_length - 1 + target.lag + h for h in target.horizons]
+        ends = [sizes.encoder_length - 1 + target.lag + h for h in target.horizons]
         self.static = StaticEncoder(_static_widths(sizes), width, dropout=dropout) if has_static else None
         self.past = VariableSelection(past, width, dropout=dropout, context=has_static)
         self.future = (
@@ -146,14 +152,18 @@ class TFTForecaster(nn.Module):
         self.attended = GatedAddNorm(width, width, dropout=dropout)
         self.feed_forward = GatedResidual(width, dropout=dropout)
         self.last = GatedAddNorm(width, width, dropout=0.0)
-        self.head = QuantileHead(width, horizons=len(self.ends), levels=levels)
-        self.highway = _highway(sizes, len(self.ends)) if config.highway else None
+        self.head = QuantileHead(width, horizons=len(ends), levels=levels)
+        self.highway = Highway(sizes, horizons=len(ends)) if config.highway else None
         sessions = sizes.encoder_length + sizes.future_length
-        self.register_buffer("mask", _causal_mask(self.ends, sessions), persistent=False)
+        self.register_buffer("mask", _causal_mask(ends, sessions), persistent=False)
+        self.register_buffer("ends", torch.tensor(ends), persistent=False)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
-        return self.with_internals(inputs)[0]
+        rows = inputs.observed.shape[0]  # not len(), which an exporter takes for a constant
+        if self.training or is_traced() or rows <= ROWS:
+            return self.with_internals(inputs)[0]
+        return torch.cat([self.with_internals(inputs.rows(k, k + ROWS))[0] for k in range(0, rows, ROWS)])
 
     def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
         """The same quantiles, with the weights that the network gave to variables and sessions."""
@@ -163,7 +173,7 @@ class TFTForecaster(nn.Module):
         decoded, attention = self._fused(local, contexts)
         quantiles = self.head(decoded)
         if self.highway is not None:
-            quantiles = quantiles + self.highway(inputs.observed.flatten(1)).unsqueeze(-1)
+            quantiles = quantiles + self.highway(inputs).unsqueeze(-1)
         return quantiles, Internals(past_weights, future_weights, static_weights, attention)
 
     def _static(self, static: Tensor) -> tuple[StaticContexts | None, Tensor]:
@@ -189,10 +199,10 @@ class TFTForecaster(nn.Module):
     def _fused(self, local: Tensor, contexts: StaticContexts | None) -> tuple[Tensor, Tensor]:
         """[N, H, W] for the head and the attention [N, H, T + D] (equations 18 to 22)."""
         enriched = self.enrichment(local, None if contexts is None else contexts.enrichment)
-        asking = enriched[:, self.ends]
+        asking = enriched.index_select(1, self.ends)
         found, attention = self.attention(asking, enriched, self.mask)
         decoded = self.feed_forward(self.attended(found, asking))
-        return self.last(decoded, local[:, self.ends]), attention
+        return self.last(decoded, local.index_select(1, self.ends)), attention
 
 
 def _static_widths(sizes: InputSizes) -> tuple[int, ...]:
@@ -213,10 +223,3 @@ def _causal_mask(ends: list[int], sessions: int) -> Tensor:
     """[H, sessions] 0 up to the session that each horizon ends on, minus infinity after it."""
     after = torch.arange(sessions) > torch.tensor(ends).unsqueeze(-1)
     return torch.zeros(len(ends), sessions).masked_fill(after, float("-inf"))
-
-
-def _highway(sizes: InputSizes, horizons: int) -> nn.Linear:
-    """From all observed cells to one number a horizon, 0 at first."""
-    linear = nn.Linear(sizes.encoder_length * sizes.observed, horizons, bias=False)
-    nn.init.zeros_(linear.weight)
-    return linear

@@ -7,7 +7,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.instance import GapPolicy, Instance
-from predictor.wire import bars, windows
+from predictor.wire import bars, covariates, windows
 from predictor.wire.limits import check_text
 
 _POLICIES: Final[Mapping[int, GapPolicy]] = {
@@ -30,7 +30,8 @@ def encode(instance: Instance) -> pb.Instance:
     panel = bars.encode(instance.input)
     panel.allow_incomplete_last_bar = instance.allow_incomplete_last_bar
     panel.gap_policy = _POLICY_NUMBERS[instance.gap_policy]
-    return pb.Instance(request_id=instance.request_id, bars=panel)
+    beside = covariates.encode(instance.covariates)
+    return pb.Instance(request_id=instance.request_id, bars=panel, covariates=beside)
 
 
 def decode(message: pb.Instance) -> Instance:
@@ -40,17 +41,22 @@ def decode(message: pb.Instance) -> Instance:
         MalformedRequestError: it has no input, or one that breaks its own rules.
         RequestTooLargeError: more of anything than one request may have.
         BarsError: bars that no market can have made.
+        CovariatesError: covariates that cannot be.
     """
     check_text("request_id", message.request_id)
     kind = message.WhichOneof("input")
     if kind == "bars":
+        panel = bars.decode(message.bars)
         return Instance(
             request_id=message.request_id,
-            input=bars.decode(message.bars),
+            input=panel,
+            covariates=covariates.decode(message.covariates, len(panel.symbols), len(panel.sessions)),
             allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
             gap_policy=_policy(message.bars.gap_policy),
         )
     if kind == "window":
+        if message.HasField("covariates"):
+            raise MalformedRequestError("covariates go with bars, not with a window", metadata={"field": "covariates"})
         return Instance(request_id=message.request_id, input=windows.decode(message.window))
     raise MalformedRequestError("the instance has no input; send bars or a window", metadata={"field": "input"})
 

@@ -1,10 +1,19 @@
 """What is known of models, on the wire."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.catalog import FeatureInfo, ModelInfo
+from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
+from predictor.errors import MalformedRequestError
 from predictor.wire import methods
+
+_GROUP_NUMBERS: Final[Mapping[CovariateGroup, pb.CovariateGroup]] = {
+    CovariateGroup.OBSERVED: pb.COVARIATE_GROUP_OBSERVED,
+    CovariateGroup.KNOWN: pb.COVARIATE_GROUP_KNOWN,
+    CovariateGroup.STATIC: pb.COVARIATE_GROUP_STATIC,
+}
+_GROUPS: Final[Mapping[int, CovariateGroup]] = {number: group for group, number in _GROUP_NUMBERS.items()}
 
 
 def encode(info: ModelInfo) -> pb.ModelInfo:
@@ -18,6 +27,7 @@ def encode(info: ModelInfo) -> pb.ModelInfo:
         observed_features=map(_encode_feature, info.observed_features),
         known_features=map(_encode_feature, info.known_features),
         static_features=map(_encode_feature, info.static_features),
+        covariates=map(_encode_covariate, info.covariates),
         schema_hash=info.schema_hash,
         encoder_length=info.encoder_length,
         lookback=info.lookback,
@@ -41,6 +51,7 @@ def decode(message: pb.ModelInfo) -> ModelInfo:
 
     Raises:
         ExplainUnsupportedError: the model explains itself by a method that the wire does not know.
+        MalformedRequestError: a covariate is of a group that the wire does not know.
     """
     return ModelInfo(
         name=message.name,
@@ -51,6 +62,7 @@ def decode(message: pb.ModelInfo) -> ModelInfo:
         observed_features=_decode_features(message.observed_features),
         known_features=_decode_features(message.known_features),
         static_features=_decode_features(message.static_features),
+        covariates=tuple(map(_decode_covariate, message.covariates)),
         schema_hash=message.schema_hash,
         encoder_length=message.encoder_length,
         lookback=message.lookback,
@@ -78,3 +90,15 @@ def _decode_features(messages: Iterable[pb.FeatureInfo]) -> tuple[FeatureInfo, .
         FeatureInfo(name=message.name, expression=message.expression, meaning=message.meaning, unit=message.unit)
         for message in messages
     )
+
+
+def _encode_covariate(info: CovariateInfo) -> pb.CovariateInfo:
+    return pb.CovariateInfo(name=info.name, group=_GROUP_NUMBERS[info.group], categories=info.categories)
+
+
+def _decode_covariate(message: pb.CovariateInfo) -> CovariateInfo:
+    if message.group not in _GROUPS:
+        raise MalformedRequestError(
+            f"covariates: group {message.group} is unknown; the server is newer than this client"
+        )
+    return CovariateInfo(name=message.name, group=_GROUPS[message.group], categories=tuple(message.categories))

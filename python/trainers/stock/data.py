@@ -44,6 +44,11 @@ class Windows:
     def __len__(self) -> int:
         return len(self.symbols)
 
+    def thinned(self, most: int) -> "Windows":
+        """So many of them at most, evenly."""
+        step = -(-len(self) // most)
+        return Windows(symbols=self.symbols[::step], positions=self.positions[::step])
+
 
 class History:
     """A panel's inputs and labels on the whole date axis; windows are gathered from it, never stored."""

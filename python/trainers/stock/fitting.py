@@ -17,7 +17,7 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
 from predictor.model import output_map
-from predictor.networks import Edges, GraphForecaster, Inputs, QuantileHead, build_network, kind_named
+from predictor.networks import Edges, GraphForecaster, Inputs, build_network, kind_named
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (
@@ -40,6 +40,10 @@ from trainers.stock.edges import training_edges
 from trainers.stock.lessons import Lesson, lesson_of
 from trainers.stock.recipe import WARMUP, Optimisation, Recipe
 from trainers.stock.splits import Splits
+from trainers.stock.starting import start
+
+STARTED_FROM = 20_000
+"""Training windows at most that a network's start is computed from, evenly over all of them."""
 
 CALENDAR_YEARS = 5
 """How far beyond the last training bar the artifact's calendar reaches."""
@@ -169,10 +173,11 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
 
 def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Loop[Any]:
     """The training loop of the one network."""
-    optimizer = adamw(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    optimizer = adamw(learning, lr=settings.learning_rate, weight_decay=settings.weight_decay)
     scheduler = _schedule(optimizer, lesson.train.length, settings) if settings.schedule == "cosine" else None
     return Loop(
-        [Phase("network", lesson.loss, network.parameters(), optimizer, scheduler=scheduler, clip=settings.clip)],
+        [Phase("network", lesson.loss, learning, optimizer, scheduler=scheduler, clip=settings.clip)],
         modules={"network": network},
         device=settings.device,
         precision=settings.precision,
@@ -193,7 +198,7 @@ def _schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRS
 
 
 def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
-    """A fresh network whose head starts at the quantiles of the training targets."""
+    """A fresh network, started from training windows."""
     network = build_network(
         kind_named(recipe.kind),
         recipe.config,
@@ -201,11 +206,8 @@ def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
         target=recipe.target,
         levels=recipe.quantiles,
     )
-    targets = history.targets(train).numpy()
-    quantiles = np.nanquantile(targets, recipe.quantiles, axis=0).T.astype(np.float32)
-    for module in network.modules():
-        if isinstance(module, QuantileHead):
-            module.start_at(torch.from_numpy(quantiles))
+    some = train.thinned(STARTED_FROM)
+    start(network, lambda: history.batches(some), recipe.quantiles)
     return network
 
 

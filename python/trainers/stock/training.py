@@ -70,7 +70,7 @@ def _to_nobody(_stage: str) -> None:
     """Announce to nobody."""
 
 
-def train(
+def train(  # noqa: PLR0913 - one argument a source
     bars: BarPanel,
     features: FeatureSet,
     recipe: Recipe,

@@ -2,7 +2,8 @@
 
 The paper moves the level of a band by gamma x (miss rate wanted - missed or not) after each day. Here each tail of each
 horizon has a level of its own, as the model's own offsets have. What comes h days after a decision is known only then:
-a day's forecast learns from those decisions alone whose outcomes had come by that day.
+a day's forecast learns from those decisions alone whose outcomes had come by that day. The outcomes of h days in a row
+overlap and are about one, so each moves the level by gamma / h.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 GAMMA: Final = 0.005
-"""How far a day moves a level; the paper's choice for daily volatility (section 3)."""
+"""How far an outcome moves a level; the paper's choice for daily volatility (section 3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,14 +51,14 @@ def adaptive_offsets(
         test: of the days to walk over.
         levels: [Q]
         delay: when outcomes are known.
-        gamma: how far a day moves a level.
+        gamma: how far an outcome that overlaps no other moves a level.
     """
     offsets = np.zeros_like(test.values)
     anchor = anchor_index(levels)
     for h, horizon in enumerate(delay.horizons):
         for q, level in enumerate(levels):
             if q != anchor:
-                walk = _Walk(seen.values[:, h, q], level, gamma)
+                walk = _Walk(seen.values[:, h, q], level, gamma / horizon)
                 daily = _walked(walk, test.positions, test.values[:, h, q], delay.lag + horizon)
                 offsets[:, h, q] = np.concatenate(list(daily))
     return offsets

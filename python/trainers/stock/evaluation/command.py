@@ -11,7 +11,8 @@ from rich.console import Console
 
 from predictor.bars import BarPanel
 from predictor.cli.machine import write_json
-from predictor.cli.options import AsJson
+from predictor.cli.options import AsJson, CovariateFiles, StaticFile
+from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
@@ -20,6 +21,7 @@ from trainers.progress import progress_for
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluate import Wanted, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.reading import Judgeable
 from trainers.stock.evaluation.seen import SeenError
 from trainers.stock.evaluation.tables import told
 
@@ -27,10 +29,12 @@ EXAMPLE: Final = "Example: quantra evaluate models/demo/1 --bars bars.csv --aci"
 WANTED: Final = Wanted()
 
 
-def evaluate_artifact(
+def evaluate_artifact(  # noqa: PLR0913 - one argument a flag
     *,
     artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.")],
     bars: Annotated[Path, typer.Option(metavar="FILE", help="Daily bars from the training part on: .csv or .parquet.")],
+    covariates: CovariateFiles = None,
+    static: StaticFile = None,
     start: Annotated[
         str, typer.Option(metavar="DATE", help="First decision day; empty: the first that the artifact has not seen.")
     ] = "",
@@ -54,16 +58,29 @@ def evaluate_artifact(
     """
     torch.set_num_threads(threads)
     wanted = Wanted(start=_session(start), end=_session(end), seeds=seeds, adaptive=adaptive)
-    runtime = Runtime(device=choose_device(device), max_rows=ROWS)
-    model = load_model(artifact, (artifact.parent.name or "model", 0), runtime)
+    model = _model(artifact, device)
     try:
-        found = evaluate(model, BarPanel.read(bars), wanted, consume=progress_for(sys.stderr), announce=_announce)
+        found = evaluate(
+            model,
+            BarPanel.read(bars),
+            wanted,
+            consume=progress_for(sys.stderr),
+            announce=_announce,
+            covariates=CovariateSource.read(covariates or (), static),
+        )
     except SeenError as error:
         raise typer.BadParameter(error.message) from error
     if as_json:
         write_json(found.to_json())
     else:
         _show(found)
+
+
+def _model(folder: Path, device: str) -> Judgeable:
+    model = load_model(folder, (folder.name, 0), Runtime(device=choose_device(device), max_rows=ROWS))
+    if not isinstance(model, Judgeable):
+        raise ConfigurationError(f"a {type(model).__name__} cannot be evaluated")
+    return model
 
 
 def _show(found: Evaluation) -> None:

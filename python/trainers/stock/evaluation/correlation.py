@@ -64,10 +64,10 @@ def _across_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray) -
 
 def _day(pairs: FloatArray) -> tuple[float, float]:
     """IC and RankIC of one day's forecasts and outcomes [2, n]; NaN where too few are known, or none differ."""
-    known = pairs[:, np.isfinite(pairs[1])]
-    if known.shape[1] < FEWEST_SYMBOLS or (np.ptp(known, axis=1) == 0).any():
+    x, y = pairs[:, np.isfinite(pairs[1])]
+    if len(x) < FEWEST_SYMBOLS or min(np.ptp(x), np.ptp(y)) == 0:
         return nan, nan
-    return float(np.corrcoef(known)[0, 1]), float(np.corrcoef(ranks(known[0]), ranks(known[1]))[0, 1])
+    return float(np.corrcoef(x, y)[0, 1]), float(np.corrcoef(ranks(x), ranks(y))[0, 1])
 
 
 def _mean_of(daily: FloatArray, block: int) -> Interval | None:
@@ -99,10 +99,10 @@ def _mean_over_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray
     found: list[FloatArray] = []
     for symbol in np.unique(judged.symbols):
         rows = (judged.symbols == symbol) & np.isfinite(outcomes)
-        pair = [ranks(series[rows]) if ranked else series[rows] for series in (centres, outcomes)]
-        if rows.sum() > 1 and min(np.ptp(series) for series in pair) > 0:
+        x, y = (ranks(series[rows]) if ranked else series[rows] for series in (centres, outcomes))
+        if len(x) > 1 and min(np.ptp(x), np.ptp(y)) > 0:
             drawn = weights[:, np.searchsorted(days, judged.positions[rows])]
-            found.append(_weighted_correlation(*pair, np.vstack([np.ones(len(pair[0])), drawn])))
+            found.append(_weighted_correlation(x, y, np.vstack([np.ones(len(x)), drawn])))
     if not found:
         return None
     known = np.isfinite(found)

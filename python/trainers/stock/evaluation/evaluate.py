@@ -8,19 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
-from predictor.model import UNITS, Model, output_map
+from predictor.model import UNITS, Ensemble
 from trainers.progress import Consumer
-from trainers.stock.data import History
+from trainers.stock.data import NO_SOURCE
 from trainers.stock.evaluation.baselines import Case, all_baselines
 from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts, calibration
 from trainers.stock.evaluation.comparison import Comparison, compare
 from trainers.stock.evaluation.correlation import way
 from trainers.stock.evaluation.evaluation import Days, Evaluation
-from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.pit import pit
 from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat
+from trainers.stock.evaluation.reading import Judgeable, Reading, calendar_of, reading_of
 from trainers.stock.evaluation.refits import Refitting, other_seeds, refitted_forecasts
 from trainers.stock.evaluation.resampling import LEVEL, RESAMPLES
 from trainers.stock.evaluation.scores import ModelScores, Role
@@ -58,10 +59,12 @@ class Wanted:
 class Exam:
     """A model and the windows that it is judged on."""
 
-    model: Model
-    history: History
+    model: Judgeable
+    reading: Reading
     splits: Splits
     test: Part
+    covariates: CovariateSource
+    """Files of what the model reads beside the bars."""
     seen: Walked
     """Of the calibration part."""
     asked: Walked
@@ -70,38 +73,48 @@ class Exam:
     @property
     def judged(self) -> Judged:
         """What came."""
-        return Judged.of(self.history, self.asked.windows, self.model.manifest.quantiles)
+        return Judged.of(self.reading.history, self.asked.windows, self.model.manifest.quantiles)
 
 
 def evaluate(
-    model: Model, bars: BarPanel, wanted: Wanted, *, consume: Consumer, announce: Callable[[str], None]
+    model: Judgeable,
+    bars: BarPanel,
+    wanted: Wanted,
+    *,
+    consume: Consumer,
+    announce: Callable[[str], None],
+    covariates: CovariateSource = NO_SOURCE,
 ) -> Evaluation:
     """Judge a model beside the baselines, on decision days after everything that it has seen.
 
     Args:
-        model: of an artifact.
+        model: of an artifact, or an ensemble.
         bars: from the training part on, because the baselines are fitted on it.
         wanted: what the evaluation shall hold.
         consume: takes the reports of trainings with other seeds.
         announce: told what begins.
+        covariates: files of what the model reads beside the bars.
 
     Raises:
         SeenError: the model has seen the days, or all of the bars.
         ConfigurationError: the bars do not fit the model's calendar, hold no window to judge or to fit baselines on,
             or their outcomes never differ.
         ArtifactError: the card does not tell what the model has seen.
+        CovariateMissingError: the model reads a covariate that no file has.
     """
-    exam = _exam(model, bars, wanted, announce)
+    exam = _exam(model, bars, wanted, announce, covariates)
     judged, ours = exam.judged, exam.asked.forecasts
     announce(f"scoring {len(exam.asked.windows)} windows beside the baselines")
     found = standing(judged, OURS, ours, _case(exam), all_baselines())
     levels = judged.levels
-    walked = adaptive_forecasts(exam.history, exam.seen, exam.asked, levels) if wanted.adaptive else None
+    history = exam.reading.history
+    walked = adaptive_forecasts(history, exam.seen, exam.asked, levels) if wanted.adaptive else None
+    seeds, unseeded = _seeds(exam, found, wanted.seeds - 1, consume, announce)
     return Evaluation(
         unit=UNITS[judged.target.kind],
         target=judged.target,
         levels=levels,
-        days=Days.of(exam.history, exam.asked.windows, seen_until(exam.splits)),
+        days=Days.of(history, exam.asked.windows, seen_until(exam.splits)),
         level=LEVEL,
         method=f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions",
         correlated=way(judged),
@@ -111,35 +124,39 @@ def evaluate(
         calibration=calibration(judged, ours, walked, model.manifest.conformal.effective_samples),
         pit=pit(judged, ours.calibrated),
         by_symbol=by_symbol(judged, bars.symbols, ours.calibrated, found.losses[found.skill.baseline]),
-        seeds=_seeds(exam, found, wanted.seeds - 1, consume, announce) if wanted.seeds > 1 else None,
-        notes=(*presence_notes(exam.history, exam.asked.windows, exam.splits), *found.notes),
+        seeds=seeds,
+        notes=(*presence_notes(history, exam.asked.windows, exam.splits), *found.notes, *unseeded),
     )
 
 
-def _exam(model: Model, bars: BarPanel, wanted: Wanted, announce: Callable[[str], None]) -> Exam:
-    splits = splits_of(model.manifest.card)
-    calendar = model.pipeline.calendar
+def _exam(
+    model: Judgeable,
+    bars: BarPanel,
+    wanted: Wanted,
+    announce: Callable[[str], None],
+    covariates: CovariateSource,
+) -> Exam:
+    splits, calendar = splits_of(model.manifest.card), calendar_of(model)
     test = unseen_part(
         bars.sessions, seen_until(splits), model.manifest.target, calendar, start=wanted.start, end=wanted.end
     )
     check_bars(bars, calendar, splits)
     announce("computing features")
-    history = History(bars, model.pipeline)
-    refuse_flat(Judged.of(history, history.windows(test), model.manifest.quantiles))
+    reading = reading_of(model, bars, covariates)
+    refuse_flat(Judged.of(reading.history, reading.windows(test), model.manifest.quantiles))
     announce("forecasting")
-    seen, asked = (_walked(model, history, part) for part in (splits.calibration, test))
-    return Exam(model=model, history=history, splits=splits, test=test, seen=seen, asked=asked)
+    seen, asked = (_walked(reading, part) for part in (splits.calibration, test))
+    return Exam(model=model, reading=reading, splits=splits, test=test, covariates=covariates, seen=seen, asked=asked)
 
 
-def _walked(model: Model, history: History, part: Part) -> Walked:
-    windows = history.windows(part)
-    output, universe = output_map(model.manifest), model.manifest.universe
-    return Walked(windows=windows, forecasts=forecasts_of(model.engine, output, history, windows, universe))
+def _walked(reading: Reading, part: Part) -> Walked:
+    windows = reading.windows(part)
+    return Walked(windows=windows, forecasts=reading.forecasts(windows))
 
 
 def _case(exam: Exam) -> Case:
     return Case(
-        history=exam.history,
+        history=exam.reading.history,
         train=exam.splits.train,
         windows=exam.asked.windows,
         levels=exam.model.manifest.quantiles,
@@ -155,22 +172,28 @@ def _comparisons(judged: Judged, found: Standing) -> tuple[Comparison, ...]:
     return tuple(compare(judged, found.losses[OURS], found.losses[row.name], row.name) for row in baselines)
 
 
-def _seeds(exam: Exam, found: Standing, more: int, consume: Consumer, announce: Callable[[str], None]) -> Seeds:
-    """The artifact's forecasts, and those of so many more trainings of its recipe."""
-    manifest = exam.model.manifest
-    recipe = read_recipe(manifest.card["recipe"], "the artifact's recipe")
-    own = recipe.optimisation.seed
+def _seeds(
+    exam: Exam, found: Standing, more: int, consume: Consumer, announce: Callable[[str], None]
+) -> tuple[Seeds | None, tuple[str, ...]]:
+    """The artifact's forecasts and those of so many more trainings of its recipe, or a note why there are none."""
+    model = exam.model
+    if more == 0:
+        return None, ()
+    if isinstance(model, Ensemble):
+        return None, ("an ensemble has no recipe of its own: it is not trained with other seeds",)
     refitting = Refitting(
-        bars=exam.history.bars,
-        features=exam.model.pipeline.features.features,
-        recipe=recipe,
+        bars=exam.reading.history.bars,
+        features=model.pipeline.features.features,
+        recipe=read_recipe(model.manifest.card["recipe"], "the artifact's recipe"),
         splits=exam.splits,
+        covariates=exam.covariates,
     )
+    own = refitting.recipe.optimisation.seed
 
     def trained() -> Iterator[tuple[int, FloatArray]]:
         for k, seed in enumerate(other_seeds(own, more)):
             announce(f"training with seed {seed}, {k + 1} of {more} that tell luck from skill (--seeds 1: none)")
-            yield seed, refitted_forecasts(refitting, seed, exam.test, consume)
+            yield seed, refitted_forecasts(refitting, seed, exam.asked.windows, consume)
 
     runs = chain([(own, exam.asked.forecasts.calibrated)], trained())
-    return over_seeds(exam.judged, runs, found.losses[found.skill.baseline], found.skill.baseline)
+    return over_seeds(exam.judged, runs, found.losses[found.skill.baseline], found.skill.baseline), ()

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from predictor.networks import anchor_index
 from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.resampling import quotient
 
 FloatArray = NDArray[np.float64]
 
@@ -25,8 +26,9 @@ def pinball(judged: Judged, forecasts: FloatArray) -> FloatArray:
 
 
 def overall(judged: Judged, losses: FloatArray) -> FloatArray:
-    """[N] a window's loss over its horizons, each divided by its spread so that they weigh alike."""
-    return np.nanmean(losses / judged.spread, axis=1)
+    """[N] a window's loss over the horizons it knows, each divided by its spread so that they weigh alike."""
+    known = np.isfinite(losses)
+    return quotient(np.where(known, losses / judged.spread, 0.0).sum(axis=1), known.sum(axis=1))
 
 
 def crps(judged: Judged, forecasts: FloatArray) -> FloatArray:

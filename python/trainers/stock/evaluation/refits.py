@@ -3,14 +3,15 @@
 from dataclasses import dataclass, replace
 
 from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
 from predictor.features import FeatureSet
 from predictor.model import output_map
 from trainers.progress import Consumer
-from trainers.stock.data import History
+from trainers.stock.data import History, Windows
 from trainers.stock.evaluation.forecasts import FloatArray, forecasts_of
 from trainers.stock.fitting import engine_of, fit_artifact, fit_pipeline
 from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Part, Splits
+from trainers.stock.splits import Splits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,6 +23,8 @@ class Refitting:
     recipe: Recipe
     splits: Splits
     """Those of the artifact."""
+    covariates: CovariateSource
+    """Files of what stands beside the bars."""
 
 
 def other_seeds(own: int, count: int) -> tuple[int, ...]:
@@ -29,13 +32,14 @@ def other_seeds(own: int, count: int) -> tuple[int, ...]:
     return tuple((own + k) % 2**32 for k in range(1, count + 1))
 
 
-def refitted_forecasts(refitting: Refitting, seed: int, test: Part, consume: Consumer) -> FloatArray:
-    """[N, H, Q] calibrated forecasts of the test part by a model that is trained from this seed."""
+def refitted_forecasts(refitting: Refitting, seed: int, windows: Windows, consume: Consumer) -> FloatArray:
+    """[N, H, Q] calibrated forecasts of these windows by a model that is trained from this seed.
+
+    A graph takes its edges from the training part's returns.
+    """
     recipe = replace(refitting.recipe, optimisation=replace(refitting.recipe.optimisation, seed=seed))
-    pipeline = fit_pipeline(refitting.bars, refitting.features, recipe, refitting.splits)
-    history = History(refitting.bars, pipeline)
+    bars, beside = refitting.bars, refitting.covariates
+    history = History(bars, fit_pipeline(bars, refitting.features, recipe, refitting.splits, beside), beside)
     made = fit_artifact(history, refitting.splits, recipe, consume=consume)
     engine = engine_of(made.network(), made.manifest)
-    return forecasts_of(
-        engine, output_map(made.manifest), history, history.windows(test), made.manifest.universe
-    ).calibrated
+    return forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe).calibrated

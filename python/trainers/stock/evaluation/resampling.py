@@ -5,6 +5,7 @@ a day together (circular block bootstrap, Politis & Romano 1992).
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import nan
 
 import numpy as np
@@ -67,6 +68,7 @@ def quotient(total: FloatArray, count: FloatArray) -> FloatArray:
     return np.divide(total, count, out=np.full(shape, nan), where=count > 0)
 
 
+@lru_cache(maxsize=4)
 def block_weights(days: int, block: int) -> FloatArray:
     """[RESAMPLES, D] how often each day is drawn when blocks of days are drawn around a circle."""
     random = np.random.default_rng(0)
@@ -76,4 +78,5 @@ def block_weights(days: int, block: int) -> FloatArray:
     drawn = drawn.reshape(RESAMPLES, -1)[:, :days]
     weights = np.zeros((RESAMPLES, days))
     np.add.at(weights, (np.arange(RESAMPLES)[:, None], drawn), 1.0)
+    weights.setflags(write=False)  # it is the same for everybody who asks
     return weights

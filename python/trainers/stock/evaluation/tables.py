@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 from typing import Final
 
@@ -12,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.errors import shown_date
-from predictor.report.texts import level
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.comparison import Comparison
 from trainers.stock.evaluation.evaluation import Evaluation
@@ -21,6 +21,7 @@ from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
 
 _SCALE: Final = 10_000
 """Losses are shown so many times larger."""
+_LARGE: Final = 1000
 _MOST_SYMBOLS: Final = 20
 _RISKS: Final = (0.5, 0.9)
 """Levels of the TFT paper's P50 and P90 risk."""
@@ -151,43 +152,46 @@ def _by_horizon(found: Evaluation) -> Table:
 
 
 def _calibration(found: Evaluation) -> Table:
-    """Shares below the outer quantiles, in the band, and Winkler scores, before and after, with what it rests on."""
+    """Coverage of the band and Winkler scores, before and after, with the blocks that the offsets rest on."""
     made = found.calibration
-    table = _table("calibration: before → after the conformal offsets", *_calibration_columns(found))
-    adaptive = (None,) * len(made.gain) if made.adaptive is None else made.adaptive.horizons
+    table = _table(
+        f"conformal calibration: coverage of {_band(found)} and Winkler score of it, before and after",
+        *("blocks", "before", "after", "interval", "Winkler", "after", "gain"),
+    )
     for h, before in enumerate(made.before.horizons):
-        after, walked = made.after.horizons[h], adaptive[h]
-        cells = [
-            f"{made.effective_blocks[h]:.0f}",
-            _moved(before.below[0].value, after.below[0].value, _share),
-            _moved(before.below[-1].value, after.below[-1].value, _share),
-            f"{_moved(before.band.value, after.band.value, _share)}\n{_range(after.band, _share)}",
-            f"{_moved(before.winkler.value, after.winkler.value, _loss)}\n{_range(made.gain[h], _gain)}",
-        ]
-        if walked is not None and made.adaptive_gain is not None:
-            cells.append(f"{_share(walked.band.value)}\n{_range(walked.band, _share)}")
-            cells.append(f"{_loss(walked.winkler.value)}\n{_range(made.adaptive_gain[h], _gain)}")
-        table.add_row(f"{before.horizon} d", *cells)
-    table.caption = "blocks: of the calibration days, that do not overlap; below Winkler scores: what was gained"
+        name = f"{before.horizon} d"
+        _add_calibration(table, name, f"{made.effective_blocks[h]:.0f}", before, made.after.horizons[h], made.gain[h])
+        if made.adaptive is not None and made.adaptive_gain is not None:
+            _add_calibration(table, "  adaptive", "", before, made.adaptive.horizons[h], made.adaptive_gain[h])
+    table.caption = "blocks: as many outcomes of the calibration days do not overlap"
     return table
 
 
-def _calibration_columns(found: Evaluation) -> tuple[str, ...]:
-    low, high = (f"below {level(found.levels[q])}" for q in (0, -1))
-    adaptive = () if found.calibration.adaptive is None else ("adaptive", "Winkler")
-    return ("blocks", low, high, _band(found), "Winkler", *adaptive)
+def _add_calibration(
+    table: Table, name: str, blocks: str, before: HorizonScores, after: HorizonScores, gain: Interval
+) -> None:
+    table.add_row(
+        name,
+        blocks,
+        _share(before.band.value),
+        _share(after.band.value),
+        _range(after.band, _share),
+        _loss(before.winkler.value),
+        _loss(after.winkler.value),
+        _range(gain, _gain),
+    )
 
 
 def _pit(found: Evaluation) -> Table:
     """The share of outcomes in each bin, beside the expected one."""
     first = found.pit[0]
     edges = [f"{100 * edge:g}" for edge in first.edges]
-    bins = [f"{a}–{b} %" for a, b in zip(edges, edges[1:], strict=False)]  # noqa: RUF001 - a range
+    bins = [f"{a}–{b} %" for a, b in pairwise(edges)]  # noqa: RUF001 - a range
     table = _table("where outcomes fell (PIT); a calibrated model has the expected shares", *bins)
     table.add_row("expected", *(_share(share) for share in first.expected), style="dim")
     for row in found.pit:
-        cells = [f"{_share(share.value)}\n{_range(share, _share)}" for share in row.shares]
-        table.add_row(f"{row.horizon} d", *cells)
+        table.add_row(f"{row.horizon} d", *(_share(share.value) for share in row.shares))
+        table.add_row("", *(_range(share, _share) for share in row.shares), style="dim")
     return table
 
 
@@ -220,7 +224,7 @@ def _table(title: str, *columns: str) -> Table:
     )
     table.add_column("")
     for name in columns:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
@@ -245,15 +249,14 @@ def _shown(metric: _Metric, value: float | None) -> str:
 
 
 def _range(found: Interval, show: Callable[[float], str]) -> str:
-    return f"{show(found.lower)} to {show(found.upper)}" if isfinite(found.lower) else ""
-
-
-def _moved(before: float, after: float, show: Callable[[float], str]) -> str:
-    return f"{show(before)} → {show(after)}"
+    """Lower and upper end, with the unit once."""
+    return f"{show(found.lower).removesuffix(' %')} to {show(found.upper)}" if isfinite(found.lower) else ""
 
 
 def _loss(value: float) -> str:
-    return f"{_SCALE * value:,.2f}"
+    """Three or four digits of a loss."""
+    scaled = _SCALE * value
+    return f"{scaled:,.2f}" if scaled < _LARGE else f"{scaled:,.0f}"
 
 
 def _share(value: float) -> str:

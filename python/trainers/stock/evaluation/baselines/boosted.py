@@ -5,8 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from trainers.stock.evaluation.baselines.case import Baseline, Case
-from trainers.stock.evaluation.baselines.regressors import learnt_outcomes, regressors, unit
+from trainers.stock.data import Windows
+from trainers.stock.evaluation.baselines.case import Baseline, Case, FloatArray, in_blocks
+from trainers.stock.evaluation.baselines.regressors import learnt_outcomes, regressors, restored
 
 NAME: Final = "LightGBM quantiles"
 ROUNDS: Final = 100
@@ -17,6 +18,7 @@ SETTINGS: Final = {
     "learning_rate": 0.05,
     "num_leaves": 15,
     "min_data_in_leaf": 100,
+    "max_bin": 63,
     "num_threads": 1,
     "deterministic": True,
     "force_row_wise": True,
@@ -36,13 +38,18 @@ def boosted(case: Case) -> Baseline:
 
     learnt = case.learnt_at_most(FITTED_WINDOWS)
     known, outcomes = regressors(case.history, learnt), learnt_outcomes(case.history, learnt)
-    asked = regressors(case.history, case.windows)
-    forecasts = np.empty(case.shape)
-    for h in range(len(case.target.horizons)):
-        rows = np.isfinite(outcomes[:, h])
-        for q, level in enumerate(case.levels):
-            data = lightgbm.Dataset(known[rows], label=outcomes[rows, h])
-            fitted = lightgbm.train({**SETTINGS, "alpha": level}, data, num_boost_round=ROUNDS)
-            forecasts[:, h, q] = np.asarray(fitted.predict(asked, num_threads=1), np.float64)
-    location, scale = unit(case.history, case.windows)
-    return Baseline(name=NAME, forecasts=location[..., None] + scale[..., None] * np.sort(forecasts, axis=-1))
+    fitted: list[lightgbm.Booster] = []
+    for outcome in outcomes.T:
+        rows = np.isfinite(outcome)
+        for level in case.levels:
+            data = lightgbm.Dataset(known[rows], label=outcome[rows])
+            fitted.append(lightgbm.train({**SETTINGS, "alpha": level}, data, num_boost_round=ROUNDS))
+
+    def quantiles(windows: Windows) -> FloatArray:
+        """The models' quantiles [n, H, Q], not yet in order."""
+        asked = regressors(case.history, windows)
+        columns = [np.asarray(fit.predict(asked, num_threads=1), np.float64) for fit in fitted]
+        return np.stack(columns, axis=1).reshape(len(windows), *case.shape[1:])
+
+    units = np.sort(in_blocks(case.windows, quantiles), axis=-1)
+    return Baseline(name=NAME, forecasts=restored(case, units))

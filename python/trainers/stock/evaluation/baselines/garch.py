@@ -105,7 +105,8 @@ def _filtered(returns: FloatArray, fitted_on: int, target: Target) -> _Filtered 
         return None
     daily = fit.forecast(horizon=target.reach, start=0, reindex=True).variance.to_numpy()
     sums = [daily[:, target.lag : target.lag + horizon].sum(axis=1) for horizon in target.horizons]
-    return _Filtered(mean=float(fit.params["mu"]), variances=np.stack(sums, axis=1), freedom=float(fit.params["nu"]))
+    mean, freedom = (float(np.asarray(fit.params[name])) for name in ("mu", "nu"))
+    return _Filtered(mean=mean, variances=np.stack(sums, axis=1), freedom=freedom)
 
 
 def _returns(filtered: _Filtered, asked: NDArray[np.int64], case: Case) -> FloatArray:

@@ -45,7 +45,7 @@ def _averages(daily: FloatArray, windows: Windows) -> FloatArray:
 
 def _least_squares(known: FloatArray, outcomes: FloatArray) -> FloatArray:
     rows = np.isfinite(outcomes) & np.isfinite(known).all(axis=1)
-    return np.linalg.lstsq(known[rows], outcomes[rows])[0]
+    return np.asarray(np.linalg.lstsq(known[rows], outcomes[rows])[0], np.float64)
 
 
 def _quantiles(values: FloatArray, levels: tuple[float, ...]) -> FloatArray:

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from predictor.networks import TargetKind
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines.case import FloatArray, in_blocks, recent
+from trainers.stock.evaluation.baselines.case import Case, FloatArray, in_blocks, recent
 
 LAGS = (1, 2, 3, 4, 5, 10, 20)
 """Days back of single values of the daily series."""
@@ -24,7 +24,19 @@ def regressors(history: History, windows: Windows) -> NDArray[np.float64]:
     return in_blocks(windows, lambda block: _of_block(history, block))
 
 
-def unit(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
+def learnt_outcomes(history: History, windows: Windows) -> FloatArray:
+    """[N, H] outcomes in the unit in which they are learnt; NaN where unknown."""
+    location, scale = _unit(history, windows)
+    return (history.outcomes(windows) - location) / scale
+
+
+def restored(case: Case, units: FloatArray) -> FloatArray:
+    """[N, H, Q] quantiles in the target's own unit, from those that were learnt."""
+    location, scale = _unit(case.history, case.windows)
+    return location[..., None] + scale[..., None] * units
+
+
+def _unit(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
     """Location [N, 1] and scale [N, H] of the outcomes that are learnt.
 
     Returns are learnt in units of the window's volatility, so that calm and wild days weigh alike. Log volatility is
@@ -34,12 +46,6 @@ def unit(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
     if history.pipeline.target.kind is TargetKind.LOG_VOLATILITY:
         scale = np.ones_like(scale)
     return location, scale * history.pipeline.target.spread
-
-
-def learnt_outcomes(history: History, windows: Windows) -> FloatArray:
-    """[N, H] outcomes in that unit; NaN where unknown."""
-    location, scale = unit(history, windows)
-    return (history.outcomes(windows) - location) / scale
 
 
 def _of_block(history: History, windows: Windows) -> FloatArray:

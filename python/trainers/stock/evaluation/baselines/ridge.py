@@ -1,12 +1,16 @@
 """Ridge regression on lags, averages and features, all symbols as one."""
 
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trainers.stock.evaluation.baselines.case import Baseline, Case
-from trainers.stock.evaluation.baselines.regressors import learnt_outcomes, regressors, unit
+from trainers.stock.data import Windows
+from trainers.stock.evaluation.baselines.case import Baseline, Case, FloatArray, in_blocks
+from trainers.stock.evaluation.baselines.regressors import learnt_outcomes, regressors, restored
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
 NAME: Final = "ridge"
 PENALTY: Final = 10.0
@@ -27,13 +31,18 @@ def ridge(case: Case) -> Baseline:
 
     learnt = case.learnt_at_most(FITTED_WINDOWS)
     known, outcomes = regressors(case.history, learnt), learnt_outcomes(case.history, learnt)
-    asked = regressors(case.history, case.windows)
-    location, scale = unit(case.history, case.windows)
-    forecasts = np.empty(case.shape)
-    for h in range(len(case.target.horizons)):
-        rows = np.isfinite(outcomes[:, h])
-        fitted = make_pipeline(StandardScaler(), Ridge(PENALTY)).fit(known[rows], outcomes[rows, h])
-        residuals = outcomes[rows, h] - fitted.predict(known[rows])
-        centre = np.asarray(fitted.predict(asked), np.float64)
-        forecasts[:, h] = centre[:, None] + np.quantile(residuals, case.levels)
-    return Baseline(name=NAME, forecasts=location[..., None] + scale[..., None] * forecasts)
+    fitted: list[Pipeline] = []
+    spreads: list[FloatArray] = []
+    for outcome in outcomes.T:
+        rows = np.isfinite(outcome)
+        fit = make_pipeline(StandardScaler(), Ridge(PENALTY)).fit(known[rows], outcome[rows])
+        fitted.append(fit)
+        spreads.append(np.quantile(outcome[rows] - fit.predict(known[rows]), case.levels))
+
+    def centres(windows: Windows) -> FloatArray:
+        """The mean [n, H]."""
+        asked = regressors(case.history, windows)
+        return np.stack([fit.predict(asked) for fit in fitted], axis=1)
+
+    units = in_blocks(case.windows, centres)[..., None] + np.stack(spreads)
+    return Baseline(name=NAME, forecasts=restored(case, units))

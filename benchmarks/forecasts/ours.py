@@ -1,0 +1,217 @@
+"""Our networks as they are shipped: normaliser, quantile head, pinball loss, loop and conformal calibration.
+
+python -m benchmarks.forecasts.ours TASK.npz QUANTILES.npz MODEL SEED STEPS
+
+MODEL is a kind of network; with `-selected` behind it, it may train for longer and the validation part selects the
+epoch. The target is told in units of its own window, less the last value and over the standard deviation; observed
+covariates less their window's mean.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from benchmarks.forecasts.protocol import (
+    BATCH,
+    CLIP,
+    DROPOUT,
+    HEADS,
+    HIDDEN,
+    LSTM_HIDDEN,
+    LSTM_LAYERS,
+    Question,
+)
+from benchmarks.forecasts.task import LEVELS, IndexArray, Task, Windows
+from predictor.inference import Engine, freeze
+from predictor.networks import (
+    Inputs,
+    InputSizes,
+    Normaliser,
+    OutputMap,
+    Target,
+    TargetKind,
+    build_network,
+    kind_named,
+    normalise,
+)
+from predictor.networks.kinds import Setting, configured
+from trainers.loop import (
+    EpochReport,
+    Loop,
+    Phase,
+    ResidentSource,
+    Run,
+    Validation,
+    WindowReport,
+    adamw,
+    cosine,
+    seed_everything,
+)
+from trainers.stock.conformal import calibrate
+from trainers.stock.data import Batch
+from trainers.stock.evaluation.adaptive import Delay, Residuals, adaptive_offsets
+from trainers.stock.recipe import WARMUP, optimisation_of
+from trainers.stock.starting import start
+from trainers.stock.task import QuantileTask
+
+Array = NDArray[np.float64]
+
+SHIPPED: Final = optimisation_of("tft")
+"""Learning rate, decay and schedule of all our networks here."""
+SELECTED: Final = "-selected"
+SELECTED_STEPS: Final = 4
+"""Times the steps that a training with selection may take."""
+FLOOR: Final = 0.01
+"""Smallest scale of a window, in standard deviations of the training part."""
+ROWS: Final = 256
+
+SETTINGS: Final[dict[str, dict[str, Setting]]] = {
+    "tft": {"hidden": HIDDEN, "heads": HEADS, "dropout": DROPOUT},
+    "lstm": {"hidden": LSTM_HIDDEN, "layers": LSTM_LAYERS, "dropout": DROPOUT},
+    "gru": {"hidden": LSTM_HIDDEN, "layers": LSTM_LAYERS, "dropout": DROPOUT},
+    "hybrid": {"hidden": HIDDEN, "heads": HEADS, "dropout": DROPOUT},
+}
+"""What the protocol fixes of each kind; the rest is as shipped."""
+
+
+class Split(NamedTuple):
+    """All windows of a part, ready for a network."""
+
+    inputs: Inputs
+    target: Tensor
+    """float32 [N, H] in units of each window's scale."""
+    decisions: IndexArray
+    """[N] not falling."""
+
+    def gathered(self, index: Tensor) -> Batch:
+        """Some of them."""
+        return Batch(inputs=Inputs(*(group[index] for group in self.inputs)), target=self.target[index])
+
+    def source(self, *, size: int, seed: int, shuffle: bool) -> ResidentSource[Batch]:
+        """All of them in batches."""
+        return ResidentSource(self.gathered, samples=len(self.target), batch_size=size, seed=seed, shuffle=shuffle)
+
+
+def split_of(task: Task, name: str) -> Split:
+    """The windows of a part, in units of each window."""
+    windows = task.windows(name)
+    location, scale = (measured[windows.series, windows.decisions] for measured in _levels(task))
+    inputs = Inputs(
+        observed=_observed(windows, location, scale),
+        known=torch.from_numpy(windows.known),
+        static=torch.from_numpy(windows.static),
+        mask=torch.ones(*windows.past.shape, 1 + task.observed.shape[-1], dtype=torch.bool),
+        location=torch.from_numpy(location),
+        scale=torch.from_numpy(scale),
+    )
+    future = torch.from_numpy(windows.future.astype(np.float64))
+    units = normalise(future, inputs.location, inputs.scale, torch.ones(task.horizon, dtype=torch.float64))
+    return Split(inputs=inputs, target=units.float(), decisions=windows.decisions)
+
+
+def _levels(task: Task) -> tuple[Array, Array]:
+    """Location and scale [S, T] of the window that ends at each step; the location of returns is 0."""
+    normaliser = Normaliser(window=task.encoder, decay=1.0, centred=task.name != "ret", at_last=True, floor=FLOOR)
+    return normaliser.measure(task.target.astype(np.float64), task.target.shape[1])
+
+
+def _observed(windows: Windows, location: Array, scale: Array) -> Tensor:
+    """float32 [N, E, 1 + F] the target's past in units of its window, and every covariate less its window's mean."""
+    own = (windows.past - location[:, None]) / scale[:, None]
+    others = windows.observed - windows.observed.mean(axis=1, keepdims=True)
+    return torch.from_numpy(np.concatenate([own[..., None], others], axis=-1).astype(np.float32))
+
+
+def network_of(task: Task, kind: str, train: Split) -> nn.Module:
+    """A fresh network, started from the training windows."""
+    shipped = kind_named(kind)
+    network = build_network(
+        shipped,
+        configured(shipped, SETTINGS[kind]),
+        sizes=InputSizes(
+            encoder_length=task.encoder,
+            future_length=task.horizon,
+            observed=1 + task.observed.shape[-1],
+            known=task.known.shape[-1],
+            static=task.static.shape[-1],
+        ),
+        # a quantity whose scale is the same at every horizon, as that of each single step is
+        target=Target(kind=TargetKind.LOG_VOLATILITY, horizons=tuple(range(1, task.horizon + 1))),
+        levels=LEVELS,
+    )
+    start(network, lambda: train.source(size=ROWS, seed=0, shuffle=False).batches(0), LEVELS)
+    return network
+
+
+def train(network: nn.Module, parts: dict[str, Split], *, seed: int, steps: int, selected: bool) -> None:
+    """Train with the shipped loop; with `selected`, keep the epoch that the validation part likes best."""
+    task = QuantileTask(network, LEVELS)
+    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    optimizer = adamw(learning, lr=SHIPPED.learning_rate, weight_decay=SHIPPED.weight_decay)
+    schedule = cosine(optimizer, warmup_steps=int(WARMUP * steps), total_steps=steps)
+    phase = Phase("network", task.loss, learning, optimizer, scheduler=schedule, clip=CLIP)
+    loop = Loop([phase], modules={"network": network}, device="cpu", precision="fp32")
+    source = parts["train"].source(size=BATCH, seed=seed, shuffle=True)
+    held = Validation(task.loss, parts["validation"].source(size=ROWS, seed=seed, shuffle=False))
+    with loop.running() as run:
+        _work(run, source, held if selected else None, steps)
+        if selected:
+            run.restore_best()
+
+
+def _work(run: Run[Batch], source: ResidentSource[Batch], held: Validation[Batch] | None, steps: int) -> None:
+    """So many steps; with something held out, whole epochs, of which the best is noted."""
+    for report in run.epochs(source, max_epochs=-(-steps // source.length), validation=held):
+        if isinstance(report, EpochReport) and held is not None:
+            run.stalled(report.monitored, patience=steps)
+        if isinstance(report, WindowReport) and report.step == steps and held is None:
+            return
+
+
+def forecasts(network: nn.Module, parts: dict[str, Split], horizon: int) -> dict[str, Array]:
+    """Quantiles [N, H, Q] of the test windows: plain; calibrated on the validation part; adapted while time goes on."""
+    held, test = parts["validation"], parts["test"]
+    none = OutputMap(
+        spread=torch.ones(horizon, dtype=torch.float64),
+        offsets=torch.zeros(horizon, len(LEVELS), dtype=torch.float64),
+        levels=LEVELS,
+    )
+    engine = Engine(freeze(network), none, device=torch.device("cpu"), max_rows=ROWS)
+    seen, asked = engine.units(held.inputs).double(), engine.units(test.inputs).double()
+    steps = tuple(range(1, horizon + 1))
+    fitted = calibrate(
+        seen.numpy(), held.target.double().numpy(), LEVELS, sessions=len(np.unique(held.decisions)), horizons=steps
+    )
+    adapted = adaptive_offsets(_residuals(held, seen), _residuals(test, asked), LEVELS, Delay(lag=0, horizons=steps))
+    offsets = {
+        "plain": None,
+        "calibrated": torch.tensor(fitted.offsets, dtype=torch.float64),
+        "adaptive": torch.from_numpy(adapted),
+    }
+    location, scale = test.inputs.location, test.inputs.scale
+    return {name: none.values(asked, location, scale, shift).numpy() for name, shift in offsets.items()}
+
+
+def _residuals(split: Split, units: Tensor) -> Residuals:
+    """What came less the quantiles."""
+    return Residuals(positions=split.decisions, values=(split.target.double()[..., None] - units).numpy())
+
+
+def main() -> None:
+    """Answer the question of the command line."""
+    torch.set_num_threads(1)
+    question = Question.of_command_line()
+    kind, selected = question.model.removesuffix(SELECTED), question.model.endswith(SELECTED)
+    seed_everything(question.seed)
+    parts = {name: split_of(question.task, name) for name in ("train", "validation", "test")}
+    network = network_of(question.task, kind, parts["train"])
+    steps = question.steps * (SELECTED_STEPS if selected else 1)
+    train(network, parts, seed=question.seed, steps=steps, selected=selected)
+    question.reply(forecasts(network, parts, question.task.horizon))
+
+
+if __name__ == "__main__":
+    main()

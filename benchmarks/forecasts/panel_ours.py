@@ -1,0 +1,191 @@
+"""The graph model on a task over a panel: trained by the shipped loop and losses, anew for every year.
+
+Edges, scalers and starting quantiles come from the sessions before the year; every setting was chosen on the last half
+of 2014, which is training data of both years.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from benchmarks.forecasts.panel_series import FloatArray
+from benchmarks.forecasts.panel_tasks import Fold, PanelForecasting
+from predictor.networks import Inputs, InputSizes, normalise
+from predictor.networks.edges import Edges
+from predictor.networks.graph import GraphConfig, GraphForecaster
+from trainers.loop import Loop, Phase, adamw, cosine, seed_everything
+from trainers.stock.data import Batch, Windows
+from trainers.stock.days import ByPanels, Days
+from trainers.stock.edges import fit_edges
+from trainers.stock.ranking import PanelTask
+
+LARGEST = 8.0
+"""Standard deviations beyond which a scaled column is cut."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How a network is trained and what it reads."""
+
+    encoder_length: int = 66
+    """Sessions; a quarter, so that the last earnings are seen when the next are due."""
+    levels: tuple[float, ...] = tuple((k + 0.5) / 9 for k in range(9))
+    """Evenly spread, so that their mean is the forecast's mean."""
+    ranking_weight: float = 0.1
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.05
+    epochs: int = 4
+    days_per_batch: int = 2
+    stride: int = 2
+    """Every so many days are learnt from; those between say nearly the same."""
+    ema: float = 0.99
+    seeds: tuple[int, ...] = (0, 1)
+    """One network each, whose forecasts are averaged; alike for every variant."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecasts:
+    """What was forecast for the days [S, days, H] of one fold, in the label's unit."""
+
+    mean: FloatArray
+    """Of the label: the mean of the quantiles."""
+    log_mean: FloatArray
+    """Log of the mean of the label's exponential: for a log variance, the forecast of the variance itself."""
+    scores: FloatArray
+
+
+@final
+class FoldHistory:
+    """Windows of one fold, gathered from columns that are scaled by the sessions before its year."""
+
+    def __init__(self, task: PanelForecasting, fold: Fold, labels: FloatArray, *, encoder_length: int) -> None:
+        learnt = task.observed[:, : fold.first_test]
+        scaled = (task.observed - np.nanmean(learnt, (0, 1))) / np.nanstd(learnt, (0, 1))
+        location, scale = task.normaliser.measure(task.daily, task.daily.shape[1])
+        self._mask = torch.from_numpy(np.isfinite(scaled))
+        self._observed = torch.from_numpy(np.clip(np.nan_to_num(scaled), -LARGEST, LARGEST).astype(np.float32))
+        self._known = torch.from_numpy(task.known.astype(np.float32))
+        self._location, self._scale = torch.from_numpy(location), torch.from_numpy(scale)
+        self._labels, self._spread = torch.from_numpy(labels), torch.from_numpy(task.target.spread)
+        self._back = torch.arange(1 - encoder_length, 1)
+        self._span = torch.arange(1 - encoder_length, task.target.reach + 1)
+
+    def gather(self, windows: Windows) -> Batch:
+        """Inputs and targets of these windows."""
+        s, t = torch.from_numpy(windows.symbols), torch.from_numpy(windows.positions)
+        rows, back, location, scale = s[:, None], t[:, None] + self._back, self._location[s, t], self._scale[s, t]
+        inputs = Inputs(
+            observed=self._observed[rows, back],
+            known=self._known[t[:, None] + self._span],
+            static=torch.zeros(len(s), 0),
+            mask=self._mask[rows, back],
+            location=location,
+            scale=scale,
+        )
+        return Batch(inputs=inputs, target=normalise(self._labels[s, t], location, scale, self._spread).float())
+
+
+@final
+class GraphRival:
+    """The graph model as one of the models of a task; `edges` lays the graph, or leaves it out."""
+
+    def __init__(self, task: PanelForecasting, config: GraphConfig, schedule: Schedule, *, edges: bool) -> None:
+        self._task = task
+        self._config = config
+        self._schedule = schedule
+        self._edges = edges
+
+    def forecasts(self, fold: Fold) -> Forecasts:
+        """Of the fold's judged days of the shortest horizon, by an ensemble over the seeds."""
+        members = [self._member(fold, seed) for seed in self._schedule.seeds]
+        return Forecasts(
+            mean=np.mean([member.mean for member in members], axis=0),
+            log_mean=np.log(np.mean([np.exp(member.log_mean) for member in members], axis=0)),
+            scores=np.mean([member.scores for member in members], axis=0),
+        )
+
+    def _member(self, fold: Fold, seed: int) -> Forecasts:
+        began = perf_counter()
+        seed_everything(seed)
+        network = self._network(fold)
+        history = FoldHistory(self._task, fold, _before(self._task, fold), encoder_length=self._schedule.encoder_length)
+        days = Days(history, stocks=len(self._task.labels))
+        first = self._schedule.encoder_length + 18  # the slowest columns are known from there on
+        learnt = self._task.learnt(fold, 1)
+        learnt = learnt[learnt >= first][:: self._schedule.stride]
+        _start(network, days, learnt, self._schedule.levels)
+        self._train(network, days, learnt, seed)
+        graph = "with edges" if self._edges else "without edges"
+        print(f"graph model {graph}, seed {seed}: {perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+        return _asked(network, days, self._task, self._task.judged(fold, 1))
+
+    def _network(self, fold: Fold) -> GraphForecaster:
+        stocks, neighbours = len(self._task.labels), self._config.neighbours
+        sizes = InputSizes(
+            encoder_length=self._schedule.encoder_length,
+            future_length=self._task.target.reach,
+            observed=self._task.observed.shape[-1],
+            known=self._task.known.shape[-1],
+            static=0,
+            nodes=stocks,
+        )
+        network = GraphForecaster(self._config, sizes=sizes, target=self._task.target, levels=self._schedule.levels)
+        returns = self._task.series.returns[:, : fold.first_test]
+        network.connect(fit_edges(returns, neighbours=neighbours) if self._edges else Edges.none(stocks, neighbours))
+        return network
+
+    def _train(self, network: GraphForecaster, days: Days, learnt: NDArray[np.int64], seed: int) -> None:
+        schedule, spread = self._schedule, torch.from_numpy(self._task.target.spread)
+        task = PanelTask(network, levels=schedule.levels, spread=spread, ranking_weight=schedule.ranking_weight)
+        optimizer = adamw(network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
+        source = days.source(learnt, days=schedule.days_per_batch, seed=seed)
+        steps = source.length * schedule.epochs
+        falling = cosine(optimizer, warmup_steps=min(20, steps - 1), total_steps=steps, floor=0.02)
+        phase = Phase("network", task.loss, network.parameters(), optimizer, scheduler=falling)
+        loop = Loop([phase], modules={"network": network}, device="cpu", cutting=ByPanels(), ema=schedule.ema)
+        with loop.running() as run:
+            for _ in run.epochs(source, max_epochs=schedule.epochs):
+                pass
+            run.use_average()
+        network.eval()
+
+
+def _before(task: PanelForecasting, fold: Fold) -> FloatArray:
+    """The labels whose outcome ends before the fold's year begins; the others are unknown."""
+    labels = task.labels.copy()
+    for k, horizon in enumerate(task.target.horizons):
+        labels[:, fold.first_test - task.target.lag - horizon :, k] = np.nan
+    return labels
+
+
+def _start(network: GraphForecaster, days: Days, learnt: NDArray[np.int64], levels: Sequence[float]) -> None:
+    """Let the head begin at the quantiles of the training targets."""
+    targets = days.gather(learnt[:: max(1, len(learnt) // 30)]).target.numpy()
+    network.head.start_at(torch.from_numpy(np.nanquantile(targets, levels, axis=0).T.astype(np.float32)))
+
+
+@torch.inference_mode()
+def _asked(network: GraphForecaster, days: Days, task: PanelForecasting, asked: NDArray[np.int64]) -> Forecasts:
+    """One panel a day."""
+    spread = torch.from_numpy(task.target.spread)
+    found = [_day(network, days, int(day), spread) for day in asked]
+    mean, log_mean, scores = (np.stack(parts, axis=1) for parts in zip(*found, strict=True))
+    return Forecasts(mean=mean, log_mean=log_mean, scores=scores)
+
+
+def _day(network: GraphForecaster, days: Days, day: int, spread: Tensor) -> tuple[FloatArray, FloatArray, FloatArray]:
+    batch = days.gather(np.array([day]))
+    output = network(batch.inputs, batch.nodes, batch.panels)
+    location, scale = batch.inputs.location[:, None], batch.inputs.scale[:, None] * spread
+    values = location[..., None] + scale[..., None] * output.quantiles.double()
+    log_mean = values.logsumexp(-1) - np.log(values.shape[-1])
+    return values.mean(-1).numpy(), log_mean.numpy(), output.scores.double().numpy()

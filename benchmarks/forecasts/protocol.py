@@ -1,0 +1,68 @@
+"""What every trained system is given: sizes, budget, and how one in an environment of its own is asked.
+
+python -m benchmarks.peers.forecast_with_LIBRARY TASK.npz QUANTILES.npz MODEL SEED STEPS
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.forecasts.task import LEVELS, Task
+
+HIDDEN: Final = 32
+"""Width of a TFT."""
+HEADS: Final = 4
+DROPOUT: Final = 0.1
+LSTM_HIDDEN: Final = 64
+LSTM_LAYERS: Final = 2
+BATCH: Final = 64
+STEPS: Final = 300
+CLIP: Final = 1.0
+PEER_RATE: Final = 1e-3
+"""Adam's learning rate in the peers, constant, as their defaults are."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One training that a peer is asked for.
+
+    Attributes:
+        task: Its series and splits.
+        answer: The .npz file that the quantiles [N, H, Q] of the test windows go to.
+        model: Such as `tft` or `lstm`.
+        seed: Of everything random.
+        steps: Optimizer steps.
+    """
+
+    task: Task
+    answer: Path
+    model: str
+    seed: int
+    steps: int
+
+    @classmethod
+    def of_command_line(cls) -> Self:
+        """The question that this process was started with."""
+        task, answer, model, seed, steps = sys.argv[1:]
+        return cls(task=Task.load(Path(task)), answer=Path(answer), model=model, seed=int(seed), steps=int(steps))
+
+    def reply(self, quantiles: Mapping[str, NDArray[np.floating]]) -> None:
+        """Write the quantiles of all test windows, at once: an answer that is there is whole.
+
+        Args:
+            quantiles: [N, H, Q] in the task's standardised units: `plain` as trained, and others by their names.
+        """
+        wanted = (len(self.task.windows("test")), self.task.horizon, len(LEVELS))
+        for name, answer in quantiles.items():
+            if answer.shape != wanted or not np.isfinite(answer).all():
+                raise ValueError(f"{name}: quantiles of shape {answer.shape} must be finite and of shape {wanted}")
+        partial = self.answer.with_suffix(".part.npz")
+        kept: dict[str, Any] = {name: answer.astype(np.float32) for name, answer in quantiles.items()}
+        np.savez(partial, **kept)
+        partial.replace(self.answer)

@@ -1,0 +1,79 @@
+"""Moving-block bootstrap over decision times: errors for scores of windows that overlap (Kunsch 1989).
+
+All series of a decision stay together, because they move together. Where several seeds were trained they are drawn
+anew too, so that an interval covers both what the test years and what the seeds could have been.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.forecasts.task import IndexArray
+
+Array = NDArray[np.float64]
+
+DRAWS: Final = 2000
+SEED: Final = 20
+BLOCK_HORIZONS: Final = 2
+"""Horizons that a block spans: windows overlap for one, and what they tell of is not independent right after."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A mean with its bootstrap error and its 95 % interval."""
+
+    mean: float
+    error: float
+    low: float
+    high: float
+
+
+@final
+class Resampler:
+    """Draws blocks of decision times.
+
+    Args:
+        decisions: [N] of the windows; those of one decision stand together.
+        horizon: Steps that the targets of neighbouring windows share.
+    """
+
+    def __init__(self, decisions: IndexArray, *, horizon: int) -> None:
+        self._starts = np.flatnonzero(np.r_[True, np.diff(decisions) > 0])
+        self._sizes = np.diff(np.r_[self._starts, len(decisions)])
+        times = len(self._starts)
+        self.block = min(BLOCK_HORIZONS * horizon, times)
+        self._random = np.random.default_rng(SEED)
+        count = -(-times // self.block)
+        firsts = self._random.integers(0, times - self.block + 1, (DRAWS, count))
+        self._times = (firsts[..., None] + np.arange(self.block)).reshape(DRAWS, -1)[:, :times]
+
+    @property
+    def effective(self) -> int:
+        """Blocks that the windows hold: about as many independent observations there are."""
+        return len(self._starts) // self.block
+
+    def mean(self, scores: Array) -> Interval:
+        """Of scores [N] or [seeds, N]."""
+        return self._interval(self._drawn(scores), float(np.mean(scores)))
+
+    def difference(self, ours: Array, theirs: Array) -> Interval:
+        """Mean of ours less theirs over the same windows; each [N] or [seeds, N], the seeds not paired."""
+        drawn = self._drawn(ours) - self._drawn(theirs)
+        return self._interval(drawn, float(np.mean(ours) - np.mean(theirs)))
+
+    def _drawn(self, scores: Array) -> Array:
+        """[draws] means of the drawn times, of drawn seeds."""
+        rows = np.atleast_2d(scores)
+        by_time = np.add.reduceat(rows, self._starts, axis=1) / self._sizes
+        seeds = self._random.integers(0, len(rows), (DRAWS, len(rows)))
+        shares = np.stack([np.bincount(draw, minlength=len(rows)) for draw in seeds]) / len(rows)
+        means = np.stack([by_time[:, times].mean(axis=1) for times in self._times])
+        return (shares * means).sum(axis=1)
+
+    @staticmethod
+    def _interval(drawn: Array, mean: float) -> Interval:
+        low, high = np.quantile(drawn, (0.025, 0.975))
+        return Interval(mean=mean, error=float(drawn.std()), low=float(low), high=float(high))

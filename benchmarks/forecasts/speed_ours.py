@@ -1,0 +1,92 @@
+"""Our forecasters as a user trains and serves them: the shipped networks, task, optimizer and frozen network."""
+
+from collections.abc import Callable
+from typing import final
+
+import torch
+from torch import nn
+
+from benchmarks.forecasts.speed_work import (
+    CLIP,
+    DROPOUT,
+    ENCODER,
+    HEADS,
+    HIDDEN,
+    HORIZON,
+    KNOWN,
+    LEVELS,
+    LSTM_HIDDEN,
+    LSTM_LAYERS,
+    OBSERVED,
+    RATE,
+    STATIC,
+    Kind,
+    Windows,
+    Work,
+)
+from predictor.inference import freeze
+from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, Target
+from predictor.networks.tft import TFTConfig, TFTForecaster
+from trainers.loop import adamw
+from trainers.stock.data import Batch
+from trainers.stock.task import QuantileTask
+
+SIZES = InputSizes(encoder_length=ENCODER, future_length=HORIZON, observed=1 + OBSERVED, known=KNOWN, static=STATIC)
+TARGET = Target(horizons=tuple(range(1, HORIZON + 1)))
+
+
+@final
+class Ours:
+    """TFT and LSTM, each of the peer's size, with a forecast for every step up to the horizon."""
+
+    def call(self, kind: Kind, work: Work) -> Callable[[], object]:
+        """One training step, or one forecast of a frozen network."""
+        torch.manual_seed(0)
+        network, windows = _network(kind), Windows.of(work)
+        return _step(network, windows) if work == "step" else _forecast(freeze(network), windows)
+
+
+def _network(kind: Kind) -> nn.Module:
+    if kind == "tft":
+        config = TFTConfig(hidden=HIDDEN, heads=HEADS, dropout=DROPOUT)
+        return TFTForecaster(config, sizes=SIZES, target=TARGET, levels=LEVELS)
+    lstm = LSTMConfig(hidden=LSTM_HIDDEN, layers=LSTM_LAYERS, dropout=DROPOUT)
+    return LSTMForecaster(lstm, sizes=SIZES, target=TARGET, levels=LEVELS)
+
+
+def _inputs(windows: Windows) -> Inputs:
+    rows = len(windows.observed)
+    return Inputs(
+        observed=windows.observed,
+        known=windows.known,
+        static=windows.static,
+        mask=torch.ones_like(windows.observed, dtype=torch.bool),
+        location=torch.zeros(rows, dtype=torch.float64),
+        scale=torch.ones(rows, dtype=torch.float64),
+    )
+
+
+def _step(network: nn.Module, windows: Windows) -> Callable[[], None]:
+    task, optimizer = QuantileTask(network, LEVELS), adamw(network.parameters(), lr=RATE)
+    batch = Batch(inputs=_inputs(windows), target=windows.target)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        task.loss(batch).mean.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), CLIP)
+        optimizer.step()
+
+    return step
+
+
+def _forecast(network: nn.Module, windows: Windows) -> Callable[[], object]:
+    inputs = _inputs(windows)
+
+    def forecast() -> object:
+        with torch.inference_mode():
+            return network(inputs)
+
+    return forecast
+
+
+SUBJECT = Ours()

@@ -1,0 +1,207 @@
+"""Everything that is trained, and how a training is asked for: a process of its own each, results kept."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+
+from benchmarks.forecasts.environments import REQUIREMENTS, ROOT, python_of
+from benchmarks.forecasts.task import FloatArray, Task
+
+SOURCES: Final = (
+    "benchmarks/forecasts/ours.py",
+    "benchmarks/forecasts/protocol.py",
+    "benchmarks/forecasts/task.py",
+    "python/predictor/networks/*.py",
+    "python/trainers/loop/**/*.py",
+    "python/trainers/stock/conformal.py",
+    "python/trainers/stock/evaluation/adaptive.py",
+    "python/trainers/stock/recipe.py",
+    "python/trainers/stock/starting.py",
+    "python/trainers/stock/task.py",
+)
+"""What our results depend on; those of a peer depend on its own script, the protocol and the version."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """A model to train.
+
+    Attributes:
+        name: As in tables.
+        module: Its script.
+        model: What the script is asked for.
+        library: A key of `REQUIREMENTS`; empty for our own.
+    """
+
+    name: str
+    module: str
+    model: str
+    library: str = ""
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether it is another library's."""
+        return bool(self.library)
+
+    @property
+    def slug(self) -> str:
+        """Its name in file names."""
+        return f"{self.library or 'ours'}-{self.model}"
+
+
+def _ours(name: str, model: str) -> System:
+    return System(name=name, module="benchmarks.forecasts.ours", model=model)
+
+
+def _peer(library: str, model: str, how: str) -> System:
+    module = f"benchmarks.peers.forecast_with_{library.replace('-', '_')}"
+    return System(name=f"{library} {model.upper()}, {how}", module=module, model=model, library=library)
+
+
+OUR_TFT: Final = _ours("our TFT", "tft")
+OUR_SELECTED: Final = _ours("our TFT, epoch selected", "tft-selected")
+OURS: Final = (
+    OUR_TFT,
+    OUR_SELECTED,
+    _ours("our LSTM", "lstm"),
+    _ours("our GRU", "gru"),
+    _ours("our hybrid", "hybrid"),
+)
+PEERS: Final = (
+    _peer("darts", "tft", "instance norm"),
+    _peer("gluonts", "tft", "window scaler"),
+    _peer("pytorch-forecasting", "tft", "encoder norm"),
+    _peer("neuralforecast", "tft", "robust scaler"),
+    _peer("neuralforecast", "lstm", "robust scaler"),
+)
+
+
+class FailedError(Exception):
+    """A system gave no answer; the message says what it said last."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """The quantiles [N, H, Q] of the test windows that one training came to.
+
+    Attributes:
+        system: What was trained.
+        seed: With which seed.
+        plain: As trained.
+        variants: Those after our calibrations, `calibrated` and `adaptive`; none for a peer.
+    """
+
+    system: System
+    seed: int
+    plain: FloatArray
+    variants: Mapping[str, FloatArray]
+
+
+@final
+class Trainings:
+    """The trainings of a task, each kept in a folder, so that an interrupted run goes on where it was.
+
+    Args:
+        task: What is forecast.
+        folder: Where answers lie; one of another task, budget or source is never taken.
+        steps: Optimizer steps.
+    """
+
+    def __init__(self, task: Task, folder: Path, *, steps: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._steps = steps
+        self._folder = folder
+        self._task = folder / f"{task.name}-{_digest_of_task(task)}.npz"
+        if not self._task.is_file():
+            partial = self._task.with_suffix(".part.npz")
+            task.save(partial)
+            partial.replace(self._task)
+
+    def of(self, systems: Sequence[System], seeds: Iterable[int], *, jobs: int) -> list[Trained]:
+        """Train everything that is not there yet, and give all, by system and seed.
+
+        Raises:
+            FailedError: One failed.
+            NoEnvironmentError: A library could not be installed.
+        """
+        wanted = [(system, seed) for seed in seeds for system in systems]
+        missing = [one for one in wanted if not self._answer(*one).is_file()]
+        pythons = {system: self._python(system) for system, _ in missing}
+        with ThreadPoolExecutor(jobs) as pool:
+            running = [pool.submit(self._train, system, seed, pythons[system]) for system, seed in missing]
+            for done, future in enumerate(as_completed(running), start=1):
+                print(f"[{done}/{len(missing)}] {future.result()}", file=sys.stderr)
+        return [self._read(system, seed) for system, seed in sorted(wanted, key=lambda one: systems.index(one[0]))]
+
+    def _python(self, system: System) -> Path:
+        return python_of(system.library) if system.is_peer else Path(sys.executable)
+
+    def _answer(self, system: System, seed: int) -> Path:
+        return self._folder / f"{self._task.stem}-{system.slug}-{self._steps}-{_digest_of_source(system)}-{seed}.npz"
+
+    def _train(self, system: System, seed: int, python: Path) -> str:
+        started, answer = time.perf_counter(), self._answer(system, seed)
+        question = [str(self._task), str(answer), system.model, str(seed), str(self._steps)]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python")]),
+            "OMP_NUM_THREADS": "1",
+        }
+        ran = subprocess.run(
+            [str(python), "-m", system.module, *question],
+            cwd=self._folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ran.returncode or not answer.is_file():
+            said = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+            raise FailedError(f"{system.name}, seed {seed}: {said}")
+        return f"{self._task.stem.partition('-')[0]}: {system.name}, seed {seed}, {time.perf_counter() - started:.0f} s"
+
+    def _read(self, system: System, seed: int) -> Trained:
+        with np.load(self._answer(system, seed)) as kept:
+            variants = {name: kept[name] for name in kept.files if name != "plain"}
+            return Trained(system=system, seed=seed, plain=kept["plain"], variants=variants)
+
+
+def by_system(trained: Iterable[Trained]) -> Mapping[System, list[Trained]]:
+    """All trainings of each system, by seed."""
+    found: dict[System, list[Trained]] = {}
+    for one in trained:
+        found.setdefault(one.system, []).append(one)
+    return found
+
+
+def _digest_of_task(task: Task) -> str:
+    digest = hashlib.sha256(repr((task.starts, task.encoder, task.horizon)).encode())
+    for values in (task.target, task.observed, task.known, task.static):
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()[:8]
+
+
+def _digest_of_source(system: System) -> str:
+    """Of all files that decide what a training comes to."""
+    script = ROOT / f"{system.module.replace('.', '/')}.py"
+    if system.is_peer:
+        return _digest([script, Path(__file__).with_name("protocol.py")], REQUIREMENTS[system.library][1])
+    return _digest(sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)), "")
+
+
+def _digest(paths: Sequence[Path], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]

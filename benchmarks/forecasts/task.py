@@ -1,0 +1,152 @@
+"""A forecasting task: series, splits and windows that every system gets alike. Needs numpy alone, as peers read it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float32]
+IndexArray = NDArray[np.int64]
+
+LEVELS: Final = (0.1, 0.5, 0.9)
+"""Quantiles that everybody forecasts."""
+SPLITS: Final = ("train", "validation", "test")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """N windows in chronological order, all series of a decision together.
+
+    Legend: E steps of the encoder, H steps of the horizon, F observed, K known, C static covariates.
+    """
+
+    series: IndexArray
+    """[N] row of the task."""
+    decisions: IndexArray
+    """[N] last step that the forecaster may read."""
+    past: FloatArray
+    """[N, E] the target up to the decision."""
+    future: FloatArray
+    """[N, H] the target after it."""
+    observed: FloatArray
+    """[N, E, F]"""
+    known: FloatArray
+    """[N, E + H, K]"""
+    static: FloatArray
+    """[N, C]"""
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    def batches(self, size: int) -> Iterator["Windows"]:
+        """All windows in order, `size` at a time."""
+        for start in range(0, len(self), size):
+            rows = slice(start, start + size)
+            yield Windows(
+                series=self.series[rows],
+                decisions=self.decisions[rows],
+                past=self.past[rows],
+                future=self.future[rows],
+                observed=self.observed[rows],
+                known=self.known[rows],
+                static=self.static[rows],
+            )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Series on one time axis. Every series and observed covariate is standardised by its own training part.
+
+    Legend: S series, T steps, F observed, K known, C static covariates.
+    """
+
+    name: str
+    target: FloatArray
+    """[S, T]"""
+    observed: FloatArray
+    """[S, T, F]"""
+    known: FloatArray
+    """[S, T, K] calendar, about -0.5 to 0.5."""
+    static: FloatArray
+    """[S, C]"""
+    starts: tuple[int, int, int]
+    """First step of training, validation and test; each part ends where the next one begins, the last at T."""
+    encoder: int = 60
+    """Steps that a forecaster reads (E)."""
+    horizon: int = 20
+    """Steps that it forecasts (H)."""
+
+    @property
+    def learnt(self) -> int:
+        """Steps of the training part: nothing after them may decide a fitted number."""
+        return self.starts[1]
+
+    def windows(self, split: str) -> Windows:
+        """The windows all of whose H targets lie inside a split; encoders may reach back over its boundary.
+
+        Raises:
+            ValueError: There are none.
+        """
+        part = SPLITS.index(split)
+        stop = (*self.starts, self.target.shape[1])[part + 1]
+        decisions = np.arange(max(self.encoder - 1, self.starts[part] - 1), stop - self.horizon)
+        if not len(decisions):
+            raise ValueError(
+                f"{self.name}: split {split!r} holds no window, which takes {self.encoder} steps before it and "
+                f"{self.horizon} in it; give a longer file, or smaller --encoder and --horizon"
+            )
+        count = self.target.shape[0]
+        return self._gathered(np.tile(np.arange(count), len(decisions)), np.repeat(decisions, count))
+
+    def _gathered(self, series: IndexArray, decisions: IndexArray) -> Windows:
+        row = series[:, None]
+        past = decisions[:, None] + np.arange(1 - self.encoder, 1)
+        future = decisions[:, None] + np.arange(1, self.horizon + 1)
+        return Windows(
+            series=series,
+            decisions=decisions,
+            past=self.target[row, past],
+            future=self.target[row, future],
+            observed=self.observed[row, past],
+            known=self.known[row, np.concatenate([past, future], axis=1)],
+            static=self.static[series],
+        )
+
+    def save(self, path: Path) -> None:
+        """Write everything to an .npz, for systems in environments of their own."""
+        np.savez_compressed(
+            path,
+            name=np.array(self.name),
+            target=self.target,
+            observed=self.observed,
+            known=self.known,
+            static=self.static,
+            sizes=np.array([*self.starts, self.encoder, self.horizon]),
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> "Task":
+        """Read what `save` wrote."""
+        with np.load(path) as kept:
+            first, second, third, encoder, horizon = (int(size) for size in kept["sizes"])
+            return cls(
+                name=str(kept["name"]),
+                target=kept["target"],
+                observed=kept["observed"],
+                known=kept["known"],
+                static=kept["static"],
+                starts=(first, second, third),
+                encoder=encoder,
+                horizon=horizon,
+            )
+
+
+def standardised(values: NDArray[np.float64], learnt: int) -> NDArray[np.float64]:
+    """Values [T] less the mean and over the standard deviation of the first `learnt` of them."""
+    part = values[:learnt]
+    return (values - part.mean()) / (part.std() + 1e-12)

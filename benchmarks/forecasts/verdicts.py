@@ -1,0 +1,140 @@
+"""The rows that are judged: our TFT beside every other system and the baselines."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from benchmarks.forecasts.resampling import Interval
+from benchmarks.forecasts.results import Entry, Results
+from benchmarks.forecasts.systems import OUR_SELECTED, OUR_TFT
+from benchmarks.report import Row, at_least, at_most, shown
+
+MOST_ERRORS: Final = 2.0
+"""Bootstrap errors that a coverage may lie from what it shall be."""
+SIMPLE: Final = ("ridge", "LightGBM, change")
+"""Baselines that a network must earn its keep against."""
+
+
+def rows(results: Results, *, judged: bool) -> list[Row]:
+    """Accuracy, coverage and width of one task."""
+    name = results.task.name
+    against = _against_peers(results, judged=judged and name != "ret")
+    return [*against, *_against_baselines(results, judged=judged), *_calibration(results, judged=judged)]
+
+
+def _against_peers(results: Results, *, judged: bool) -> list[Row]:
+    """Our TFT against every peer's TFT, at the same budget."""
+    ours = results.trained[OUR_TFT]
+    peers = [e for e in results.trained.values() if e.system is not None and e.system.is_peer]
+    rivals = [entry for entry in peers if entry.system is not None and entry.system.model == "tft"]
+    if not rivals:
+        return [shown(f"{results.task.name}: our TFT, pinball", ours.mean, detail=_seeds(ours))]
+    title, best = results.task.name, min(rivals, key=lambda entry: entry.mean)
+    intervals = {rival.name: results.difference(ours, rival) for rival in rivals}
+    beaten = sum(interval.high < 0 for interval in intervals.values())
+    return [
+        at_most(
+            f"{title}: our TFT, pinball",
+            ours.mean,
+            best.mean,
+            detail=f"{_seeds(ours)}; the best peer's mean is {best.name}'s, {_seeds(best)}",
+            judged=judged,
+        ),
+        at_least(
+            f"{title}: peers' TFTs that ours beats significantly",
+            float(beaten),
+            float(len(rivals) // 2 + 1),
+            detail=f"of {len(rivals)}; 95 % intervals, {_resampled(results)}",
+            judged=judged,
+        ),
+        *(shown(f"{title}: ours - {who}", i.mean, detail=_told(i)) for who, i in intervals.items()),
+    ]
+
+
+def _against_baselines(results: Results, *, judged: bool) -> list[Row]:
+    title = results.task.name
+    ours = results.trained[OUR_SELECTED]
+    if title == "ret":
+        difference = results.difference(ours, results.baseline("GARCH(1,1)-t"))
+        return [
+            at_most(
+                "ret: our TFT, epoch selected - GARCH(1,1)-t",
+                difference.mean,
+                0,
+                detail=_told(difference),
+                judged=judged,
+            )
+        ]
+    differences = {name: results.difference(ours, results.baseline(name)) for name in SIMPLE}
+    return [
+        at_most(f"{title}: our TFT, epoch selected - {name}", d.mean, 0, detail=_told(d), judged=judged)
+        for name, d in differences.items()
+    ]
+
+
+def _calibration(results: Results, *, judged: bool) -> list[Row]:
+    """Coverage and Winkler score of our TFT: calibrated once for all, and adapted by what has come since."""
+    names = {"calibrated": "calibrated", "adaptive": "adaptive conformal"}
+    return [row for name, words in names.items() for row in _calibrated(results, name, words, judged=judged)]
+
+
+def _calibrated(results: Results, variant: str, words: str, *, judged: bool) -> list[Row]:
+    title, ours = results.task.name, results.trained[OUR_TFT]
+    errors = results.coverage_errors(ours.variants[variant])
+    covered, plain = (float(np.mean([one.covered for one in s])) for s in (ours.variants[variant], ours.seeds))
+    change = results.winkler_change(ours, variant)
+    winkler = float(np.mean([one.winkler for one in ours.seeds]))
+    return [
+        at_most(
+            f"{title}: 80 % coverage, {words}, errors off at worst",
+            float(np.abs(errors).max()),
+            MOST_ERRORS,
+            detail=f"step {np.abs(errors).argmax() + 1}; {covered:.3f} over all steps, {plain:.3f} uncalibrated; "
+            f"{_resampled(results)}",
+            judged=judged,
+        ),
+        Row(
+            name=f"{title}: Winkler score, {words} - uncalibrated",
+            value=change.mean,
+            reach="low <= 0",
+            ok=change.low <= 0 if judged else None,
+            detail=f"{_told(change)}; {winkler:.4f} uncalibrated",
+        ),
+    ]
+
+
+def _seeds(entry: Entry) -> str:
+    return f"{entry.mean:.4f} ± {entry.spread:.4f} over {len(entry.seeds)} seeds"
+
+
+def _told(interval: Interval) -> str:
+    return f"95 % interval {interval.low:+.4f} to {interval.high:+.4f}"
+
+
+def _resampled(results: Results) -> str:
+    resampler = results.resampler
+    return f"bootstrap of blocks of {resampler.block} steps, about {resampler.effective} independent"
+
+
+def table(results: Results) -> Sequence[str]:
+    """Lines of a table of everybody, the best first."""
+    ours = results.trained[OUR_TFT]
+    columns = f"{'pinball':>8} {'± sd':>7} {'± err':>7} {'ours - it, 95 %':>20} {'MAE':>7} {'80 %':>6} {'Winkler':>8}"
+    title = f"{results.task.name}: {len(ours.pinball[0])} test windows, standardised units"
+    lines = ["", title, f"{'':<36} {columns}"]
+    return [*lines, *(_line(results, entry, ours) for entry in results.entries)]
+
+
+def _line(results: Results, entry: Entry, ours: Entry) -> str:
+    difference = results.difference(ours, entry)
+    apart = "" if entry is ours else f"{difference.low:+.4f} to {difference.high:+.4f}"
+    spread = f"{entry.spread:.4f}" if len(entry.seeds) > 1 else "-"
+    mean = [
+        float(np.mean([getattr(one, name) for one in entry.seeds])) for name in ("absolute_error", "covered", "winkler")
+    ]
+    error = results.resampler.mean(entry.pinball).error
+    return (
+        f"{entry.name:<36} {entry.mean:>8.4f} {spread:>7} {error:>7.4f} {apart:>20} "
+        f"{mean[0]:>7.4f} {mean[1]:>6.3f} {mean[2]:>8.4f}"
+    )

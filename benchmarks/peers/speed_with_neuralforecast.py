@@ -1,0 +1,97 @@
+"""neuralforecast's TFT and LSTM on their own: the modules as its `fit` and `predict` call them, without its loader."""
+
+from collections.abc import Callable
+from typing import final
+
+import torch
+from neuralforecast.losses.pytorch import MQLoss
+from neuralforecast.models import LSTM, TFT
+from torch import Tensor, nn
+
+from benchmarks.forecasts.speed_work import (
+    CLIP,
+    DROPOUT,
+    ENCODER,
+    HEADS,
+    HIDDEN,
+    HORIZON,
+    KNOWN,
+    LEVELS,
+    LSTM_HIDDEN,
+    LSTM_LAYERS,
+    OBSERVED,
+    RATE,
+    STATIC,
+    Kind,
+    Windows,
+    Work,
+)
+
+
+@final
+class WithNeuralforecast:
+    """The target's past is an input of its own there, so the covariates are the other observed features."""
+
+    def call(self, kind: Kind, work: Work) -> Callable[[], object]:
+        """One training step with the optimizer that it takes by default, or one forecast."""
+        torch.manual_seed(0)
+        network, windows = _network(kind), Windows.of(work)
+        return _step(network, windows) if work == "step" else _forecast(network.eval(), windows)
+
+
+def _network(kind: Kind) -> nn.Module:
+    shared = {
+        "h": HORIZON,
+        "input_size": ENCODER,
+        "hist_exog_list": [f"observed {k}" for k in range(OBSERVED)],
+        "futr_exog_list": [f"known {k}" for k in range(KNOWN)],
+        "stat_exog_list": [f"static {k}" for k in range(STATIC)],
+        "loss": MQLoss(quantiles=list(LEVELS)),
+        "scaler_type": "identity",
+        "max_steps": 1,
+    }
+    if kind == "tft":
+        return TFT(hidden_size=HIDDEN, n_head=HEADS, dropout=DROPOUT, **shared)
+    return LSTM(
+        encoder_hidden_size=LSTM_HIDDEN,
+        encoder_n_layers=LSTM_LAYERS,
+        encoder_dropout=DROPOUT,
+        decoder_hidden_size=LSTM_HIDDEN,
+        **shared,
+    )
+
+
+def _batch(windows: Windows) -> dict[str, Tensor]:
+    return {
+        "insample_y": windows.observed[..., :1],
+        "hist_exog": windows.observed[..., 1:],
+        "futr_exog": windows.known,
+        "stat_exog": windows.static,
+    }
+
+
+def _step(network: nn.Module, windows: Windows) -> Callable[[], None]:
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
+    batch, levels, target = _batch(windows), torch.tensor(LEVELS), windows.target.unsqueeze(-1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        error = target - network(batch)
+        torch.maximum(levels * error, (levels - 1) * error).mean().backward()
+        nn.utils.clip_grad_norm_(network.parameters(), CLIP)
+        optimizer.step()
+
+    return step
+
+
+def _forecast(network: nn.Module, windows: Windows) -> Callable[[], object]:
+    batch = _batch(windows)
+
+    def forecast() -> object:
+        with torch.inference_mode():
+            return network(batch)
+
+    return forecast
+
+
+SUBJECT = WithNeuralforecast()

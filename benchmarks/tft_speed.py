@@ -1,0 +1,83 @@
+"""How long our TFT and LSTM take beside neuralforecast's of the same size: a training step, 1 and 256 forecasts.
+
+20 observed covariates and the target's own past, 60 sessions, 20 steps ahead, all of them forecast; one thread. Each
+library runs in a process of its own, in turns, and a ratio is the median of the rounds' own. The judged clock is
+processor time, which a busy machine disturbs less than what passes on the wall; that is shown beside it.
+"""
+
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from benchmarks.forecasts.environments import python_of
+from benchmarks.forecasts.speed_asking import Timed
+from benchmarks.forecasts.speed_work import ROWS, Kind, Seconds, Work
+from benchmarks.report import Row, at_most, parse_arguments, publish, shown
+
+PEER: Final = "neuralforecast"
+TITLES: Final[dict[Work, str]] = {"step": "training step", "one": "1 forecast", "many": "256 forecasts"}
+REACH: Final[dict[tuple[Kind, Work], float]] = {
+    ("tft", "step"): 0.60,
+    ("tft", "one"): 0.45,
+    ("tft", "many"): 0.33,
+    ("lstm", "step"): 0.80,
+    ("lstm", "one"): 0.80,
+    ("lstm", "many"): 0.80,
+}
+CALLS: Final[dict[Work, int]] = {"step": 5, "one": 100, "many": 5}
+ROUNDS: Final = 15
+
+
+class Rounds(NamedTuple):
+    """What each round took."""
+
+    ours: list[Seconds]
+    theirs: list[Seconds]
+
+
+def measured(ours: Timed, theirs: Timed, kind: Kind, work: Work, *, quick: bool) -> Rounds:
+    """Both in turn; the first round has some calls more that do not count."""
+    rounds, calls = (2, max(1, CALLS[work] // 5)) if quick else (ROUNDS, CALLS[work])
+    taken = Rounds([], [])
+    for k in range(rounds):
+        warm = 1 if k else 3
+        taken.ours.append(ours.seconds(kind, work, warm=warm, calls=calls))
+        taken.theirs.append(theirs.seconds(kind, work, warm=warm, calls=calls))
+    return taken
+
+
+def rows_of(kind: Kind, work: Work, taken: Rounds, *, judged: bool) -> list[Row]:
+    """The judged ratio, the ratio on the wall, and the milliseconds of both."""
+    title = f"{kind.upper()} {TITLES[work]}"
+    ours, theirs = (_milliseconds([one.cpu for one in side]) for side in taken)
+    detail = f"{ROWS[work]} windows; {ours:.3g} against {theirs:.3g} ms of the processor, {len(taken.ours)} rounds"
+    ratio, on_the_wall = (_ratio(taken, clock) for clock in ("cpu", "wall"))
+    return [
+        at_most(f"{title}: ours / {PEER}", ratio, REACH[kind, work], detail=detail, judged=judged),
+        shown(f"{title}: ours / {PEER}, on the wall", on_the_wall, detail="what the busy machine let pass"),
+    ]
+
+
+def _ratio(taken: Rounds, clock: str) -> float:
+    pairs = zip(taken.ours, taken.theirs, strict=True)
+    return statistics.median(ours._asdict()[clock] / theirs._asdict()[clock] for ours, theirs in pairs)
+
+
+def _milliseconds(seconds: Sequence[float]) -> float:
+    return statistics.median(seconds) * 1e3
+
+
+def main() -> int:
+    given = parse_arguments(__doc__ or "")
+    rows: list[Row] = []
+    with Timed(Path(sys.executable), "ours") as ours, Timed(python_of(PEER), PEER) as theirs:
+        for kind, work in REACH:
+            taken = measured(ours, theirs, kind, work, quick=given.quick)
+            rows += rows_of(kind, work, taken, judged=not given.quick)
+    return publish(rows, given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""The ensemble: a folder of whole artifacts under one manifest, served as one model.
+
+    manifest.json            what the ensemble forecasts, its own offsets, the SHA-256 of every member's manifest
+    manifest.sha256          the manifest's own digest
+    golden/                  the ensemble's own golden instance
+    members/NAME/            one whole artifact a member
+
+A member's manifest holds the SHA-256 of each of its files, so the ensemble's manifest stands for all of them.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from predictor.artifact.files import (
+    check_absent,
+    check_format,
+    check_no_strangers,
+    listed_files,
+    listing,
+    sha256,
+    verified_manifest,
+    with_manifest,
+    write_folder,
+)
+from predictor.artifact.fitting import Common, check_fit
+from predictor.artifact.folder import load, read_golden, verified, write_golden
+from predictor.artifact.manifest import (
+    Conformal,
+    check_conformal,
+    read_card,
+    read_conformal,
+    read_target,
+    write_conformal,
+    write_target,
+)
+from predictor.artifact.names import DIGEST, ENSEMBLE_CONTENTS, ENSEMBLE_FORMAT, FORMAT_VERSION, MANIFEST, MEMBERS
+from predictor.artifact.parts import Golden, Stored
+from predictor.canonical import Json, Record
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.networks import Target, check_quantiles
+
+MOST_MEMBERS: Final = 32
+
+COMBINATION: Final[Mapping[str, str]] = {
+    "quantiles": "mean of each quantile over the members' calibrated forecasts (Vincent average)",
+    "scores": "minus the mean of the members' ranks; none unless every member ranks",
+    "offsets": "in units of the mean of the members' window volatilities, added to the mean, then uncrossed",
+}
+"""How forecasts are combined; an ensemble states it in full, and one that states something else is refused."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsembleManifest:
+    """What the ensemble is, as far as a forecast depends on it, and its card."""
+
+    members: Mapping[str, str]
+    """SHA-256 of each member's manifest, by the member's name."""
+    target: Target
+    quantiles: tuple[float, ...]
+    calendar: str
+    conformal: Conformal
+    """The ensemble's own, on top of the members'; see `COMBINATION`."""
+    card: Mapping[str, Json]
+    """Data, splits, scores beside the members: for people, never computed with."""
+
+    def __post_init__(self) -> None:
+        wrong = [name for name in self.members if not _NAME.fullmatch(name)]
+        if wrong:
+            raise ConfigurationError(
+                f"member {wrong[0][:80]!r} has no usable name; it must be 1 to 64 letters, digits, dots, dashes and "
+                "underscores"
+            )
+        if not 2 <= len(self.members) <= MOST_MEMBERS:  # noqa: PLR2004 - one is a model, not an ensemble
+            raise ConfigurationError(f"an ensemble has 2 to {MOST_MEMBERS} members, but there are {len(self.members)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StoredEnsemble:
+    """An ensemble as it was found on disk."""
+
+    manifest: EnsembleManifest
+    members: Mapping[str, Stored]
+    golden: Golden
+    manifest_hash: str
+    """SHA-256 of the manifest: it stands for the ensemble and all its members."""
+
+    @property
+    def weights_hash(self) -> str:
+        """SHA-256 over the members' names and weights."""
+        return ensemble_weights_hash({name: member.weights_hash for name, member in self.members.items()})
+
+
+def ensemble_weights_hash(members: Mapping[str, str]) -> str:
+    """SHA-256 over the members' names and the SHA-256 of their weights, a line each, in the form of `sha256sum`."""
+    return sha256("".join(f"{digest}  {name}\n" for name, digest in sorted(members.items())).encode())
+
+
+def save_ensemble(folder: Path, manifest: EnsembleManifest, members: Mapping[str, Path], golden: Golden) -> None:
+    """Write the ensemble whole or not at all, with a copy of every member.
+
+    Args:
+        folder: must not exist.
+        manifest: names the members.
+        members: the folder of each member.
+        golden: what the ensemble of these members computes.
+
+    Raises:
+        ConfigurationError: something stands at `folder` already.
+        ArtifactError: a member is damaged, or is not the one that the manifest names.
+    """
+    check_absent(folder)
+    own = write_golden(golden)
+    files = with_manifest(_manifest_json(manifest, own), own)
+    for name, digest in manifest.members.items():
+        files |= {f"{MEMBERS}/{name}/{file}": data for file, data in _member_files(members[name], digest).items()}
+    write_folder(folder, files)
+
+
+def load_ensemble(folder: Path) -> StoredEnsemble:
+    """Read and verify an ensemble and every member.
+
+    Raises:
+        ArtifactError: as `load`, of the ensemble's own files or of a member's, which the message names; or a member
+            is missing, another artifact stands in its place, or the members do not fit together.
+    """
+    text = verified_manifest(folder)
+    record = Record.from_bytes(text, MANIFEST)
+    check_format(record, ENSEMBLE_FORMAT)
+    manifest = _read_manifest(record)
+    files = listed_files(folder, record, ENSEMBLE_CONTENTS)
+    record.end()
+    apart = [f"{MEMBERS}/{name}" for name in manifest.members]
+    check_no_strangers(folder, (MANIFEST, DIGEST, *ENSEMBLE_CONTENTS), apart=apart)
+    members = {name: _load_member(folder, name, digest) for name, digest in manifest.members.items()}
+    _check_common(manifest, members)
+    return StoredEnsemble(manifest=manifest, members=members, golden=read_golden(files), manifest_hash=sha256(text))
+
+
+def is_ensemble(folder: Path) -> bool:
+    """Whether the folder's manifest, if it can be read, claims to be an ensemble's; `load_ensemble` verifies it."""
+    try:
+        record = Record.from_bytes(verified_manifest(folder), MANIFEST)
+        return record.text("format") == ENSEMBLE_FORMAT
+    except ArtifactError:
+        return False  # whoever loads it as an artifact is told what is wrong with it
+
+
+# --- writing
+
+
+def _manifest_json(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
+    return {
+        "format": ENSEMBLE_FORMAT,
+        "format_version": FORMAT_VERSION,
+        "files": listing(files),
+        "members": [{"name": name, "manifest_sha256": digest} for name, digest in m.members.items()],
+        "combination": COMBINATION,
+        "target": write_target(m.target),
+        "quantiles": list(m.quantiles),
+        "calendar": m.calendar,
+        "conformal": write_conformal(m.conformal),
+        "card": m.card,
+    }
+
+
+def _member_files(folder: Path, digest: str) -> dict[str, bytes]:
+    """Every file of a member, unchanged."""
+    text, _, files = verified(folder)
+    if sha256(text) != digest:
+        raise ArtifactError(f"{folder}: its manifest was changed after it was read; make the ensemble again")
+    return {**files, MANIFEST: text, DIGEST: (folder / DIGEST).read_bytes()}
+
+
+# --- reading
+
+
+def _read_manifest(record: Record) -> EnsembleManifest:
+    if record.json("combination") != COMBINATION:
+        raise record.refusal("combination", f"is not this program's: {dict(COMBINATION)}")
+    try:
+        manifest = EnsembleManifest(
+            members=_read_members(record),
+            target=read_target(record.record("target")),
+            quantiles=record.numbers("quantiles"),
+            calendar=record.text("calendar"),
+            conformal=read_conformal(record.record("conformal")),
+            card=read_card(record.json("card")),
+        )
+        check_quantiles(manifest.quantiles)
+    except (ConfigurationError, ValueError) as error:
+        raise ArtifactError.of(MANIFEST, str(error)) from error
+    check_conformal(manifest.conformal, manifest.target, manifest.quantiles)
+    return manifest
+
+
+def _read_members(record: Record) -> Mapping[str, str]:
+    members: dict[str, str] = {}
+    for entry in record.records("members"):
+        name = entry.text("name")
+        if name in members:
+            raise entry.refusal("name", f"is {name!r}, as an earlier member's")
+        members[name] = entry.text("manifest_sha256")
+        entry.end()
+    return members
+
+
+def _load_member(folder: Path, name: str, digest: str) -> Stored:
+    place = f"{MEMBERS}/{name}"
+    if (folder / MEMBERS).is_symlink() or (folder / place).is_symlink():
+        raise ArtifactError.of(place, "is a link; an ensemble holds its members itself")
+    if not (folder / place).is_dir():
+        raise ArtifactError.of(place, "the member is missing")
+    try:
+        stored = load(folder / place)
+    except ArtifactError as error:
+        raise inside(place, error) from error
+    if stored.manifest_hash != digest:
+        problem = f"its SHA-256 is not the one in the ensemble's {MANIFEST}; another artifact stands in its place"
+        raise ArtifactError.of(f"{place}/{MANIFEST}", problem)
+    return stored
+
+
+def inside(place: str, error: ArtifactError) -> ArtifactError:
+    """The same error, of a file in a folder inside the artifact."""
+    file = error.metadata.get("file")
+    return ArtifactError(
+        f"{place}/{error.message}", metadata={**error.metadata, **({} if file is None else {"file": f"{place}/{file}"})}
+    )
+
+
+def _check_common(manifest: EnsembleManifest, members: Mapping[str, Stored]) -> None:
+    try:
+        common = check_fit({name: member.artifact for name, member in members.items()})
+    except ConfigurationError as error:
+        raise ArtifactError.of(MANIFEST, error.message) from error
+    said = Common(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)
+    if said != common:
+        raise ArtifactError.of(MANIFEST, f"says {said}, but its members forecast {common}")

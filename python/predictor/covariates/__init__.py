@@ -1,0 +1,20 @@
+"""What a forecast may read besides bars: series with the date each value became known, and facts that stay the same.
+
+    aligned.py    Covariates: the values beside one panel of bars, as every door takes them
+    series.py     one column of a file, and what was known of it at the close of each session
+    statics.py    facts of each symbol, such as its sector
+    files.py      reading both from CSV and Parquet
+    source.py     all files together, and the values that one panel needs
+    needs.py      whether what a caller sent is what a model reads
+
+An observed covariate is read up to the last bar. A known one is read of the sessions ahead too, so each of its values
+must be known before the model first looks at it.
+"""
+
+from predictor.covariates.aligned import Covariates
+from predictor.covariates.needs import check_sent
+from predictor.covariates.series import Series
+from predictor.covariates.source import CovariateSource
+from predictor.covariates.statics import StaticTable
+
+__all__ = ["CovariateSource", "Covariates", "Series", "StaticTable", "check_sent"]

@@ -1,0 +1,188 @@
+"""The covariates beside one panel of bars."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import CovariateMissingError, CovariatesError, shown_date
+
+FloatArray = NDArray[np.float64]
+
+FLOAT64: Final = np.dtype(np.float64)
+
+
+def _no_arrays() -> dict[str, FloatArray]:
+    return {}
+
+
+def _no_texts() -> dict[str, tuple[str, ...]]:
+    return {}
+
+
+def _no_sessions() -> NDArray[np.int32]:
+    return np.zeros(0, np.int32)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Covariates:
+    """Values by name, aligned with a panel of S symbols and T sessions. Arrays are locked, and copied if they are not.
+
+    Attributes:
+        observed: float64 [S, T] each, as known at the close of that session; NaN = unknown.
+        known: float64 [S, T + D] each, of the panel's sessions and then of `future_sessions`; NaN = unknown.
+        future_sessions: int32 [D], yyyymmdd after the last bar, rising. Days too many do no harm.
+        numbers: Static numbers, float64 [S] each; NaN = unknown.
+        categories: Static texts, one a symbol; empty = unknown.
+
+    Raises:
+        CovariatesError: A name in two groups, an array of another type or rank, or infinity.
+    """
+
+    observed: Mapping[str, FloatArray] = field(default_factory=_no_arrays)
+    known: Mapping[str, FloatArray] = field(default_factory=_no_arrays)
+    future_sessions: NDArray[np.int32] = field(default_factory=_no_sessions)
+    numbers: Mapping[str, FloatArray] = field(default_factory=_no_arrays)
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=_no_texts)
+
+    def __post_init__(self) -> None:
+        """Lock and check."""
+        twice = sorted({name for name in self.names if self.names.count(name) > 1})
+        if twice:
+            raise CovariatesError(f"covariates {twice} stand in two groups; give each in one")
+        for group, rank in (("observed", 2), ("known", 2), ("numbers", 1)):
+            values: Mapping[str, FloatArray] = getattr(self, group)
+            object.__setattr__(self, group, {name: _locked(name, one, rank) for name, one in values.items()})
+        object.__setattr__(self, "future_sessions", _rising(self.future_sessions))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, group by group."""
+        return (*self.observed, *self.known, *self.numbers, *self.categories)
+
+    def check(self, symbols: int, sessions: NDArray[np.int32]) -> None:
+        """Refuse what does not fit the bars.
+
+        Raises:
+            CovariatesError: Naming the covariate, its shape and the one it needs; or a future session that is past.
+        """
+        if self.future_sessions.size and self.future_sessions[0] <= sessions[-1]:
+            first, last = shown_date(int(self.future_sessions[0])), shown_date(int(sessions[-1]))
+            raise CovariatesError(f"future_sessions begin {first}, but must come after the last bar, {last}")
+        length = len(sessions)
+        _check_shapes(self.observed, (symbols, length))
+        _check_shapes(self.known, (symbols, length + len(self.future_sessions)))
+        _check_shapes(self.numbers, (symbols,))
+        for name, texts in self.categories.items():
+            if len(texts) != symbols:
+                raise CovariatesError(f"covariate {name} has {len(texts)} texts, need {symbols}, one a symbol")
+
+    def on_sessions(self, have: NDArray[np.int32], want: NDArray[np.int32], future: NDArray[np.int32]) -> "Covariates":
+        """The values on other sessions: nothing is known of those that the bars did not have.
+
+        Args:
+            have: the sessions of the bars that these values stand beside.
+            want: the sessions to have instead.
+            future: the sessions after them that known covariates need.
+
+        Raises:
+            CovariateMissingError: naming a known covariate and the first of `future` that was not sent.
+        """
+        if self.known:
+            _check_future(next(iter(self.known)), np.concatenate([have, self.future_sessions]), future)
+        past = _places(have, want)
+        ahead = _places(np.concatenate([have, self.future_sessions]), np.concatenate([want, future]))
+        return replace(
+            self,
+            observed={name: _taken(values, past) for name, values in self.observed.items()},
+            known={name: _taken(values, ahead) for name, values in self.known.items()},
+            future_sessions=future if self.known else _no_sessions(),
+        )
+
+    def last(self, count: int) -> "Covariates":
+        """The values of the last `count` sessions of the bars, and all of the future."""
+        ahead = count + len(self.future_sessions)
+        return replace(
+            self,
+            observed={name: values[:, -count:] for name, values in self.observed.items()},
+            known={name: values[:, -ahead:] for name, values in self.known.items()},
+        )
+
+    def only(self, names: Collection[str]) -> Self:
+        """Those of these names."""
+        return replace(
+            self,
+            observed={name: values for name, values in self.observed.items() if name in names},
+            known={name: values for name, values in self.known.items() if name in names},
+            numbers={name: values for name, values in self.numbers.items() if name in names},
+            categories={name: texts for name, texts in self.categories.items() if name in names},
+        )
+
+    def select(self, rows: Sequence[int]) -> Self:
+        """The values of some of the symbols, by their places."""
+        chosen = list(rows)
+        return replace(
+            self,
+            observed={name: values[chosen] for name, values in self.observed.items()},
+            known={name: values[chosen] for name, values in self.known.items()},
+            numbers={name: values[chosen] for name, values in self.numbers.items()},
+            categories={name: tuple(texts[row] for row in chosen) for name, texts in self.categories.items()},
+        )
+
+
+def _locked(name: str, values: NDArray[np.floating | np.integer], rank: int) -> FloatArray:
+    if values.ndim != rank or values.dtype.kind not in "iuf" or (values.dtype.kind == "f" and values.dtype != FLOAT64):
+        have = f"{values.dtype} of {values.ndim} axes"
+        raise CovariatesError(f"covariate {name} is {have}, but must be float64 of {rank} axes")
+    if np.isinf(values).any():
+        raise CovariatesError(f"covariate {name} holds infinity; send NaN where a value is unknown")
+    copy = values.astype(np.float64, copy=bool(values.flags.writeable))
+    copy.setflags(write=False)
+    return copy
+
+
+def _rising(sessions: NDArray[np.integer]) -> NDArray[np.int32]:
+    if sessions.ndim != 1 or sessions.dtype.kind not in "iu":
+        raise CovariatesError(f"future_sessions must be integers yyyymmdd of shape [D], but are {sessions.dtype}")
+    if (sessions[1:] <= sessions[:-1]).any():
+        raise CovariatesError("future_sessions must rise, each day once")
+    copy = sessions.astype(np.int32)
+    copy.setflags(write=False)
+    return copy
+
+
+def _check_shapes(group: Mapping[str, FloatArray], shape: tuple[int, ...]) -> None:
+    for name, values in group.items():
+        if values.shape != shape:
+            raise CovariatesError(
+                f"covariate {name} has shape {list(values.shape)}, need {list(shape)}: symbols of the bars, and their "
+                "sessions, for a known covariate followed by future_sessions",
+                metadata={"covariate": name},
+            )
+
+
+def _check_future(name: str, have: NDArray[np.int32], need: NDArray[np.int32]) -> None:
+    absent = need[~np.isin(need, have)]
+    if absent.size:
+        day = shown_date(int(absent[0]))
+        raise CovariateMissingError(
+            f"known covariate {name} is not sent for session {day}; send future_sessions up to "
+            f"{shown_date(int(need[-1]))} and a value, or NaN, for each",
+            metadata={"covariate": name, "date": day},
+        )
+
+
+def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> NDArray[np.intp]:
+    """Where each wanted session stands; -1 where it does not."""
+    places = np.searchsorted(have, want)
+    found = have.take(places, mode="clip") == want
+    return np.where(found, places, -1)
+
+
+def _taken(values: FloatArray, places: NDArray[np.intp]) -> FloatArray:
+    taken = values[:, places]
+    taken[:, places < 0] = np.nan
+    return taken

@@ -1,0 +1,131 @@
+"""Covariates in files, CSV or Parquet, read through polars (extra `data`)."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars.files import numbers_of, read_frame, sessions_of
+from predictor.covariates.series import Series
+from predictor.covariates.statics import StaticTable
+from predictor.errors import BarsError, CovariatesError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+KNOWN_FROM: Final = "known_from"
+_KEYS: Final = ("symbol", "date", KNOWN_FROM)
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def read_series(path: Path) -> tuple[Series, ...]:
+    """One series a column of a file; see `CovariateSource.read`."""
+    try:
+        return _series(path, read_frame(path))
+    except BarsError as error:
+        raise CovariatesError(error.message, metadata=error.metadata) from error
+
+
+def read_statics(path: Path) -> StaticTable:
+    """A file of one row a symbol; see `CovariateSource.read`."""
+    try:
+        return _statics(path, read_frame(path))
+    except BarsError as error:
+        raise CovariatesError(error.message, metadata=error.metadata) from error
+
+
+def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
+    if KNOWN_FROM not in frame.columns:
+        raise CovariatesError(
+            f"{path.name} has no column {KNOWN_FROM}, the day on which each row became known. Without it a value would "
+            "be used from the day that it is about, which for most figures is before anybody knew it: the model would "
+            f"learn from the future. Where both are one day, repeat the date; it has {', '.join(frame.columns)}"
+        )
+    names = _value_columns(path, frame, ("date", KNOWN_FROM))
+    date, known_from = (sessions_of(frame[key], path) for key in ("date", KNOWN_FROM))
+    symbols, owner = _owners(path, frame)
+    columns = [(name, numbers_of(frame[name], path), _stated(frame[name])) for name in names]
+    rows = np.arange(1, frame.height + 1)
+    return tuple(
+        Series(
+            name=name,
+            symbols=symbols,
+            owner=owner[stated],
+            date=date[stated],
+            known_from=known_from[stated],
+            value=values[stated],
+            row=rows[stated],
+        )
+        for name, values, stated in columns
+    )
+
+
+def _statics(path: Path, frame: "pl.DataFrame") -> StaticTable:
+    names = _value_columns(path, frame, ("symbol",))
+    symbols, owner = _owners(path, frame)
+    if len(symbols) != frame.height:
+        twice = symbols[int(np.argmax(np.bincount(owner)))]
+        raise CovariatesError(f"{path.name}: symbol {twice} has several rows; static values stay the same, keep one")
+    return StaticTable(
+        symbols=symbols,
+        numbers={name: numbers_of(frame[name], path) for name in names if _is_numeric(frame[name])},
+        texts={name: _texts(frame[name]) for name in names},
+    )
+
+
+def _value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> list[str]:
+    """The columns of values, checked."""
+    missing = [key for key in keys if key not in frame.columns]
+    if missing:
+        raise CovariatesError(f"{path.name} has no column {', '.join(missing)}; it has {', '.join(frame.columns)}")
+    if frame.height == 0:
+        raise CovariatesError(f"{path.name} has no rows")
+    names = [name for name in frame.columns if name not in _KEYS]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise CovariatesError(
+                f"{path.name}: column {name[:70]!r} must have 1 to 64 letters, digits and underscores, and start with "
+                "a letter, to be named in expressions"
+            )
+    if not names:
+        raise CovariatesError(f"{path.name} has no column of values beside {', '.join(keys)}")
+    return names
+
+
+def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """The file's symbols, and each row's place among them; none and zeros where it has no such column."""
+    if "symbol" not in frame.columns:
+        return (), np.zeros(frame.height, np.intp)
+    names = _texts(frame["symbol"])
+    if "" in names:
+        raise CovariatesError(
+            f"{path.name}: row {names.index('') + 1} after the header has no symbol; a file about all symbols has no "
+            "column symbol"
+        )
+    symbols = tuple(dict.fromkeys(names))
+    place = {symbol: k for k, symbol in enumerate(symbols)}
+    return symbols, np.array([place[name] for name in names], np.intp)
+
+
+def _texts(column: "pl.Series") -> tuple[str, ...]:
+    import polars as pl
+
+    return tuple(column.cast(pl.String).fill_null("").str.strip_chars().to_list())
+
+
+def _stated(column: "pl.Series") -> NDArray[np.bool_]:
+    """Where a cell says anything; NaN does."""
+    return np.array([text != "" for text in _texts(column)], np.bool_)
+
+
+def _is_numeric(column: "pl.Series") -> bool:
+    """Whether every cell that says anything is a number."""
+    import polars as pl
+
+    if column.dtype != pl.String:
+        return column.dtype.is_numeric()
+    said = column.str.strip_chars().replace("", None).drop_nulls()
+    return len(said) > 0 and said.cast(pl.Float64, strict=False).null_count() == 0

@@ -1,0 +1,137 @@
+"""One column of a covariate file: who stated which value, about which day, and since when it is known.
+
+Symbol, session t: the value is that of the latest day among the rows known by the close of t; of several rows about the
+same day it is the one that became known last. So a restated value comes in when it is known, and not before.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import CovariatesError, shown_date
+
+FloatArray = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Series:
+    """R rows of one covariate, in any order.
+
+    Attributes:
+        name: The column.
+        symbols: Whom the rows are about; empty = every row is about all symbols.
+        owner: int [R], place among `symbols`; 0 if there are none.
+        date: int32 [R], yyyymmdd that the value is about.
+        known_from: int32 [R], yyyymmdd of the first day whose close knows it.
+        value: float64 [R]; NaN = withdrawn.
+        row: int [R], counted from 1 after the file's header, for messages.
+
+    Raises:
+        CovariatesError: Two rows about the same symbol and day became known on the same day.
+    """
+
+    name: str
+    symbols: tuple[str, ...]
+    owner: NDArray[np.intp]
+    date: NDArray[np.int32]
+    known_from: NDArray[np.int32]
+    value: FloatArray
+    row: NDArray[np.int64]
+    _bounds: NDArray[np.intp] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Sort by symbol, then by when a row became known, then by its day."""
+        order = np.lexsort((self.date, self.known_from, self.owner))
+        for one in fields(self)[2:7]:
+            object.__setattr__(self, one.name, getattr(self, one.name)[order])
+        bounds = np.searchsorted(self.owner, np.arange(max(1, len(self.symbols)) + 1))
+        object.__setattr__(self, "_bounds", bounds)
+        keys = np.stack([self.owner, self.known_from, self.date])
+        twice = np.flatnonzero((keys[:, 1:] == keys[:, :-1]).all(axis=0))
+        if twice.size:
+            first, second = sorted(self.row[twice[0] : twice[0] + 2].tolist())
+            raise CovariatesError(
+                f"covariate {self.name}: rows {first} and {second} after the header give the same day two values that "
+                "became known on the same day; keep one"
+            )
+
+    def as_of(self, symbols: Sequence[str], sessions: NDArray[np.int32]) -> FloatArray:
+        """What was known at the close of each session: float64 [S, T], or [1, T] if it is the same for all symbols."""
+        return self._by_symbol(symbols, lambda rows: self._as_of(rows, sessions), len(sessions))
+
+    def of_days(self, symbols: Sequence[str], sessions: NDArray[np.int32], *, known_by: int) -> FloatArray:
+        """The value of each session's own day or the last one stated before it, as far as known by one day's close.
+
+        Args:
+            symbols: S names.
+            sessions: int32 [A], also future ones.
+            known_by: yyyymmdd.
+
+        Returns:
+            float64 [S, A], or [1, A] if it is the same for all symbols.
+        """
+        return self._by_symbol(symbols, lambda rows: self._of_days(rows, sessions, known_by), len(sessions))
+
+    def check_known_ahead(self, axis: NDArray[np.int32], reach: int) -> None:
+        """Refuse a row that a model would have looked at before it was known.
+
+        Args:
+            axis: every session from the first bar to the last one that is forecast.
+            reach: sessions ahead that a model looks.
+
+        Raises:
+            CovariatesError: naming the row.
+        """
+        first_use = np.searchsorted(axis, self.date)  # the session from which on the row is the latest
+        seen_by = axis[np.clip(first_use - reach, 0, len(axis) - 1)]
+        late = np.flatnonzero(self._in_effect(first_use) & (first_use < len(axis)) & (self.known_from > seen_by))
+        if late.size:
+            place = late[np.argmin(self.row[late])]
+            day, known, by = (shown_date(int(one[place])) for one in (self.date, self.known_from, seen_by))
+            raise CovariatesError(
+                f"known covariate {self.name}: row {int(self.row[place])} after the header is about {day} and known "
+                f"from {known}, but the model looks {reach} sessions ahead, so it must be known by {by}; leave such "
+                "rows out, choose shorter horizons, or do not list the covariate under --known",
+                metadata={"covariate": self.name, "row": str(int(self.row[place]))},
+            )
+
+    def _in_effect(self, first_use: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """[R] which rows are the latest of some session, so that nobody has to know the others in time."""
+        order = np.lexsort((self.known_from, self.date, self.owner))
+        owner, use = self.owner[order], first_use[order]
+        found = np.ones(len(order), np.bool_)
+        found[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
+        return found
+
+    def _by_symbol(self, symbols: Sequence[str], values_of: Callable[[slice], FloatArray], length: int) -> FloatArray:
+        if not self.symbols:
+            return values_of(slice(0, len(self.date)))[None]
+        place = {symbol: k for k, symbol in enumerate(self.symbols)}
+        found = np.full((len(symbols), length), np.nan)
+        for s, symbol in enumerate(symbols):
+            if symbol in place:
+                k = place[symbol]
+                found[s] = values_of(slice(int(self._bounds[k]), int(self._bounds[k + 1])))
+        return found
+
+    def _as_of(self, rows: slice, sessions: NDArray[np.int32]) -> FloatArray:
+        date = self.date[rows]
+        latest = np.maximum.accumulate(date)
+        valid = np.maximum.accumulate(np.where(date == latest, np.arange(len(date)), 0))
+        count = np.searchsorted(self.known_from[rows], sessions, side="right")
+        return _stepped(self.value[rows][valid], count)
+
+    def _of_days(self, rows: slice, sessions: NDArray[np.int32], known_by: int) -> FloatArray:
+        heard = int(np.searchsorted(self.known_from[rows], known_by, side="right"))
+        date, value = self.date[rows][:heard], self.value[rows][:heard]
+        order = np.argsort(date, kind="stable")  # rows about one day stay in the order in which they became known
+        return _stepped(value[order], np.searchsorted(date[order], sessions, side="right"))
+
+
+def _stepped(values: FloatArray, count: NDArray[np.intp]) -> FloatArray:
+    """The last of the first `count` values, NaN where there is none."""
+    return np.concatenate([[np.nan], values])[count]

@@ -1,0 +1,159 @@
+"""All covariate files of a user, and the values that one panel of bars needs of them."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
+from predictor.covariates.aligned import Covariates
+from predictor.covariates.files import read_series, read_statics
+from predictor.covariates.series import Series
+from predictor.covariates.statics import StaticTable
+from predictor.errors import CovariatesError
+from predictor.sessions import dates_of, days_of
+
+FloatArray = NDArray[np.float64]
+
+_MOST_CLOSED: Final = 15
+"""Weekdays on which an exchange may be closed, beside one for every second session."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CovariateSource:
+    """Everything that files say. Names are unique over all of them."""
+
+    series: tuple[Series, ...] = ()
+    statics: StaticTable | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a name that stands twice."""
+        names = (*self.series_names, *self.static_names)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise CovariatesError(f"covariates given twice: {', '.join(twice)}; name each column once over all files")
+
+    @classmethod
+    def read(cls, paths: Sequence[str | Path] = (), static: str | Path | None = None) -> Self:
+        """Read files that end in .csv or .parquet; header names in any case.
+
+        Args:
+            paths: Files of one row a statement: `symbol` (a file without it is about all symbols), `date` (the day
+                that the values are about), `known_from` (the day on which they became known: they are used from the
+                close of the first session on or after it), then columns of numbers. An empty cell says nothing, so
+                columns may be stated on different days; `nan` withdraws what was said before.
+            static: A file of one row a symbol: `symbol`, then columns of numbers or texts. Empty = unknown.
+
+        Raises:
+            CovariatesError: Naming the file, column and row that cannot be.
+            MissingPackageError: Without the extra `data`.
+        """
+        series = tuple(one for path in paths for one in read_series(Path(path)))
+        return cls(series=series, statics=None if static is None else read_statics(Path(static)))
+
+    @property
+    def series_names(self) -> tuple[str, ...]:
+        """Columns with dates."""
+        return tuple(one.name for one in self.series)
+
+    @property
+    def static_names(self) -> tuple[str, ...]:
+        """Columns of facts that stay the same."""
+        return () if self.statics is None else self.statics.names
+
+    def for_model(self, model: ModelInfo, bars: BarPanel) -> Covariates:
+        """The values that a model needs beside these bars, as known at the close of the last one.
+
+        Columns that the model does not read are left out; what it reads and no file has stays missing, and the model
+        will say so. The future is given for weekdays enough: the model's calendar picks its sessions.
+        """
+        last = int(bars.sessions[-1])
+        future = _weekdays_after(last, model.future_length)
+        return self.beside(model.covariates, bars, future, known_by=last)
+
+    def beside(
+        self, needs: Sequence[CovariateInfo], bars: BarPanel, future: NDArray[np.int32], *, known_by: int
+    ) -> Covariates:
+        """The values beside a panel of bars.
+
+        Args:
+            needs: which of them; those that no file has are left out.
+            bars: S symbols, T sessions.
+            future: int32 [D], the days after them that known covariates are needed of.
+            known_by: yyyymmdd, the day by which what is said of those days must be known.
+        """
+        symbols, count = bars.symbols, len(bars.symbols)
+        observed = self._series_of(CovariateGroup.OBSERVED, needs)
+        known = self.known(needs, symbols, np.concatenate([bars.sessions, future]), known_by=known_by)
+        return Covariates(
+            observed={one.name: _rows(one.as_of(symbols, bars.sessions), count) for one in observed},
+            known={name: _rows(values, count) for name, values in known.items()},
+            future_sessions=future if known else future[:0],
+            numbers=self._numbers(needs, symbols),
+            categories=self._categories(needs, symbols),
+        )
+
+    def known(
+        self, needs: Sequence[CovariateInfo], symbols: Sequence[str], axis: NDArray[np.int32], *, known_by: int
+    ) -> dict[str, FloatArray]:
+        """The known covariates of any sessions: float64 [S, A], or [1, A] if it is the same for all symbols."""
+        series = self._series_of(CovariateGroup.KNOWN, needs)
+        return {one.name: one.of_days(symbols, axis, known_by=known_by) for one in series}
+
+    def check_known_ahead(self, needs: Sequence[CovariateInfo], axis: NDArray[np.int32], reach: int) -> None:
+        """Refuse a known covariate that a model would look at before it was known; see `Series.check_known_ahead`."""
+        for one in self._series_of(CovariateGroup.KNOWN, needs):
+            one.check_known_ahead(axis, reach)
+
+    def _series_of(self, group: CovariateGroup, needs: Sequence[CovariateInfo]) -> list[Series]:
+        names = {one.name for one in needs if one.group is group}
+        return [one for one in self.series if one.name in names]
+
+    def digest(self) -> str:
+        """SHA-256 over everything that the files say."""
+        digest = hashlib.sha256()
+        for one in self.series:
+            digest.update(f"{one.name}|{'|'.join(one.symbols)}|".encode())
+            for column in fields(one)[2:6]:
+                digest.update(np.ascontiguousarray(getattr(one, column.name)).data)
+        if self.statics is not None:
+            digest.update(repr((self.statics.symbols, sorted(self.statics.texts.items()))).encode())
+        return digest.hexdigest()
+
+    def _numbers(self, wanted: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, FloatArray]:
+        table = self.statics
+        if table is None:
+            return {}
+        names = [one.name for one in _statics(wanted) if not one.categories and one.name in table.numbers]
+        return {name: table.numbers_of(name, symbols) for name in names}
+
+    def _categories(self, wanted: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        table = self.statics
+        if table is None:
+            return {}
+        names = [one.name for one in _statics(wanted) if one.categories and one.name in table.texts]
+        return {name: table.texts_of(name, symbols) for name in names}
+
+
+def _statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:
+    return [one for one in needs if one.group is CovariateGroup.STATIC]
+
+
+def _weekdays_after(day: int, sessions: int) -> NDArray[np.int32]:
+    """Monday to Friday, enough of them to hold so many sessions of any exchange."""
+    first = days_of(np.array([day], np.int32))[0] + np.timedelta64(1, "D")
+    weekdays = sessions + sessions // 2 + _MOST_CLOSED
+    return dates_of(np.busday_offset(first, np.arange(weekdays), roll="forward"))
+
+
+def _rows(values: FloatArray, symbols: int) -> FloatArray:
+    """One row a symbol, also where all symbols share one; locked, so that nobody copies it."""
+    rows = np.broadcast_to(values, (symbols, values.shape[1]))
+    rows.flags.writeable = False
+    return rows

@@ -1,0 +1,42 @@
+"""Facts of each symbol that stay the same, such as its sector or the size of its market."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StaticTable:
+    """One row a symbol. A column whose every entry is a number may be read both as numbers and as texts.
+
+    Attributes:
+        symbols: R unique names.
+        numbers: float64 [R] by column name, NaN = unknown.
+        texts: One text a row by column name, empty = unknown.
+    """
+
+    symbols: tuple[str, ...]
+    numbers: Mapping[str, FloatArray]
+    texts: Mapping[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every column."""
+        return tuple(self.texts)
+
+    def numbers_of(self, name: str, symbols: Sequence[str]) -> FloatArray:
+        """[S] of a column of numbers; NaN for a symbol that the table lacks."""
+        place = {symbol: k for k, symbol in enumerate(self.symbols)}
+        values = np.append(self.numbers[name], np.nan)
+        return values[[place.get(symbol, -1) for symbol in symbols]]
+
+    def texts_of(self, name: str, symbols: Sequence[str]) -> tuple[str, ...]:
+        """One a symbol; empty for a symbol that the table lacks."""
+        texts = dict(zip(self.symbols, self.texts[name], strict=True))
+        return tuple(texts.get(symbol, "") for symbol in symbols)

@@ -1,0 +1,269 @@
+"""Writing the ONNX file: traced on the CPU, checked against the model itself, and put in place only then."""
+
+import copy
+import json
+import logging
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from predictor import artifact
+from predictor.errors import ArtifactError, ConfigurationError, InternalError, MissingPackageError
+from predictor.export.exported import Exported, Port
+from predictor.export.recurrent import with_onnx_rnns
+from predictor.export.whole import WholeModel
+from predictor.golden import golden_inputs
+from predictor.model import Model, output_map
+from predictor.networks import Inputs
+from predictor.registry import Runtime, load_single
+from predictor.replacement import replace_file
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, ValueInfoProto
+
+PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
+ROWS: Final = "rows"
+"""The name of the dimension that each call chooses."""
+TOLERANCES: Final = {"values": 1e-6, "scores": 1e-5}
+"""Largest difference from the model's own answers: values in the target's unit, scores without a unit in float32."""
+TRIED_ROWS: Final = (1, 2, 7)
+"""Numbers of rows that a new file is run with: the graph must not have taken the traced one for a constant."""
+FORMAT: Final = "1"
+"""Rises when the graph's inputs, outputs or metadata change their meaning."""
+
+
+def export_onnx(folder: Path, file: Path) -> Exported:
+    """Write the model of an artifact as an ONNX file.
+
+    The graph takes the groups of `predictor.networks.Inputs` that the model has features in, of any number of rows,
+    and gives `values`, float64 [rows, horizons, quantiles]: calibrated quantiles in the target's unit, never falling
+    along the last axis. A network that looks across stocks reads the rows as one panel, takes `nodes` besides (each
+    row's place in the universe of the metadata, -1 = a stock that is not in it) and gives `scores` besides.
+
+    Args:
+        folder: the artifact.
+        file: what to write; must not exist.
+
+    Raises:
+        ConfigurationError: `file` exists, its folder does not, or the artifact is an ensemble.
+        MissingPackageError: a package of the extra `onnx` is not installed.
+        ArtifactError: the artifact is damaged.
+        OSError: the file cannot be written.
+    """
+    _check_packages()
+    _check_place(file)
+    if artifact.is_ensemble(folder):
+        raise ConfigurationError(
+            f"{folder} is an ensemble, whose members may read different inputs; export each member by itself: "
+            f"{folder}/{artifact.MEMBERS}/NAME"
+        )
+    model = load_single(folder, (folder.resolve().parent.name, 0), Runtime(torch.device("cpu"), max_rows=256))
+    whole = WholeModel(
+        with_onnx_rnns(copy.deepcopy(model.engine.network)), output_map(model.manifest), model.pipeline.sizes
+    )
+    proto, inputs = _graph(whole.eval(), model), golden_inputs(model)
+    difference = _difference(proto, whole, model, inputs)
+    content = proto.SerializeToString()
+    replace_file(file, content)
+    return Exported(
+        file=file,
+        size=len(content),
+        opset=next(opset.version for opset in proto.opset_import if not opset.domain),
+        inputs=tuple(map(_port, proto.graph.input)),
+        absent=whole.absent,
+        outputs=tuple(map(_port, proto.graph.output)),
+        metadata={entry.key: entry.value for entry in proto.metadata_props},
+        difference=difference,
+    )
+
+
+def _check_packages() -> None:
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            raise MissingPackageError.of(package, "onnx", "writing an ONNX file")
+
+
+def _check_place(file: Path) -> None:
+    if file.exists():
+        raise ConfigurationError(f"{file} exists already; nothing is overwritten: choose another --onnx")
+    if not file.parent.is_dir():
+        raise ConfigurationError(f"there is no folder {file.parent} to write {file.name} into; make it first")
+
+
+# --- the graph
+
+
+def _graph(whole: WholeModel, model: Model) -> "ModelProto":
+    proto = _traced(whole, golden_inputs(model))
+    _name_rows(proto.graph)
+    _forget_the_making(proto)
+    proto.producer_name, proto.producer_version = "quantra", FORMAT
+    for key, value in _metadata(whole, model).items():
+        entry = proto.metadata_props.add()
+        entry.key, entry.value = key, value
+    return proto
+
+
+def _traced(whole: WholeModel, inputs: Inputs) -> "ModelProto":
+    """The graph as torch's exporter makes it.
+
+    Parameters ask for gradients while it traces: without, torch's Transformer layers take a fused path that no
+    exporter knows.
+    """
+    from onnxscript.optimizer import fold_constants, remove_unused_nodes
+
+    whole.network.requires_grad_(requires_grad=True)
+    arguments = whole.arguments(inputs, torch.zeros(len(inputs.location), dtype=torch.int64))
+    rows = torch.export.Dim(ROWS, min=1)
+    shapes = (tuple({0: rows} for _ in arguments),)
+    with _exporter_alone(), torch.enable_grad():
+        program = torch.export.export(whole, arguments, dynamic_shapes=shapes, strict=False)
+        made = torch.onnx.export(
+            program,
+            arguments,
+            dynamo=True,
+            optimize=False,  # it would take an epsilon of 1e-12 for 0 and drop it
+            input_names=whole.input_names,
+            output_names=whole.output_names,
+            verbose=False,
+        )
+        if made is None:
+            raise InternalError("torch.onnx.export gave no program; this version of torch cannot export networks")
+        fold_constants(made.model)
+        remove_unused_nodes(made.model)
+    return made.model_proto
+
+
+@contextmanager
+def _exporter_alone() -> Generator[None]:
+    """Keep to itself what torch's exporter warns of: its own parts, and packages that nobody needs here.
+
+    What comes out is judged by its numbers.
+    """
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _name_rows(graph: "GraphProto") -> None:
+    """Give the one free dimension its name; the exporter numbers it.
+
+    Shapes in between follow from those of the inputs, and whoever runs the graph infers them.
+    """
+    graph.ClearField("value_info")
+    for value in (*graph.input, *graph.output):
+        for size in value.type.tensor_type.shape.dim:
+            if size.dim_param:
+                size.dim_param = ROWS
+
+
+def _forget_the_making(proto: "ModelProto") -> None:
+    """Drop what the exporter notes of each node: stack traces with this machine's paths."""
+    for part in (*proto.graph.node, *proto.graph.input, *proto.graph.output):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    for part in (proto, proto.graph):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+
+
+def _metadata(whole: WholeModel, model: Model) -> dict[str, str]:
+    """What the file says of itself."""
+    manifest, features = model.manifest, model.pipeline.features
+    said = {
+        "format": FORMAT,
+        "kind": manifest.kind.name,
+        "schema_hash": model.pipeline.features.schema_hash,
+        "weights_hash": model.identity.weights_hash,
+        "target_kind": manifest.target.kind.value,
+        "lag": str(manifest.target.lag),
+        "horizons": json.dumps(manifest.target.horizons),
+        "quantiles": json.dumps(manifest.quantiles),
+        "encoder_length": str(manifest.encoder_length),
+        "future_length": str(manifest.target.reach),
+        "observed_features": json.dumps(features.features.names),
+        "known_features": json.dumps(features.known_columns),
+        "static_features": json.dumps(features.statics.names),
+        "static_widths": json.dumps(features.statics.widths),
+        "absent_groups": json.dumps(whole.absent),
+    }
+    return said | ({"universe": json.dumps(manifest.universe)} if whole.across_stocks else {})
+
+
+def _port(value: "ValueInfoProto") -> Port:
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    tensor = value.type.tensor_type
+    shape = tuple(size.dim_param or size.dim_value for size in tensor.shape.dim)
+    return Port(name=value.name, dtype=str(tensor_dtype_to_np_dtype(tensor.elem_type)), shape=shape)
+
+
+# --- the check
+
+
+def _difference(proto: "ModelProto", whole: WholeModel, model: Model, inputs: Inputs) -> float:
+    """Largest difference between the file's values and the model's.
+
+    Raises:
+        ArtifactError: it, or that of the scores, is more than its tolerance.
+    """
+    import onnx
+    import onnxruntime
+
+    onnx.checker.check_model(proto, full_check=True)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    differences: dict[str, list[float]] = {name: [] for name in whole.output_names}
+    for rows in TRIED_ROWS:
+        taken, nodes = _repeated(inputs, rows), _some_nodes(rows, len(model.manifest.universe))
+        fed = zip(whole.input_names, whole.arguments(taken, nodes), strict=True)
+        found = session.run(list(whole.output_names), {name: tensor.numpy() for name, tensor in fed})
+        answers = _answers(model, taken, nodes, across_stocks=whole.across_stocks)
+        for name, one, other in zip(whole.output_names, map(np.asarray, found), answers, strict=True):
+            differences[name].append(_distance(one, other))
+    largest = {name: float(np.max(found)) for name, found in differences.items()}
+    for name, difference in largest.items():
+        if not difference <= TOLERANCES[name]:  # also where it is not a number
+            raise ArtifactError(
+                f"the graph's {name} are off by {difference:.3g} from the model's, allowed is {TOLERANCES[name]:g}; "
+                "nothing was written: these versions of torch and onnxruntime compute differently"
+            )
+    return largest["values"]
+
+
+def _answers(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool) -> list[NDArray[np.generic]]:
+    """What the model itself gives, in the order of the graph's outputs."""
+    if not across_stocks:
+        return [model.engine.values(inputs).numpy()]
+    found = model.engine.panel(inputs, nodes)
+    return [model.engine.calibrated(found.quantiles, inputs.location, inputs.scale).numpy(), found.scores.numpy()]
+
+
+def _repeated(inputs: Inputs, rows: int) -> Inputs:
+    """So many rows: the given ones over and over."""
+    places = torch.arange(rows) % len(inputs.location)
+    return Inputs(*(group.index_select(0, places) for group in inputs))
+
+
+def _some_nodes(rows: int, universe: int) -> Tensor:
+    """Int64 [rows] a stranger first, then stocks of the universe once each, then strangers."""
+    places = torch.arange(rows) - 1
+    return torch.where(places < universe, places, -1)
+
+
+def _distance(found: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
+    """Largest difference; not a number if one of them holds what is none."""
+    return float(np.abs(found.astype(np.float64) - expected.astype(np.float64)).max())

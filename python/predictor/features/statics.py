@@ -1,0 +1,269 @@
+"""Static covariates as a network reads them: each variable is a few columns, and not knowing it is one of them.
+
+A category is one column a known text and one for `unknown`: 1 in the column that holds, 0 in the others. A number is
+two columns: (value - center) / scale, clipped, and 0 where it is unknown; then 1 where it is unknown, else 0.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Self, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.canonical import Json, Record
+from predictor.errors import ConfigurationError, CovariateMissingError
+from predictor.features.scaling import DEFAULT_CLIP
+
+FloatArray = NDArray[np.float64]
+
+ValueT = TypeVar("ValueT")
+
+UNKNOWN: Final = "unknown"
+MOST_CATEGORIES: Final = 500
+_SHOWN: Final = 5
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticNumber:
+    """A number a symbol, in units of its standard deviation over the training symbols.
+
+    Attributes:
+        name: The covariate.
+        center: Mean over the training symbols.
+        scale: Standard deviation, positive.
+    """
+
+    name: str
+    center: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not (np.isfinite(self.center) and 0 < self.scale < np.inf):
+            raise ConfigurationError(
+                f"static covariate {self.name} has center {self.center:g} and scale {self.scale:g}, but the first must "
+                "be finite, the second positive too"
+            )
+
+    @classmethod
+    def fit(cls, name: str, values: FloatArray) -> Self:
+        """The numbers of the training symbols [S], NaN = unknown.
+
+        Raises:
+            ConfigurationError: They are all one, or unknown.
+        """
+        known = values[np.isfinite(values)]
+        scale = float(np.std(known)) if known.size else 0.0
+        if not scale > 0:
+            raise ConfigurationError(
+                f"static covariate {name} does not vary between the training symbols ({known.size} of {len(values)} "
+                "have one); leave it out"
+            )
+        return cls(name=name, center=float(np.mean(known)), scale=scale)
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return 2
+
+    @property
+    def unknown(self) -> tuple[float, ...]:
+        """The columns of a symbol that nothing is known of."""
+        return (0.0, 1.0)
+
+    def encode(self, values: FloatArray) -> NDArray[np.float32]:
+        """[S, 2] of S numbers, NaN = unknown."""
+        known = np.isfinite(values)
+        scaled = np.clip((np.where(known, values, self.center) - self.center) / self.scale, -DEFAULT_CLIP, DEFAULT_CLIP)
+        return np.stack([scaled, ~known], axis=1).astype(np.float32)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticCategory:
+    """A text a symbol.
+
+    Attributes:
+        name: The covariate.
+        categories: The texts of the training symbols, sorted, each once.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Check the texts."""
+        known = self.categories
+        if not known or any(a >= b for a, b in pairwise(known)) or "" in known:
+            raise ConfigurationError(f"static covariate {self.name} must have categories, sorted and each once")
+        if len(known) > MOST_CATEGORIES:
+            raise ConfigurationError(
+                f"static covariate {self.name} has {len(known)} categories, at most {MOST_CATEGORIES} can be learnt; "
+                "group them, or leave it out"
+            )
+
+    @classmethod
+    def fit(cls, name: str, texts: Sequence[str]) -> Self:
+        """The texts of the training symbols, empty = unknown.
+
+        Raises:
+            ConfigurationError: There are none, or too many.
+        """
+        return cls(name=name, categories=tuple(sorted(set(texts) - {""})))
+
+    @property
+    def width(self) -> int:
+        """Columns: one a category, one for unknown."""
+        return len(self.categories) + 1
+
+    @property
+    def unknown(self) -> tuple[float, ...]:
+        """The columns of a symbol that nothing is known of."""
+        return (*(0.0 for _ in self.categories), 1.0)
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """[S, categories + 1] of S texts; one that the training symbols did not have is unknown."""
+        place = {text: k for k, text in enumerate(self.categories)}
+        return np.eye(self.width, dtype=np.float32)[[place.get(text, self.width - 1) for text in texts]]
+
+
+StaticVariable = StaticNumber | StaticCategory
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StaticFeatures:
+    """All static variables of a model, fitted; numbers first, then categories.
+
+    Raises:
+        ConfigurationError: A name stands twice.
+    """
+
+    numbers: tuple[StaticNumber, ...] = ()
+    categories: tuple[StaticCategory, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the names."""
+        twice = sorted({name for name in self.names if self.names.count(name) > 1})
+        if twice:
+            raise ConfigurationError(f"static covariates given twice: {', '.join(twice)}")
+
+    @classmethod
+    def fit(cls, numbers: Mapping[str, FloatArray], texts: Mapping[str, Sequence[str]]) -> Self:
+        """Fit every variable on the training symbols.
+
+        Raises:
+            ConfigurationError: A variable says nothing about them.
+        """
+        return cls(
+            numbers=tuple(StaticNumber.fit(name, values) for name, values in numbers.items()),
+            categories=tuple(StaticCategory.fit(name, values) for name, values in texts.items()),
+        )
+
+    @property
+    def variables(self) -> tuple[StaticVariable, ...]:
+        """In the order of their columns."""
+        return (*self.numbers, *self.categories)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the variables."""
+        return tuple(variable.name for variable in self.variables)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of each variable."""
+        return tuple(variable.width for variable in self.variables)
+
+    @property
+    def unknown(self) -> NDArray[np.float32]:
+        """[C] the columns of a symbol that nothing is known of."""
+        return np.array([value for variable in self.variables for value in variable.unknown], np.float32)
+
+    def encode(
+        self, symbols: int, numbers: Mapping[str, FloatArray], texts: Mapping[str, Sequence[str]]
+    ) -> NDArray[np.float32]:
+        """The columns [S, C] of so many symbols.
+
+        Args:
+            symbols: S.
+            numbers: float64 [S] by name, NaN = unknown.
+            texts: One a symbol by name, empty = unknown.
+
+        Raises:
+            CovariateMissingError: Naming a variable that is not given, or given as the other kind.
+        """
+        columns = [np.zeros((symbols, 0), np.float32)]
+        columns += [one.encode(_given(one.name, numbers, "numbers", texts)) for one in self.numbers]
+        columns += [one.encode(_given(one.name, texts, "texts", numbers)) for one in self.categories]
+        return np.concatenate(columns, axis=1)
+
+    def warnings(
+        self, symbols: Sequence[str], numbers: Mapping[str, FloatArray], texts: Mapping[str, Sequence[str]]
+    ) -> Iterator[str]:
+        """What is unknown of which symbol, for whoever reads the forecast."""
+        for number in self.numbers:
+            absent = [symbol for symbol, value in zip(symbols, numbers[number.name], strict=True) if np.isnan(value)]
+            if absent:
+                yield f"{_listed(absent)}: {number.name} is unknown, and the forecast is made without it"
+        for category in self.categories:
+            pairs = list(zip(symbols, texts[category.name], strict=True))
+            strange = [symbol for symbol, text in pairs if text and text not in category.categories]
+            if strange:
+                said = ", ".join(sorted({repr(text) for symbol, text in pairs if symbol in strange})[:_SHOWN])
+                yield (
+                    f"{_listed(strange)}: {category.name} is {said}, which no training symbol had; it counts as "
+                    f"{UNKNOWN}"
+                )
+            absent = [symbol for symbol, text in pairs if not text]
+            if absent:
+                yield f"{_listed(absent)}: {category.name} is unknown, and the forecast is made without it"
+
+    def to_json(self) -> dict[str, Json]:
+        """As it stands in features.json."""
+        return {
+            "numbers": [{"name": one.name, "center": one.center, "scale": one.scale} for one in self.numbers],
+            "categories": [{"name": one.name, "categories": list(one.categories)} for one in self.categories],
+            "clip": DEFAULT_CLIP,
+        }
+
+    @classmethod
+    def from_json(cls, record: Record) -> Self:
+        """Read it back.
+
+        Raises:
+            ArtifactError: Naming the key that is unknown, missing or wrong.
+            ConfigurationError: A variable cannot be.
+        """
+        numbers, categories = record.records("numbers"), record.records("categories")
+        if record.number("clip") != DEFAULT_CLIP:
+            raise record.refusal("clip", f"must be {DEFAULT_CLIP:g}")
+        record.end()
+        return cls(numbers=tuple(map(_number_of, numbers)), categories=tuple(map(_category_of, categories)))
+
+
+def _number_of(entry: Record) -> StaticNumber:
+    number = StaticNumber(name=entry.text("name"), center=entry.number("center"), scale=entry.number("scale"))
+    entry.end()
+    return number
+
+
+def _category_of(entry: Record) -> StaticCategory:
+    category = StaticCategory(name=entry.text("name"), categories=entry.texts("categories"))
+    entry.end()
+    return category
+
+
+def _given(name: str, group: Mapping[str, ValueT], kind: str, other: Mapping[str, object]) -> ValueT:
+    if name in group:
+        return group[name]
+    problem = f"must be {kind}" if name in other else f"is missing: the model reads it, as {kind}, one a symbol"
+    raise CovariateMissingError(f"static covariate {name} {problem}", metadata={"covariate": name})
+
+
+def _listed(symbols: Sequence[str]) -> str:
+    more = len(symbols) - _SHOWN
+    return ", ".join(symbols[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,80 @@
+"""What the doors ask of a model, whatever it is made of."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from predictor.catalog import ModelInfo
+from predictor.deadline import Checkpoint
+from predictor.errors import QuantraError
+from predictor.forecast import Attribution, Forecast, TargetPoint
+from predictor.instance import Instance, Query
+from predictor.model.answers import Identity
+
+Outcome = Forecast | QuantraError
+"""What one instance comes to."""
+
+PreparedT = TypeVar("PreparedT")
+
+
+class Answering(Protocol):
+    """A model that can be asked: one network, or an ensemble. Nothing on it changes, so any thread may use it."""
+
+    @property
+    def identity(self) -> Identity:
+        """Its name, version and weights."""
+        ...
+
+    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Checkpoint) -> tuple[Outcome, ...]:
+        """One outcome an instance, in order; a bad instance is answered with its error, the others with forecasts.
+
+        Raises:
+            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+        """
+        ...
+
+    def explain(self, query: Query, now: datetime, deadline: Checkpoint) -> tuple[Attribution, ...]:
+        """Attributions of one query, one a target.
+
+        Raises:
+            QuantraError: the instance cannot be forecast, or the query asks for what the model does not have.
+        """
+        ...
+
+    def default_targets(self) -> tuple[TargetPoint, ...]:
+        """Every horizon at the quantile nearest to the median."""
+        ...
+
+    def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
+        """What the model is, for people and programs."""
+        ...
+
+
+class Staged(Protocol[PreparedT]):
+    """A model that answers in two steps: it checks and encodes each instance, then forecasts all that passed."""
+
+    def prepare(self, instance: Instance, now: datetime) -> PreparedT:
+        """Check an instance and compute its inputs."""
+        ...
+
+    def forecast(self, prepared: Sequence[PreparedT]) -> list[Forecast]:
+        """Forecasts of several instances."""
+        ...
+
+
+def outcomes(
+    model: Staged[PreparedT], instances: Sequence[Instance], now: datetime, deadline: Checkpoint
+) -> tuple[Outcome, ...]:
+    """What each of the instances comes to, in order; see `Answering.predict`."""
+    prepared = [_prepared(model, instance, now) for instance in instances]
+    deadline.check()
+    good = [p for p in prepared if not isinstance(p, QuantraError)]
+    forecasts = iter(model.forecast(good) if good else ())
+    return tuple(p if isinstance(p, QuantraError) else next(forecasts) for p in prepared)
+
+
+def _prepared(model: Staged[PreparedT], instance: Instance, now: datetime) -> PreparedT | QuantraError:
+    try:
+        return model.prepare(instance, now)
+    except QuantraError as error:
+        return error

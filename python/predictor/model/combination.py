@@ -1,0 +1,176 @@
+"""How the members of an ensemble become one forecast and one explanation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from predictor.artifact import EnsembleManifest
+from predictor.forecast import Attribution, Forecast, RowKind
+from predictor.model.answers import Identity, ranks_of, universe_hash
+from predictor.model.prepared import BoolArray, FloatArray
+from predictor.networks import anchor_index, uncrossed
+
+RowKey = tuple[RowKind, str]
+
+
+def joint_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray], scale: FloatArray) -> FloatArray:
+    """Quantiles [N, H, Q] of the ensemble, in the target's unit, never falling along Q.
+
+    The mean of each quantile over the members (Vincent averaging; Ratcliff 1979, Lichtendahl, Grushka-Cockayne &
+    Winkler 2013), moved by the ensemble's own conformal offsets.
+
+    Args:
+        manifest: the ensemble's.
+        members: [N, H, Q] calibrated quantiles of each, in the target's unit.
+        scale: [N] mean of the members' window volatilities.
+    """
+    unit = scale[:, None] * manifest.target.spread
+    moved = np.mean(np.stack(members), axis=0) + unit[..., None] * np.array(manifest.conformal.offsets)
+    return uncrossed(torch.from_numpy(moved), anchor_index(manifest.quantiles)).numpy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JointRanking:
+    """What members that all rank come to together."""
+
+    scores: FloatArray
+    """[S, H] minus the mean of the members' ranks: scores of different networks have no unit in common."""
+    ranks: NDArray[np.int32]
+    """[S, H] by these scores, 1 = best; 0 for a symbol that a member cannot forecast."""
+    universe: str
+    """Names the symbols that were ranked together."""
+
+
+def joint_ranking(members: Sequence[Forecast], usable: BoolArray) -> JointRanking | None:
+    """The ranking of the symbols that every member can forecast; None if a member does not rank."""
+    given = [member.ranks for member in members if member.ranks is not None]
+    if len(given) < len(members):
+        return None
+    scores = np.where(usable[:, None], -_mean(given), np.nan)
+    ranks = np.zeros(scores.shape, np.int32)
+    ranks[usable] = ranks_of(scores[usable])
+    return JointRanking(scores=scores, ranks=ranks, universe=universe_hash(members[0].symbols, usable))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JointPrediction:
+    """What the ensemble forecasts at one horizon and quantile, and what its explanation is judged by."""
+
+    values: FloatArray
+    """[S] in the target's unit; NaN for a symbol that a member cannot forecast."""
+    floor: FloatArray
+    """[S] smallest difference that a gap is measured against."""
+    tolerance: float
+    """Largest relative gap that counts as converged."""
+
+    @property
+    def usable(self) -> BoolArray:
+        """[S] the symbols that have a forecast."""
+        return np.isfinite(self.values)
+
+
+def joint_attribution(
+    identity: Identity, members: Sequence[Attribution], prediction: JointPrediction, warnings: tuple[str, ...]
+) -> Attribution:
+    """The mean of the members' contributions, row by row; a row that a member lacks counts as 0 there.
+
+    What the ensemble's own offsets add stands in the row `conformal`. The gap is the worst of the members' and of
+    the ensemble's own, nodes are the most that a member used, and it has converged only where all members have.
+    """
+    rows = _rows(members)
+    longest = max(members, key=lambda found: len(found.sessions))
+    per_row = np.mean(np.stack([_on_rows(found, rows) for found in members]), axis=0)
+    per_row[:, rows.index((RowKind.CONFORMAL, RowKind.CONFORMAL.value))] += prediction.values - _mean(
+        [found.prediction for found in members]
+    )
+    baseline = _mean([found.baseline_prediction for found in members])
+    gap = _gap(members, per_row, baseline, prediction)
+    usable = prediction.usable
+    return replace(
+        longest,
+        baseline=", ".join(dict.fromkeys(found.baseline for found in members)),
+        row_names=tuple(name for _, name in rows),
+        row_kinds=tuple(kind for kind, _ in rows),
+        per_row=_only(per_row, usable),
+        per_time=_joint_times(members, usable),
+        cells=_joint_cells(members, [name for kind, name in rows if kind is RowKind.OBSERVED], usable),
+        prediction=prediction.values,
+        baseline_prediction=_only(baseline, usable),
+        relative_gap=gap,
+        converged=np.logical_and.reduce([found.converged for found in members]) & (gap <= prediction.tolerance),
+        nodes=np.where(usable, np.maximum.reduce([found.nodes for found in members]), 0).astype(np.int32),
+        model=identity.name,
+        version=identity.version,
+        weights_hash=identity.weights_hash,
+        warnings=warnings,
+    )
+
+
+def _rows(members: Sequence[Attribution]) -> list[RowKey]:
+    """The rows of all members, by kind, in the order in which they first appear."""
+    kinds = list(RowKind)
+    found = dict.fromkeys(key for member in members for key in _keys(member))
+    return sorted(found, key=lambda key: kinds.index(key[0]))
+
+
+def _keys(found: Attribution) -> list[RowKey]:
+    return list(zip(found.row_kinds, found.row_names, strict=True))
+
+
+def _on_rows(found: Attribution, rows: list[RowKey]) -> FloatArray:
+    """[S, R] a member's contributions in their places among the rows of all."""
+    placed = np.zeros((len(found.symbols), len(rows)))
+    placed[:, [rows.index(key) for key in _keys(found)]] = found.per_row
+    return placed
+
+
+def _gap(
+    members: Sequence[Attribution], per_row: FloatArray, baseline: FloatArray, prediction: JointPrediction
+) -> FloatArray:
+    """[S] the largest of the members' gaps and the ensemble's own."""
+    difference = prediction.values - baseline
+    own = np.abs(per_row.sum(axis=1) - difference) / np.maximum(np.abs(difference), prediction.floor)
+    return np.maximum.reduce([own, *(found.relative_gap for found in members)])
+
+
+def _joint_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArray | None:
+    """[S, T] of the longest encoder; sessions that a member does not read count as 0 there."""
+    given = [found.per_time for found in members if found.per_time is not None]
+    if len(given) < len(members):
+        return None
+    length = max(times.shape[1] for times in given)
+    return _only(_mean([_ended(times, length) for times in given]), usable)
+
+
+def _joint_cells(members: Sequence[Attribution], observed: Sequence[str], usable: BoolArray) -> FloatArray | None:
+    """[S, T, F] of the longest encoder and the observed features of all members."""
+    given = [(found, found.cells) for found in members if found.cells is not None]
+    if len(given) < len(members):
+        return None
+    length = max(cells.shape[1] for _, cells in given)
+    placed: list[FloatArray] = []
+    for found, cells in given:
+        names = [name for kind, name in _keys(found) if kind is RowKind.OBSERVED]
+        wide = np.zeros((*cells.shape[:2], len(observed)))
+        wide[..., [observed.index(name) for name in names]] = cells
+        placed.append(_ended(wide, length))
+    return _only(_mean(placed), usable)
+
+
+def _ended(values: FloatArray, length: int) -> FloatArray:
+    """[S, length, …] with the values at the end and 0 before."""
+    before = np.zeros((values.shape[0], length - values.shape[1], *values.shape[2:]))
+    return np.concatenate([before, values], axis=1)
+
+
+def _mean(values: Sequence[NDArray[np.number]]) -> FloatArray:
+    return np.mean(np.stack(values), axis=0)
+
+
+def _only(values: FloatArray, usable: BoolArray) -> FloatArray:
+    """[S, …] with NaN for the symbols that are not usable."""
+    values[~usable] = np.nan
+    return values

@@ -1,0 +1,250 @@
+"""Many gated residual networks on few columns each, summed by weight: the costly part of a variable selection.
+
+Shapes: V variables, R rows, M columns of a variable with a constant 1 after them, H width. For variable v and a row's
+columns x:
+
+    hidden = ELU(x first)                      first: a layer of the embedding, already multiplied with it
+    hidden = dropout(hidden second + bias)
+    z = x embedding + GLU(hidden gate + bias)
+    y = (z - mean(z)) / deviation(z)           over H
+    result = sum over v of share * (y * gain + shift)
+
+Written as plain operations this passes R * V * H values to and from memory some forty times in a training step, and
+that, not arithmetic, is its cost on a CPU. There it runs in blocks of rows that stay in the cache, keeps nothing for
+the backward pass but its arguments, and computes a block again when its gradient is asked for.
+"""
+
+from collections.abc import Iterator
+from math import log
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from predictor.networks.gating import NORM_EPSILON
+from predictor.networks.tracing import is_traced
+
+CELLS: Final = 2**18
+"""Values [V, rows, H] of one block; 1 MB in float32, of which a few are held at once."""
+
+
+class GatedSumWeights(NamedTuple):
+    """The networks' weights. Rows of `embedding` and `first` are for the columns, the last one for the constant."""
+
+    embedding: Tensor
+    """[V, M, H]"""
+    first: Tensor
+    """[V, M, H]"""
+    second: Tensor
+    """[V, H, H]"""
+    second_bias: Tensor
+    """[V, 1, H]"""
+    gate: Tensor
+    """[V, H, 2H]; while values are dropped, scaled up for them."""
+    gate_bias: Tensor
+    """[V, 1, 2H]"""
+    gain: Tensor
+    """[V, 1, H]"""
+    shift: Tensor
+    """[V, 1, H]"""
+
+
+def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
+    """The sum [R, H].
+
+    Args:
+        x: [V, R, M] the columns and the constant 1.
+        shares: [R, V] what each variable counts.
+        keep: uint8 [V, R, H] which values dropout leaves; None for all.
+        weights: of the networks.
+    """
+    if not _gains_from_blocks(x, weights):
+        return _plain(x, shares, keep, weights)
+    tensors = weights if keep is not None else _with_layers_merged(weights)
+    return _Blocks.apply(x, shares, keep, *tensors)  # pyright: ignore[reportReturnType] - apply is untyped
+
+
+def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
+    """Not on devices that hide memory behind arithmetic, nor below one block; a compiler makes its own blocks."""
+    if is_traced() or x.device.type != "cpu":
+        return False
+    cells = x.shape[0] * x.shape[1] * weights.gain.shape[-1]
+    return cells > CELLS and not torch.is_autocast_enabled("cpu")
+
+
+def _plain(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
+    """The definition."""
+    hidden = functional.elu(x @ weights.first)
+    hidden = torch.baddbmm(weights.second_bias, hidden, weights.second)
+    hidden = hidden if keep is None else hidden * keep
+    gated = functional.glu(torch.baddbmm(weights.gate_bias, hidden, weights.gate), dim=-1)
+    normed = functional.layer_norm(torch.baddbmm(gated, x, weights.embedding), gated.shape[-1:], eps=NORM_EPSILON)
+    return (torch.addcmul(weights.shift, normed, weights.gain) * shares.t().unsqueeze(-1)).sum(0)
+
+
+class _Weights(NamedTuple):
+    """As `GatedSumWeights`; without `second` where nothing is dropped: two linear layers in a row are one."""
+
+    embedding: Tensor
+    first: Tensor
+    second: Tensor | None
+    second_bias: Tensor | None
+    gate: Tensor
+    gate_bias: Tensor
+    gain: Tensor
+    shift: Tensor
+
+
+def _with_layers_merged(weights: GatedSumWeights) -> _Weights:
+    bias = torch.baddbmm(weights.gate_bias, weights.second_bias, weights.gate)
+    gate = weights.second @ weights.gate
+    return _Weights(*weights)._replace(second=None, second_bias=None, gate=gate, gate_bias=bias)
+
+
+class _Blocks(torch.autograd.Function):
+    """The same in blocks of rows, with its own first derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shares: Tensor, keep: Tensor | None, *tensors: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, shares, keep, *tensors)
+        arguments = _Arguments(x, shares, keep, _Weights(*tensors))  # pyright: ignore[reportArgumentType]
+        result = shares @ arguments.weights.shift[:, 0]
+        for block in _blocks(arguments):
+            block.add_result(result[block.rows])
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, shares, keep, *tensors = ctx.saved_tensors
+        arguments = _Arguments(x, shares, keep, _Weights(*tensors))
+        learns = any(ctx.needs_input_grad[3:])
+        learnt = [torch.zeros_like(tensor) if learns and tensor is not None else None for tensor in tensors]
+        gradients = _Gradients(
+            x=torch.zeros_like(x) if ctx.needs_input_grad[0] else None,
+            shares=grad @ arguments.weights.shift[:, 0].t(),
+            weights=_Weights(*learnt) if learns else None,  # pyright: ignore[reportArgumentType]
+        )
+        for block in _blocks(arguments):
+            block.add_gradients(grad[block.rows].contiguous(), gradients)
+        return gradients.x, gradients.shares, None, *learnt
+
+
+class _Arguments(NamedTuple):
+    """As of `gated_sum`."""
+
+    x: Tensor
+    shares: Tensor
+    keep: Tensor | None
+    weights: _Weights
+
+
+class _Gradients(NamedTuple):
+    """Of each argument; None where nobody asks."""
+
+    x: Tensor | None
+    shares: Tensor
+    weights: _Weights | None
+
+
+def _blocks(arguments: _Arguments) -> Iterator["_Block"]:
+    """All rows in turn, in blocks that share their memory."""
+    variables, rows, _ = arguments.x.shape
+    width = arguments.weights.gain.shape[-1]
+    length = max(1, min(rows, CELLS // (variables * width)))
+    memory = arguments.x.new_empty(8, variables * length * width)
+    for start in range(0, rows, length):
+        yield _Block(slice(start, min(start + length, rows)), arguments, memory)
+
+
+class _Block:
+    """Some rows. What it computes lies in memory that the next block takes over."""
+
+    def __init__(self, rows: slice, arguments: _Arguments, memory: Tensor) -> None:
+        self.rows = rows
+        self._weights = arguments.weights
+        self._x = arguments.x[:, rows]
+        self._shares = arguments.shares[rows].t().unsqueeze(-1)
+        self._keep = None if arguments.keep is None else arguments.keep[:, rows]
+        variables, length, _ = self._x.shape
+        shape = (variables, length, arguments.weights.gain.shape[-1])
+        cells = shape[0] * shape[1] * shape[2]
+        self._first, self._second, self._normed, self._scratch = (memory[k, :cells].view(shape) for k in range(4))
+        self._gate, self._grad_gate = (memory[k : k + 2].view(-1)[: 2 * cells].view(*shape[:2], -1) for k in (4, 6))
+
+    def add_result(self, result: Tensor) -> None:
+        """Add all but the shifts to these rows' result [rows, H]."""
+        deviation = self._run()
+        result += self._normed.mul_(self._shares / deviation).mul_(self._weights.gain).sum(0)
+
+    def add_gradients(self, grad: Tensor, gradients: _Gradients) -> None:
+        """Add what these rows contribute, from the gradient [rows, H] of their result."""
+        deviation = self._run()
+        grad_sum = self._through_norm(grad, deviation, gradients)
+        torch.ops.aten.glu_backward.grad_input(grad_sum, self._gate, -1, grad_input=self._grad_gate)
+        grad_first = self._through_layers(gradients.weights)
+        torch.ops.aten.elu_backward.grad_input(grad_first, 1, 1, 1, True, self._first, grad_input=grad_first)
+        if gradients.x is not None:
+            gradients.x[:, self.rows] += grad_sum @ self._weights.embedding.mT + grad_first @ self._weights.first.mT
+        if gradients.weights is not None:
+            gradients.weights.embedding.baddbmm_(self._x.mT, grad_sum)
+            gradients.weights.first.baddbmm_(self._x.mT, grad_first)
+
+    def _run(self) -> Tensor:
+        """Compute `first` to `gate` and `normed`, which is only centred; its deviation [V, rows, 1]."""
+        weights = self._weights
+        _elu_(torch.bmm(self._x, weights.first, out=self._first), self._scratch)
+        if self._keep is not None and weights.second is not None and weights.second_bias is not None:
+            torch.baddbmm(weights.second_bias, self._first, weights.second, out=self._second).mul_(self._keep)
+        torch.baddbmm(weights.gate_bias, self._hidden, weights.gate, out=self._gate)
+        torch.ops.aten.glu.out(self._gate, -1, out=self._normed).baddbmm_(self._x, weights.embedding)
+        self._normed.sub_(_mean(self._normed))
+        return _mean(torch.mul(self._normed, self._normed, out=self._scratch)).add_(NORM_EPSILON).sqrt_()
+
+    @property
+    def _hidden(self) -> Tensor:
+        """What the gate's layer reads."""
+        return self._first if self._keep is None else self._second
+
+    def _through_norm(self, grad: Tensor, deviation: Tensor, gradients: _Gradients) -> Tensor:
+        """The gradient [V, rows, H] of what is normed; also those of the shares, the gain and the shift."""
+        gain, width = self._weights.gain, grad.shape[-1]
+        normed = self._normed.div_(deviation)
+        product = torch.mul(normed, grad, out=self._scratch)
+        if gradients.weights is not None:
+            gradients.weights.gain.baddbmm_(self._shares.mT, product)
+            gradients.weights.shift.add_(self._shares.mT @ grad)
+        along = _mean(product.mul_(gain))
+        gradients.shares[self.rows] += along[..., 0].t() * width
+        mean = (grad @ gain[:, 0].t()).t().unsqueeze(-1) / width
+        grad_sum = torch.mul(grad, gain, out=self._scratch)
+        return grad_sum.sub_(mean).sub_(normed.mul_(along)).mul_(self._shares / deviation)
+
+    def _through_layers(self, learnt: _Weights | None) -> Tensor:
+        """The gradient [V, rows, H] of ELU's result, from that of the gate; also those of both layers."""
+        weights, grad_gate = self._weights, self._grad_gate
+        if learnt is not None:
+            learnt.gate.baddbmm_(self._hidden.mT, grad_gate)
+            learnt.gate_bias.add_(grad_gate.sum(1, keepdim=True))
+        grad_hidden = torch.bmm(grad_gate, weights.gate.mT, out=self._normed)
+        if self._keep is None or weights.second is None:
+            return grad_hidden
+        grad_hidden.mul_(self._keep)
+        if learnt is not None and learnt.second is not None and learnt.second_bias is not None:
+            learnt.second.baddbmm_(self._first.mT, grad_hidden)
+            learnt.second_bias.add_(grad_hidden.sum(1, keepdim=True))
+        return torch.bmm(grad_hidden, weights.second.mT, out=self._second)
+
+
+def _elu_(values: Tensor, scratch: Tensor) -> Tensor:
+    """ELU in place as max(x, 2^(min(x, 0) / ln 2) - 1): half the time of torch's, within 1e-7 of it."""
+    falling = torch.clamp(values, max=0, out=scratch).mul_(1 / log(2)).exp2_().sub_(1)
+    return torch.maximum(values, falling, out=values)
+
+
+def _mean(values: Tensor) -> Tensor:
+    """[V, rows, 1] over the last axis of [V, rows, H], as a product: three times as fast as `mean` on rows so short."""
+    width = values.shape[-1]
+    return (values.view(-1, width) @ values.new_full((width, 1), 1 / width)).view(*values.shape[:2], 1)

@@ -1,0 +1,117 @@
+"""`quantra audit`: a thin map from flags to an audit."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final
+
+import torch
+import typer
+from rich.console import Console
+
+from predictor.audit_record import AuditRecord, audit_path, write_audit
+from predictor.bars import BarPanel
+from predictor.cli.options import CovariateFiles, StaticFile
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError
+from trainers.loop import LoopError, StoppedError
+from trainers.options import DeviceOption, JsonOption
+from trainers.stock.audit.run import Depth, audit
+from trainers.stock.audit.tables import audit_table
+from trainers.stock.backtest.command import (
+    TACTIC,
+    TERMS,
+    ArtifactArgument,
+    BarsOption,
+    BorrowOption,
+    CostOption,
+    FeaturesOption,
+    HorizonOption,
+    RecipeOption,
+    ShareOption,
+    StrategyOption,
+    ThresholdOption,
+    VolatilityOption,
+    chosen_source,
+)
+from trainers.stock.backtest.run import chosen_horizon
+from trainers.stock.backtest.strategies import Tactic
+from trainers.stock.backtest.terms import Terms
+from trainers.stock.flags import KnownOption
+
+EXAMPLE: Final = "Example: quantra audit models/demo/1 --bars bars.csv --trials 40"
+DEPTH = Depth()
+
+
+def audit_command(  # noqa: PLR0913 - one argument a flag
+    *,
+    artifact: ArtifactArgument = None,
+    recipe: RecipeOption = None,
+    features: FeaturesOption = "default",
+    bars: BarsOption,
+    covariates: CovariateFiles = None,
+    known: KnownOption = "",
+    static: StaticFile = None,
+    horizon: HorizonOption = None,
+    strategy: StrategyOption = TACTIC.strategy,
+    share: ShareOption = TACTIC.share,
+    threshold_bps: ThresholdOption = TACTIC.threshold_bps,
+    volatility: VolatilityOption = TACTIC.volatility,
+    cost_bps: CostOption = TERMS.cost_bps,
+    borrow_bps: BorrowOption = TERMS.borrow_bps,
+    sessions: Annotated[
+        int, typer.Option(min=1, help="Sessions at which later bars are replaced by noise.")
+    ] = DEPTH.sessions,
+    permutations: Annotated[int, typer.Option(min=1, help="Trainings on shuffled labels.")] = DEPTH.permutations,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of each of them at most.")] = DEPTH.epochs,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Configurations tried before this one; left out: as the card tells.")
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Try to refute a model's skill: as a leak, a lag, a cost or luck; the record stands beside the artifact."""
+    torch.set_num_threads(1)
+    beside_bars = CovariateSource.read(covariates or (), static)
+    source = chosen_source(artifact, recipe, (features, known), beside_bars, device)
+    tactic = Tactic(strategy=strategy, share=share, threshold_bps=threshold_bps, volatility=volatility)
+    terms = Terms(horizon=chosen_horizon(source.horizons, horizon), cost_bps=cost_bps, borrow_bps=borrow_bps)
+    depth = Depth(sessions=sessions, permutations=permutations, epochs=epochs, trials=trials)
+    announce = _announcer(as_json=as_json)
+    try:
+        record = audit(source, BarPanel.read(bars), terms=terms, tactic=tactic, depth=depth, announce=announce)
+    except StoppedError as error:
+        sys.stderr.write(f"{error.message}; an audit begins anew\n")
+        raise typer.Exit(128 + error.signal) from error
+    except LoopError as error:
+        raise ConfigurationError(str(error)) from error
+    path = (artifact or recipe or Path()).resolve()
+    write_audit(path, record)
+    _tell(record, audit_path(path), as_json=as_json)
+
+
+def _announcer(*, as_json: bool) -> Callable[[str], None]:
+    """What tells a person or a program which stage begins."""
+
+    def announce(stage: str) -> None:
+        line = json.dumps({"kind": "stage", "stage": stage}) if as_json else f"{stage} …"
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    return announce
+
+
+def _tell(record: AuditRecord, path: Path, *, as_json: bool) -> None:
+    if as_json:
+        told = {
+            "kind": "audit",
+            "file": str(path),
+            "verdict": record.verdict.value,
+            "audit": json.loads(record.to_bytes()),
+        }
+        sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
+        return
+    console = Console(highlight=False)
+    console.print(audit_table(record))
+    console.print(f"Written to {path}", soft_wrap=True, markup=False)

@@ -1,0 +1,93 @@
+"""Whether skill is still there when a trader can act: the same forecasts against outcomes of later closes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.audit_record import AuditVerdict, LagCheck, LagRow
+from trainers.stock.audit.skill import Estimate, daily_losses, estimate, rank_ic, relative_gain
+from trainers.stock.backtest.book import run_book
+from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.performance import sharpe
+from trainers.stock.backtest.strategies import Tactic, weights_of
+from trainers.stock.backtest.terms import Terms
+
+FloatArray = NDArray[np.float64]
+
+LAGS = (0, 1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judged:
+    """Forecasts of D sessions and S stocks, and all that they are judged by."""
+
+    forecasts: Forecasts
+    plain: FloatArray
+    """[D, S, H, Q] quantiles without a model."""
+    outcomes: tuple[FloatArray, ...]
+    """[D, S, H] what came, one a lag of `LAGS`."""
+    closes: FloatArray
+    """[D, S] adjusted."""
+    spread: FloatArray
+    """[H] how the target's scale grows with the horizon."""
+    horizon: int
+    """That is traded, in sessions."""
+    tactic: Tactic
+
+    @property
+    def reach(self) -> int:
+        """Sessions over which neighbouring outcomes overlap."""
+        return self.forecasts.horizons[-1]
+
+
+def gains(judged: Judged, values: FloatArray, lag: int) -> FloatArray:
+    """[D] daily gain of values [D, S, H, Q] over quantiles without a model, as a share of their loss."""
+    outcome = judged.outcomes[LAGS.index(lag)]
+    ours = daily_losses(judged.forecasts, values, outcome, judged.spread)
+    return relative_gain(ours, daily_losses(judged.forecasts, judged.plain, outcome, judged.spread))
+
+
+def check_lags(judged: Judged) -> LagCheck:
+    """Fail where there is skill at lag 0 that a trader cannot use: none at lag 1, and the loss of it is no luck."""
+    daily = {lag: gains(judged, judged.forecasts.values, lag) for lag in LAGS}
+    found = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
+    lost = estimate(daily[0] - daily[1], judged.reach)
+    return LagCheck(
+        verdict=_verdict(found[0], found[1], lost),
+        horizon=judged.horizon,
+        rows=tuple(_row(judged, lag, found[lag]) for lag in LAGS),
+    )
+
+
+def _verdict(now: Estimate, later: Estimate, lost: Estimate) -> AuditVerdict:
+    if later.positive:
+        return AuditVerdict.PASS
+    return AuditVerdict.FAIL if now.positive and lost.positive else AuditVerdict.UNDECIDED
+
+
+def _row(judged: Judged, lag: int, skill: Estimate) -> LagRow:
+    ratio, ratio_error = _sharpe(judged, lag)
+    ic = _ic(judged, lag)
+    return LagRow(
+        lag=lag,
+        skill=skill.value,
+        skill_error=skill.error,
+        ic=None if ic is None else ic.value,
+        ic_error=None if ic is None else ic.error,
+        sharpe=ratio if np.isfinite(ratio) else None,
+        sharpe_error=ratio_error if np.isfinite(ratio_error) else None,
+    )
+
+
+def _ic(judged: Judged, lag: int) -> Estimate | None:
+    place = judged.forecasts.place(judged.horizon)
+    outcome = judged.outcomes[LAGS.index(lag)][..., place]
+    daily = rank_ic(judged.forecasts.ranking[..., place], outcome)
+    return estimate(daily, judged.horizon) if len(daily) else None
+
+
+def _sharpe(judged: Judged, lag: int) -> tuple[float, float]:
+    terms = Terms(horizon=judged.horizon, delay=lag)
+    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
+    return sharpe(run_book(wanted, judged.closes, terms).gross[lag:])

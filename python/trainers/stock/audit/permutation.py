@@ -1,0 +1,74 @@
+"""Whether skill needs the labels: they are shuffled over days, the model is trained on them, and skill must vanish.
+
+A model that learns from shuffled labels can know no more of the future than quantiles without a model. If its
+forecasts are still better, true outcomes reach them by another way: a leak in features, splits or evaluation.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from predictor.audit_record import AuditVerdict, PermutationCheck
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
+from predictor.windows import Pipeline
+from trainers.stock.audit.lags import Judged, gains
+from trainers.stock.audit.skill import estimate
+from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.data import History
+from trainers.stock.splits import Splits, decisions
+
+FloatArray = NDArray[np.float64]
+Retrain = Callable[[int], Forecasts]
+"""From the seed of a shuffle to the forecasts, of the judged sessions, of a model trained on it."""
+
+MATERIAL = 0.01
+"""Skill below this share is not called a leak: chance correlations of inputs with outcomes come to as much."""
+
+
+@final
+class ShuffledHistory(History):
+    """A history whose labels belong to other days.
+
+    In units of each window's volatility, so that no level is left to be learnt, whole days change places within each
+    part: stocks of a day stay together, and every part keeps its own outcomes.
+    """
+
+    def __init__(
+        self, bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, *, splits: Splits, seed: int
+    ) -> None:
+        super().__init__(bars, pipeline, covariates)
+        random = np.random.default_rng(seed)
+        location, unit = self.encoded.location[..., None], self.encoded.scale[..., None] * pipeline.target.spread
+        units = (self.labels - location) / unit
+        for part in (splits.train, splits.selection, splits.calibration):
+            days = decisions(part, bars.sessions, pipeline.target)
+            units[:, days] = units[:, random.permutation(days)]
+        self.labels = location + unit * units
+        self._labels = torch.from_numpy(self.labels)
+
+
+def check_permutations(judged: Judged, retrain: Retrain, *, count: int, epochs: int, lag: int) -> PermutationCheck:
+    """Fail where the mean skill of models trained on shuffled labels is material and more than two errors above zero.
+
+    Args:
+        judged: the model's own forecasts and what they are judged by.
+        retrain: trains on shuffled labels.
+        count: trainings.
+        epochs: of each, at most.
+        lag: of the outcomes that are judged: the model's own.
+    """
+    own = gains(judged, judged.forecasts.values, lag)
+    shuffled = [gains(judged, retrain(seed).values, lag) for seed in range(count)]
+    mean = estimate(np.mean(shuffled, axis=0), judged.reach)
+    leaks = mean.positive and mean.value > MATERIAL
+    return PermutationCheck(
+        verdict=AuditVerdict.FAIL if leaks else AuditVerdict.PASS,
+        epochs=epochs,
+        skill=float(own.mean()),
+        permuted=tuple(float(daily.mean()) for daily in shuffled),
+        error=mean.error,
+    )

@@ -1,0 +1,238 @@
+"""An audit from bars to its record."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.audit_record import AuditRecord
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError, shown_date
+from predictor.model import Model
+from trainers.stock.audit.costs import check_costs
+from trainers.stock.audit.future import Fitting, check_future
+from trainers.stock.audit.lags import LAGS, Judged, check_lags
+from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
+from trainers.stock.audit.skill import outcomes, plain_quantiles
+from trainers.stock.audit.stages import ModelStages
+from trainers.stock.audit.trials import check_trials, counted_trials
+from trainers.stock.backtest.book import Book, run_book
+from trainers.stock.backtest.daily import daily_forecasts
+from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.refit import assembled, refit
+from trainers.stock.backtest.source import Source
+from trainers.stock.backtest.strategies import Tactic, weights_of
+from trainers.stock.backtest.terms import Terms
+from trainers.stock.card import bars_hash
+from trainers.stock.data import History
+from trainers.stock.evaluation.seen import seen_until
+from trainers.stock.fitting import fit_pipeline
+from trainers.stock.recipe import Recipe
+from trainers.stock.splits import Splits
+
+Announce = Callable[[str], None]
+
+FEWEST_DAYS = 20
+"""Decision days below which nothing is judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depth:
+    """How much an audit tries."""
+
+    sessions: int = 12
+    """At which the future is replaced by noise."""
+    permutations: int = 3
+    """Trainings on shuffled labels; 1 at least."""
+    epochs: int = 3
+    """Of each of them, at most."""
+    trials: int | None = None
+    """Configurations that were tried before this one; None for what the card tells."""
+
+    def __post_init__(self) -> None:
+        for name in ("sessions", "permutations", "epochs"):
+            value: int = getattr(self, name)
+            if value < 1:
+                raise ConfigurationError(f"{name} is {value}, but must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Subject:
+    """What is audited, with all that it was made from."""
+
+    model: Model
+    recipe: Recipe
+    """With the model's own splits, by their dates."""
+    splits: Splits
+    source: Source
+    bars: BarPanel
+    """From the first session of the training on."""
+
+    @property
+    def learnt(self) -> BarPanel:
+        """The bars that the model could see."""
+        return self.bars.until(seen_until(self.splits))
+
+
+def audit(
+    source: Source, bars: BarPanel, *, terms: Terms, tactic: Tactic, depth: Depth, announce: Announce
+) -> AuditRecord:
+    """Try to show that a model's skill is a leak, a lag, a cost or luck.
+
+    Args:
+        source: an artifact of one network, or a recipe, which is trained first.
+        bars: of the training and of later days, on which skill is measured.
+        terms: horizon and costs of the strategy.
+        tactic: the strategy.
+        depth: how much is tried.
+        announce: told what begins.
+
+    Raises:
+        ConfigurationError: the bars lack the training or later days, or the source is an ensemble.
+        LoopError: a training failed.
+    """
+    subject = _subject(source, bars, announce)
+    positions = _days(subject)
+    first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
+    announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
+    judged = _judged(subject, positions, terms, tactic)
+    book = _book(judged, terms)
+    announce(f"replacing the future by noise at {depth.sessions} sessions")
+    chosen = _spread(positions, depth.sessions)
+    future = check_future(
+        subject.bars, partial(ModelStages, subject.model, source.covariates), chosen, _fitting(subject)
+    )
+    return AuditRecord(
+        digest=source.digest,
+        told=source.told,
+        bars=bars_hash(bars),
+        first_session=first,
+        last_session=last,
+        future=future,
+        permutation=check_permutations(
+            judged,
+            lambda seed: _shuffled(subject, judged, depth, seed, announce),
+            count=depth.permutations,
+            epochs=depth.epochs,
+            lag=subject.recipe.target.lag,
+        ),
+        lags=check_lags(judged),
+        costs=check_costs(book, terms, tactic.strategy.value),
+        trials=check_trials(book.net, counted_trials(depth.trials, source.card)),
+        notes=_notes(subject),
+    )
+
+
+def _subject(source: Source, bars: BarPanel, announce: Announce) -> _Subject:
+    recipe = source.known_recipe()
+    if source.standing is None:
+        splits = recipe.splits(bars.sessions)
+        announce("training the recipe")
+        learnt = bars.between(splits.train.first, seen_until(splits))
+        model = assembled(refit(learnt, source.features, recipe, splits, covariates=source.covariates))
+    elif isinstance(source.standing.model, Model):
+        splits, model = source.standing.splits, source.standing.model
+    else:
+        raise ConfigurationError("an ensemble is audited member by member; name a folder in its folder members")
+    _check_reach(bars, splits)
+    known = bars.between(splits.train.first, int(bars.sessions[-1]))
+    return _Subject(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
+
+
+def _check_reach(bars: BarPanel, splits: Splits) -> None:
+    if bars.sessions[0] > splits.train.first:
+        raise ConfigurationError(
+            f"the bars begin on {shown_date(int(bars.sessions[0]))}, but the model learnt from "
+            f"{shown_date(splits.train.first)} on, and an audit trains again; give the bars that it was trained on"
+        )
+
+
+def _days(subject: _Subject) -> NDArray[np.int64]:
+    """Positions of the decision days after everything that was seen whose outcomes are known at every lag.
+
+    Raises:
+        ConfigurationError: there are too few.
+    """
+    sessions = subject.bars.sessions
+    allowed = int(np.searchsorted(sessions, seen_until(subject.splits), side="right"))
+    end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
+    if end - allowed < FEWEST_DAYS:
+        raise ConfigurationError(
+            f"the bars hold {max(0, end - allowed)} decision days after {shown_date(seen_until(subject.splits))}, the "
+            f"last that the model has seen, with known outcomes; at least {FEWEST_DAYS} are needed: give later bars"
+        )
+    return np.arange(allowed, end)
+
+
+def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tactic: Tactic) -> Judged:
+    bars, target = subject.bars, subject.recipe.target
+    history = History(bars, subject.model.pipeline, subject.source.covariates)
+    adjusted = history.adjusted
+    levels = subject.model.manifest.quantiles
+    return Judged(
+        forecasts=daily_forecasts(subject.model, bars, bars.sessions[positions], subject.source.covariates),
+        plain=plain_quantiles(history, subject.splits, levels, positions),
+        outcomes=tuple(outcomes(target, adjusted, lag)[positions] for lag in LAGS),
+        closes=np.ascontiguousarray(adjusted.close.T[positions]),
+        spread=target.spread,
+        horizon=terms.horizon,
+        tactic=tactic,
+    )
+
+
+def _book(judged: Judged, terms: Terms) -> Book:
+    """The strategy's book from its first trade on."""
+    book = run_book(weights_of(judged.forecasts, judged.horizon, judged.tactic), judged.closes, terms)
+    traded = slice(terms.delay, None)
+    return Book(
+        gross=book.gross[traded],
+        net=book.net[traded],
+        traded=book.traded[traded],
+        weights=book.weights[traded],
+        closed=book.closed[traded],
+    )
+
+
+def _spread(positions: NDArray[np.int64], count: int) -> list[int]:
+    """So many of the positions, evenly over them."""
+    chosen = np.linspace(0, len(positions) - 1, min(count, len(positions))).round().astype(np.int64)
+    return [int(position) for position in positions[chosen]]
+
+
+def _fitting(subject: _Subject) -> Fitting:
+    """The scaling of the features, fitted on the training part alone."""
+    last = int(np.searchsorted(subject.bars.sessions, subject.splits.train.last, side="right")) - 1
+
+    def fit(bars: BarPanel) -> bytes:
+        pipeline = fit_pipeline(
+            bars, subject.source.features, subject.recipe, subject.splits, subject.source.covariates
+        )
+        return pipeline.features.to_json()
+
+    return Fitting(fit=fit, last=last)
+
+
+def _shuffled(subject: _Subject, judged: Judged, depth: Depth, seed: int, announce: Announce) -> Forecasts:
+    """What a model says that was trained on shuffled labels."""
+    announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}")
+    source, optimisation = subject.source, subject.recipe.optimisation
+    short = replace(optimisation, max_epochs=min(optimisation.max_epochs, depth.epochs))
+    made = refit(
+        subject.learnt,
+        source.features,
+        replace(subject.recipe, optimisation=short),
+        subject.splits,
+        covariates=source.covariates,
+        labelled=partial(ShuffledHistory, splits=subject.splits, seed=seed),
+    )
+    return daily_forecasts(assembled(made), subject.bars, judged.forecasts.sessions, source.covariates)
+
+
+def _notes(subject: _Subject) -> tuple[str, ...]:
+    lag = subject.recipe.target.lag
+    return (
+        f"skill is measured at lag {lag}, the model's own, where no lag is named",
+        "a stock that the bars file leaves out, because it was delisted say, is missing here too",
+    )

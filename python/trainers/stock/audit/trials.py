@@ -1,0 +1,122 @@
+"""How much of a Sharpe ratio is left when the trials behind it are counted.
+
+The probabilistic Sharpe ratio is that of Bailey & Lopez de Prado (2012, "The Sharpe ratio efficient frontier"), the
+deflated one theirs of 2014 ("The deflated Sharpe ratio"). Ratios within are those of one session.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import e, sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.audit_record import AuditVerdict, TrialsCheck
+from predictor.canonical import Json, Record
+from predictor.errors import ConfigurationError
+from trainers.stock.backtest.terms import SESSIONS_A_YEAR
+
+FloatArray = NDArray[np.float64]
+
+SURE = 0.95
+UNLIKELY = 0.5
+"""A probability below which the best of skill-less trials would be expected to look better."""
+
+EULER_MASCHERONI = 0.5772156649015329
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """How many configurations were tried before this one was chosen."""
+
+    count: int
+    counted_by: str
+    """Who counted them, in words."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ConfigurationError(f"trials is {self.count}, but must be at least 1: this model was tried")
+
+
+def counted_trials(said: int | None, card: Mapping[str, Json]) -> Trials:
+    """As somebody said, or as the card's record of its tuning tells; else this one alone."""
+    if said is not None:
+        return Trials(count=said, counted_by="as given")
+    if "tuning" in card:
+        return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="by the card")
+    return Trials(count=1, counted_by="nobody counted others")
+
+
+def check_trials(returns: FloatArray, trials: Trials) -> TrialsCheck:
+    """Pass where the deflated Sharpe ratio is at least 0.95, fail where it is below 0.5.
+
+    Args:
+        returns: [T] daily, after costs.
+        trials: how many there were.
+    """
+    best = expected_best(trials.count, len(returns))
+    found = Moments.of(returns) if returns.std() > 0 else None
+    deflated = None if found is None else probabilistic_sharpe(found, best)
+    return TrialsCheck(
+        verdict=_verdict(deflated),
+        trials=trials.count,
+        counted_by=trials.counted_by,
+        sessions=len(returns),
+        sharpe=None if found is None else found.ratio * sqrt(SESSIONS_A_YEAR),
+        expected_best=best * sqrt(SESSIONS_A_YEAR),
+        probabilistic=None if found is None else probabilistic_sharpe(found, 0.0),
+        deflated=deflated,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """What the error of a Sharpe ratio depends on."""
+
+    ratio: float
+    """Mean of a session's return over its standard deviation."""
+    skewness: float
+    kurtosis: float
+    """3 for a normal distribution."""
+    sessions: int
+
+    @classmethod
+    def of(cls, returns: FloatArray) -> "Moments":
+        """Those of daily returns [T] that move."""
+        standard = (returns - returns.mean()) / returns.std()
+        return cls(
+            ratio=float(returns.mean() / returns.std()),
+            skewness=float((standard**3).mean()),
+            kurtosis=float((standard**4).mean()),
+            sessions=len(returns),
+        )
+
+
+def probabilistic_sharpe(found: Moments, benchmark: float) -> float:
+    """Probability that the true ratio of a session is above a benchmark.
+
+    Phi((s - benchmark) sqrt(T - 1) / sqrt(1 - skewness s + (kurtosis - 1) / 4 s^2)).
+    """
+    variance = 1 - found.skewness * found.ratio + (found.kurtosis - 1) / 4 * found.ratio**2
+    return NormalDist().cdf((found.ratio - benchmark) * sqrt((found.sessions - 1) / variance))
+
+
+def expected_best(trials: int, sessions: int) -> float:
+    """The ratio of a session that the best of so many trials without skill is expected to show.
+
+    sqrt(V) ((1 - gamma) z(1 - 1/N) + gamma z(1 - 1/(N e))); the variance V of their ratios is that of an estimate from
+    independent returns without mean, 1 / (T - 1), because the trials themselves are not known here.
+    """
+    if trials == 1:
+        return 0.0
+    normal = NormalDist()
+    highest = (1 - EULER_MASCHERONI) * normal.inv_cdf(1 - 1 / trials)
+    highest += EULER_MASCHERONI * normal.inv_cdf(1 - 1 / (trials * e))
+    return highest / sqrt(sessions - 1)
+
+
+def _verdict(deflated: float | None) -> AuditVerdict:
+    if deflated is None or UNLIKELY <= deflated < SURE:
+        return AuditVerdict.UNDECIDED
+    return AuditVerdict.PASS if deflated >= SURE else AuditVerdict.FAIL

@@ -1,0 +1,26 @@
+"""Walk-forward backtests: forecasts from models that could have been there then, traded with delay and costs."""
+
+from trainers.stock.backtest.folds import Fold, Plan
+from trainers.stock.backtest.result import Backtest, Figures, Track, backtest_json, summary_json
+from trainers.stock.backtest.run import Folder, backtest
+from trainers.stock.backtest.source import Source, artifact_source, recipe_source
+from trainers.stock.backtest.strategies import Strategy, Tactic
+from trainers.stock.backtest.terms import Terms
+
+__all__ = [
+    "Backtest",
+    "Figures",
+    "Fold",
+    "Folder",
+    "Plan",
+    "Source",
+    "Strategy",
+    "Tactic",
+    "Terms",
+    "Track",
+    "artifact_source",
+    "backtest",
+    "backtest_json",
+    "recipe_source",
+    "summary_json",
+]

@@ -1,0 +1,246 @@
+"""`quantra backtest`: a thin map from flags to a walk forward."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Final
+
+import torch
+import typer
+from rich.console import Console
+
+from predictor import canonical
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.cli.options import CovariateFiles, StaticFile
+from predictor.covariates import CovariateSource
+from predictor.errors import shown_date
+from predictor.replacement import replace_file
+from trainers.loop import StoppedError
+from trainers.options import DeviceOption, JsonOption, ResumeOption
+from trainers.stock.backtest.folds import Fold, Plan, decision_span
+from trainers.stock.backtest.progress import watched
+from trainers.stock.backtest.result import Backtest, backtest_json, summary_json
+from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_horizon
+from trainers.stock.backtest.source import Source, artifact_source, recipe_source, refuse_in_sample
+from trainers.stock.backtest.strategies import Strategy, Tactic
+from trainers.stock.backtest.tables import backtest_tables
+from trainers.stock.backtest.terms import Terms
+from trainers.stock.evaluation.seen import SeenError
+from trainers.stock.flags import KnownOption, covariate_fields, features_named
+
+EXAMPLE: Final = (
+    "Example: quantra backtest models/demo/1 --bars bars.csv --start 2011-03-01 --end 2013-03-01 --refit 63"
+)
+RESULT: Final = "backtest.json"
+TERMS = Terms(horizon=5)
+TACTIC = Tactic()
+_WINDOW = re.compile(r"expanding|rolling:([1-9]\d*)")
+
+ArtifactArgument = Annotated[
+    Path | None, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1; or give --recipe.")
+]
+RecipeOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="JSON of a recipe's settings, as an artifact's card has them, in its place."),
+]
+FeaturesOption = Annotated[
+    str, typer.Option(help="With --recipe: a feature file, `default` or `alpha158`; an artifact brings its own.")
+]
+BarsOption = Annotated[Path, typer.Option(help="CSV or Parquet file of daily bars.")]
+HorizonOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Sessions that a position is held for; left out: 5 where the model has it, else its first."
+    ),
+]
+StrategyOption = Annotated[
+    Strategy,
+    typer.Option(help="rank: long the best, short the worst; sign: by the median's sign; vol-target: long, scaled."),
+]
+ShareOption = Annotated[float, typer.Option(help="rank: of the stocks on each side, at least one.")]
+ThresholdOption = Annotated[float, typer.Option(help="sign: medians within so many basis points of 0 are flat.")]
+VolatilityOption = Annotated[float, typer.Option(help="vol-target: a year's standard deviation aimed at.")]
+RebalanceOption = Annotated[int, typer.Option(min=1, help="Sessions between decisions that are traded.")]
+CostOption = Annotated[float, typer.Option(help="Basis points on every unit bought or sold.")]
+BorrowOption = Annotated[float, typer.Option(help="Basis points a year on every unit sold short.")]
+
+
+def backtest_command(  # noqa: PLR0913 - one argument a flag
+    *,
+    artifact: ArtifactArgument = None,
+    recipe: RecipeOption = None,
+    features: FeaturesOption = "default",
+    bars: BarsOption,
+    covariates: CovariateFiles = None,
+    known: KnownOption = "",
+    static: StaticFile = None,
+    start: Annotated[str, typer.Option(metavar="DATE", help="First session that is decided on, such as 2011-01-03.")],
+    end: Annotated[str, typer.Option(metavar="DATE", help="Last session of the book.")],
+    refit: Annotated[
+        str, typer.Option(metavar="never|N", help="Sessions between refits; never: the model stays as it is.")
+    ] = "never",
+    window: Annotated[
+        str,
+        typer.Option(
+            metavar="expanding|rolling:N", help="Refit on all bars before, or on the last N sessions of them."
+        ),
+    ] = "expanding",
+    embargo: Annotated[
+        int, typer.Option(min=0, help="Sessions left out between what a refit learns from and its first decision.")
+    ] = 0,
+    horizon: HorizonOption = None,
+    strategy: StrategyOption = TACTIC.strategy,
+    share: ShareOption = TACTIC.share,
+    threshold_bps: ThresholdOption = TACTIC.threshold_bps,
+    volatility: VolatilityOption = TACTIC.volatility,
+    rebalance: RebalanceOption = TERMS.rebalance,
+    cost_bps: CostOption = TERMS.cost_bps,
+    borrow_bps: BorrowOption = TERMS.borrow_bps,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that refit folds beside each other.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; left out: beside the artifact or recipe, NAME.backtest.")
+    ] = None,
+    resume: ResumeOption = False,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Walk forward over past days: forecast with what was known then, trade at the next close, and pay for it."""
+    torch.set_num_threads(1)
+    beside_bars = CovariateSource.read(covariates or (), static)
+    source = chosen_source(artifact, recipe, (features, known), beside_bars, device)
+    panel = BarPanel.read(bars)
+    plan = Plan(
+        start=session_of("--start", start),
+        end=session_of("--end", end),
+        refit=_refit(refit),
+        rolling=_rolling(window),
+        embargo=embargo,
+    )
+    check_allowed(source, panel, plan)
+    tactic = Tactic(strategy=strategy, share=share, threshold_bps=threshold_bps, volatility=volatility)
+    terms = Terms(
+        horizon=chosen_horizon(source.horizons, horizon),
+        rebalance=rebalance,
+        cost_bps=cost_bps,
+        borrow_bps=borrow_bps,
+    )
+    folder = Folder(path=out or beside(artifact or recipe, ".backtest"), resume=resume)
+    try:
+        found = backtest(
+            source,
+            panel,
+            plan,
+            terms=terms,
+            tactic=tactic,
+            folder=folder,
+            workers=workers,
+            watch=_watch(as_json=as_json),
+        )
+    except StoppedError as error:
+        sys.stderr.write(f"{error.message}; go on with the same command and --resume\n")
+        raise typer.Exit(128 + error.signal) from error
+    replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(found)))
+    _tell(found, folder.path, as_json=as_json)
+
+
+def chosen_source(
+    artifact: Path | None, recipe: Path | None, reads: tuple[str, str], covariates: CovariateSource, device: str
+) -> Source:
+    """What the flags name; `reads` are those of features and of known covariates, which a recipe does not tell.
+
+    Raises:
+        typer.BadParameter: neither or both of artifact and recipe.
+    """
+    if artifact is not None and recipe is None:
+        return artifact_source(artifact, device, covariates)
+    if recipe is None or artifact is not None:
+        raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
+    features, known = reads
+    return recipe_source(recipe, features_named(features, covariate_fields(covariates, known)), covariates)
+
+
+def check_allowed(source: Source, bars: BarPanel, plan: Plan) -> None:
+    """Refuse decisions on days that the artifact has seen, as bad usage.
+
+    Raises:
+        typer.BadParameter: naming the first session that is allowed.
+    """
+    if source.standing is None:
+        return
+    first = int(bars.sessions[decision_span(bars.sessions, plan)[0]])
+    try:
+        refuse_in_sample(source.standing, bars.sessions, first, plan.embargo)
+    except SeenError as error:
+        raise typer.BadParameter(error.message) from error
+
+
+def session_of(flag: str, text: str) -> int:
+    """Yyyymmdd of an ISO date.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    try:
+        return int(date.fromisoformat(text.strip()).strftime("%Y%m%d"))
+    except ValueError as error:
+        raise typer.BadParameter(f"{flag} is {text!r}, but must be a date such as 2011-01-03") from error
+
+
+def beside(path: Path | None, suffix: str) -> Path:
+    """A name beside an artifact or a recipe."""
+    if path is None:
+        raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
+    whole = path.resolve()
+    return whole.with_name(whole.name + suffix)
+
+
+def _refit(text: str) -> int | None:
+    if text == "never":
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        raise typer.BadParameter(f"--refit is {text!r}, but must be never or a number of sessions")
+    return int(text)
+
+
+def _rolling(text: str) -> int | None:
+    match = _WINDOW.fullmatch(text)
+    if match is None:
+        raise typer.BadParameter(f"--window is {text!r}, but must be expanding or rolling:N, such as rolling:1260")
+    return None if match[1] is None else int(match[1])
+
+
+def _watch(*, as_json: bool) -> Watch:
+    """What shows the folds: a bar or lines for people, JSON lines for programs."""
+    if as_json:
+        return _json_lines
+    return lambda folds, total: watched(folds, total=total, tell=_tell_fold, title="fold", stream=sys.stdout)
+
+
+def _json_lines(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
+    for count, fold in enumerate(folds, start=1):
+        _write({"kind": "fold", "done": count, "folds": total, "number": fold.number})
+        yield fold
+
+
+def _tell_fold(fold: Fold) -> str:
+    first, last, begun, ended = map(shown_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
+    return f"decides {first} to {last}, learnt {begun} to {ended}"
+
+
+def _tell(found: Backtest, folder: Path, *, as_json: bool) -> None:
+    path = folder / RESULT
+    if as_json:
+        _write({"kind": "backtest", "file": str(path), **summary_json(found)})
+        return
+    console = Console(highlight=False)
+    console.print(backtest_tables(found))
+    console.print(f"Every session stands in {path}", soft_wrap=True, markup=False)
+
+
+def _write(value: Json) -> None:
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,97 @@
+"""The walk forward: which sessions each refit may learn from, and which decisions it is then judged by."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import ConfigurationError, shown_date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a backtest walks through time; sessions are yyyymmdd."""
+
+    start: int
+    """First session after whose close a decision is made; the next session where there is none that day."""
+    end: int
+    """Last session of the book."""
+    refit: int | None = None
+    """Sessions between refits; None for never."""
+    rolling: int | None = None
+    """Sessions that a refit learns from at most, warm-up included; None for all since the first bar."""
+    embargo: int = 0
+    """Sessions left out between what a refit learns from and its first decision."""
+
+    def __post_init__(self) -> None:
+        if self.start > self.end:
+            raise ConfigurationError(f"the backtest ends {shown_date(self.end)}, before it starts on {self.start}")
+        for name, least in (("refit", 1), ("rolling", 1), ("embargo", 0)):
+            value: int | None = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigurationError(f"{name} is {value} sessions, but must be at least {least}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """One stretch of decisions by one model; sessions are yyyymmdd, both included."""
+
+    number: int
+    """From 1."""
+    first: int
+    last: int
+    learn_first: int
+    """What the model may learn from begins here; nothing before `learn_first` and after `learn_last` exists for it."""
+    learn_last: int
+    """At most the session before `first`: no label that the model learns from reaches a decision of this fold."""
+
+
+def decision_span(sessions: NDArray[np.int32], plan: Plan) -> tuple[int, int]:
+    """Positions of the first and of the last session of a backtest.
+
+    Raises:
+        ConfigurationError: the bars hold no two sessions of it.
+    """
+    first = int(np.searchsorted(sessions, plan.start))
+    last = int(np.searchsorted(sessions, plan.end, side="right")) - 1
+    if last <= first:
+        raise ConfigurationError(
+            f"the bars, {shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}, hold no two sessions from "
+            f"{shown_date(plan.start)} to {shown_date(plan.end)}; choose --start and --end within them"
+        )
+    return first, last
+
+
+def folds_of(sessions: NDArray[np.int32], plan: Plan) -> tuple[Fold, ...]:
+    """The folds of a walk forward, oldest first.
+
+    A refit sees no session from `embargo` sessions before its first decision on. All labels of its training,
+    selection and calibration therefore end before that decision: decisions of the last lag + longest horizon sessions
+    are purged, because their outcomes are not known yet.
+
+    Raises:
+        ConfigurationError: the bars hold too few sessions.
+    """
+    first, last = decision_span(sessions, plan)
+    step = last - first + 1 if plan.refit is None else plan.refit
+    return tuple(_fold(sessions, plan, k + 1, a, min(a + step - 1, last)) for k, a in _starts(first, last, step))
+
+
+def _starts(first: int, last: int, step: int) -> list[tuple[int, int]]:
+    return list(enumerate(range(first, last + 1, step)))
+
+
+def _fold(sessions: NDArray[np.int32], plan: Plan, number: int, first: int, last: int) -> Fold:
+    known = first - 1 - plan.embargo
+    if known < 0:
+        raise ConfigurationError(
+            f"no session lies before {shown_date(int(sessions[first]))} to learn from; start later, or give more bars"
+        )
+    oldest = 0 if plan.rolling is None else max(0, known + 1 - plan.rolling)
+    return Fold(
+        number=number,
+        first=int(sessions[first]),
+        last=int(sessions[last]),
+        learn_first=int(sessions[oldest]),
+        learn_last=int(sessions[known]),
+    )

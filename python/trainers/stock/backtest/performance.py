@@ -1,0 +1,98 @@
+"""What a series of daily returns amounts to, and how much of its Sharpe ratio is luck. NumPy alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.stock.backtest.terms import SESSIONS_A_YEAR
+
+FloatArray = NDArray[np.float64]
+
+SHARPE_FORMULA = (
+    "sqrt(252) x mean / standard deviation of daily returns, no interest subtracted; standard error by the delta "
+    "method with Newey-West weights (Lo 2002)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawdown:
+    """The largest fall of the equity from a peak."""
+
+    depth: float
+    """Share of the peak that was lost, 0 to 1."""
+    peak: int
+    """Position of the session after whose close it began; -1 is the start, before the first."""
+    trough: int
+    """Position of the lowest close; -1 where the equity never fell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performance:
+    """Daily returns in a few figures; NaN where they cannot be told, such as the Sharpe ratio of no movement."""
+
+    annual_return: float
+    """Compounded."""
+    annual_volatility: float
+    sharpe: float
+    """A year's."""
+    sharpe_error: float
+    drawdown: Drawdown
+
+
+def performance(returns: FloatArray) -> Performance:
+    """The figures of daily returns [T]."""
+    growth = float(np.prod(1 + returns))
+    ratio, error = sharpe(returns)
+    return Performance(
+        annual_return=growth ** (SESSIONS_A_YEAR / len(returns)) - 1 if growth > 0 else -1.0,
+        annual_volatility=float(returns.std()) * SESSIONS_A_YEAR**0.5,
+        sharpe=ratio,
+        sharpe_error=error,
+        drawdown=drawdown(returns),
+    )
+
+
+def equity(returns: FloatArray) -> FloatArray:
+    """[T] what 1 has become after each session."""
+    return np.multiply.accumulate(1 + returns)
+
+
+def sharpe(returns: FloatArray) -> tuple[float, float]:
+    """A year's Sharpe ratio of daily returns [T] and its standard error; NaN where they never move.
+
+    With z the standardised returns and s the daily ratio, the ratio's influence function is z - s (z^2 - 1) / 2, and
+    the error that of its mean (Lo 2002, section "non-IID returns"). Where returns are independent and normal it is the
+    familiar sqrt((1 + s^2 / 2) / T).
+    """
+    deviation = returns.std()
+    if deviation == 0 or len(returns) < 2:  # noqa: PLR2004 - one return has no deviation
+        return float("nan"), float("nan")
+    standard = (returns - returns.mean()) / deviation
+    daily = float(returns.mean() / deviation)
+    error = mean_error(standard - daily / 2 * (standard * standard - 1))
+    return daily * SESSIONS_A_YEAR**0.5, error * SESSIONS_A_YEAR**0.5
+
+
+def mean_error(series: FloatArray, lag: int | None = None) -> float:
+    """Standard error of the mean of a series [T] whose neighbours may be alike (Newey & West 1987).
+
+    Args:
+        series: without NaN.
+        lag: how many neighbours count; None for floor(4 (T / 100)^(2/9)) (Newey & West 1994).
+    """
+    count = len(series)
+    reach = int(4 * (count / 100) ** (2 / 9)) if lag is None else lag
+    left = series - series.mean()
+    variance = float(left @ left) / count
+    for k in range(1, min(reach, count - 1) + 1):
+        variance += 2 * (1 - k / (reach + 1)) * float(left[k:] @ left[:-k]) / count
+    return (max(variance, 0.0) / count) ** 0.5
+
+
+def drawdown(returns: FloatArray) -> Drawdown:
+    """The largest fall of the equity within daily returns [T]."""
+    curve = np.concatenate([[1.0], equity(returns)])
+    fallen = 1 - curve / np.maximum.accumulate(curve)
+    trough = int(np.argmax(fallen))
+    return Drawdown(depth=float(fallen[trough]), peak=int(np.argmax(curve[: trough + 1])) - 1, trough=trough - 1)

@@ -1,0 +1,173 @@
+"""What a backtest came to: series and figures as values, and as JSON."""
+
+from dataclasses import asdict, dataclass
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.canonical import Json
+from trainers.stock.backtest.book import Book
+from trainers.stock.backtest.folds import Fold
+from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, equity, performance
+from trainers.stock.backtest.strategies import Tactic
+from trainers.stock.backtest.terms import SESSIONS_A_YEAR, Terms
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One book in numbers."""
+
+    gross: Performance
+    """Before costs."""
+    net: Performance
+    """After costs and borrowing."""
+    turnover: float
+    """Traded a session, as a share of the equity; buying and selling both count."""
+    hit_rate: float
+    """Share of the sessions with a position that earned something before costs; NaN without any."""
+    exposure: float
+    """Mean sum of absolute weights."""
+    net_exposure: float
+    """Mean sum of weights."""
+    closed: int
+    """Positions that were closed at the last close seen, because bars ended or were missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Track:
+    """One book over T sessions of S stocks, from its first trade to the end."""
+
+    name: str
+    sessions: NDArray[np.int32]
+    """[T] yyyymmdd."""
+    book: Book
+    figures: Figures
+
+    @property
+    def gross_equity(self) -> FloatArray:
+        """[T] what 1 has become before costs."""
+        return equity(self.book.gross)
+
+    @property
+    def net_equity(self) -> FloatArray:
+        """[T] what 1 has become after costs."""
+        return equity(self.book.net)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Backtest:
+    """A strategy on a model's forecasts, beside benchmarks on the same terms."""
+
+    symbols: tuple[str, ...]
+    """[S]"""
+    forecasts: str
+    """Where they come from, in words."""
+    digest: str
+    """SHA-256 of what the forecasts follow from: settings and bars."""
+    terms: Terms
+    tactic: Tactic
+    folds: tuple[Fold, ...]
+    strategy: Track
+    benchmarks: tuple[Track, ...]
+    notes: tuple[str, ...]
+    """What a reader must know."""
+
+    @property
+    def tracks(self) -> tuple[Track, ...]:
+        """The strategy, then the benchmarks."""
+        return (self.strategy, *self.benchmarks)
+
+
+def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -> Track:
+    """A book from its first trade on; before that nothing can be earned, and its sessions would only dilute."""
+    traded = Book(
+        gross=book.gross[terms.delay :],
+        net=book.net[terms.delay :],
+        traded=book.traded[terms.delay :],
+        weights=book.weights[terms.delay :],
+        closed=book.closed[terms.delay :],
+    )
+    return Track(name=name, sessions=sessions[terms.delay :], book=traded, figures=figures_of(traded))
+
+
+def figures_of(book: Book) -> Figures:
+    """The numbers of one book."""
+    held = book.weights[:-1].any(axis=1)
+    return Figures(
+        gross=performance(book.gross),
+        net=performance(book.net),
+        turnover=float(book.traded.mean()),
+        hit_rate=float((book.gross[1:][held] > 0).mean()) if held.any() else float("nan"),
+        exposure=float(book.exposure.mean()),
+        net_exposure=float(book.weights.sum(axis=1).mean()),
+        closed=int(book.closed.sum()),
+    )
+
+
+def summary_json(found: Backtest) -> dict[str, Json]:
+    """Settings and figures."""
+    return {
+        "forecasts": found.forecasts,
+        "digest": found.digest,
+        "symbols": list(found.symbols),
+        "strategy": {name: _told(value) for name, value in asdict(found.tactic).items()},
+        "terms": {**asdict(found.terms), "tranches": found.terms.tranches, "sessions_a_year": SESSIONS_A_YEAR},
+        "sharpe": SHARPE_FORMULA,
+        "folds": [asdict(fold) for fold in found.folds],
+        "notes": list(found.notes),
+        "table": [{"name": track.name, **_figures_json(track)} for track in found.tracks],
+    }
+
+
+def backtest_json(found: Backtest) -> dict[str, Json]:
+    """Settings, figures, and every session of every book; NaN is null."""
+    return summary_json(found) | {"tracks": [_track_json(track) for track in found.tracks]}
+
+
+def _track_json(track: Track) -> Json:
+    book = track.book
+    return {
+        "name": track.name,
+        "sessions": track.sessions.tolist(),
+        "gross": book.gross.tolist(),
+        "net": book.net.tolist(),
+        "gross_equity": track.gross_equity.tolist(),
+        "net_equity": track.net_equity.tolist(),
+        "traded": book.traded.tolist(),
+        "closed": book.closed.tolist(),
+        "weights": book.weights.tolist(),
+    }
+
+
+def _figures_json(track: Track) -> dict[str, Json]:
+    figures = track.figures
+    return {
+        "gross": _performance_json(figures.gross, track.sessions),
+        "net": _performance_json(figures.net, track.sessions),
+        "turnover": figures.turnover,
+        "annual_turnover": figures.turnover * SESSIONS_A_YEAR,
+        "hit_rate": _told(figures.hit_rate),
+        "exposure": figures.exposure,
+        "net_exposure": figures.net_exposure,
+        "closed_at_last_close": figures.closed,
+    }
+
+
+def _performance_json(found: Performance, sessions: NDArray[np.int32]) -> Json:
+    """The drawdown's places as sessions; null for the start, before the first."""
+    fall = found.drawdown
+    peak, trough = (int(sessions[place]) if place >= 0 else None for place in (fall.peak, fall.trough))
+    return {
+        "annual_return": _told(found.annual_return),
+        "annual_volatility": _told(found.annual_volatility),
+        "sharpe": _told(found.sharpe),
+        "sharpe_error": _told(found.sharpe_error),
+        "max_drawdown": {"depth": fall.depth, "peak": peak, "trough": trough},
+    }
+
+
+def _told(value: float | str) -> Json:
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -1,0 +1,189 @@
+"""A backtest from bars to its result: folds, forecasts, books."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.errors import ConfigurationError
+from trainers.stock.backtest.benchmarks import MOMENTUM, YEAR, benchmark_weights
+from trainers.stock.backtest.book import run_book
+from trainers.stock.backtest.folds import Fold, Plan, decision_span, folds_of
+from trainers.stock.backtest.forecasts import Forecasts, joined
+from trainers.stock.backtest.result import Backtest, Track, track_of
+from trainers.stock.backtest.source import Source, Standing, refuse_in_sample
+from trainers.stock.backtest.store import ForecastStore
+from trainers.stock.backtest.strategies import Tactic, weights_of
+from trainers.stock.backtest.terms import Terms
+from trainers.stock.backtest.walk import forecast_standing, refit_job, walk_refits
+from trainers.stock.card import bars_hash
+
+FloatArray = NDArray[np.float64]
+Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
+"""What shows how far the folds have come: takes them, and how many there will be, and hands them on."""
+
+DEFAULT_HORIZON = 5
+SURVIVORS = (
+    "the stocks are those of the bars file: stocks that it leaves out, because they were delisted say, are missing here"
+)
+CLOSED = (
+    "{count} positions of {name} were closed at the last close seen, because bars ended or were missing; what a "
+    "delisting may have cost is not known"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """Where a backtest keeps its forecasts."""
+
+    path: Path
+    resume: bool = False
+    """Go on with what is there; else a folder that holds a backtest is refused."""
+
+
+def in_silence(folds: Iterator[Fold], _total: int) -> Iterator[Fold]:
+    """Show nothing."""
+    return folds
+
+
+def chosen_horizon(horizons: tuple[int, ...], wanted: int | None) -> int:
+    """The horizon that is traded: the one wanted, else 5 sessions where the model forecasts them, else its first."""
+    if wanted is not None:
+        return wanted
+    return DEFAULT_HORIZON if DEFAULT_HORIZON in horizons else horizons[0]
+
+
+def backtest(
+    source: Source,
+    bars: BarPanel,
+    plan: Plan,
+    *,
+    terms: Terms,
+    tactic: Tactic,
+    folder: Folder,
+    workers: int = 1,
+    watch: Watch = in_silence,
+) -> Backtest:
+    """Walk forward, and trade what is forecast.
+
+    Args:
+        source: an artifact or a recipe.
+        bars: a long history; returns are those of its adjusted closes.
+        plan: from when to when, and how often the model is refitted; never leaves an artifact as it is, and trains a
+            recipe once, before the first decision.
+        terms: horizon, delay and costs.
+        tactic: what is made of the forecasts.
+        folder: where the forecasts of each fold are kept, so that a backtest that was stopped can go on.
+        workers: processes that refit folds beside each other.
+        watch: shows how far the folds have come.
+
+    Raises:
+        ConfigurationError: the settings contradict themselves or the bars, a decision is in sample, or the folder is
+            of another backtest.
+        ArtifactError: stored forecasts are damaged.
+    """
+    if source.standing is not None:
+        first, _ = decision_span(bars.sessions, plan)
+        refuse_in_sample(source.standing, bars.sessions, int(bars.sessions[first]), plan.embargo)
+    _check_horizon(source, terms.horizon)
+    folds = folds_for(source, bars, plan)
+    store = ForecastStore(folder.path, _settings(source, bars, plan), resume=folder.resume)
+    for _fold in watch(_forecast(source, bars, plan, folds, store, workers), len(folds)):
+        pass
+    forecasts = joined([store.read(fold) for fold in folds])
+    return traded(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
+
+
+def _check_horizon(source: Source, horizon: int) -> None:
+    """Before anything is trained."""
+    if horizon not in source.horizons:
+        raise ConfigurationError(f"horizon {horizon} is not forecast; the model has {list(source.horizons)}")
+
+
+def folds_for(source: Source, bars: BarPanel, plan: Plan) -> tuple[Fold, ...]:
+    """The folds; of an artifact that is never refitted one, which learnt what its card tells."""
+    if source.standing is None or plan.refit is not None:
+        return folds_of(bars.sessions, plan)
+    first, last = decision_span(bars.sessions, plan)
+    return (
+        Fold(
+            number=1,
+            first=int(bars.sessions[first]),
+            last=int(bars.sessions[last]),
+            learn_first=source.standing.first_seen,
+            learn_last=source.standing.last_seen,
+        ),
+    )
+
+
+def _forecast(
+    source: Source, bars: BarPanel, plan: Plan, folds: tuple[Fold, ...], store: ForecastStore, workers: int
+) -> Iterator[Fold]:
+    if source.standing is not None and plan.refit is None:
+        return _stand(source, source.standing, bars, folds[0], store)
+    recipe = source.known_recipe()
+    jobs = [refit_job(fold, bars, source.features, recipe, source.covariates) for fold in folds]
+    return walk_refits(jobs, store, workers=workers)
+
+
+def _stand(source: Source, standing: Standing, bars: BarPanel, fold: Fold, store: ForecastStore) -> Iterator[Fold]:
+    if not store.holds(fold):
+        store.keep(fold, forecast_standing(standing.model, fold, bars, source.covariates))
+    yield fold
+
+
+def _settings(source: Source, bars: BarPanel, plan: Plan) -> dict[str, Json]:
+    """Everything that the forecasts follow from."""
+    features = source.features
+    return {
+        "source": source.digest,
+        "recipe": None if source.recipe is None else source.recipe.settings(),
+        "features": {feature.name: feature.expression for feature in (*features.observed, *features.known)},
+        "bars": bars_hash(bars),
+        "covariates": source.covariates.digest(),
+        "plan": asdict(plan),
+    }
+
+
+def traded(
+    source: Source,
+    bars: BarPanel,
+    forecasts: Forecasts,
+    folds: tuple[Fold, ...],
+    *,
+    terms: Terms,
+    tactic: Tactic,
+    digest: str,
+) -> Backtest:
+    """The books of forecasts that are there already."""
+    closes = np.ascontiguousarray(bars.adjusted().close.T)
+    first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
+    period = slice(first, first + len(forecasts.sessions))
+
+    def track(name: str, wanted: FloatArray) -> Track:
+        return track_of(name, forecasts.sessions, run_book(wanted, closes[period], terms), terms)
+
+    strategy = track(f"model, {tactic.strategy}", weights_of(forecasts, terms.horizon, tactic))
+    wanted = benchmark_weights(closes[: period.stop], first, tactic.share)
+    benchmarks = tuple(track(name, weights) for name, weights in wanted.items())
+    return Backtest(
+        symbols=bars.symbols,
+        forecasts=source.told,
+        digest=digest,
+        terms=terms,
+        tactic=tactic,
+        folds=folds,
+        strategy=strategy,
+        benchmarks=benchmarks,
+        notes=_notes((strategy, *benchmarks), first),
+    )
+
+
+def _notes(tracks: tuple[Track, ...], first: int) -> tuple[str, ...]:
+    closed = [CLOSED.format(count=t.figures.closed, name=t.name) for t in tracks if t.figures.closed]
+    young = [f"{MOMENTUM} begins late: it looks back {YEAR} sessions, and {first} lie before the start"]
+    return (SURVIVORS, *closed, *(young if first < YEAR else []))

@@ -1,0 +1,155 @@
+"""What is backtested or audited: an artifact, or a recipe that nobody has trained yet."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor import artifact, canonical
+from predictor.artifact import EnsembleManifest, Manifest
+from predictor.canonical import Json
+from predictor.covariates import CovariateSource
+from predictor.errors import ArtifactError, ConfigurationError, shown_date
+from predictor.features import FeatureSet, default_features
+from predictor.inference import choose_device
+from predictor.model import Answering, Ensemble, Model
+from predictor.registry import Runtime, load_model
+from trainers.stock.backtest.refit import MAX_ROWS
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.evaluation.seen import SeenError, seen_until, splits_of
+from trainers.stock.recipe import Recipe
+from trainers.stock.recipes import read_recipe, read_recipe_file
+from trainers.stock.splits import Splits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Standing:
+    """A trained model as it stands, and what it has seen."""
+
+    model: Answering
+    splits: Splits
+    """As its card tells them."""
+
+    @property
+    def first_seen(self) -> int:
+        """First session of its training, yyyymmdd."""
+        return self.splits.train.first
+
+    @property
+    def last_seen(self) -> int:
+        """Session of the last label used for training, selection or calibration, yyyymmdd."""
+        return seen_until(self.splits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Source:
+    """What is judged."""
+
+    told: str
+    """In words, such as "artifact 1a2b3c4d (lstm, trained with lag 0)"."""
+    digest: str
+    """SHA-256 of the manifest; of a recipe that of its settings and features."""
+    horizons: tuple[int, ...]
+    """[H] sessions that are forecast."""
+    recipe: Recipe | None
+    """None for an ensemble, which no single recipe makes."""
+    features: FeatureSet
+    """What the recipe's network reads; of no use where there is no recipe."""
+    covariates: CovariateSource
+    """Files of what stands beside the bars."""
+    standing: Standing | None
+    """The trained model; None where there is only a recipe."""
+    card: Mapping[str, Json]
+    """The artifact's card; empty for a recipe."""
+
+    def known_recipe(self) -> Recipe:
+        """The recipe.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        if self.recipe is None:
+            raise ConfigurationError(
+                "an ensemble has no recipe of its own that could train it again; take one of its members, in the "
+                "folder members, or backtest it with --refit never"
+            )
+        return self.recipe
+
+
+def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSource = NO_SOURCE) -> Source:
+    """An artifact, verified, with the recipe that its card tells; `covariates` are what it reads beside the bars.
+
+    Raises:
+        ArtifactError: it is damaged, or its card tells no splits, or that of a single network no recipe.
+        ConfigurationError: the recipe is not one that this program knows.
+    """
+    model = load_model(folder, (folder.name, 0), Runtime(choose_device(device), MAX_ROWS))
+    manifest = _manifest(model)
+    digest = hashlib.sha256((folder / artifact.MANIFEST).read_bytes()).hexdigest()
+    single = isinstance(model, Model)
+    if single and "recipe" not in manifest.card:
+        raise ArtifactError.of(artifact.MANIFEST, "its card tells no recipe; train the model again")
+    info = model.info((), is_default=False)
+    return Source(
+        told=f"artifact {digest[:12]} ({info.kind}, trained with lag {info.lag})",
+        digest=digest,
+        horizons=info.horizons,
+        recipe=read_recipe(manifest.card["recipe"], "recipe in the card") if single else None,
+        features=model.pipeline.features.features if single else default_features(),
+        covariates=covariates,
+        standing=Standing(model=model, splits=splits_of(manifest.card)),
+        card=manifest.card,
+    )
+
+
+def _manifest(model: Answering) -> Manifest | EnsembleManifest:
+    if isinstance(model, Model | Ensemble):
+        return model.manifest
+    raise ConfigurationError(f"a {type(model).__name__} has no manifest")
+
+
+def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource = NO_SOURCE) -> Source:
+    """A recipe in a JSON file, with the features that it does not tell.
+
+    Raises:
+        ConfigurationError: the file holds no recipe.
+    """
+    recipe = read_recipe_file(path)
+    named = {feature.name: feature.expression for feature in (*features.observed, *features.known)}
+    digest = hashlib.sha256(canonical.to_bytes({"recipe": recipe.settings(), "features": named})).hexdigest()
+    return Source(
+        told=f"recipe {digest[:12]} ({recipe.kind})",
+        digest=digest,
+        horizons=recipe.target.horizons,
+        recipe=recipe,
+        features=features,
+        covariates=covariates,
+        standing=None,
+        card={},
+    )
+
+
+def refuse_in_sample(standing: Standing, sessions: NDArray[np.int32], start: int, embargo: int = 0) -> None:
+    """Refuse a first decision before which not all labels of the model's training had ended.
+
+    Args:
+        standing: the model.
+        sessions: of the bars.
+        start: first session after whose close a decision is wanted.
+        embargo: sessions that must lie between.
+
+    Raises:
+        SeenError: naming the first session that is allowed.
+    """
+    allowed = int(np.searchsorted(sessions, standing.last_seen, side="right")) + embargo
+    if allowed < len(sessions) and start >= sessions[allowed]:
+        return
+    seen = shown_date(standing.last_seen)
+    first = "none of these bars" if allowed >= len(sessions) else shown_date(int(sessions[allowed]))
+    raise SeenError(
+        f"{shown_date(start)} is in sample: labels up to {seen} were used for training, selection or calibration. The "
+        f"first session that may be decided on is {first}"
+    )

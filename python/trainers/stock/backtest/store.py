@@ -1,0 +1,114 @@
+"""A run folder: every fold's forecasts as they come, so that a backtest that was stopped goes on.
+
+    settings.json                    what the forecasts follow from, and the digest of that
+    forecasts/0001.safetensors       one file a fold
+
+What is traded on the forecasts, and at what cost, is no part of the settings: it may change without a new training.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+
+from predictor import canonical
+from predictor.artifact.tensors import read_arrays, write_arrays
+from predictor.canonical import Json, Record
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.networks import TargetKind
+from predictor.replacement import replace_file
+from trainers.stock.backtest.folds import Fold
+from trainers.stock.backtest.forecasts import Forecasts
+
+SETTINGS: Final = "settings.json"
+FORECASTS: Final = "forecasts"
+
+
+@final
+class ForecastStore:
+    """The forecasts of one backtest's folds, in its run folder.
+
+    Args:
+        folder: the run folder; made if it is not there.
+        settings: everything that the forecasts follow from.
+        resume: go on with a folder of the same settings, if there is one; else one that is there is refused.
+
+    Raises:
+        ConfigurationError: the folder cannot be written, nobody asked to resume it, or it is of other settings.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Json], *, resume: bool) -> None:
+        self.folder = folder
+        self.digest = hashlib.sha256(canonical.to_bytes(settings)).hexdigest()
+        path = folder / SETTINGS
+        if path.is_file():
+            _check_same(path, settings, self.digest, resume=resume)
+        elif folder.exists() and any(folder.iterdir()):
+            raise ConfigurationError(f"{folder} holds something else than a backtest; choose another --out")
+        try:
+            (folder / FORECASTS).mkdir(parents=True, exist_ok=True)
+            replace_file(path, canonical.to_bytes({"digest": self.digest, "settings": settings}))
+        except OSError as error:
+            raise ConfigurationError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
+
+    def holds(self, fold: Fold) -> bool:
+        """Whether the fold's forecasts are there already."""
+        return self._path(fold).is_file()
+
+    def keep(self, fold: Fold, forecasts: Forecasts) -> None:
+        """Store a fold's forecasts, whole or not at all."""
+        arrays = {"sessions": forecasts.sessions, "values": forecasts.values}
+        arrays |= {"horizons": np.array(forecasts.horizons), "levels": np.array(forecasts.levels)}
+        if forecasts.scores is not None:
+            arrays["scores"] = forecasts.scores
+        kind = np.frombuffer(forecasts.kind.value.encode(), np.uint8)
+        replace_file(self._path(fold), write_arrays(arrays | {"kind": kind}))
+
+    def read(self, fold: Fold) -> Forecasts:
+        """A fold's forecasts.
+
+        Raises:
+            ArtifactError: the file is missing or damaged.
+        """
+        path = self._path(fold)
+        if not path.is_file():
+            raise ArtifactError.of(f"{FORECASTS}/{path.name}", "the file is missing; run the backtest with --resume")
+        arrays = read_arrays(path.read_bytes(), path.name)
+        try:
+            return Forecasts(
+                sessions=arrays["sessions"].astype(np.int32),
+                kind=TargetKind(arrays["kind"].astype(np.uint8).tobytes().decode()),
+                horizons=tuple(arrays["horizons"].tolist()),
+                levels=tuple(arrays["levels"].tolist()),
+                values=arrays["values"].astype(np.float64),
+                scores=arrays["scores"].astype(np.float64) if "scores" in arrays else None,
+            )
+        except (KeyError, ValueError) as error:
+            raise ArtifactError.of(f"{FORECASTS}/{path.name}", f"holds no forecasts: {error}") from error
+
+    def _path(self, fold: Fold) -> Path:
+        return self.folder / FORECASTS / f"{fold.number:04d}.safetensors"
+
+
+def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume: bool) -> None:
+    if not resume:
+        raise ConfigurationError(
+            f"{path.parent} holds a backtest already; go on with it (--resume), or choose another --out"
+        )
+    record = Record.from_bytes(path.read_bytes(), SETTINGS)
+    if record.text("digest") == digest:
+        return
+    made = record.record("settings")
+    now: Mapping[str, Json] = settings
+    keys = sorted({*made.keys(), *now})
+    different = [key for key in keys if not made.has(key) or key not in now or made.json(key) != _plain(now[key])]
+    raise ConfigurationError(
+        f"{path.parent} holds a backtest of other settings: {', '.join(different)}; choose another --out"
+    )
+
+
+def _plain(value: Json) -> Json:
+    """A value as it reads back from its JSON text."""
+    return canonical.from_bytes(canonical.to_bytes(value), SETTINGS)

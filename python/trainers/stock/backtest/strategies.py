@@ -1,0 +1,135 @@
+"""Strategies: from a day's forecasts to the weights of a book. NumPy alone.
+
+The absolute weights of a day add up to 1 at most: nothing is levered, and what is not invested is cash without
+interest. A stock without a forecast has no weight.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.errors import ConfigurationError
+from predictor.networks import TargetKind
+from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.terms import BASIS_POINT, SESSIONS_A_YEAR
+
+FloatArray = NDArray[np.float64]
+
+
+class Strategy(StrEnum):
+    """What a book makes of forecasts."""
+
+    RANK = "rank"
+    """Long the best share of the day's stocks by score, short the worst, half of the book each."""
+    SIGN = "sign"
+    """Every stock by the sign of its median forecast, all alike; flat within the threshold."""
+    VOL_TARGET = "vol-target"
+    """Long every stock, each scaled down to the volatility aimed at by the width of its forecast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tactic:
+    """A strategy and its settings."""
+
+    strategy: Strategy = Strategy.RANK
+    share: float = 0.1
+    """Of the day's stocks on each side of `rank`, at least one."""
+    threshold_bps: float = 0.0
+    """Medians this near to 0, in basis points of log return, are flat in `sign`."""
+    volatility: float = 0.15
+    """A year's standard deviation that `vol-target` aims at in each stock."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 0.5:  # noqa: PLR2004 - both sides together are all
+            raise ConfigurationError(f"share is {self.share:g}, but must be above 0 and at most 0.5")
+        if not self.threshold_bps >= 0:
+            raise ConfigurationError(f"threshold is {self.threshold_bps:g} basis points, but must be at least 0")
+        if not 0 < self.volatility < np.inf:
+            raise ConfigurationError(f"volatility is {self.volatility:g} a year, but must be above 0 and finite")
+
+
+def weights_of(forecasts: Forecasts, horizon: int, tactic: Tactic) -> FloatArray:
+    """[D, S] what the strategy wants after each session's close.
+
+    Raises:
+        ConfigurationError: the horizon is not forecast, or the strategy cannot read this kind of forecast.
+    """
+    return _WEIGHTS[tactic.strategy](forecasts, forecasts.place(horizon), tactic)
+
+
+def long_short(scores: FloatArray, share: float) -> FloatArray:
+    """[D, S] half of the book long the largest scores [D, S] of a day, half short the smallest; NaN are left out.
+
+    On each side stands this share of the day's stocks, at least one; a day with fewer than two, or whose scores are
+    all the same, stays flat. Among equal scores the order of the stocks decides.
+    """
+    weights = np.zeros_like(scores)
+    for day, row in zip(weights, scores, strict=True):
+        known = np.flatnonzero(np.isfinite(row))
+        if len(known) == 0 or row[known].min() == row[known].max():
+            continue
+        count = max(1, int(share * len(known)))
+        order = known[np.argsort(row[known], kind="stable")]
+        day[order[-count:]] = 0.5 / count
+        day[order[:count]] = -0.5 / count
+    return weights
+
+
+def equal_long(known: NDArray[np.bool_]) -> FloatArray:
+    """[D, S] the whole book long, the same weight for every stock that is known that day."""
+    return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
+
+
+def _rank(forecasts: Forecasts, place: int, tactic: Tactic) -> FloatArray:
+    if forecasts.scores is None:
+        _require_returns(forecasts, Strategy.RANK)
+    return long_short(forecasts.ranking[..., place], tactic.share)
+
+
+def _sign(forecasts: Forecasts, place: int, tactic: Tactic) -> FloatArray:
+    _require_returns(forecasts, Strategy.SIGN)
+    median = forecasts.median[..., place]
+    known = np.isfinite(median)
+    moved = known & (np.abs(median) > BASIS_POINT * tactic.threshold_bps)
+    return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * equal_long(known)
+
+
+def _vol_target(forecasts: Forecasts, place: int, tactic: Tactic) -> FloatArray:
+    expected = expected_volatility(forecasts, place)
+    known = np.isfinite(expected)
+    scaled = np.minimum(1.0, tactic.volatility / np.where(known, expected, np.inf))
+    return scaled * equal_long(known)
+
+
+def expected_volatility(forecasts: Forecasts, place: int) -> FloatArray:
+    """[D, S] a year's standard deviation by the forecast of one horizon.
+
+    Of a log return: the band from the lowest to the highest quantile, as wide as a normal distribution's.
+    """
+    if forecasts.kind is TargetKind.LOG_VOLATILITY:
+        return np.exp(forecasts.median[..., place]) * np.sqrt(SESSIONS_A_YEAR)
+    low, high = forecasts.levels[0], forecasts.levels[-1]
+    if low == high:
+        raise ConfigurationError("vol-target needs a band, but the model forecasts a single quantile")
+    normal = NormalDist().inv_cdf(high) - NormalDist().inv_cdf(low)
+    width = forecasts.values[..., place, -1] - forecasts.values[..., place, 0]
+    return width / normal * np.sqrt(SESSIONS_A_YEAR / forecasts.horizons[place])
+
+
+def _require_returns(forecasts: Forecasts, strategy: Strategy) -> None:
+    if forecasts.kind is not TargetKind.LOG_RETURN:
+        raise ConfigurationError(
+            f"strategy {strategy} trades on forecasts of log-return, but the model forecasts {forecasts.kind}; "
+            f"take {Strategy.VOL_TARGET}"
+        )
+
+
+_WEIGHTS: dict[Strategy, Callable[[Forecasts, int, Tactic], FloatArray]] = {
+    Strategy.RANK: _rank,
+    Strategy.SIGN: _sign,
+    Strategy.VOL_TARGET: _vol_target,
+}

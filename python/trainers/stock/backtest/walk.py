@@ -1,0 +1,150 @@
+"""The folds of a backtest, forecast one after the other or in processes beside each other, and kept as they come."""
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError, QuantraError, shown_date
+from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
+from predictor.model import Answering
+from trainers.loop import LoopError, StoppedError
+from trainers.stock.backtest.daily import daily_forecasts
+from trainers.stock.backtest.folds import Fold
+from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.refit import assembled, refit, refit_splits, traded_recipe
+from trainers.stock.backtest.store import ForecastStore
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """What a feature set is made from; the set itself holds plans, which cannot be sent to another process."""
+
+    observed: tuple[FeatureDefinition, ...]
+    known: tuple[FeatureDefinition, ...]
+    covariates: CovariateFields
+
+    @classmethod
+    def of(cls, features: FeatureSet) -> "Definitions":
+        """Those of a set."""
+        return cls(observed=features.observed, known=features.known, covariates=features.covariates)
+
+    def features(self) -> FeatureSet:
+        """The set again."""
+        return FeatureSet(observed=self.observed, known=self.known, covariates=self.covariates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RefitJob:
+    """All that a process needs for one fold."""
+
+    fold: Fold
+    bars: BarPanel
+    """From the first session that may be learnt from to the fold's last."""
+    covariates: CovariateSource
+    recipe: Recipe
+    definitions: Definitions
+
+
+def refit_job(
+    fold: Fold, bars: BarPanel, features: FeatureSet, recipe: Recipe, covariates: CovariateSource = NO_SOURCE
+) -> RefitJob:
+    """The job of one fold; no bar after the fold goes with it."""
+    return RefitJob(
+        fold=fold,
+        bars=bars.between(fold.learn_first, fold.last),
+        covariates=covariates,
+        recipe=traded_recipe(recipe),
+        definitions=Definitions.of(features),
+    )
+
+
+def forecast_refit(job: RefitJob) -> Forecasts:
+    """Train on what lies before the fold, then forecast each of its days.
+
+    Raises:
+        ConfigurationError: there is too little to learn from.
+        LoopError: the training failed.
+    """
+    learnt, features = job.bars.until(job.fold.learn_last), job.definitions.features()
+    splits = refit_splits(learnt, job.recipe)
+    model = assembled(refit(learnt, features, job.recipe, splits, covariates=job.covariates))
+    return daily_forecasts(model, job.bars, fold_sessions(job.bars, job.fold), job.covariates)
+
+
+def forecast_standing(model: Answering, fold: Fold, bars: BarPanel, covariates: CovariateSource) -> Forecasts:
+    """What a model that is not refitted says on the fold's days."""
+    return daily_forecasts(model, bars, fold_sessions(bars, fold), covariates)
+
+
+def fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:
+    """[D] the sessions after whose closes the fold decides."""
+    return bars.sessions[(bars.sessions >= fold.first) & (bars.sessions <= fold.last)]
+
+
+def walk_refits(jobs: Sequence[RefitJob], store: ForecastStore, *, workers: int) -> Iterator[Fold]:
+    """Forecast every fold that the store lacks, and yield each fold once its forecasts are stored.
+
+    Args:
+        jobs: the folds.
+        store: where forecasts are kept.
+        workers: processes; 1 works in this one.
+
+    Raises:
+        QuantraError: a process was ended from outside; or as `forecast_refit`.
+    """
+    missing = [job for job in jobs if not store.holds(job.fold)]
+    yield from (job.fold for job in jobs if store.holds(job.fold))
+    if workers == 1 or len(missing) == 1:
+        for job in missing:
+            store.keep(job.fold, _told(job))
+            yield job.fold
+    elif missing:
+        yield from _in_processes(missing, store, min(workers, len(missing)))
+
+
+def _in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) -> Iterator[Fold]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        asked = {pool.submit(_told_elsewhere, job): job.fold for job in jobs}
+        try:
+            for done in as_completed(asked):
+                store.keep(asked[done], done.result())
+                yield asked[done]
+        except BrokenProcessPool as error:
+            raise QuantraError(
+                "a process of the backtest was ended from outside, perhaps because memory ran out; go on with --resume "
+                "and fewer --workers"
+            ) from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _told(job: RefitJob) -> Forecasts:
+    """The fold's forecasts; what went wrong names the fold, and can be sent to another process."""
+    fold = job.fold
+    try:
+        return forecast_refit(job)
+    except (ConfigurationError, LoopError) as error:
+        if isinstance(error, StoppedError):
+            raise
+        spans = f"{shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
+        message = f"fold {fold.number}, which learns from {spans}: {error}"
+        raise ConfigurationError(message) from error
+
+
+def _told_elsewhere(job: RefitJob) -> Forecasts:
+    """The same in a process of the pool, whose interruption the first process tells."""
+    try:
+        return _told(job)
+    except StoppedError as error:
+        raise QuantraError(error.message) from error

@@ -1,0 +1,69 @@
+"""Covariates in training: the numbers that are fitted for them, and what the card says of them."""
+
+import numpy as np
+
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.catalog import CovariateGroup, CovariateInfo
+from predictor.covariates import CovariateSource
+from predictor.features import CovariateFields, FeatureSet, FittedFeatures, StaticFeatures
+from predictor.sessions import SessionCalendar
+from predictor.windows import Pipeline
+
+
+def fit_features(
+    learnt: BarPanel, features: FeatureSet, calendar: SessionCalendar, covariates: CovariateSource
+) -> FittedFeatures:
+    """Every number of the features, from the training part alone.
+
+    Args:
+        learnt: bars cut at the end of that part, so that nothing later can move a number.
+        features: what the network reads of bars, calendar and covariates.
+        calendar: holds the sessions of the bars.
+        covariates: files; of what they say, all that was known by the end of that part.
+
+    Raises:
+        CovariateMissingError: the features read a covariate that no file has.
+        ConfigurationError: a feature or a static covariate hardly varies.
+    """
+    last = int(learnt.sessions[-1])
+    needs = _needs(features.covariates)
+    beside = covariates.beside(needs, learnt, np.zeros(0, np.int32), known_by=last)
+    known = covariates.known(needs, learnt.symbols, learnt.sessions, known_by=last)
+    return FittedFeatures.fit(
+        features,
+        features.evaluate(learnt.adjusted(), beside.observed),
+        known=features.evaluate_known(calendar.fields(learnt.sessions), known) if features.covariates.known else None,
+        statics=_statics(learnt, covariates),
+        present=learnt.present,
+    )
+
+
+def covariates_card(pipeline: Pipeline, covariates: CovariateSource) -> dict[str, Json]:
+    """What the card says of them; nothing where there are none."""
+    if not pipeline.covariates:
+        return {}
+    groups: dict[str, Json] = {
+        group.value: [one.name for one in pipeline.covariates if one.group is group] for group in CovariateGroup
+    }
+    return {"covariates": {**groups, "sha256": covariates.digest()}}
+
+
+def _needs(fields: CovariateFields) -> tuple[CovariateInfo, ...]:
+    return (
+        *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in fields.observed),
+        *(CovariateInfo(name=name, group=CovariateGroup.KNOWN) for name in fields.known),
+    )
+
+
+def _statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeatures:
+    """Fitted on the symbols that have a bar in the training part."""
+    table = covariates.statics
+    if table is None:
+        return StaticFeatures()
+    traded = np.flatnonzero(learnt.present.any(axis=1))
+    symbols = [learnt.symbols[s] for s in traded]
+    return StaticFeatures.fit(
+        {name: table.numbers_of(name, symbols) for name in table.names if name in table.numbers},
+        {name: table.texts_of(name, symbols) for name in table.names if name not in table.numbers},
+    )

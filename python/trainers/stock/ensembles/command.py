@@ -1,0 +1,77 @@
+"""`quantra ensemble`."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import torch
+import typer
+from rich.console import Console
+
+from predictor.bars import BarPanel
+from predictor.card import Card
+from predictor.cli.machine import write_json
+from predictor.cli.options import AsJson, CovariateFiles, StaticFile
+from predictor.cli.scores import judgement
+from predictor.covariates import CovariateSource
+from trainers.options import ThreadsOption
+from trainers.stock.ensembles.join import Joined, join
+
+EXAMPLE: Final = "Example: quantra ensemble --bars bars.csv --out models/joint/1 models/lstm/1 models/tft/1"
+
+
+def ensemble(
+    *,
+    artifacts: Annotated[list[Path], typer.Argument(metavar="ARTIFACT ARTIFACT …", help="The members.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the ensemble; it must not exist.")],
+    bars: Annotated[Path, typer.Option(metavar="FILE", help="The bars that the members were trained on.")],
+    covariates: CovariateFiles = None,
+    static: StaticFile = None,
+    threads: ThreadsOption = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Put trained artifacts together as one model.
+
+    Its quantiles are the means of theirs, calibrated again on the days that all members were calibrated on, and scored
+    beside them on the days that none has seen.
+    """
+    torch.set_num_threads(threads)
+    source = CovariateSource.read(covariates or (), static)
+    joined = join(BarPanel.read(bars), named(artifacts), out, covariates=source, announce=_announce)
+    if as_json:
+        write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
+        return
+    _tell(joined, Console(highlight=False))
+
+
+def named(folders: Sequence[Path]) -> dict[str, Path]:
+    """The folders by their names in the ensemble, such as `tft-1` for `models/tft/1`; told apart where one is taken."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        place = folder.resolve()
+        base = f"{place.parent.name}-{place.name}" if place.name.isdecimal() else place.name
+        candidates = (base, *(f"{base}-{k}" for k in range(2, len(folders) + 2)))
+        found[next(name for name in candidates if name not in found)] = folder
+    return found
+
+
+def _tell(joined: Joined, console: Console) -> None:
+    console.print(judgement(joined.told))
+    console.print(_beside_members(joined.told), markup=False)
+    next_step = f"Saved {joined.folder} of {', '.join(joined.members)}. Next: quantra inspect {joined.folder}"
+    console.print(next_step, soft_wrap=True, markup=False)
+
+
+def _beside_members(card: Card) -> str:
+    """How the ensemble stands among its members."""
+    best = card.best_member
+    if best is None:
+        return ""
+    figures = f"{100 * best.improvement:+.1f} % ({100 * best.lower:+.1f} % to {100 * best.upper:+.1f} %)"
+    return f"Improvement on its best member, {best.baseline}: {figures}."
+
+
+def _announce(stage: str) -> None:
+    """Say what begins, beside standard output, which a program may read."""
+    Console(file=sys.stderr, highlight=False).print(f"{stage} …", style="dim")

@@ -1,0 +1,189 @@
+"""Making an ensemble: from trained artifacts to one that is calibrated, judged and saved."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from predictor import artifact, canonical, golden
+from predictor.artifact import Conformal, EnsembleManifest, Stored
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.card import Card
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError
+from predictor.model import UNITS, Ensemble, Identity
+from predictor.registry import Runtime, load_single
+from trainers.stock import card
+from trainers.stock.conformal import calibrate
+from trainers.stock.data import NO_SOURCE, ROWS, Windows
+from trainers.stock.ensembles.common import common_splits
+from trainers.stock.ensembles.members import Members
+from trainers.stock.evaluation.baselines import Case, quick_baselines
+from trainers.stock.evaluation.comparison import skill
+from trainers.stock.evaluation.forecasts import Forecasts
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.losses import pinball
+from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat
+from trainers.stock.evaluation.scores import Role, score
+from trainers.stock.evaluation.seen import splits_of
+from trainers.stock.evaluation.standing import standing
+from trainers.stock.splits import Part, Splits
+
+FloatArray = NDArray[np.float64]
+
+OURS = "this ensemble"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Joined:
+    """What came of putting artifacts together."""
+
+    folder: Path
+    members: tuple[str, ...]
+    """Their names in the ensemble."""
+    card: dict[str, Json]
+    """As it stands in the manifest."""
+
+    @property
+    def told(self) -> Card:
+        """The card in typed parts, for people."""
+        return Card.from_json(canonical.to_bytes(self.card).decode())
+
+
+def _to_nobody(_stage: str) -> None:
+    """Announce to nobody."""
+
+
+def join(
+    bars: BarPanel,
+    folders: Mapping[str, Path],
+    out: Path,
+    *,
+    covariates: CovariateSource = NO_SOURCE,
+    announce: Callable[[str], None] = _to_nobody,
+) -> Joined:
+    """Put artifacts together, calibrate them as one, score it beside its members, and save it.
+
+    The same bars and members give the same bytes, as in training.
+
+    Args:
+        bars: a history that holds the members' training, calibration and test parts.
+        folders: the artifact of each member, by the name that it gets in the ensemble.
+        out: the ensemble's folder, which must not exist.
+        covariates: files of what the members read beside the bars.
+        announce: told what begins.
+
+    Raises:
+        ConfigurationError: `out` exists, the members do not fit together or are one model twice, they share no
+            calibration or test days, or the bars do not hold them.
+        ArtifactError: a member is damaged, or its card does not tell what it was made from.
+    """
+    if out.exists():
+        raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
+    announce(f"verifying {len(folders)} artifacts")
+    stored = {name: _stored(folder) for name, folder in folders.items()}
+    _refuse_twins(stored)
+    manifest = _manifest(stored)
+    splits = common_splits({name: splits_of(one.artifact.manifest.card) for name, one in stored.items()})
+    models = {name: load_single(folder, (name, 0), _RUNTIME) for name, folder in folders.items()}
+    check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
+    announce("computing features")
+    members = Members.over(bars, models, covariates)
+    announce("calibrating, and scoring beside the members and the baselines")
+    manifest = replace(manifest, conformal=_conformal(members, manifest, splits.calibration))
+    manifest = replace(manifest, card=_card(members, manifest, splits))
+    announce("recording the golden instance, and saving")
+    ensemble = Ensemble(Identity(name="new", version=0, weights_hash=""), manifest, models)
+    artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
+    return Joined(folder=out, members=tuple(folders), card=dict(manifest.card))
+
+
+_RUNTIME = Runtime(torch.device("cpu"), ROWS)
+
+
+def _stored(folder: Path) -> Stored:
+    if artifact.is_ensemble(folder):
+        raise ConfigurationError(
+            f"{folder} is an ensemble itself; give its members instead: {folder}/{artifact.MEMBERS}/NAME"
+        )
+    return artifact.load(folder)
+
+
+def _refuse_twins(members: Mapping[str, Stored]) -> None:
+    """One model twice would count twice."""
+    found: dict[str, str] = {}
+    for name, member in members.items():
+        other = found.setdefault(member.manifest_hash, name)
+        if other != name:
+            raise ConfigurationError(f"{other} and {name} are the same artifact; give it once")
+
+
+def _manifest(members: Mapping[str, Stored]) -> EnsembleManifest:
+    """Without offsets and card."""
+    common = artifact.check_fit({name: member.artifact for name, member in members.items()})
+    horizons = len(common.target.horizons)
+    none = ((0.0,) * len(common.quantiles),) * horizons
+    return EnsembleManifest(
+        members={name: member.manifest_hash for name, member in members.items()},
+        target=common.target,
+        quantiles=common.quantiles,
+        calendar=common.calendar,
+        conformal=Conformal(offsets=none, effective_samples=(0.0,) * horizons),
+        card={},
+    )
+
+
+def _conformal(members: Members, manifest: EnsembleManifest, part: Part) -> Conformal:
+    """Offsets of the ensemble's own: the mean of calibrated bands is mostly too wide or too narrow."""
+    windows = members.windows(part)
+    unit = members.scale(windows)[:, None] * manifest.target.spread
+    values = members.joint(manifest, windows, members.forecasts(windows))
+    return calibrate(
+        values / unit[..., None],
+        members.first.outcomes(windows) / unit,
+        manifest.quantiles,
+        sessions=len(np.unique(windows.positions)),
+        horizons=manifest.target.horizons,
+    )
+
+
+def _card(members: Members, manifest: EnsembleManifest, splits: Splits) -> dict[str, Json]:
+    history, windows = members.first, members.windows(splits.test)
+    judged = Judged.of(history, windows, manifest.quantiles)
+    refuse_flat(judged)
+    forecasts = members.forecasts(windows)
+    ours = _joint_forecasts(members, manifest, windows, forecasts)
+    case = Case(history=history, train=splits.train, windows=windows, levels=manifest.quantiles)
+    found = standing(judged, OURS, ours, case, quick_baselines(len(history.bars.symbols)))
+    rows = [score(judged, values, name=f"member {name}", role=Role.VARIANT) for name, values in forecasts.items()]
+    among_members = skill(
+        judged, found.losses[OURS], {name: pinball(judged, values) for name, values in forecasts.items()}
+    )
+    return {
+        "data": card.data_card(history.bars),
+        "covariates": {"sha256": history.covariates.digest()},
+        "splits": card.splits_card(splits, history),
+        "libraries": card.libraries_card(),
+        "scores": card.scores_card(judged, [*found.rows, *rows], unit=UNITS[manifest.target.kind]),
+        "notes": [*presence_notes(history, windows, splits), *found.notes],
+        "calibration": card.calibration_card(judged, ours),
+        "skill": card.skill_card(found.skill),
+        "best_member": card.skill_card(among_members),
+        "conformal": card.conformal_card(judged, ours, manifest.conformal.effective_samples),
+    }
+
+
+def _joint_forecasts(
+    members: Members, manifest: EnsembleManifest, windows: Windows, forecasts: Mapping[str, FloatArray]
+) -> Forecasts:
+    """The ensemble's, before and after its own offsets."""
+    blank = replace(manifest.conformal, offsets=tuple((0.0,) * len(row) for row in manifest.conformal.offsets))
+    return Forecasts(
+        raw=members.joint(replace(manifest, conformal=blank), windows, forecasts),
+        calibrated=members.joint(manifest, windows, forecasts),
+        scores=None,
+    )

@@ -1,0 +1,106 @@
+"""A history as a model reads it: which windows it can forecast, and what it says of them."""
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
+from predictor.model import Ensemble, Model, output_map
+from predictor.model.combination import joint_quantiles
+from predictor.sessions import SessionCalendar
+from trainers.stock.data import NO_SOURCE, History, Windows
+from trainers.stock.evaluation.forecasts import Forecasts, forecasts_of
+from trainers.stock.splits import Part
+
+Judgeable = Model | Ensemble
+"""What can be evaluated."""
+
+
+class Reading(Protocol):
+    """A model with the history that it is asked about."""
+
+    @property
+    def history(self) -> History:
+        """Inputs and labels; also what the baselines read."""
+        ...
+
+    def windows(self, part: Part) -> Windows:
+        """The windows of a part that the model can forecast, by date."""
+        ...
+
+    def forecasts(self, windows: Windows) -> Forecasts:
+        """What the model says of them."""
+        ...
+
+
+def reading_of(model: Judgeable, bars: BarPanel, covariates: CovariateSource = NO_SOURCE) -> Reading:
+    """How this model reads these bars.
+
+    Raises:
+        CovariateMissingError: it reads a covariate that no file has.
+    """
+    if isinstance(model, Ensemble):
+        members = tuple(_single(member, bars, covariates) for member in model.members.values())
+        return _Jointly(model=model, members=members)
+    return _single(model, bars, covariates)
+
+
+def calendar_of(model: Judgeable) -> SessionCalendar:
+    """The sessions that the model counts by; the members of an ensemble share them."""
+    first = next(iter(model.members.values())) if isinstance(model, Ensemble) else model
+    return first.pipeline.calendar
+
+
+def _single(model: Model, bars: BarPanel, covariates: CovariateSource) -> "_Alone":
+    return _Alone(model=model, history=History(bars, model.pipeline, covariates))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Alone:
+    """A model of one network."""
+
+    model: Model
+    history: History
+
+    def windows(self, part: Part) -> Windows:
+        return self.history.windows(part)
+
+    def forecasts(self, windows: Windows) -> Forecasts:
+        manifest = self.model.manifest
+        return forecasts_of(self.model.engine, output_map(manifest), self.history, windows, manifest.universe)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Jointly:
+    """The members of an ensemble, each with the history as it reads it."""
+
+    model: Ensemble
+    members: tuple[_Alone, ...]
+
+    @property
+    def history(self) -> History:
+        return self.members[0].history
+
+    def windows(self, part: Part) -> Windows:
+        """Those that every member can forecast."""
+        width = len(self.history.bars.symbols)
+        places = (_places(member.windows(part), width) for member in self.members)
+        positions, symbols = np.divmod(reduce(np.intersect1d, places), width)
+        return Windows(symbols=symbols, positions=positions)
+
+    def forecasts(self, windows: Windows) -> Forecasts:
+        """The members' calibrated quantiles averaged, without and with the ensemble's own offsets."""
+        members = [member.forecasts(windows).calibrated for member in self.members]
+        scale = np.mean([member.history.level(windows)[1].numpy() for member in self.members], axis=0)
+        return Forecasts(
+            raw=np.mean(members, axis=0), calibrated=joint_quantiles(self.model.manifest, members, scale), scores=None
+        )
+
+
+def _places(windows: Windows, width: int) -> NDArray[np.int64]:
+    """Each window as one number, which rises by date, then symbol."""
+    return windows.positions * width + windows.symbols

@@ -1,0 +1,109 @@
+"""Where a network starts: its highway at least squares, its head at the quantiles of what the highway leaves.
+
+The highway stays what it is: steps of an optimizer only add noise to a solution that is exact, and the rest of the
+network learns what no linear map knows.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from predictor.networks import Highway, QuantileHead, TFTForecaster
+from trainers.stock.data import Batch
+
+PENALTIES: Final = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+"""Of the ridge regression, a window, for inputs of variance about 1."""
+TRIED_ON: Final = 0.2
+"""Share of the training windows, the newest, on which a penalty is chosen; then all of them are used."""
+
+Batches = Callable[[], Iterable[Batch]]
+
+
+@torch.no_grad()
+def start(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> None:
+    """Set a fresh network's highway for good, if it has one, and the bias of its head, from training windows.
+
+    Args:
+        network: on the CPU; everything else stays as it is.
+        batches: gives the training windows by date, oldest first, as often as it is asked.
+        levels: [Q] of the head.
+    """
+    highway = network.highway if isinstance(network, TFTForecaster) else None
+    if highway is not None:
+        highway.weight.copy_(_least_squares(highway, batches))
+        highway.requires_grad_(requires_grad=False)
+    rest = [batch.target if highway is None else batch.target - highway(batch.inputs) for batch in batches()]
+    quantiles = np.nanquantile(torch.cat(rest).numpy(), levels, axis=0).T.astype(np.float32)
+    for module in network.modules():
+        if isinstance(module, QuantileHead):
+            module.start_at(torch.from_numpy(quantiles))
+
+
+class _Sums(NamedTuple):
+    """The normal equations of targets [N, H] on cells [N, C] and a constant, summed over windows; float64."""
+
+    squares: Tensor
+    """[C + 1, C + 1]"""
+    products: Tensor
+    """[C + 1, H]"""
+    power: Tensor
+    """[H] squares of the targets."""
+
+    def plus(self, cells: Tensor, targets: Tensor) -> "_Sums":
+        """With more windows."""
+        rows = torch.cat([cells, torch.ones_like(cells[:, :1])], dim=1)
+        squares, products = self.squares + rows.T @ rows, self.products + rows.T @ targets
+        return _Sums(squares, products, self.power + targets.square().sum(0))
+
+    def solved(self, penalty: float) -> Tensor:
+        """[C + 1, H] weights of the ridge regression; the constant is free."""
+        ridge = torch.full((len(self.squares),), penalty, dtype=torch.float64) * self.squares[-1, -1]
+        ridge[-1] = 0
+        return torch.linalg.solve(self.squares + ridge.diag(), self.products)
+
+    def error(self, weights: Tensor) -> float:
+        """Sum of squared errors of these weights, over all horizons."""
+        explained = (weights * (2 * self.products - self.squares @ weights)).sum(0)
+        return float((self.power - explained).sum())
+
+
+def _least_squares(highway: Highway, batches: Batches) -> Tensor:
+    """[H, C] the ridge regression whose penalty does best on the newest windows; 0 where none beats the mean.
+
+    Windows with an unknown target are left out.
+    """
+    total = sum(int(_known(batch).sum()) for batch in batches())
+    older, newer = _summed(highway, batches, cut=total - int(TRIED_ON * total))
+    mean = torch.zeros_like(older.products)
+    mean[-1] = older.products[-1] / older.squares[-1, -1]
+    best = min(PENALTIES, key=lambda penalty: newer.error(older.solved(penalty)))
+    if newer.error(mean) <= newer.error(older.solved(best)):
+        return torch.zeros_like(highway.weight)
+    whole = _Sums(*(a + b for a, b in zip(older, newer, strict=True)))
+    return whole.solved(best)[:-1].T.to(highway.weight.dtype)
+
+
+def _summed(highway: Highway, batches: Batches, *, cut: int) -> tuple[_Sums, _Sums]:
+    """The sums of the first `cut` windows and of those after them."""
+    horizons, cells = highway.weight.shape
+    empty = _Sums(*(torch.zeros(shape, dtype=torch.float64) for shape in _shapes(cells + 1, horizons)))
+    older, newer, seen = empty, empty, 0
+    for batch in batches():
+        known = _known(batch)
+        rows, targets = highway.cells(batch.inputs)[known].double(), batch.target[known].double()
+        first = max(0, min(len(rows), cut - seen))
+        older, newer = older.plus(rows[:first], targets[:first]), newer.plus(rows[first:], targets[first:])
+        seen += len(rows)
+    return older, newer
+
+
+def _shapes(cells: int, horizons: int) -> tuple[tuple[int, ...], ...]:
+    return (cells, cells), (cells, horizons), (horizons,)
+
+
+def _known(batch: Batch) -> Tensor:
+    """[N] windows all of whose targets are known."""
+    return batch.target.isfinite().all(dim=1)

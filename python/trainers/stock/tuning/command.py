@@ -1,0 +1,158 @@
+"""`quantra tune stock …`: a thin map from flags to a search, and the artifact of what it found."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.cli.scores import judgement
+from predictor.errors import ConfigurationError
+from predictor.networks import Target, kind_named
+from trainers.loop import LoopError
+from trainers.options import DeviceOption, JsonOption, LoopOptions, PrecisionOption, SeedOption, ThreadsOption
+from trainers.progress import Consumer, JsonLines, progress_for
+from trainers.stock.card import bars_hash
+from trainers.stock.data import History
+from trainers.stock.fitting import fit_pipeline
+from trainers.stock.flags import (
+    HORIZONS,
+    QUANTILES,
+    CalendarOption,
+    EncoderLengthOption,
+    EpochsOption,
+    FeaturesOption,
+    HorizonsOption,
+    LagOption,
+    ModelOption,
+    PatienceOption,
+    QuantilesOption,
+    SplitsOption,
+    TargetOption,
+    features_named,
+    integers,
+    lag_of,
+    numbers,
+    splits_of,
+    target_kind,
+)
+from trainers.stock.recipe import Recipe, optimisation_of
+from trainers.stock.training import Trained, train
+from trainers.stock.tuning.search import Found, Search, search
+from trainers.stock.tuning.storage import Storage
+
+DEFAULTS = Recipe()
+LOOP = LoopOptions()
+EXAMPLE = "Example: quantra tune stock --bars bars.csv --model tft --calendar XNYS --trials 30 --out models/tuned/1"
+
+
+def tune_stock(  # noqa: PLR0913 - one argument a flag
+    *,
+    bars: Annotated[Path, typer.Option(help="CSV or Parquet file of daily bars.")],
+    out: Annotated[Path, typer.Option(help="Folder of the best one's artifact; it must not exist.")],
+    model: ModelOption = DEFAULTS.kind,
+    trials: Annotated[int, typer.Option(min=1, help="Trials in all, those of earlier runs included.")] = 30,
+    seeds: Annotated[int, typer.Option(min=2, help="Seeds that the best one is fitted from again.")] = 5,
+    storage: Annotated[
+        str,
+        typer.Option(help="Database of the trials; empty: SQLite beside the artifact, in OUT.tune.db."),
+    ] = "",
+    features: FeaturesOption = "default",
+    calendar: CalendarOption = DEFAULTS.calendar,
+    target: TargetOption = DEFAULTS.target.kind.value,
+    horizons: HorizonsOption = HORIZONS,
+    quantiles: QuantilesOption = QUANTILES,
+    lag: LagOption = None,
+    splits: SplitsOption = "",
+    encoder_length: EncoderLengthOption = DEFAULTS.encoder_length,
+    epochs: EpochsOption = None,
+    patience: PatienceOption = DEFAULTS.optimisation.patience,
+    precision: PrecisionOption = LOOP.precision,
+    device: DeviceOption = LOOP.device,
+    seed: SeedOption = LOOP.seed,
+    threads: ThreadsOption = LOOP.threads,
+    as_json: JsonOption = LOOP.as_json,
+) -> None:
+    """Search for the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.
+
+    Trials are judged by the selection part. The same command goes on where a search was stopped; with a database
+    server as --storage, several machines search together.
+    """
+    if out.exists():
+        raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
+    torch.set_num_threads(threads)
+    own = optimisation_of(model)
+    recipe = Recipe(
+        kind=model,
+        config=kind_named(model).config(),
+        target=Target(kind=target_kind(target), lag=lag_of(model, lag), horizons=integers("horizons", horizons)),
+        quantiles=numbers("quantiles", quantiles),
+        encoder_length=encoder_length,
+        parts=splits_of(splits),
+        calendar=calendar,
+        optimisation=replace(
+            own,
+            max_epochs=own.max_epochs if epochs is None else epochs,
+            patience=patience,
+            precision=precision,
+            device=device,
+            seed=seed,
+        ),
+    )
+    panel, chosen = BarPanel.read(bars), features_named(features)
+    parts = recipe.splits(panel.sessions)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    kept = Storage(uri=storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}", name=f"quantra-{model}")
+    asked = Search(
+        history=History(panel, fit_pipeline(panel, chosen, recipe, parts)),
+        splits=parts,
+        recipe=recipe,
+        settings={**recipe.settings(), "bars": bars_hash(panel), "features": list(chosen.names)},
+        trials=trials,
+        seeds=seeds,
+    )
+    announce, consume = _announcer(as_json=as_json), _consumer(as_json=as_json)
+    try:
+        found = search(asked, kept, consume=consume, announce=announce)
+        announce("training the best one for its artifact")
+        trained = train(panel, chosen, found.recipe, out, consume=consume, tuning=found.card())
+    except LoopError as error:
+        raise ConfigurationError(str(error)) from error
+    _tell(found, trained, as_json=as_json)
+
+
+def _consumer(*, as_json: bool) -> Consumer:
+    return JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
+
+
+def _announcer(*, as_json: bool) -> Callable[[str], None]:
+    def announce(stage: str) -> None:
+        if as_json:
+            sys.stdout.write(json.dumps({"kind": "stage", "stage": stage}) + "\n")
+            sys.stdout.flush()
+        else:
+            Console().print(f"{stage} …", style="dim")
+
+    return announce
+
+
+def _tell(found: Found, trained: Trained, *, as_json: bool) -> None:
+    if as_json:
+        told: dict[str, Json] = {"kind": "tuned", "artifact": str(trained.folder), "tuning": found.card()}
+        sys.stdout.write(json.dumps(told) + "\n")
+        return
+    console = Console()
+    console.print(
+        f"{found.trials} trials, of which {found.pruned} fell behind and {found.failed} failed. Selection loss of the "
+        f"best trial {found.best_trial_loss:.5f}; of the same settings from {len(found.seed_losses)} fresh seeds "
+        f"{found.mean:.5f} ± {found.deviation:.5f}, which is what to expect of them."
+    )
+    console.print(judgement(trained.told))
+    console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)

@@ -1,0 +1,176 @@
+"""Trials of recipes, judged by their best loss on the selection part; the test part is never looked at."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from predictor.canonical import Json
+from trainers.loop import EpochReport, LoopError, Report
+from trainers.progress import Consumer
+from trainers.stock.data import History
+from trainers.stock.fitting import Fitted, fit, prepare
+from trainers.stock.recipe import Recipe
+from trainers.stock.splits import Splits
+from trainers.stock.tuning.space import suggested
+from trainers.stock.tuning.storage import Storage, open_study
+
+if TYPE_CHECKING:
+    from optuna import Trial
+    from optuna.trial import FrozenTrial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Search:
+    """What is searched.
+
+    Attributes:
+        history: Inputs and labels.
+        splits: Its parts; training and selection are looked at.
+        recipe: What trials vary.
+        settings: Everything that the trials share, by which a stopped search knows itself.
+        trials: How many there are to be in all, those of earlier runs included.
+        seeds: From how many seeds the best one is fitted again.
+    """
+
+    history: History
+    splits: Splits
+    recipe: Recipe
+    settings: Mapping[str, Json]
+    trials: int
+    seeds: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The best recipe, and how much of its lead was luck.
+
+    Attributes:
+        recipe: The best trial's.
+        trials: How many were tried, whatever came of them.
+        pruned: How many of these fell behind and were stopped.
+        failed: How many ended in an error, such as a loss that was no number.
+        best_trial_loss: Selection loss of the best trial: the smallest of many, so too good.
+        seed_losses: Selection losses of the same recipe from fresh seeds: what to expect of it.
+    """
+
+    recipe: Recipe
+    trials: int
+    pruned: int
+    failed: int
+    best_trial_loss: float
+    seed_losses: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Of the fresh seeds' losses."""
+        return float(np.mean(self.seed_losses))
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation between the fresh seeds; 0 for one."""
+        return float(np.std(self.seed_losses, ddof=1)) if len(self.seed_losses) > 1 else 0.0
+
+    def card(self) -> dict[str, Json]:
+        """What an artifact's card tells of the search."""
+        return {
+            "trials": self.trials,
+            "pruned": self.pruned,
+            "failed": self.failed,
+            "best_trial_loss": self.best_trial_loss,
+            "seed_losses": list(self.seed_losses),
+            "mean": self.mean,
+            "standard_deviation": self.deviation,
+        }
+
+
+def search(
+    asked: Search, storage: Storage, *, consume: Consumer, announce: Callable[[str], None] = lambda _said: None
+) -> Found:
+    """Run the trials that are missing, then fit the best recipe again from fresh seeds.
+
+    Args:
+        asked: what is searched.
+        storage: where trials are kept.
+        consume: progress of the epochs of every fit.
+        announce: told of every trial and seed.
+
+    Raises:
+        ConfigurationError: see `open_study`.
+        LoopError: every trial failed; this is the last one's error.
+    """
+    from optuna.trial import TrialState
+
+    study = open_study(storage, asked.settings, asked.recipe.optimisation.seed)
+    complete, pruned, failed = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
+
+    def ended(*states: TrialState) -> "Sequence[FrozenTrial]":
+        return study.get_trials(deepcopy=False, states=states)
+
+    while len(ended(complete, pruned, failed)) < asked.trials:
+        announce(_told(len(ended(complete, pruned, failed)), asked.trials, ended(complete)))
+        # The first error is told: settings that no trial survives would fail every one of them.
+        forgiven = (LoopError,) if ended(complete) else ()
+        study.optimize(partial(_loss_of_trial, asked, consume), n_trials=1, catch=forgiven)
+    recipe = suggested(study.best_trial, asked.recipe)
+    return Found(
+        recipe=recipe,
+        trials=len(ended(complete, pruned, failed)),
+        pruned=len(ended(pruned)),
+        failed=len(ended(failed)),
+        best_trial_loss=study.best_value,
+        seed_losses=tuple(_seed_losses(asked, recipe, consume, announce)),
+    )
+
+
+def _told(done: int, trials: int, complete: "Sequence[FrozenTrial]") -> str:
+    losses = [trial.value for trial in complete if trial.value is not None]
+    best = f"; the best selection loss so far is {min(losses):.5f}" if losses else ""
+    return f"trial {done + 1} of {trials}{best}"
+
+
+def _loss_of_trial(asked: Search, consume: Consumer, trial: "Trial") -> float:
+    """The best selection loss of one trial."""
+    recipe = suggested(trial, asked.recipe)
+    fitted = _fitted(asked, recipe, _Pruning(trial, consume))
+    return _best_loss(fitted)
+
+
+def _seed_losses(asked: Search, recipe: Recipe, consume: Consumer, announce: Callable[[str], None]) -> Iterator[float]:
+    """Of seeds that no trial had."""
+    for k in range(1, asked.seeds + 1):
+        announce(f"fitting the best recipe from seed {k} of {asked.seeds}")
+        seed = (recipe.optimisation.seed + k) % 2**32
+        again = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
+        yield _best_loss(_fitted(asked, again, consume))
+
+
+def _fitted(asked: Search, recipe: Recipe, consume: Consumer) -> Fitted:
+    prepared = prepare(asked.history, asked.splits, recipe, None)
+    return fit(prepared, recipe.optimisation, None, consume)
+
+
+def _best_loss(fitted: Fitted) -> float:
+    return fitted.epochs[fitted.best_epoch - 1][1]
+
+
+@final
+class _Pruning:
+    """Tells the study every epoch's selection loss, and ends a trial that has fallen behind."""
+
+    def __init__(self, trial: "Trial", consume: Consumer) -> None:
+        self._trial = trial
+        self._consume = consume
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Hand all reports on."""
+        from optuna import TrialPruned
+
+        for report in self._consume(reports):
+            yield report
+            if isinstance(report, EpochReport):
+                self._trial.report(report.monitored, report.epoch)
+                if self._trial.should_prune():
+                    raise TrialPruned

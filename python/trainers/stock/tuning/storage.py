@@ -1,0 +1,84 @@
+"""Where a search's trials are kept, so that it goes on after it was stopped, or in several processes at once."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from predictor import canonical
+from predictor.canonical import Json
+from predictor.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+SETTINGS: Final = "settings_sha256"
+STARTUP_TRIALS: Final = 5
+"""Trials that are drawn blindly and never pruned; later ones are compared with them."""
+WARMUP_EPOCHS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """A study in a database.
+
+    Attributes:
+        uri: As SQLAlchemy writes it, such as `sqlite:///tune.db`; a server's lets several machines search together.
+        name: Of the study in it.
+    """
+
+    uri: str
+    name: str
+
+    def __post_init__(self) -> None:
+        """Refuse a password, which the command line would show to every user of the machine."""
+        if urlsplit(self.uri).password:
+            raise ConfigurationError("the storage's address holds a password; leave it to the database's password file")
+
+
+def open_study(storage: Storage, settings: Mapping[str, Json], seed: int) -> "Study":
+    """The study, made if it is not there.
+
+    Args:
+        storage: where it is.
+        settings: everything that the trials share: bars, features, the recipe that they vary.
+        seed: of the values that are drawn.
+
+    Raises:
+        ConfigurationError: optuna is not installed, the storage cannot be opened, or the study there searches
+            something else.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise ConfigurationError("optuna is not installed: pip install 'quantra[tune]'") from error
+    from sqlalchemy.exc import SQLAlchemyError
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        study = optuna.create_study(
+            storage=storage.uri,
+            study_name=storage.name,
+            load_if_exists=True,
+            direction="minimize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS),
+        )
+    except SQLAlchemyError as error:
+        raise ConfigurationError(f"the storage of study {storage.name!r} cannot be opened: {error.args[0]}") from error
+    # Another seed after each stop: the same one would draw the same first trials again.
+    study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials), n_startup_trials=STARTUP_TRIALS)
+    _check_same(study, settings)
+    return study
+
+
+def _check_same(study: "Study", settings: Mapping[str, Json]) -> None:
+    digest = hashlib.sha256(canonical.to_bytes(dict(settings))).hexdigest()
+    found = study.user_attrs.get(SETTINGS)
+    if found is None:
+        study.set_user_attr(SETTINGS, digest)
+    elif found != digest:
+        raise ConfigurationError(
+            f"study {study.study_name!r} searched with other bars, features or settings; choose another --out or "
+            "--storage, or remove the old study to begin anew"
+        )

@@ -1,0 +1,292 @@
+"""Covariates are used from the day they became known, and restated values from the day of the restatement."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from predictor.catalog import CovariateGroup, CovariateInfo
+from predictor.covariates import Covariates, CovariateSource, Series, check_sent
+from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError
+
+SESSIONS = np.array([20240102, 20240103, 20240104, 20240105, 20240108, 20240109], np.int32)
+NAN = float("nan")
+
+
+def series(*rows: tuple[int, int, float], name: str = "sales") -> Series:
+    """Rows of (date, known_from, value) about all symbols."""
+    date, known_from, value = zip(*rows, strict=True)
+    return Series(
+        name=name,
+        symbols=(),
+        owner=np.zeros(len(rows), np.intp),
+        date=np.array(date, np.int32),
+        known_from=np.array(known_from, np.int32),
+        value=np.array(value),
+        row=np.arange(1, len(rows) + 1),
+    )
+
+
+def known_at_close(one: Series) -> list[float]:
+    return one.as_of(["A"], SESSIONS)[0].tolist()
+
+
+def csv(folder: Path, text: str, name: str = "file.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_value_is_used_from_the_session_that_knows_it() -> None:
+    found = known_at_close(series((20231231, 20240104, 7.0)))
+    assert found == pytest.approx([NAN, NAN, 7, 7, 7, 7], nan_ok=True)
+
+
+def test_a_value_known_on_a_weekend_is_used_from_the_session_after_it() -> None:
+    found = known_at_close(series((20231231, 20240106, 7.0)))
+    assert found == pytest.approx([NAN, NAN, NAN, NAN, 7, 7], nan_ok=True)
+
+
+def test_a_restated_value_comes_in_when_it_is_known_and_not_before() -> None:
+    found = known_at_close(series((20231231, 20240102, 7.0), (20231231, 20240105, 6.5)))
+    assert found == [7, 7, 7, 6.5, 6.5, 6.5]
+
+
+def test_a_late_correction_of_an_older_day_does_not_displace_the_latest_day() -> None:
+    found = known_at_close(series((20231130, 20240102, 5.0), (20231231, 20240103, 7.0), (20231130, 20240105, 4.0)))
+    assert found == [5, 7, 7, 7, 7, 7]
+
+
+def test_of_two_days_that_become_known_at_once_the_later_one_counts() -> None:
+    assert known_at_close(series((20231231, 20240102, 7.0), (20231130, 20240102, 5.0))) == [7] * 6
+
+
+def test_rows_may_stand_in_any_order() -> None:
+    rows = [(20231130, 20240102, 5.0), (20231231, 20240103, 7.0), (20231231, 20240108, 6.0)]
+    assert known_at_close(series(*reversed(rows))) == known_at_close(series(*rows))
+
+
+def test_a_withdrawn_value_is_unknown_from_then_on() -> None:
+    found = known_at_close(series((20231231, 20240102, 7.0), (20240103, 20240103, NAN)))
+    assert found == pytest.approx([7, NAN, NAN, NAN, NAN, NAN], nan_ok=True)
+
+
+@pytest.mark.parametrize("session", range(6))
+def test_rows_known_later_change_nothing_before(session: int) -> None:
+    """The leak test: whatever becomes known after a session, its value stays."""
+    random = np.random.default_rng(session)
+    days = np.unique(random.choice(np.arange(20231201, 20231229), 12))
+    rows = [(int(day), int(random.choice(SESSIONS)), float(random.normal())) for day in days]
+    known = [row for row in rows if row[1] <= SESSIONS[session]]
+    late = [(day, known_from, 1e9) for day, known_from, _ in rows if known_from > SESSIONS[session]]
+    whole, wild = known_at_close(series(*rows)), known_at_close(series(*known, *late, (20240131, 20250101, 1e9)))
+    assert whole[: session + 1] == pytest.approx(wild[: session + 1], nan_ok=True)
+
+
+def test_a_known_covariate_has_the_value_of_each_sessions_own_day() -> None:
+    one = series((20240103, 20231201, 1.0), (20240104, 20231201, 0.0), (20240108, 20240105, 1.0))
+    days = one.of_days(["A"], SESSIONS, known_by=20240105)[0].tolist()
+    assert days == pytest.approx([NAN, 1, 0, 0, 1, 1], nan_ok=True)
+
+
+def test_a_known_covariate_is_not_used_before_its_row_is_known() -> None:
+    one = series((20240103, 20231201, 1.0), (20240108, 20240105, 2.0))
+    days = one.of_days(["A"], SESSIONS, known_by=20240104)[0].tolist()
+    assert days == pytest.approx([NAN, 1, 1, 1, 1, 1], nan_ok=True)
+
+
+def test_a_known_row_that_comes_too_late_is_named() -> None:
+    one = series((20240103, 20231201, 1.0), (20240108, 20240104, 1.0))
+    one.check_known_ahead(SESSIONS, 2)
+    with pytest.raises(CovariatesError, match=r"row 2 after the header is about 2024-01-08 and known from 2024-01-04"):
+        one.check_known_ahead(SESSIONS, 3)
+
+
+def test_a_superseded_known_row_may_come_late() -> None:
+    """Nobody reads it: a later day before the first session took its place."""
+    one = series((20231201, 20240104, 1.0), (20231215, 20231220, 2.0))
+    one.check_known_ahead(SESSIONS, 2)
+
+
+def test_two_values_of_one_day_that_became_known_together_are_refused() -> None:
+    with pytest.raises(CovariatesError, match="rows 1 and 3 after the header give the same day two values"):
+        series((20231231, 20240102, 7.0), (20240101, 20240102, 1.0), (20231231, 20240102, 6.0))
+
+
+def test_a_file_without_known_from_is_refused_and_told_why(tmp_path: Path) -> None:
+    path = csv(tmp_path, "date,sales\n2024-01-02,1\n")
+    with pytest.raises(CovariatesError, match=r"no column known_from.*learn from the future"):
+        CovariateSource.read([path])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("known_from,sales\n2024-01-02,1\n", "no column date"),
+        ("date,known_from\n2024-01-02,2024-01-02\n", "no column of values"),
+        ("date,known_from,sales\n", "has no rows"),
+        ("date,known_from,net sales!\n2024-01-02,2024-01-02,1\n", "letters, digits and underscores"),
+        ("date,known_from,sales\n2024-01-02,soon,1\n", "row 1 after the header, column known_from: 'soon' is no date"),
+        ("date,known_from,sales\n2024-01-02,2024-01-02,high\n", "column sales: 'high' is no number"),
+        ("symbol,date,known_from,sales\n,2024-01-02,2024-01-02,1\n", "row 1 after the header has no symbol"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(CovariatesError, match=problem):
+        CovariateSource.read([csv(tmp_path, text)])
+
+
+def test_columns_of_one_file_may_be_stated_on_different_days(tmp_path: Path) -> None:
+    text = (
+        "date,known_from,sales,staff\n2024-01-02,2024-01-02,1,\n2024-01-03,2024-01-04,,50\n2024-01-05,2024-01-05,,nan\n"
+    )
+    sales, staff = CovariateSource.read([csv(tmp_path, text)]).series
+    assert known_at_close(sales) == [1] * 6
+    assert known_at_close(staff) == pytest.approx([NAN, NAN, 50, NAN, NAN, NAN], nan_ok=True)
+
+
+def test_each_symbol_has_its_own_rows(tmp_path: Path) -> None:
+    text = "symbol,date,known_from,sales\nB,2024-01-02,2024-01-02,2\nA,2024-01-03,2024-01-03,1\n"
+    (sales,) = CovariateSource.read([csv(tmp_path, text)]).series
+    found = sales.as_of(["A", "B", "C"], SESSIONS[:2])
+    np.testing.assert_array_equal(found, [[NAN, 1], [2, 2], [NAN, NAN]])
+
+
+def test_parquet_says_the_same_as_csv(tmp_path: Path) -> None:
+    import polars as pl
+
+    path = csv(tmp_path, "symbol,date,known_from,sales\nA,2024-01-02,2024-01-03,2.5\n")
+    other = tmp_path / "file.parquet"
+    pl.read_csv(path, try_parse_dates=True).write_parquet(other)
+    assert CovariateSource.read([path]).digest() == CovariateSource.read([other]).digest()
+
+
+def test_a_column_in_two_files_is_refused(tmp_path: Path) -> None:
+    text = "date,known_from,sales\n2024-01-02,2024-01-02,1\n"
+    with pytest.raises(CovariatesError, match="covariates given twice: sales"):
+        CovariateSource.read([csv(tmp_path, text), csv(tmp_path, text, "other.csv")])
+
+
+def test_a_symbol_with_two_static_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CovariatesError, match="symbol A has several rows"):
+        CovariateSource.read([], csv(tmp_path, "symbol,sector\nA,x\nB,x\nA,y\n"))
+
+
+def test_static_columns_are_numbers_where_every_entry_is_one(tmp_path: Path) -> None:
+    table = CovariateSource.read([], csv(tmp_path, "symbol,sector,cap\nA,Tech,1.5\nB,10,\n")).statics
+    assert table is not None
+    np.testing.assert_array_equal(table.numbers_of("cap", ["B", "A", "C"]), [NAN, 1.5, NAN])
+    assert table.texts_of("sector", ["B", "A", "C"]) == ("10", "Tech", "")
+    assert set(table.numbers) == {"cap"}
+
+
+def beside(**changes: object) -> Covariates:
+    """Two symbols, six sessions, two future ones."""
+    values: dict[str, object] = {
+        "observed": {"sales": np.arange(12.0).reshape(2, 6)},
+        "known": {"earnings": np.arange(16.0).reshape(2, 8)},
+        "future_sessions": np.array([20240110, 20240111], np.int32),
+        "numbers": {"cap": np.array([1.0, NAN])},
+        "categories": {"sector": ("Tech", "")},
+    }
+    return replace(Covariates(), **values | changes)  # pyright: ignore[reportArgumentType] - the test's own fields
+
+
+def test_values_cannot_change_after_they_were_given() -> None:
+    values = np.ones((2, 6))
+    given = Covariates(observed={"sales": values})
+    values[0, 0] = 5.0
+    assert given.observed["sales"][0, 0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        given.observed["sales"][0, 0] = 2.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"observed": {"sales": np.zeros((2, 5))}}, r"sales has shape \[2, 5\], need \[2, 6\]"),
+        ({"known": {"earnings": np.zeros((2, 6))}}, r"earnings has shape \[2, 6\], need \[2, 8\]"),
+        ({"numbers": {"cap": np.zeros(3)}}, r"cap has shape \[3\], need \[2\]"),
+        ({"categories": {"sector": ("Tech",)}}, "sector has 1 texts, need 2"),
+        ({"future_sessions": np.array([20240109, 20240111], np.int32)}, "must come after the last bar, 2024-01-09"),
+    ],
+)
+def test_what_does_not_fit_the_bars_is_named(changes: dict[str, object], problem: str) -> None:
+    with pytest.raises(CovariatesError, match=problem):
+        beside(**changes).check(2, SESSIONS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"numbers": {"sales": np.zeros(2)}}, "stand in two groups"),
+        ({"observed": {"sales": np.zeros((2, 6), np.float32)}}, "must be float64"),
+        ({"observed": {"sales": np.zeros(6)}}, "must be float64 of 2 axes"),
+        ({"observed": {"sales": np.full((2, 6), np.inf)}}, "holds infinity"),
+        ({"future_sessions": np.array([20240111, 20240110], np.int32)}, "must rise"),
+    ],
+)
+def test_what_no_covariates_can_be_is_refused(changes: dict[str, object], problem: str) -> None:
+    with pytest.raises(CovariatesError, match=problem):
+        beside(**changes)
+
+
+def moved(want: list[int], future: list[int]) -> Covariates:
+    return beside().on_sessions(SESSIONS, np.array(want, np.int32), np.array(future, np.int32))
+
+
+def test_values_follow_the_bars_to_other_sessions() -> None:
+    found = moved([20240105, 20240106, 20240109], [20240111])
+    np.testing.assert_array_equal(found.observed["sales"][0], [3, NAN, 5])
+    np.testing.assert_array_equal(found.known["earnings"][0], [3, NAN, 5, 7])
+
+
+def test_a_future_session_that_was_not_sent_is_named() -> None:
+    with pytest.raises(CovariateMissingError, match="earnings is not sent for session 2024-01-12") as caught:
+        moved([20240109], [20240111, 20240112])
+    assert caught.value.metadata == {"covariate": "earnings", "date": "2024-01-12"}
+
+
+NEEDS = (
+    CovariateInfo(name="sales", group=CovariateGroup.OBSERVED),
+    CovariateInfo(name="earnings", group=CovariateGroup.KNOWN),
+    CovariateInfo(name="cap", group=CovariateGroup.STATIC),
+    CovariateInfo(name="sector", group=CovariateGroup.STATIC, categories=("Tech",)),
+)
+
+
+def test_what_the_model_reads_and_no_more_is_accepted() -> None:
+    check_sent(NEEDS, beside())
+
+
+@pytest.mark.parametrize("name", ["sales", "earnings", "cap", "sector"])
+def test_a_covariate_that_is_not_sent_is_named(name: str) -> None:
+    others = beside().only([need.name for need in NEEDS if need.name != name])
+    with pytest.raises(CovariateMissingError, match=f"covariate {name} is not sent") as caught:
+        check_sent(NEEDS, others)
+    assert caught.value.metadata["covariate"] == name
+
+
+def test_a_covariate_in_another_group_is_named() -> None:
+    sent = beside(numbers={}, categories={"cap": ("1", "2"), "sector": ("Tech", "")})
+    with pytest.raises(
+        CovariateMissingError, match="cap is sent as a static text, but the model reads it as a static n"
+    ):
+        check_sent(NEEDS, sent)
+
+
+def test_a_covariate_that_nobody_reads_is_named() -> None:
+    with pytest.raises(
+        UnknownCovariateError, match="covariate cap is not the model's; it reads sales, earnings, sector"
+    ):
+        check_sent([need for need in NEEDS if need.name != "cap"], beside())
+
+
+def numbers(values: NDArray[np.float64]) -> Covariates:
+    return Covariates(numbers={"cap": values})
+
+
+def test_whole_numbers_are_taken_as_they_are() -> None:
+    assert numbers(np.array([1, 2])).numbers["cap"].dtype == np.float64  # pyright: ignore[reportArgumentType] - is it so?

@@ -1,0 +1,220 @@
+"""The ONNX file gives the model's own numbers, says what it is, and is written whole or not at all."""
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from artifacts import recent_bars, small_model
+from ensembles import SMALL, UNIVERSE, artifact_of, save_artifact, save_ensemble
+from numpy.typing import NDArray
+
+from predictor.artifact import Artifact
+from predictor.cli import app, run
+from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
+from predictor.export import Exported, export_onnx, onnx_file
+from predictor.golden import LONG_AFTER, golden_inputs
+from predictor.instance import Instance
+from predictor.networks import KINDS, Inputs, Target, TargetKind
+
+SAME = 1e-6
+"""Largest difference on returns."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A model and its file."""
+
+    made: Artifact
+    exported: Exported
+
+    def run(self, inputs: Inputs, nodes: NDArray[np.int64] | None = None) -> list[NDArray[np.float64]]:
+        """The file's answers."""
+        session = onnxruntime.InferenceSession(self.exported.file, providers=["CPUExecutionProvider"])
+        given = {name: group.numpy() for name, group in inputs._asdict().items()}
+        given |= {} if nodes is None else {"nodes": nodes}
+        return list(map(np.asarray, session.run(None, {port.name: given[port.name] for port in self.exported.inputs})))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("artifacts")
+    return {kind: save_artifact(folder / kind / "1", artifact_of(kind)) for kind in ("lstm", "graph")}
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    made = artifact_of(request.param)
+    folder = save_artifact(tmp_path_factory.mktemp(request.param) / "1", made)
+    return Written(made, export_onnx(folder, folder.parent / "model.onnx"))
+
+
+def test_every_kind_of_network_is_exported() -> None:
+    assert set(SMALL) == set(KINDS)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 70])
+def test_the_file_gives_the_models_numbers(written: Written, rows: int) -> None:
+    model, inputs = small_model(written.made), _rows(written.made, rows)
+    nodes = np.resize(np.array([-1], np.int64), rows)
+    nodes[: len(UNIVERSE)] = np.arange(len(UNIVERSE))[:rows]
+    found = written.run(inputs, nodes)
+    if not model.manifest.kind.is_panel_model:
+        np.testing.assert_allclose(found[0], model.engine.values(inputs).numpy(), rtol=0, atol=SAME)
+        return
+    expected = model.engine.panel(inputs, torch.from_numpy(nodes))
+    values = model.engine.calibrated(expected.quantiles, inputs.location, inputs.scale)
+    np.testing.assert_allclose(found[0], values.numpy(), rtol=0, atol=SAME)
+    np.testing.assert_allclose(found[1], expected.scores.numpy(), rtol=0, atol=1e-5)
+
+
+def test_the_file_answers_bars_as_the_served_model_does(written: Written) -> None:
+    model = small_model(written.made)
+    prepared = model.prepare(Instance(input=recent_bars(*UNIVERSE)), LONG_AFTER)
+    values = written.run(prepared.inputs, np.arange(4))[0]
+    np.testing.assert_allclose(values, model.forecast([prepared])[0].values, rtol=0, atol=SAME)
+    assert values.dtype == np.float64
+
+
+def test_the_file_says_what_it_is(written: Written) -> None:
+    said, manifest = written.exported.metadata, written.made.manifest
+    assert said["schema_hash"] == written.made.pipeline.features.schema_hash
+    assert len(said["weights_hash"]) == 64
+    assert (said["kind"], said["target_kind"], said["lag"]) == (manifest.kind.name, "log-return", "0")
+    assert json.loads(said["horizons"]) == [1, 5, 10, 20]
+    assert json.loads(said["quantiles"]) == [0.1, 0.5, 0.9]
+    assert (said["encoder_length"], said["future_length"]) == ("60", "20")
+    assert json.loads(said["observed_features"]) == list(written.made.pipeline.features.features.names)
+    assert len(json.loads(said["known_features"])) == 5
+    assert json.loads(said["absent_groups"]) == ["static"] == list(written.exported.absent)
+    assert json.loads(said.get("universe", "[]")) == list(manifest.universe)
+
+
+def test_every_port_has_a_free_number_of_rows(written: Written) -> None:
+    ports = {port.name: (port.dtype, port.shape) for port in (*written.exported.inputs, *written.exported.outputs)}
+    assert ports["observed"] == ("float32", ("rows", 60, 23))
+    assert ports["known"] == ("float32", ("rows", 80, 5))
+    assert ports["mask"] == ("bool", ("rows", 60, 23))
+    assert ports["location"] == ports["scale"] == ("float64", ("rows",))
+    assert ports["values"] == ("float64", ("rows", 4, 3))
+    assert "static" not in ports
+    assert ("nodes" in ports) == ("scores" in ports) == written.made.manifest.kind.is_panel_model
+
+
+def test_the_file_names_no_path_of_the_machine_that_made_it(written: Written) -> None:
+    text = written.exported.file.read_bytes()
+    assert str(Path(onnx_file.__file__).parents[2]).encode() not in text
+    assert str(Path(torch.__file__).parent).encode() not in text
+
+
+def test_the_file_is_sound_and_written_whole(written: Written) -> None:
+    onnx.checker.check_model(onnx.load(written.exported.file), full_check=True)
+    assert written.exported.file.stat().st_size == written.exported.size
+    assert sorted(path.name for path in written.exported.file.parent.iterdir()) == ["1", "model.onnx"]
+
+
+def test_volatility_is_exported_in_its_own_unit(tmp_path: Path) -> None:
+    made = artifact_of("lstm", target=Target(kind=TargetKind.LOG_VOLATILITY))
+    exported = export_onnx(save_artifact(tmp_path / "1", made), tmp_path / "model.onnx")
+    inputs = golden_inputs(small_model(made))
+    (values,) = Written(made, exported).run(inputs)
+    np.testing.assert_allclose(values, small_model(made).engine.values(inputs).numpy(), rtol=0, atol=SAME)
+    assert exported.metadata["target_kind"] == "log-volatility"
+
+
+# --- refusals; none of them gets as far as tracing a network, unless it says so
+
+
+def test_a_file_is_never_overwritten(folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_text("mine")
+    with pytest.raises(ConfigurationError, match="exists already; nothing is overwritten"):
+        export_onnx(folders["lstm"], tmp_path / "model.onnx")
+    assert (tmp_path / "model.onnx").read_text() == "mine"
+
+
+def test_a_folder_that_does_not_exist_is_named(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no folder"):
+        export_onnx(folders["lstm"], tmp_path / "nowhere" / "model.onnx")
+
+
+def test_a_missing_package_is_named_with_its_extra(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_spec = importlib.util.find_spec
+
+    def without(name: str) -> ModuleSpec | None:
+        return None if name == "onnxscript" else find_spec(name)
+
+    monkeypatch.setattr(onnx_file, "find_spec", without)
+    with pytest.raises(MissingPackageError, match=r"onnxscript: pip install 'quantra\[onnx\]'"):
+        export_onnx(folders["lstm"], tmp_path / "model.onnx")
+
+
+def test_a_damaged_artifact_is_not_exported(tmp_path: Path) -> None:
+    folder = save_artifact(tmp_path / "1", artifact_of("lstm"))
+    (folder / "features.json").write_text("{}")
+    with pytest.raises(ArtifactError, match=r"^features\.json"):
+        export_onnx(folder, tmp_path / "model.onnx")
+
+
+def test_an_ensemble_is_exported_member_by_member(folders: dict[str, Path], tmp_path: Path) -> None:
+    save_artifact(tmp_path / "other", artifact_of("gru"))
+    joint = save_ensemble(tmp_path / "joint", {"a": folders["lstm"], "b": tmp_path / "other"})
+    with pytest.raises(ConfigurationError, match=r"is an ensemble.*joint/members/NAME"):
+        export_onnx(joint, tmp_path / "model.onnx")
+
+
+def test_a_graph_that_computes_something_else_is_not_written(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(onnx_file.TOLERANCES, "values", -1.0)
+    with pytest.raises(ArtifactError, match="the graph's values are off by"):
+        export_onnx(folders["lstm"], tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- the command
+
+
+def test_the_command_says_what_it_wrote(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(app, ["export", str(folders["lstm"]), "--onnx", str(tmp_path / "model.onnx"), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (ended.value.code or 0, told["file"]) == (0, str(tmp_path / "model.onnx"))
+    assert told["metadata"]["kind"] == "lstm"
+    assert 0 <= told["difference"] <= SAME
+    assert told["absent"] == ["static"]
+
+
+def test_the_command_refuses_in_one_line(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.onnx").write_text("mine")
+    with pytest.raises(SystemExit) as ended:
+        run(app, ["export", str(folders["lstm"]), "--onnx", str(tmp_path / "model.onnx")])
+    assert ended.value.code == 1
+    assert "nothing is overwritten" in capsys.readouterr().err
+
+
+def _rows(made: Artifact, rows: int) -> Inputs:
+    """Random windows; cells that are unknown are 0."""
+    sizes, random = made.pipeline.sizes, np.random.default_rng(rows)
+    mask = random.random((rows, sizes.encoder_length, sizes.observed)) > 0.1
+    observed = np.where(mask, random.normal(size=mask.shape), 0.0)
+    known = random.normal(size=(rows, sizes.encoder_length + sizes.future_length, sizes.known))
+    return Inputs(
+        observed=torch.from_numpy(observed.astype(np.float32)),
+        known=torch.from_numpy(known.astype(np.float32)),
+        static=torch.zeros(rows, sizes.static),
+        mask=torch.from_numpy(mask),
+        location=torch.from_numpy(random.normal(0, 1e-3, rows)),
+        scale=torch.from_numpy(random.uniform(0.005, 0.05, rows)),
+    )

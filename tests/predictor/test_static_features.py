@@ -1,0 +1,103 @@
+"""Static covariates become columns, and not knowing one is a column of its own."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from artifacts import small_pipeline
+
+from predictor.errors import ArtifactError, ConfigurationError, CovariateMissingError
+from predictor.features import FittedFeatures, StaticCategory, StaticFeatures, StaticNumber
+from predictor.networks import Target
+
+NAN = float("nan")
+STATICS = StaticFeatures.fit({"cap": np.array([1.0, 3.0, NAN])}, {"sector": ("Tech", "", "Energy")})
+
+
+def encoded(cap: float, sector: str) -> list[float]:
+    return STATICS.encode(1, {"cap": np.array([cap])}, {"sector": (sector,)})[0].tolist()
+
+
+def test_categories_are_those_of_the_training_symbols_sorted() -> None:
+    assert STATICS.categories == (StaticCategory(name="sector", categories=("Energy", "Tech")),)
+    assert STATICS.widths == (2, 3)
+
+
+def test_a_number_is_scaled_with_the_training_symbols_and_a_category_is_one_column_each() -> None:
+    assert encoded(4.0, "Tech") == [2, 0, 0, 1, 0]
+
+
+def test_what_is_unknown_has_columns_of_its_own() -> None:
+    assert encoded(NAN, "") == STATICS.unknown.tolist() == [0, 1, 0, 0, 1]
+
+
+def test_a_category_that_training_had_not_is_unknown() -> None:
+    assert encoded(2.0, "Banks") == [0, 0, 0, 0, 1]
+
+
+def test_a_wild_number_is_clipped() -> None:
+    assert encoded(1e9, "Tech")[0] == 8.0
+
+
+def test_warnings_name_symbol_covariate_and_text() -> None:
+    told = STATICS.warnings(["A", "B", "C"], {"cap": np.array([1, NAN, 2])}, {"sector": ("Tech", "Banks", "")})
+    assert list(told) == [
+        "B: cap is unknown, and the forecast is made without it",
+        "B: sector is 'Banks', which no training symbol had; it counts as unknown",
+        "C: sector is unknown, and the forecast is made without it",
+    ]
+
+
+def test_a_variable_that_is_not_given_is_named() -> None:
+    with pytest.raises(CovariateMissingError, match="static covariate sector is missing"):
+        STATICS.encode(1, {"cap": np.zeros(1)}, {})
+    with pytest.raises(CovariateMissingError, match="static covariate cap must be numbers"):
+        STATICS.encode(1, {}, {"cap": ("1",), "sector": ("Tech",)})
+
+
+def test_a_number_that_does_not_vary_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"cap does not vary between the training symbols \(2 of 3 have one\)"):
+        StaticFeatures.fit({"cap": np.array([2.0, 2.0, NAN])}, {})
+
+
+def test_a_text_that_nobody_has_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="sector must have categories"):
+        StaticFeatures.fit({}, {"sector": ("", "")})
+
+
+def fitted() -> FittedFeatures:
+    return replace(small_pipeline(Target()).features, statics=STATICS)
+
+
+def test_statics_travel_in_features_json_and_are_part_of_the_schema() -> None:
+    there = fitted()
+    back = FittedFeatures.from_json(there.to_json())
+    assert back.statics.variables == STATICS.variables
+    assert back.to_json() == there.to_json()
+    other = StaticFeatures(categories=(StaticCategory(name="sector", categories=("Energy",)),))
+    assert replace(there, statics=other).schema_hash != there.schema_hash
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "problem"),
+    [
+        (("categories", 0, "categories"), ["Tech", "Energy"], "sorted and each once"),
+        (("numbers", 0, "scale"), 0.0, "has center 2 and scale 0"),
+        (("numbers", 0, "name"), "return_1", "stand twice: return_1"),
+        (("clip",), 9.0, "static.clip must be 8"),
+    ],
+)
+def test_damaged_statics_are_refused(place: tuple[str | int, ...], value: object, problem: str) -> None:
+    root = json.loads(fitted().to_json())
+    at = root["static"]
+    for step in place[:-1]:
+        at = at[step]
+    at[place[-1]] = value
+    with pytest.raises(ArtifactError, match=problem):
+        FittedFeatures.from_json(json.dumps(root).encode())
+
+
+def test_two_variables_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="given twice: cap"):
+        StaticFeatures(numbers=(StaticNumber(name="cap", center=0, scale=1),) * 2)

@@ -1,0 +1,443 @@
+"""The audit finds what is planted: a look into the future, outcomes that reach a forecast, a lag nobody can trade."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from market import bokeh_panel
+from numpy.typing import NDArray
+
+from predictor.artifact import load
+from predictor.audit_record import AuditRecord, AuditVerdict, audit_path, read_audit, write_audit
+from predictor.bars import BarPanel
+from predictor.cli import run
+from predictor.covariates import CovariateSource
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.features import FeatureDefinition, FeatureSet
+from predictor.model import Model
+from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
+from trainers.progress import Chain
+from trainers.stock import Optimisation, Recipe, Splits, train
+from trainers.stock.audit import Depth, audit, command
+from trainers.stock.audit.costs import break_even, check_costs
+from trainers.stock.audit.future import Fitting, check_future
+from trainers.stock.audit.lags import Judged, check_lags
+from trainers.stock.audit.noise import adjusted_panel, with_noise
+from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
+from trainers.stock.audit.skill import outcomes
+from trainers.stock.audit.stages import FORECAST, ModelStages, Staged, Stages
+from trainers.stock.audit.trials import (
+    Moments,
+    Trials,
+    check_trials,
+    counted_trials,
+    expected_best,
+    probabilistic_sharpe,
+)
+from trainers.stock.backtest import Tactic, Terms, artifact_source
+from trainers.stock.backtest.book import run_book
+from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.refit import assembled
+from trainers.stock.data import History
+from trainers.stock.splits import decisions
+
+FloatArray = NDArray[np.float64]
+TINY = Recipe(
+    calendar="XNYS",
+    config=LSTMConfig(hidden=4, layers=1),
+    target=Target(horizons=(1, 3)),
+    encoder_length=10,
+    normaliser=Normaliser(window=20),
+    optimisation=Optimisation(max_epochs=1, device="cpu"),
+)
+FEATURES = FeatureSet(
+    observed=(
+        FeatureDefinition("r1", "Log($close / Ref($close, 1))", "return", "log return"),
+        FeatureDefinition("range", "Log($high / $low)", "range of the day", "log ratio"),
+    )
+)
+NONE = CovariateSource()
+NOTHING_FITTED = Fitting(fit=lambda _bars: b"", last=200)
+
+
+@cache
+def bars() -> BarPanel:
+    return bokeh_panel("AAPL", "GOOG", "IBM").last(400)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "1"
+    train(bars(), FEATURES, TINY, folder, consume=Chain())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(trained: Path) -> Model:
+    return assembled(load(trained).artifact)
+
+
+# --- the future
+
+
+class Reading:
+    """A forecaster that reads the closes of one day, `ahead` sessions after the one that it is asked about."""
+
+    def __init__(self, bars: BarPanel, *, ahead: int) -> None:
+        self._bars, self._ahead = bars, ahead
+
+    def at(self, position: int) -> Stages:
+        return {"observed": self._bars.volume[:, position], FORECAST: self._bars.close[:, position + self._ahead]}
+
+
+class Scaled:
+    """A forecaster whose feature is scaled by the whole history's highest close."""
+
+    def __init__(self, bars: BarPanel) -> None:
+        self._closes = bars.close / np.nanmax(bars.close)
+
+    def at(self, position: int) -> Stages:
+        return {FORECAST: self._closes[:, position]}
+
+
+def test_a_model_that_knows_no_future_passes(model: Model) -> None:
+    found = check_future(bars(), partial(ModelStages, model, NONE), [340, 360, 380], NOTHING_FITTED)
+    assert found.verdict is AuditVerdict.PASS
+    assert found.changed == ()
+    assert found.deletion_gap is not None
+    assert found.deletion_gap < 1e-6
+    assert set(found.stages) > {"observed", "mask", "location", "scale", "forecast", "fitted numbers"}
+
+
+def test_a_forecaster_that_reads_the_past_alone_passes() -> None:
+    assert check_future(bars(), partial(Reading, ahead=0), [300, 350], NOTHING_FITTED).verdict is AuditVerdict.PASS
+
+
+def shifted(bars: BarPanel) -> BarPanel:
+    """The bars of the next session in place of each session's own: a planted leak in front of a real model."""
+    columns = {name: np.roll(getattr(bars, name), -1, axis=1) for name in ("open", "high", "low", "close", "volume")}
+    return replace(bars, **columns)
+
+
+def test_a_pipeline_that_looks_one_session_ahead_is_found_in_every_stage(model: Model) -> None:
+    def leaking(panel: BarPanel) -> Staged:
+        return ModelStages(model, NONE, shifted(panel))
+
+    found = check_future(bars(), leaking, [340, 360], NOTHING_FITTED)
+    assert found.verdict is AuditVerdict.FAIL
+    assert set(found.changed) >= {"observed", "scale", "forecast"}
+    assert found.first_changed == bars().sessions[340]
+    assert "a leak: " in found.sentence
+
+
+def test_a_whole_sample_maximum_is_found() -> None:
+    found = check_future(bars(), Scaled, [340, 360], NOTHING_FITTED)
+    assert found.verdict is AuditVerdict.FAIL
+    assert found.changed == ("forecast",)
+
+
+def test_numbers_that_are_fitted_on_more_than_the_training_part_are_found() -> None:
+    def fit(panel: BarPanel) -> bytes:
+        return np.nanmean(panel.close[:, :251]).tobytes()
+
+    for last, verdict in ((250, AuditVerdict.PASS), (249, AuditVerdict.FAIL)):
+        found = check_future(bars(), partial(Reading, ahead=0), [300], Fitting(fit=fit, last=last))
+        assert found.verdict is verdict
+    assert found.changed == ("fitted numbers",)
+
+
+def test_noise_leaves_the_past_as_it_was_and_nothing_of_the_future() -> None:
+    plain = adjusted_panel(bars())
+    noised = with_noise(plain, 300)
+    for name in ("open", "high", "low", "close", "volume"):
+        before, after = getattr(plain, name), getattr(noised, name)
+        assert before[:, :301].tobytes() == after[:, :301].tobytes()
+        assert not (before[:, 301:] == after[:, 301:]).any()
+    assert np.isnan(noised.close[:, 301:]).any()
+    np.testing.assert_array_equal(plain.adjusted().close, bars().adjusted().close)
+
+
+# --- skill, lags, permuted labels
+
+
+def judged_of(told: FloatArray, *, sessions: int = 400, stocks: int = 6, seed: int = 0) -> tuple[Judged, FloatArray]:
+    """Independent daily returns [sessions, stocks], and forecasts `told` of the next session's, with a band of 1 %."""
+    random = np.random.default_rng(seed)
+    returns = 0.02 * random.standard_normal((sessions, stocks))
+    closes = np.exp(np.cumsum(returns, axis=0))
+    band = np.array([-0.0256, 0, 0.0256])
+    came = tuple(np.roll(returns, -1 - lag, axis=0)[..., None] for lag in (0, 1, 2))
+    days = slice(0, sessions - 5)
+    forecasts = Forecasts(
+        sessions=np.arange(sessions - 5, dtype=np.int32),
+        kind=TargetKind.LOG_RETURN,
+        horizons=(1,),
+        levels=(0.1, 0.5, 0.9),
+        values=(told[..., None, None] + band)[days],
+    )
+    judged = Judged(
+        forecasts=forecasts,
+        plain=np.broadcast_to(band, forecasts.values.shape),
+        outcomes=(came[0][days], came[1][days], came[2][days]),
+        closes=closes[days],
+        spread=np.ones(1),
+        horizon=1,
+        tactic=Tactic(share=0.34),
+    )
+    return judged, returns
+
+
+def knowing(returns: FloatArray, ahead: int) -> FloatArray:
+    """A forecast that knows half of the return `ahead` sessions later."""
+    return 0.5 * np.roll(returns, -ahead, axis=0)
+
+
+def test_skill_that_only_the_decisions_own_close_can_trade_fails() -> None:
+    _, returns = judged_of(np.zeros((400, 6)))
+    judged, _ = judged_of(knowing(returns, 1))
+    found = check_lags(judged)
+    assert found.verdict is AuditVerdict.FAIL
+    now, later, _ = found.rows
+    assert now.skill > 10 * now.skill_error
+    assert later.skill < 0
+    assert now.ic is not None
+    assert now.ic > 0.9
+    assert now.sharpe is not None
+    assert later.sharpe is not None
+    assert now.sharpe > 10
+    assert later.sharpe < 2
+
+
+def test_skill_at_the_next_close_passes() -> None:
+    _, returns = judged_of(np.zeros((400, 6)))
+    judged, _ = judged_of(knowing(returns, 2))
+    assert check_lags(judged).verdict is AuditVerdict.PASS
+
+
+def test_no_skill_at_any_lag_decides_nothing() -> None:
+    judged, _ = judged_of(0.005 * np.random.default_rng(9).standard_normal((400, 6)))
+    assert check_lags(judged).verdict is AuditVerdict.UNDECIDED
+
+
+def test_outcomes_of_a_lag_begin_so_many_closes_later() -> None:
+    adjusted = bars().adjusted()
+    found = outcomes(Target(horizons=(1, 3)), adjusted, 2)
+    np.testing.assert_allclose(found[10, :, 1], np.log(adjusted.close[:, 15] / adjusted.close[:, 12]), rtol=1e-12)
+    one = Target(horizons=(1, 3), lag=1).labels(adjusted).transpose(1, 0, 2)
+    np.testing.assert_array_equal(outcomes(Target(horizons=(1, 3)), adjusted, 1), one)
+
+
+def test_a_forecast_that_true_outcomes_reach_whatever_the_labels_is_caught() -> None:
+    _, returns = judged_of(np.zeros((400, 6)))
+    judged, _ = judged_of(knowing(returns, 1))
+    found = check_permutations(judged, lambda _seed: judged.forecasts, count=2, epochs=1, lag=0)
+    assert found.verdict is AuditVerdict.FAIL
+    assert found.permuted == (found.skill, found.skill)
+    assert found.p_value == 1
+
+
+def test_skill_that_vanishes_with_the_labels_passes() -> None:
+    _, returns = judged_of(np.zeros((400, 6)))
+    judged, _ = judged_of(knowing(returns, 1))
+
+    def retrain(seed: int) -> Forecasts:
+        noise = 0.002 * np.random.default_rng(seed).standard_normal((*judged.plain.shape[:3], 1))
+        return replace(judged.forecasts, values=judged.plain + noise)
+
+    found = check_permutations(judged, retrain, count=3, epochs=1, lag=0)
+    assert found.verdict is AuditVerdict.PASS
+    assert abs(found.mean) < 0.02 < found.skill
+    assert found.p_value == pytest.approx(1 / 4)
+
+
+def test_shuffled_labels_are_those_of_other_days_of_the_same_part(model: Model) -> None:
+    splits = Recipe().splits(bars().sessions)
+    true = History(bars(), model.pipeline)
+    shuffled = ShuffledHistory(bars(), model.pipeline, NONE, splits=splits, seed=0)
+
+    def days(history: History, name: str) -> FloatArray:
+        """[D, S x H] labels in units of each window's volatility."""
+        places = decisions(getattr(splits, name), bars().sessions, model.pipeline.target)
+        places = places[places >= model.pipeline.bars_needed]
+        unit = history.encoded.scale[..., None] * model.pipeline.target.spread
+        return np.moveaxis(history.labels / unit, 1, 0)[places].reshape(len(places), -1)
+
+    for name in ("selection", "calibration"):
+        mine, theirs = days(true, name), days(shuffled, name)
+        np.testing.assert_allclose(np.sort(mine, axis=0), np.sort(theirs, axis=0), atol=1e-12)
+        assert (np.abs(mine - theirs).max(axis=1) > 1e-6).mean() > 0.9
+    np.testing.assert_array_equal(days(true, "test"), days(shuffled, "test"))
+
+
+# --- costs and trials
+
+
+def test_at_the_cost_of_breaking_even_the_mean_return_is_zero() -> None:
+    random = np.random.default_rng(0)
+    wanted = random.uniform(-0.25, 0.25, (200, 4))
+    followed = np.vstack([np.zeros(4), wanted[:-1]])
+    closes = np.exp(np.cumsum(0.02 * random.standard_normal((200, 4)) + 0.1 * followed, axis=0))
+    terms = Terms(horizon=2, delay=0, cost_bps=3)
+    found = break_even(run_book(wanted, closes, terms), terms)
+    assert found is not None
+    again = replace(terms, cost_bps=found)
+    assert run_book(wanted, closes, again).net.mean() == pytest.approx(0, abs=1e-15)
+
+
+def test_costs_decide_only_where_the_interval_leaves_zero_out() -> None:
+    terms = Terms(horizon=1, cost_bps=0, borrow_bps=0)
+    drift = np.linspace(0, 3, 300) + 0.004 * np.random.default_rng(0).standard_normal(300)
+    book = run_book(np.ones((300, 1)), np.exp(drift)[:, None], terms)
+    assert check_costs(book, terms, "rank").verdict is AuditVerdict.PASS
+    assert check_costs(replace(book, net=-book.net), terms, "rank").verdict is AuditVerdict.FAIL
+    assert check_costs(replace(book, net=book.net - book.net.mean()), terms, "rank").verdict is AuditVerdict.UNDECIDED
+
+
+def test_a_strategy_that_never_trades_decides_nothing() -> None:
+    terms = Terms(horizon=1)
+    found = check_costs(run_book(np.zeros((30, 1)), np.ones((30, 1)), terms), terms, "rank")
+    assert (found.verdict, found.break_even_bps, found.sharpe) == (AuditVerdict.UNDECIDED, None, None)
+    assert check_trials(np.zeros(30), Trials(count=1, counted_by="me")).verdict is AuditVerdict.UNDECIDED
+
+
+def test_the_deflated_sharpe_ratio_is_that_of_the_papers_example() -> None:
+    # Bailey & Lopez de Prado 2014: 100 trials, yearly ratios of variance 1/2; 2.5 a year over 5 years of 250 days.
+    found = Moments(ratio=2.5 / 250**0.5, skewness=-3, kurtosis=10, sessions=1250)
+    best = expected_best(100, 501)  # an error of sqrt(1/500) a session is sqrt(1/2) a year of 250
+    assert best == pytest.approx(0.1132, abs=1e-4)
+    assert probabilistic_sharpe(found, best) == pytest.approx(0.9004, abs=1e-4)
+
+
+def test_more_trials_deflate_the_same_returns_further() -> None:
+    noise = np.random.default_rng(3).standard_normal(750)
+    returns = 0.0009 + 0.01 * (noise - noise.mean()) / noise.std()
+    one, many = (check_trials(returns, Trials(count=count, counted_by="me")) for count in (1, 500))
+    assert one.deflated == one.probabilistic
+    assert (one.verdict, many.verdict) == (AuditVerdict.PASS, AuditVerdict.FAIL)
+
+
+def test_trials_are_those_that_are_said_else_those_of_the_card() -> None:
+    assert counted_trials(7, {"tuning": {"trials": 40}}).count == 7
+    assert counted_trials(None, {"tuning": {"trials": 40}}).count == 40
+    assert counted_trials(None, {}).count == 1
+    with pytest.raises(ConfigurationError, match="trials is 0"):
+        counted_trials(0, {})
+
+
+# --- the whole audit, its record and the command
+
+
+@pytest.fixture(scope="module")
+def record(trained: Path) -> AuditRecord:
+    return audit(
+        artifact_source(trained, "cpu"),
+        bars(),
+        terms=Terms(horizon=3),
+        tactic=Tactic(),
+        depth=Depth(sessions=2, permutations=1, epochs=1, trials=20),
+        announce=lambda _stage: None,
+    )
+
+
+def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:
+    assert not record.leak
+    assert (record.future.verdict, record.permutation.verdict) == (AuditVerdict.PASS, AuditVerdict.PASS)
+    assert record.trials.trials == 20
+    assert [row.lag for row in record.lags.rows] == [0, 1, 2]
+    assert all(check.sentence for check in record.checks)
+
+
+def test_the_record_stands_beside_the_folder_and_reads_back(record: AuditRecord, trained: Path) -> None:
+    before = sorted(path.name for path in trained.rglob("*"))
+    write_audit(trained, record)
+    assert audit_path(trained).name == "1.audit.json"
+    assert read_audit(trained) == record
+    assert sorted(path.name for path in trained.rglob("*")) == before
+    load(trained)
+
+
+def test_an_artifact_without_an_audit_has_none(tmp_path: Path) -> None:
+    assert read_audit(tmp_path / "1") is None
+
+
+def test_the_audit_of_another_artifact_is_refused(record: AuditRecord, tmp_path: Path) -> None:
+    folder = tmp_path / "1"
+    folder.mkdir()
+    (folder / "manifest.json").write_text("{}")
+    write_audit(folder, record)
+    with pytest.raises(ArtifactError, match=r"1\.audit\.json: is of another artifact"):
+        read_audit(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"format": "diary"}, "format is 'diary' version 1"),
+        ({"future": {}}, "future.verdict is missing"),
+        ({"stars": 5}, "stars is a key that nobody knows"),
+    ],
+)
+def test_a_record_that_is_damaged_is_refused(record: AuditRecord, change: dict[str, object], problem: str) -> None:
+    told = json.loads(record.to_bytes()) | change
+    with pytest.raises(ArtifactError, match=problem):
+        AuditRecord.from_bytes(json.dumps(told).encode(), "1.audit.json")
+
+
+def test_any_check_that_fails_fails_the_audit(record: AuditRecord) -> None:
+    passed = [replace(check, verdict=AuditVerdict.PASS) for check in (record.lags, record.costs, record.trials)]
+    fine = replace(record, lags=passed[0], costs=passed[1], trials=passed[2])
+    assert fine.verdict is AuditVerdict.PASS
+    assert replace(fine, lags=replace(fine.lags, verdict=AuditVerdict.FAIL)).verdict is AuditVerdict.FAIL
+    assert replace(fine, lags=replace(fine.lags, verdict=AuditVerdict.UNDECIDED)).verdict is AuditVerdict.UNDECIDED
+
+
+def test_bars_that_end_with_the_training_leave_nothing_to_audit(trained: Path) -> None:
+    source = artifact_source(trained, "cpu")
+    assert source.standing is not None
+    seen = bars().until(source.standing.last_seen)
+    with pytest.raises(ConfigurationError, match="hold 0 decision days after"):
+        audit(source, seen, terms=Terms(horizon=3), tactic=Tactic(), depth=Depth(), announce=lambda _stage: None)
+
+
+def test_bars_that_lack_the_training_cannot_be_audited(trained: Path) -> None:
+    source = artifact_source(trained, "cpu")
+    with pytest.raises(ConfigurationError, match="give the bars that it was trained on"):
+        audit(source, bars().last(300), terms=Terms(horizon=3), tactic=Tactic(), depth=Depth(), announce=print)
+
+
+def test_the_command_audits_a_recipe_and_writes_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "recipe.json").write_text(json.dumps(TINY.settings()))
+    features = {"operator_set": 1, "known": [], "observed": [entry(one) for one in FEATURES.observed]}
+    (tmp_path / "features.json").write_text(json.dumps(features))
+    bars().write_csv(tmp_path / "bars.csv")
+    files = ["--bars", tmp_path / "bars.csv", "--features", tmp_path / "features.json"]
+    quick = ["--sessions", "1", "--permutations", "1", "--epochs", "1", "--json"]
+    app = typer.Typer(add_completion=False)
+    app.command()(command.audit_command)
+    with pytest.raises(SystemExit) as ended:
+        run(app, [str(part) for part in ["--recipe", tmp_path / "recipe.json", *files, *quick]])
+    assert ended.value.code == 0
+    told = json.loads(list(lines(capsys.readouterr().out))[-1])
+    assert told["kind"] == "audit"
+    written = AuditRecord.from_bytes((tmp_path / "recipe.json.audit.json").read_bytes(), "audit")
+    assert written.verdict == told["verdict"]
+    assert not written.leak
+
+
+def entry(one: FeatureDefinition) -> dict[str, str]:
+    return {"name": one.name, "expression": one.expression, "meaning": one.meaning, "unit": one.unit}
+
+
+def lines(text: str) -> Iterator[str]:
+    return (line for line in text.splitlines() if line)
+
+
+def test_splits_of_the_recipe_are_those_that_are_audited(trained: Path) -> None:
+    source = artifact_source(trained, "cpu")
+    assert source.standing is not None
+    assert source.standing.splits == Splits.by_shares(bars().sessions, TINY.shares)

@@ -1,0 +1,413 @@
+"""The walk forward: what a fold may learn from, what it keeps, what is refused; on real bars and tiny recipes."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from market import bokeh_panel
+
+from predictor import canonical
+from predictor.bars import BarPanel
+from predictor.canonical import Json, Record
+from predictor.cli import run
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.features import FeatureDefinition, FeatureSet
+from predictor.networks import GraphConfig, LSTMConfig, Normaliser, Target
+from trainers.progress import Chain
+from trainers.stock import Optimisation, Recipe, Splits, SplitShares, train
+from trainers.stock.backtest import (
+    Backtest,
+    Folder,
+    Plan,
+    Source,
+    Tactic,
+    Terms,
+    artifact_source,
+    backtest,
+    backtest_json,
+    command,
+    recipe_source,
+    walk,
+)
+from trainers.stock.backtest.folds import folds_of
+from trainers.stock.backtest.refit import refit_splits
+from trainers.stock.backtest.walk import forecast_refit, refit_job
+from trainers.stock.evaluation.seen import SeenError
+from trainers.stock.recipes import read_recipe
+from trainers.stock.splits import decisions
+
+TINY = Recipe(
+    calendar="XNYS",
+    config=LSTMConfig(hidden=4, layers=1),
+    target=Target(horizons=(1, 3)),
+    encoder_length=10,
+    normaliser=Normaliser(window=20),
+    optimisation=Optimisation(max_epochs=1, device="cpu"),
+)
+FEATURES = FeatureSet(
+    observed=(
+        FeatureDefinition("r1", "Log($close / Ref($close, 1))", "return", "log return"),
+        FeatureDefinition("range", "Log($high / $low)", "range of the day", "log ratio"),
+    )
+)
+TERMS = Terms(horizon=3)
+PARTS = Splits.by_dates([(20050103, 20061231), (20070101, 20071231), (20080101, 20081231), (20090101, 20101231)])
+"""Two years of training, one of selection, one of calibration."""
+
+
+@cache
+def bars() -> BarPanel:
+    return bokeh_panel("AAPL", "GOOG", "IBM").last(420)
+
+
+def session(position: int) -> int:
+    return int(bars().sessions[position])
+
+
+PLAN = Plan(start=20130102, end=20130301, refit=30)
+"""Two folds, of 30 sessions and of 11."""
+
+
+@pytest.fixture
+def recipe_file(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.json"
+    path.write_bytes(canonical.to_bytes(TINY.settings()))
+    return path
+
+
+@pytest.fixture
+def source(recipe_file: Path) -> Source:
+    return recipe_source(recipe_file, FEATURES)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact that has seen the bars up to where its test part begins."""
+    folder = tmp_path_factory.mktemp("trained") / "1"
+    train(bars(), FEATURES, TINY, folder, consume=Chain())
+    return folder
+
+
+def walked(source: Source, folder: Path, plan: Plan = PLAN, *, resume: bool = False, workers: int = 1) -> Backtest:
+    return backtest(
+        source, bars(), plan, terms=TERMS, tactic=Tactic(), folder=Folder(path=folder, resume=resume), workers=workers
+    )
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+# --- folds
+
+
+def test_folds_follow_one_another_and_end_with_the_period() -> None:
+    folds = folds_of(bars().sessions, Plan(start=session(300), end=session(349), refit=20))
+    assert [(f.number, f.first, f.last) for f in folds] == [
+        (1, session(300), session(319)),
+        (2, session(320), session(339)),
+        (3, session(340), session(349)),
+    ]
+    assert [f.learn_last for f in folds] == [session(299), session(319), session(339)]
+    assert {f.learn_first for f in folds} == {session(0)}
+
+
+def test_a_rolling_window_and_an_embargo_move_what_is_learnt_from() -> None:
+    plan = Plan(start=session(300), end=session(349), refit=25, rolling=100, embargo=7)
+    assert [(f.learn_first, f.learn_last) for f in folds_of(bars().sessions, plan)] == [
+        (session(193), session(292)),
+        (session(218), session(317)),
+    ]
+
+
+@pytest.mark.parametrize("recipe", [TINY, replace(TINY, target=Target(horizons=(1, 20), lag=1))])
+def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: Recipe) -> None:
+    for fold in folds_of(bars().sessions, replace(PLAN, embargo=2)):
+        job = refit_job(fold, bars(), FEATURES, recipe)
+        learnt = job.bars.until(fold.learn_last)
+        splits = refit_splits(learnt, job.recipe)
+        for part in (splits.train, splits.selection, splits.calibration):
+            last = decisions(part, bars().sessions, job.recipe.target)[-1] + job.recipe.target.reach
+            assert bars().sessions[last] <= fold.learn_last < fold.first
+        assert job.bars.sessions[-1] == fold.last
+
+
+def test_refits_learn_labels_that_can_be_traded_whatever_the_recipes_lag() -> None:
+    fold = folds_of(bars().sessions, PLAN)[0]
+    assert TINY.target.lag == 0
+    assert refit_job(fold, bars(), FEATURES, TINY).recipe.target == Target(horizons=(1, 3), lag=1)
+
+
+def test_a_refit_cuts_its_bars_in_the_proportions_of_splits_by_dates() -> None:
+    splits = refit_splits(bars(), replace(TINY, parts=PARTS))
+    assert (splits.train.last, splits.selection.last) == (session(209), session(314))
+    assert (splits.calibration.first, splits.calibration.last) == (session(315), session(419))
+
+
+def test_bars_that_begin_with_the_first_decision_leave_nothing_to_learn_from() -> None:
+    with pytest.raises(ConfigurationError, match="no session lies before 2011-"):
+        folds_of(bars().sessions, Plan(start=20000101, end=20130101, refit=10))
+
+
+def test_a_period_outside_the_bars_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="hold no two sessions from 2014-01-01 to 2014-02-01"):
+        folds_of(bars().sessions, Plan(start=20140101, end=20140201))
+
+
+def test_a_fold_with_too_little_to_learn_from_is_named(source: Source, tmp_path: Path) -> None:
+    plan = Plan(start=session(30), end=session(60), refit=20)
+    with pytest.raises(ConfigurationError, match=r"fold 1, which learns from 2011-.* holds no window"):
+        walked(source, tmp_path / "run", plan)
+
+
+# --- forecasts
+
+
+def test_a_folds_forecasts_do_not_change_with_the_bars_after_them() -> None:
+    fold = folds_of(bars().sessions, PLAN)[0]
+    job = refit_job(fold, bars(), FEATURES, TINY)
+    first = int(np.searchsorted(job.bars.sessions, fold.first))
+    columns = {name: np.array(getattr(job.bars, name)) for name in ("open", "high", "low", "close", "adj_close")}
+    factors = np.random.default_rng(0).choice([0.5, 2.0], (3, len(job.bars.sessions) - first - 1))
+    for column in columns.values():
+        column[:, first + 1 :] *= factors
+    found, changed = forecast_refit(job), forecast_refit(replace(job, bars=replace(job.bars, **columns)))
+    assert found.values[0].tobytes() == changed.values[0].tobytes()
+    assert not np.array_equal(found.values[1:], changed.values[1:])
+    assert np.isfinite(found.values).all()
+
+
+def test_a_stock_that_is_delisted_has_no_forecast_and_its_position_is_closed(source: Source, tmp_path: Path) -> None:
+    columns = {
+        name: np.array(getattr(bars(), name)) for name in ("open", "high", "low", "close", "volume", "adj_close")
+    }
+    for column in columns.values():
+        column[0, -10:] = np.nan
+    found = backtest(
+        source,
+        replace(bars(), **columns),
+        replace(PLAN, refit=None),
+        terms=Terms(horizon=1),
+        tactic=Tactic(share=0.5),
+        folder=Folder(path=tmp_path / "run"),
+    )
+    weights = found.strategy.book.weights
+    assert not weights[-10:, 0].any()
+    assert weights[-11, 1:].any()
+    assert sum(track.figures.closed for track in found.tracks) > 0
+    assert any("closed at the last close seen" in note for note in found.notes)
+
+
+# --- the run folder
+
+
+class Counted:
+    """Forecasts folds, counts them, and stops like a killed process when it has had enough."""
+
+    def __init__(self, most: int) -> None:
+        self.numbers: list[int] = []
+        self._most = most
+
+    def __call__(self, job: walk.RefitJob) -> object:
+        if len(self.numbers) == self._most:
+            raise KeyboardInterrupt
+        self.numbers.append(job.fold.number)
+        return forecast_refit(job)
+
+
+def test_a_backtest_that_was_stopped_goes_on_and_comes_to_the_same_bytes(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = walked(source, tmp_path / "whole")
+    first = Counted(most=1)
+    monkeypatch.setattr(walk, "forecast_refit", first)
+    with pytest.raises(KeyboardInterrupt):
+        walked(source, tmp_path / "stopped")
+    second = Counted(most=9)
+    monkeypatch.setattr(walk, "forecast_refit", second)
+    resumed = walked(source, tmp_path / "stopped", resume=True)
+    assert (first.numbers, second.numbers) == ([1], [2])
+    assert files_of(tmp_path / "whole") == files_of(tmp_path / "stopped")
+    assert canonical.to_bytes(backtest_json(whole)) == canonical.to_bytes(backtest_json(resumed))
+
+
+@pytest.mark.slow
+def test_processes_beside_each_other_come_to_the_same_bytes(source: Source, tmp_path: Path) -> None:
+    walked(source, tmp_path / "one")
+    walked(source, tmp_path / "two", workers=2)
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+
+
+def test_a_folder_of_other_settings_is_refused_and_says_which(source: Source, tmp_path: Path) -> None:
+    plan = replace(PLAN, refit=None)
+    walked(source, tmp_path / "run", plan)
+    with pytest.raises(ConfigurationError, match="run holds a backtest already; go on with it"):
+        walked(source, tmp_path / "run", plan)
+    with pytest.raises(ConfigurationError, match="run holds a backtest of other settings: plan; choose another"):
+        walked(source, tmp_path / "run", replace(plan, end=20130201), resume=True)
+    (tmp_path / "run" / "forecasts" / "0001.safetensors").write_bytes(b"12345678")
+    with pytest.raises(ArtifactError, match=r"0001\.safetensors: its header claims"):
+        walked(source, tmp_path / "run", plan, resume=True)
+
+
+def test_a_folder_of_something_else_is_refused(source: Source, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "letter.txt").write_text("Dear all")
+    with pytest.raises(ConfigurationError, match="holds something else than a backtest"):
+        walked(source, tmp_path / "run")
+
+
+# --- artifacts
+
+
+def test_an_artifact_as_it_stands_is_asked_as_serving_asks_it(trained: Path, tmp_path: Path) -> None:
+    source = artifact_source(trained, "cpu")
+    found = walked(source, tmp_path / "run", Plan(start=20130102, end=20130301))
+    assert source.recipe == read_recipe(TINY.settings())
+    assert source.standing is not None
+    assert [(fold.learn_first, fold.learn_last) for fold in found.folds] == [(session(0), source.standing.last_seen)]
+    assert found.strategy.sessions[0] == 20130103
+    assert found.strategy.book.exposure[0] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("refit", [None, 20])
+def test_days_that_an_artifact_has_seen_are_refused_naming_the_first_allowed(
+    trained: Path, tmp_path: Path, refit: int | None
+) -> None:
+    source = artifact_source(trained, "cpu")
+    assert source.standing is not None
+    last = int(np.searchsorted(bars().sessions, source.standing.last_seen))
+    day = f"{session(last + 1)}"
+    shown = f"{day[:4]}-{day[4:6]}-{day[6:]}"
+    with pytest.raises(SeenError, match=f"first session that may be decided on is {shown}"):
+        walked(source, tmp_path / "run", Plan(start=session(last), end=20130301, refit=refit))
+    with pytest.raises(SeenError, match="is in sample"):
+        walked(source, tmp_path / "run", Plan(start=session(last + 3), end=20130301, refit=refit, embargo=3))
+    walked(source, tmp_path / "run", Plan(start=session(last + 1), end=20130301))
+
+
+def test_a_horizon_that_is_not_forecast_is_refused_before_anything_is_trained(source: Source, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"horizon 5 is not forecast; the model has \[1, 3\]"):
+        backtest(source, bars(), PLAN, terms=Terms(horizon=5), tactic=Tactic(), folder=Folder(path=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+# --- recipes from their settings
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        TINY,
+        Recipe(),
+        Recipe(kind="graph", config=GraphConfig()),
+        Recipe(shares=SplitShares(train=0.5, selection=0.2, calibration=0.2, test=0.1)),
+        Recipe(
+            parts=Splits.by_dates(
+                [(20000103, 20071231), (20080102, 20090630), (20090701, 20101231), (20110103, 20121231)]
+            )
+        ),
+        Recipe(optimisation=Optimisation(clip=float("inf"), ema=0.99, oom="fail", compiled=True)),
+    ],
+)
+def test_a_recipe_reads_back_from_its_settings(recipe: Recipe) -> None:
+    read = read_recipe(json.loads(canonical.to_bytes(recipe.settings())))
+    assert read.settings() == recipe.settings()
+    assert replace(read, normaliser=None) == replace(recipe, normaliser=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"seed": None}, "recipe: seed is null, expected an integer"),
+        ({"oom": "hope"}, r"oom is 'hope', but must be one of \['split', 'fail'\]"),
+        ({"kind": "oracle"}, "no network kind 'oracle'"),
+        ({"target": "price"}, "target is 'price'"),
+        ({"network_hidden": 0}, "hidden is 0"),
+        ({"network_wings": 2}, r"unknown \['wings'\]"),
+        ({"wings": 2}, "wings is a key that nobody knows"),
+        ({"batch_size": 2.5}, "batch_size is 2.5, expected an integer"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named(change: Mapping[str, Json], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        read_recipe({**TINY.settings(), **change})
+
+
+def test_a_setting_that_is_missing_is_named() -> None:
+    settings = {name: value for name, value in TINY.settings().items() if name != "learning_rate"}
+    with pytest.raises(ConfigurationError, match="recipe: learning_rate is missing"):
+        read_recipe(settings)
+
+
+# --- the command
+
+
+def call(*arguments: str | Path) -> int:
+    app = typer.Typer(add_completion=False)
+    app.command()(command.backtest_command)
+    with pytest.raises(SystemExit) as ended:
+        run(app, [str(argument) for argument in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture
+def bars_file(tmp_path: Path) -> Path:
+    path = tmp_path / "bars.csv"
+    bars().write_csv(path)
+    return path
+
+
+def json_lines(text: str) -> Iterator[Record]:
+    return (Record.from_bytes(line.encode(), "stdout") for line in text.splitlines())
+
+
+def test_the_command_tells_programs_folds_and_figures(
+    trained: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    period = ("--start", "2013-01-02", "--end", "2013-03-01")
+    assert call(trained, "--bars", bars_file, *period, "--out", tmp_path / "run", "--horizon", "3", "--json") == 0
+    fold, told = json_lines(capsys.readouterr().out)
+    assert (fold.text("kind"), fold.integer("done"), fold.integer("folds")) == ("fold", 1, 1)
+    rows = told.records("table")
+    assert [row.text("name") for row in rows] == ["model, rank", "equal weight", "momentum 12-1", "reversal 5"]
+    stored = Record.from_bytes((tmp_path / "run" / "backtest.json").read_bytes(), "backtest.json")
+    tracks = stored.records("tracks")
+    assert tracks[0].numbers("net")[-1] == pytest.approx(
+        tracks[0].numbers("net_equity")[-1] / tracks[0].numbers("net_equity")[-2] - 1
+    )
+    assert told.text("digest") == stored.text("digest")
+
+
+def test_the_command_shows_people_a_table(
+    trained: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    period = ("--start", "2013-01-02", "--end", "2013-03-01")
+    assert call(trained, "--bars", bars_file, *period, "--out", tmp_path / "run", "--strategy", "sign") == 0
+    shown = capsys.readouterr().out
+    assert "fold 1/1  decides 2013-01-02 to 2013-03-01" in shown
+    assert "model, sign" in shown
+    assert "10 bp are paid on every unit traded" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--start", "2011-08-01", "--end", "2013-03-01"), "in sample"),
+        (("--start", "tomorrow", "--end", "2013-03-01"), "--start is 'tomorrow'"),
+        (("--start", "2013-01-02", "--end", "2013-03-01", "--refit", "often"), "--refit is 'often'"),
+        (("--start", "2013-01-02", "--end", "2013-03-01", "--window", "rolling"), "--window is 'rolling'"),
+        (("--start", "2013-01-02", "--end", "2013-03-01", "--recipe", "r.json"), "either an ARTIFACT or --recipe"),
+    ],
+)
+def test_bad_usage_ends_with_2(
+    trained: Path, bars_file: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], problem: str
+) -> None:
+    assert call(trained, "--bars", bars_file, *flags) == 2
+    assert problem in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -1,0 +1,274 @@
+"""The book against a hand calculation; strategies, benchmarks and figures on arrays that a reader can check."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from predictor.errors import ConfigurationError
+from predictor.networks import TargetKind
+from trainers.stock.backtest.benchmarks import EQUAL_WEIGHT, MOMENTUM, REVERSAL, benchmark_weights
+from trainers.stock.backtest.book import run_book
+from trainers.stock.backtest.forecasts import Forecasts, joined
+from trainers.stock.backtest.performance import drawdown, equity, mean_error, performance, sharpe
+from trainers.stock.backtest.result import figures_of
+from trainers.stock.backtest.strategies import Strategy, Tactic, equal_long, long_short, weights_of
+from trainers.stock.backtest.terms import Terms
+
+FloatArray = NDArray[np.float64]
+FREE = Terms(horizon=1, cost_bps=0, borrow_bps=0)
+
+
+def random_market(seed: int, *, sessions: int = 60, stocks: int = 4) -> tuple[FloatArray, FloatArray]:
+    """Wanted weights and closes."""
+    random = np.random.default_rng(seed)
+    wanted = random.uniform(-1, 1, (sessions, stocks)) / stocks
+    return wanted, np.exp(np.cumsum(0.02 * random.standard_normal((sessions, stocks)), axis=0))
+
+
+# --- the book
+
+
+def test_two_tranches_with_costs_and_borrowing_are_the_hand_calculation() -> None:
+    closes = np.array([[100, 50], [110, 50], [121, 40], [121, 44]], np.float64)
+    wanted = np.array([[0.5, -0.5], [0, 0.5], [0, 0], [0, 0]])
+    book = run_book(wanted, closes, Terms(horizon=2, delay=1, cost_bps=20, borrow_bps=252))
+    # Close 1: half of the first decision is bought and sold short: 0.25 + 0.25 traded.
+    # Close 2: A rises 10 %, B falls 20 %.
+    second = 0.25 * 0.10 + 0.25 * 0.20
+    a, b = 0.25 * 1.1 / (1 + second), -0.25 * 0.8 / (1 + second)
+    # The second tranche buys 0.25 of B. Close 3: B rises 10 %, and the first tranche is sold.
+    third = (b + 0.25) * 0.10
+    sold = (abs(a) + abs(b) * 1.1) / (1 + third)
+    np.testing.assert_allclose(book.gross, [0, 0, second, third], rtol=1e-14)
+    np.testing.assert_allclose(book.traded, [0, 0.5, 0.25, sold], rtol=1e-14)
+    costs = [0, 0.002 * 0.5, 0.002 * 0.25 + 0.0001 * 0.25, 0.002 * sold]
+    np.testing.assert_allclose(book.net, book.gross - costs, rtol=1e-14)
+    np.testing.assert_allclose(book.weights[3], [0, 0.25 * 1.1 / (1 + third)], rtol=1e-14)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+def test_a_position_earns_from_the_close_that_it_was_traded_at(delay: int) -> None:
+    closes = np.array([[1.0], [2.0], [6.0], [24.0], [120.0]])
+    book = run_book(np.ones_like(closes), closes, replace(FREE, delay=delay))
+    assert book.gross.tolist() == [0, *([0] * delay), *[1, 2, 3, 4][delay:]]
+
+
+def test_weights_drift_between_renewals_so_that_holding_is_holding_shares() -> None:
+    _, closes = random_market(1)
+    wanted = np.full_like(closes, 0.25)
+    book = run_book(wanted, closes, Terms(horizon=5, rebalance=1000, cost_bps=10))
+    shares = (closes[1:] / closes[1]).mean(axis=1)
+    np.testing.assert_allclose(equity(book.gross[1:]), shares, rtol=1e-12)
+    assert book.traded[1] == 1
+    assert (book.traded[2:] == 0).all()
+
+
+def test_rebalancing_every_two_sessions_for_five_holds_three_tranches_for_six() -> None:
+    terms = Terms(horizon=5, rebalance=2, cost_bps=0, borrow_bps=0)
+    closes = np.ones((14, 1))
+    wanted = np.zeros((14, 1))
+    wanted[2] = 0.9
+    book = run_book(wanted, closes, terms)
+    assert terms.tranches == 3
+    np.testing.assert_allclose(book.weights[:, 0], [0] * 3 + [0.3] * 6 + [0] * 5)
+
+
+def test_nothing_that_comes_later_changes_what_was_earned_and_traded_before() -> None:
+    wanted, closes = random_market(2)
+    terms = Terms(horizon=5)
+    later = closes.copy()
+    later[41:] *= np.random.default_rng(0).uniform(0.5, 2, later[41:].shape)
+    book, changed = run_book(wanted, closes, terms), run_book(wanted, later, terms)
+    for name in ("gross", "net", "traded", "weights"):
+        assert getattr(book, name)[:41].tobytes() == getattr(changed, name)[:41].tobytes()
+
+
+def test_a_position_whose_bars_end_is_closed_at_the_last_close_and_charged_once() -> None:
+    closes = np.array([[1.0, 1], [1, 1], [1.1, 1], [np.nan, 1], [np.nan, 1]])
+    wanted = np.array([[0.5, 0]] + [[0.0, 0]] * 4)
+    book = run_book(wanted, closes, Terms(horizon=4, rebalance=4, cost_bps=100))
+    held = 0.5 * 1.1 / 1.05
+    np.testing.assert_allclose(book.gross, [0, 0, 0.05, 0, 0])
+    np.testing.assert_allclose(book.traded, [0, 0.5, 0, held, 0])
+    np.testing.assert_allclose(book.net[3], -0.01 * held)
+    assert book.closed.tolist() == [0, 0, 0, 1, 0]
+
+
+def test_what_a_price_does_while_its_bars_are_missing_is_not_earned() -> None:
+    closes = np.array([[1.0], [1], [np.nan], [5], [10]])
+    book = run_book(np.ones_like(closes), closes, FREE)
+    assert book.gross.tolist() == [0, 0, 0, 0, 1]
+    assert book.weights[:, 0].tolist() == [0, 1, 0, 1, 1]
+
+
+def test_a_stock_without_a_bar_is_not_bought() -> None:
+    closes = np.array([[1.0], [np.nan], [1]])
+    book = run_book(np.array([[1.0], [0], [0]]), closes, Terms(horizon=3, rebalance=3))
+    assert not book.weights.any()
+    assert not book.traded.any()
+
+
+def test_a_loss_of_everything_ends_the_backtest_with_an_error() -> None:
+    closes = np.array([[1.0], [1], [3]])
+    with pytest.raises(ConfigurationError, match="lost 200 % of its equity in one session"):
+        run_book(-np.ones_like(closes), closes, FREE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"horizon": 0}, "horizon is 0 sessions"),
+        ({"horizon": 1, "rebalance": 0}, "rebalance is 0"),
+        ({"horizon": 1, "cost_bps": -1}, "cost_bps is -1"),
+        ({"horizon": 1, "borrow_bps": float("nan")}, "borrow_bps is nan"),
+    ],
+)
+def test_terms_that_cannot_be_are_refused(settings: dict[str, float], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        Terms(**settings)  # pyright: ignore[reportArgumentType] - numbers of either kind
+
+
+# --- strategies
+
+
+def forecasts_of(
+    median: list[list[float]], *, width: float = 0.02, kind: TargetKind = TargetKind.LOG_RETURN
+) -> Forecasts:
+    """Days of stocks with these medians and a band of this width for one horizon of 4 sessions."""
+    middle = np.array(median, np.float64)[..., None]
+    return Forecasts(
+        sessions=np.arange(20200101, 20200101 + len(median), dtype=np.int32),
+        kind=kind,
+        horizons=(4,),
+        levels=(0.1, 0.5, 0.9),
+        values=np.stack([middle - width / 2, middle, middle + width / 2], axis=-1),
+    )
+
+
+def test_rank_is_long_the_best_and_short_the_worst_with_half_of_the_book_each() -> None:
+    weights = weights_of(forecasts_of([[3, 1, 4, 2, np.nan]]), 4, Tactic(share=0.5))
+    assert weights.tolist() == [[0.25, -0.25, 0.25, -0.25, 0]]
+
+
+def test_rank_goes_by_a_ranking_models_score_and_not_by_the_median() -> None:
+    told = replace(forecasts_of([[3, 1]]), scores=np.array([[[0.0], [1.0]]]))
+    assert weights_of(told, 4, Tactic()).tolist() == [[-0.5, 0.5]]
+
+
+def test_days_with_one_stock_or_equal_scores_stay_flat() -> None:
+    assert not long_short(np.array([[1.0, np.nan], [2, 2], [np.nan, np.nan]]), 0.1).any()
+
+
+def test_sign_is_long_short_or_flat_within_the_threshold() -> None:
+    weights = weights_of(
+        forecasts_of([[0.01, -0.01, 0.0004, np.nan]]), 4, Tactic(strategy=Strategy.SIGN, threshold_bps=5)
+    )
+    np.testing.assert_allclose(weights, [[1 / 3, -1 / 3, 0, 0]])
+
+
+def test_vol_target_scales_each_stock_down_to_the_volatility_aimed_at() -> None:
+    tactic = Tactic(strategy=Strategy.VOL_TARGET, volatility=0.1)
+    yearly = 0.02 / (2 * 1.2815515655) * (252 / 4) ** 0.5
+    wide = weights_of(forecasts_of([[0.0, 0.0]], width=0.04), 4, tactic)
+    np.testing.assert_allclose(wide, [[0.05 / (2 * yearly)] * 2])
+    assert weights_of(forecasts_of([[0.0, 0.0]], width=0.001), 4, tactic).tolist() == [[0.5, 0.5]]
+
+
+def test_vol_target_reads_forecasts_of_volatility_too() -> None:
+    daily = 0.2 / 252**0.5
+    told = forecasts_of([[float(np.log(daily))]], kind=TargetKind.LOG_VOLATILITY)
+    np.testing.assert_allclose(weights_of(told, 4, Tactic(strategy=Strategy.VOL_TARGET, volatility=0.1)), [[0.5]])
+
+
+@pytest.mark.parametrize("strategy", [Strategy.RANK, Strategy.SIGN])
+def test_a_forecast_of_volatility_gives_no_direction(strategy: Strategy) -> None:
+    told = forecasts_of([[-4.0, -5.0]], kind=TargetKind.LOG_VOLATILITY)
+    with pytest.raises(ConfigurationError, match=f"strategy {strategy} trades on forecasts of log-return"):
+        weights_of(told, 4, Tactic(strategy=strategy))
+
+
+def test_a_horizon_that_is_not_forecast_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"horizon 5 is not forecast; the model has \[4\]"):
+        weights_of(forecasts_of([[1.0]]), 5, Tactic())
+
+
+def test_forecasts_of_folds_are_joined_in_order() -> None:
+    one, two = forecasts_of([[1.0]]), forecasts_of([[2.0], [3.0]])
+    assert joined([one, two]).median[..., 0].tolist() == [[1], [2], [3]]
+
+
+# --- benchmarks
+
+
+def test_equal_weight_holds_every_stock_that_has_a_bar() -> None:
+    assert equal_long(np.array([[True, True, False], [False, False, False]])).tolist() == [[0.5, 0.5, 0], [0, 0, 0]]
+
+
+def test_momentum_leaves_the_last_month_out_and_reversal_is_the_last_week_alone() -> None:
+    closes = np.ones((300, 2))
+    closes[100:, 0] = 2.0
+    closes[297:, 1] = 2.0
+    wanted = benchmark_weights(closes, 299, 0.1)
+    assert wanted[MOMENTUM].tolist() == [[0.5, -0.5]]
+    assert wanted[REVERSAL].tolist() == [[0.5, -0.5]]
+    assert wanted[EQUAL_WEIGHT].tolist() == [[0.5, 0.5]]
+
+
+def test_momentum_is_flat_where_the_history_is_too_short() -> None:
+    closes = np.exp(np.random.default_rng(0).standard_normal((30, 3)))
+    wanted = benchmark_weights(closes, 20, 0.1)
+    assert not wanted[MOMENTUM].any()
+    assert wanted[REVERSAL].any()
+
+
+# --- figures
+
+
+def test_the_sharpe_ratio_and_its_error_are_those_of_independent_returns() -> None:
+    returns = 0.001 + 0.01 * np.random.default_rng(0).standard_normal(5000)
+    ratio, error = sharpe(returns)
+    daily = returns.mean() / returns.std()
+    assert ratio == pytest.approx(daily * 252**0.5)
+    assert error == pytest.approx(((1 + daily**2 / 2) / 5000 * 252) ** 0.5, rel=0.1)
+
+
+def test_returns_that_follow_each_other_have_a_larger_error() -> None:
+    steps = np.random.default_rng(0).standard_normal(4000)
+    series = np.zeros(4000)
+    for t in range(1, 4000):
+        series[t] = 0.5 * series[t - 1] + steps[t]
+    # The mean of such a series has (1 + 0.5) / (1 - 0.5) = 3 times the variance of an independent one.
+    assert mean_error(series, 30) / mean_error(series, 0) == pytest.approx(3**0.5, rel=0.1)
+    assert sharpe(series)[1] > 1.3 * sharpe(steps)[1]
+
+
+def test_returns_that_never_move_have_no_sharpe_ratio() -> None:
+    found = performance(np.zeros(10))
+    assert np.isnan(found.sharpe)
+    assert found.drawdown.depth == 0
+
+
+def test_the_drawdown_is_the_largest_fall_and_tells_its_places() -> None:
+    found = drawdown(np.array([0.1, -0.5, 0.2, 1.0, -0.1]))
+    assert found.depth == pytest.approx(0.5)
+    assert (found.peak, found.trough) == (0, 1)
+
+
+def test_a_fall_from_the_start_begins_before_the_first_session() -> None:
+    found = drawdown(np.array([-0.2, 0.1]))
+    assert (found.peak, found.trough) == (-1, 0)
+
+
+def test_annual_return_is_compounded() -> None:
+    assert performance(np.full(504, 0.001)).annual_return == pytest.approx(1.001**252 - 1)
+
+
+def test_the_hit_rate_counts_sessions_with_a_position_alone() -> None:
+    closes = np.array([[1.0], [1], [2], [1], [2], [2]])
+    wanted = np.array([[1.0], [1], [1], [0], [0], [0]])
+    figures = figures_of(run_book(wanted, closes, FREE))
+    assert figures.hit_rate == pytest.approx(2 / 3)
+    assert figures.exposure == pytest.approx(3 / 6)
+    assert figures.turnover == pytest.approx(2 / 6)

@@ -1,0 +1,465 @@
+"""An artifact is judged on days that it has not seen, beside the baselines; what cannot be judged is refused."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import typer
+from market import bokeh_panel
+from numpy.typing import NDArray
+
+from predictor.artifact import Conformal, EnsembleManifest
+from predictor.bars import BarPanel
+from predictor.canonical import Record
+from predictor.cli import run
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.features import default_features
+from predictor.golden import LONG_AFTER
+from predictor.instance import Instance
+from predictor.model import Ensemble, Identity, Model, output_map
+from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
+from predictor.registry import Runtime, load_single
+from trainers.loop import Report
+from trainers.stock import Optimisation, Recipe, Trained, train
+from trainers.stock.data import History
+from trainers.stock.evaluation.baselines import Plan
+from trainers.stock.evaluation.baselines.naive import naive
+from trainers.stock.evaluation.baselines.scaled import scaled
+from trainers.stock.evaluation.command import evaluate_artifact
+from trainers.stock.evaluation.evaluate import OURS, Wanted, evaluate
+from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.forecasts import forecasts_of
+from trainers.stock.evaluation.reading import reading_of
+from trainers.stock.evaluation.seen import SeenError, seen_until, splits_of, unseen_part
+from trainers.stock.splits import Part
+
+FloatArray = NDArray[np.float64]
+
+COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
+RECIPE = Recipe(
+    calendar="XNYS",
+    config=LSTMConfig(hidden=4, layers=1),
+    target=Target(horizons=(1, 3)),
+    encoder_length=10,
+    normaliser=Normaliser(window=20),
+    optimisation=Optimisation(max_epochs=1, device="cpu"),
+)
+ALONE = Wanted(seeds=1)
+FEW = (naive, scaled)
+LAST_SEEN = 20120827
+FIRST_ALLOWED = 20120828
+
+
+@cache
+def bars() -> BarPanel:
+    return bokeh_panel("AAPL", "GOOG").last(900)
+
+
+def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
+    return iter(reports)
+
+
+def unheard(_stage: str) -> None:
+    """Nobody listens."""
+
+
+def trained_into(folder: Path, recipe: Recipe = RECIPE) -> Trained:
+    return train(bars(), default_features(), recipe, folder / "1", consume=unwatched)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return trained_into(tmp_path_factory.mktemp("trained"))
+
+
+def loaded(made: Trained) -> Model:
+    return load_single(made.folder, ("tiny", 1), Runtime(device=torch.device("cpu"), max_rows=256))
+
+
+def evaluated(made: Trained, panel: BarPanel | None = None, wanted: Wanted = ALONE) -> Evaluation:
+    return evaluate(loaded(made), panel or bars(), wanted, consume=unwatched, announce=unheard)
+
+
+@pytest.fixture(scope="module")
+def found(trained: Trained) -> Evaluation:
+    return evaluated(trained, wanted=replace(ALONE, adaptive=True))
+
+
+@pytest.fixture
+def few_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the baselines are not the point."""
+    monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", lambda: Plan(makers=FEW, notes=()))
+
+
+def changed(panel: BarPanel, symbol: int, days: slice, value: float) -> BarPanel:
+    """Every price of some days is this value; NaN: there is no bar."""
+    columns = {name: np.array(getattr(panel, name)) for name in COLUMNS}
+    for name, column in columns.items():
+        if name != "volume" or np.isnan(value):
+            column[symbol, days] = value
+    return replace(panel, **columns)
+
+
+def place(session: int) -> int:
+    return int(np.searchsorted(bars().sessions, session))
+
+
+# --- what comes out
+
+
+def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: Evaluation) -> None:
+    assert {row.name for row in found.rows} == {
+        OURS,
+        "zero return",
+        "unconditional quantiles",
+        "volatility-scaled quantiles",
+        "60-day empirical quantiles",
+        "HAR (1, 5, 22 days)",
+        "GARCH(1,1)-t",
+        "ridge",
+        "LightGBM quantiles",
+    }
+    means = [row.mean.value for row in found.rows]
+    assert means == sorted(means)
+    assert [row.baseline for row in found.comparisons] == [row.name for row in found.rows if row.name != OURS]
+    assert found.skill.baseline == found.comparisons[0].baseline
+    assert found.skill.improvement == found.comparisons[0].improvement
+
+
+def test_the_first_day_that_is_judged_is_the_one_after_the_last_label_that_was_seen(found: Evaluation) -> None:
+    assert found.days.seen_until == LAST_SEEN
+    assert found.days.first == FIRST_ALLOWED
+    assert found.days.last == int(bars().sessions[-1 - RECIPE.target.reach])
+    assert found.days.windows == 2 * found.days.days
+
+
+def test_every_number_is_json(found: Evaluation) -> None:
+    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert told["sentence"] == found.skill.sentence
+    assert told["target"] == {"kind": "log-return", "lag": 0, "horizons": [1, 3]}
+    row = next(row for row in told["rows"] if row["name"] == OURS)
+    assert set(row["horizons"][0]) >= {
+        "pinball",
+        "pinball_by_level",
+        "crps",
+        "risk",
+        "below",
+        "band",
+        "winkler",
+        "mae",
+        "qlike",
+        "correlation",
+    }
+
+
+def test_forecasts_are_those_that_are_served_on_each_day(trained: Trained) -> None:
+    model = loaded(trained)
+    history = History(bars(), model.pipeline)
+    windows = history.windows(Part("test", 20120904, 20121130))
+    ours = forecasts_of(model.engine, output_map(model.manifest), history, windows)
+    for row in (0, 31):
+        day, symbol = int(bars().sessions[windows.positions[row]]), int(windows.symbols[row])
+        served = model.forecast([model.prepare(Instance(input=bars().until(day)), LONG_AFTER)])[0]
+        np.testing.assert_allclose(ours.calibrated[row], served.values[symbol], rtol=1e-5, atol=1e-8)
+    assert (ours.raw != ours.calibrated).any()
+
+
+def test_no_forecast_moves_when_later_bars_change(trained: Trained) -> None:
+    model = loaded(trained)
+    day = place(20121001)
+    random = np.random.default_rng(0)
+    columns = {name: np.array(getattr(bars(), name)) for name in COLUMNS}
+    for column in columns.values():
+        column[:, day + 1 :] = 10.0 if column is columns["volume"] else 100 * np.exp(random.normal(0.0, 0.0))
+    later = replace(bars(), **columns)
+    before, after = (_forecasts(model, panel, int(bars().sessions[day])) for panel in (bars(), later))
+    np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-9)
+
+
+def _forecasts(model: Model, panel: BarPanel, until: int) -> FloatArray:
+    history = History(panel, model.pipeline)
+    windows = history.windows(Part("test", FIRST_ALLOWED, int(panel.sessions[-1])))
+    chosen = panel.sessions[windows.positions] <= until
+    return forecasts_of(model.engine, output_map(model.manifest), history, windows).calibrated[chosen]
+
+
+def test_offsets_and_adaptive_offsets_stand_beside_none_with_their_effective_blocks(found: Evaluation) -> None:
+    made, days = found.calibration, 126
+    assert made.adaptive is not None
+    assert made.adaptive_gain is not None
+    assert made.after == replace(
+        next(row for row in found.rows if row.name == OURS), name=made.after.name, role=made.after.role
+    )
+    assert made.before != made.after != made.adaptive
+    assert made.effective_blocks[0] / 3 == pytest.approx(made.effective_blocks[1])
+    assert made.effective_blocks[0] <= days
+    for h, gain in enumerate(made.gain):
+        ratio = made.after.horizons[h].winkler.value / made.before.horizons[h].winkler.value
+        assert gain.value == pytest.approx(1 - ratio)
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_adaptive_offsets_are_made_when_asked_for(trained: Trained) -> None:
+    assert evaluated(trained).calibration.adaptive is None
+
+
+def test_the_card_of_a_training_tells_winkler_scores_before_and_after_its_offsets(trained: Trained) -> None:
+    told = Record(trained.card, "card").record("conformal")
+    before, after = told.numbers("winkler_before"), told.numbers("winkler_after")
+    assert len(before) == len(after) == len(told.numbers("effective_samples")) == 2
+    assert before != after
+    assert all(0 < share < 1 for share in (*told.numbers("band_coverage_before"), *told.numbers("band_coverage_after")))
+
+
+def test_each_symbol_is_judged_on_its_own_windows(found: Evaluation) -> None:
+    assert [row.symbol for row in found.by_symbol] == ["AAPL", "GOOG"]
+    ours = next(row for row in found.rows if row.name == OURS)
+    assert np.mean([row.mean.value for row in found.by_symbol]) == pytest.approx(ours.mean.value)
+
+
+def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
+    target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 3))
+    found = evaluated(trained_into(tmp_path, replace(RECIPE, target=target, normaliser=None)))
+    assert {row.name for row in found.rows} >= {
+        "last value",
+        "HAR (1, 5, 22 days)",
+        "GARCH(1,1)-t",
+        "LightGBM quantiles",
+    }
+    assert all(h.qlike is not None and h.qlike.value > 0 for row in found.rows for h in row.horizons)
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained: Trained, tmp_path: Path) -> None:
+    found = evaluated(trained, wanted=Wanted(seeds=2))
+    other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
+    alone = evaluated(trained_into(tmp_path, other))
+    pair = [next(row for row in each.rows if row.name == OURS) for each in (found, alone)]
+    assert found.seeds is not None
+    assert found.seeds.seeds == (0, 1)
+    means = [row.mean.value for row in pair]
+    assert found.seeds.mean.mean == pytest.approx(np.mean(means))
+    assert found.seeds.mean.sd == pytest.approx(np.std(means, ddof=1))
+    assert found.seeds.winkler[1].mean == pytest.approx(np.mean([row.horizons[1].winkler.value for row in pair]))
+    assert found.seeds.comparison.baseline == found.skill.baseline
+
+
+def ensemble_of(*members: Model) -> Ensemble:
+    """An ensemble with offsets of its own, whose card tells its first member's splits."""
+    first = members[0].manifest
+    manifest = EnsembleManifest(
+        members={f"m{k}": "" for k in range(len(members))},
+        target=first.target,
+        quantiles=first.quantiles,
+        calendar=members[0].pipeline.calendar.name,
+        conformal=Conformal(offsets=((-0.1, 0.0, 0.1),) * 2, effective_samples=(120.0, 40.0)),
+        card={"splits": first.card["splits"]},
+    )
+    named = {f"m{k}": member for k, member in enumerate(members)}
+    return Ensemble(Identity(name="joint", version=1, weights_hash=""), manifest, named)
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds(
+    trained: Trained, tmp_path: Path
+) -> None:
+    longer = trained_into(tmp_path, replace(RECIPE, encoder_length=12))
+    joint = ensemble_of(loaded(trained), loaded(longer))
+    found = evaluate(joint, bars(), Wanted(seeds=3, adaptive=True), consume=unwatched, announce=unheard)
+    assert found.seeds is None
+    assert found.notes[-1] == "an ensemble has no recipe of its own: it is not trained with other seeds"
+    assert found.calibration.effective_blocks == (120.0, 40.0)
+    reading = reading_of(joint, bars())
+    windows = reading.windows(Part("test", 20120904, 20121130))
+    said = reading.forecasts(windows)
+    day, symbol = int(bars().sessions[windows.positions[9]]), int(windows.symbols[9])
+    served = joint.forecast([joint.prepare(Instance(input=bars().until(day)), LONG_AFTER)])[0]
+    np.testing.assert_allclose(said.calibrated[9], served.values[symbol], rtol=1e-5, atol=1e-8)
+    assert (said.raw[..., 0] > said.calibrated[..., 0]).all()
+
+
+# --- what is refused, and what is said
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_days_that_were_seen_are_refused_with_the_first_day_that_is_allowed(trained: Trained) -> None:
+    with pytest.raises(SeenError, match=r"2012-08-27 on are asked for.*seen labels up to 2012-08-27.*is 2012-08-28"):
+        evaluated(trained, wanted=replace(ALONE, start=LAST_SEEN))
+    assert evaluated(trained, wanted=replace(ALONE, start=FIRST_ALLOWED)).days.first == FIRST_ALLOWED
+
+
+def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allowed(trained: Trained) -> None:
+    with pytest.raises(SeenError, match=r"bars end on 2012-08-27.*first allowed decision day is 2012-08-28"):
+        evaluated(trained, bars().until(LAST_SEEN))
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_a_start_and_an_end_bound_the_decision_days(trained: Trained) -> None:
+    found = evaluated(trained, wanted=replace(ALONE, start=20120915, end=20121015))
+    assert (found.days.first, found.days.last) == (20120917, 20121015)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "message"), [(1, "hold no outcome of a decision"), (3, "has no room for a target")]
+)
+def test_a_horizon_longer_than_what_is_left_is_refused(trained: Trained, sessions: int, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        evaluated(trained, bars().until(int(bars().sessions[place(FIRST_ALLOWED) + sessions - 1])))
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_a_horizon_as_long_as_what_is_left_is_judged_on_one_day(trained: Trained) -> None:
+    found = evaluated(trained, bars().until(int(bars().sessions[place(FIRST_ALLOWED) + 3])))
+    assert found.days.days == 1
+    assert found.skill.sentence.startswith("No skill shown: the test split is 99 days too short")
+
+
+def test_prices_that_never_move_are_refused(trained: Trained) -> None:
+    flat = changed(changed(bars(), 0, slice(place(20120401), None), 100.0), 1, slice(place(20120401), None), 50.0)
+    with pytest.raises(ConfigurationError, match="every outcome 1 sessions ahead is 0 in the days that are judged"):
+        evaluated(trained, flat)
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_one_symbol_that_never_moves_is_judged_and_noted(trained: Trained) -> None:
+    found = evaluated(trained, changed(bars(), 1, slice(place(20120401), None), 50.0))
+    assert "GOOG never moves in the days that are judged" in found.notes
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_a_delisted_stock_is_judged_up_to_its_last_outcomes(trained: Trained) -> None:
+    last = place(20121130)
+    found = evaluated(trained, changed(bars(), 1, slice(last + 1, None), np.nan))
+    apple, google = found.by_symbol
+    assert apple.windows - google.windows == place(found.days.last) - (last - 1)
+    assert any(note.startswith("GOOG has no bar after 2012-11-30") for note in found.notes)
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_a_symbol_with_a_gap_is_judged_without_the_outcomes_that_need_it(trained: Trained) -> None:
+    gap = slice(place(20121112), place(20121119))
+    found = evaluated(trained, changed(bars(), 1, gap, np.nan))
+    apple, google = found.by_symbol
+    assert google.windows < apple.windows
+    assert "GOOG lacks 5 bars in the days that are judged: outcomes that need them are left out" in found.notes
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_a_symbol_without_any_bar_in_these_days_is_noted(trained: Trained) -> None:
+    found = evaluated(trained, changed(bars(), 1, slice(place(20120801), None), np.nan))
+    assert "GOOG has no window in the days that are judged" in found.notes
+    assert [row.symbol for row in found.by_symbol] == ["AAPL"]
+
+
+def test_bars_without_the_training_part_are_refused(trained: Trained) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"begin on 2012-01-03, after the training part.*give bars that hold it"
+    ):
+        evaluated(trained, bars().between(20120101, 20130301))
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_bars_with_less_of_the_training_part_are_judged_and_it_is_noted(trained: Trained) -> None:
+    found = evaluated(trained, bars().last(800))
+    assert any(note.endswith("the baselines are fitted on what is left of it") for note in found.notes)
+
+
+def test_a_bar_on_no_session_of_the_calendar_is_refused(trained: Trained) -> None:
+    sessions = bars().sessions.copy()
+    sessions[place(20121224)] = 20121225
+    with pytest.raises(ConfigurationError, match=r"XNYS held no session on \[20121225\]"):
+        evaluated(trained, replace(bars(), sessions=sessions))
+
+
+def test_a_card_without_splits_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="splits is missing"):
+        splits_of({})
+
+
+def test_the_last_label_seen_is_that_of_the_latest_of_three_parts(trained: Trained) -> None:
+    splits = splits_of(trained.card)
+    assert seen_until(splits) == splits.calibration.last == LAST_SEEN
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_the_part_that_is_judged_holds_the_targets_of_the_first_allowed_decision(trained: Trained, lag: int) -> None:
+    target = Target(horizons=(1, 3), lag=lag)
+    part = unseen_part(bars().sessions, LAST_SEEN, target, loaded(trained).pipeline.calendar)
+    assert part.first == int(bars().sessions[place(FIRST_ALLOWED) + lag + 1])
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0])
+def test_a_quantile_of_0_or_1_is_refused(level: float) -> None:
+    with pytest.raises(ConfigurationError, match="must be rising levels between 0 and 1"):
+        replace(RECIPE, quantiles=tuple(sorted((level, 0.5))))
+
+
+# --- the command
+
+
+@pytest.fixture(scope="module")
+def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bars") / "bars.csv"
+    bars().write_csv(path)
+    return path
+
+
+def call(*arguments: str | Path) -> int:
+    """The exit code of the command."""
+    app = typer.Typer(add_completion=False)
+    app.command()(evaluate_artifact)
+    with pytest.raises(SystemExit) as ended:
+        run(app, [str(argument) for argument in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_the_command_shows_every_table(
+    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert call(trained.folder, "--bars", bars_file, "--seeds", "2", "--aci") == 0
+    shown, told = capsys.readouterr()
+    for word in (
+        "skill",
+        "LightGBM quantiles",
+        "2 seeds",
+        "blocks",
+        "adaptive",
+        "PIT",
+        "P90 risk",
+        "GOOG",
+        "bootstrap",
+    ):
+        assert word in shown
+    assert "epoch" not in shown
+    assert "training with seed 1, 1 of 1" in told
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_the_command_writes_json_alone_to_standard_output(
+    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(trained.folder, "--bars", bars_file, "--seeds", "1", "--json") == 0
+    told: Mapping[str, object] = json.loads(capsys.readouterr().out)
+    assert told["seeds"] is None
+
+
+def test_the_command_calls_seen_days_bad_usage(
+    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(trained.folder, "--bars", bars_file, "--start", "2012-01-03") == 2
+    assert "2012-08-28" in capsys.readouterr().err
+
+
+def test_the_command_names_a_date_that_is_none(
+    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(trained.folder, "--bars", bars_file, "--start", "June") == 1
+    assert "'June' is no date, such as 2012-12-31" in capsys.readouterr().err

@@ -1,0 +1,103 @@
+"""Adaptive conformal offsets: coverage comes back after a shift, from outcomes that are known by then alone."""
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from trainers.stock.evaluation.adaptive import Delay, Residuals, adaptive_offsets, shifted
+
+FloatArray = NDArray[np.float64]
+
+LEVELS = (0.1, 0.5, 0.9)
+BAND = np.array([NormalDist().inv_cdf(level) for level in LEVELS])
+DAILY = Delay(lag=0, horizons=(1,))
+
+
+def residuals(outcomes: FloatArray, days: int | None = None, first: int = 0) -> Residuals:
+    """Of the quantiles of a normal distribution of deviation 1; outcomes [N, H]."""
+    count = len(outcomes) if days is None else days
+    positions = np.repeat(np.arange(first, first + count), len(outcomes) // count)
+    return Residuals(positions=positions, values=outcomes[..., None] - BAND)
+
+
+def normal(days: int, scale: float, seed: int) -> FloatArray:
+    return np.random.default_rng(seed).normal(0.0, scale, (days, 1))
+
+
+def share_below(test: FloatArray, offsets: FloatArray) -> FloatArray:
+    """[Q] of outcomes [N, 1]."""
+    return (test <= shifted(BAND + 0 * offsets, offsets, LEVELS)[:, 0]).mean(axis=0)
+
+
+def test_after_the_volatility_doubles_both_tails_come_back_while_fixed_offsets_stay_wrong() -> None:
+    seen, test = normal(1000, 1.0, seed=0), normal(3000, 2.0, seed=1)
+    offsets = adaptive_offsets(residuals(seen), residuals(test, first=1000), LEVELS, DAILY)
+    fixed = share_below(test, np.zeros_like(offsets))
+    assert fixed[0] > 0.2
+    assert fixed[2] < 0.8
+    moved = share_below(test[1000:], offsets[1000:])
+    np.testing.assert_allclose(moved[[0, 2]], [0.1, 0.9], atol=0.02)
+
+
+def test_without_a_shift_the_tails_stay_right() -> None:
+    offsets = adaptive_offsets(
+        residuals(normal(1000, 1.0, seed=2)), residuals(normal(2000, 1.0, seed=3), first=1000), LEVELS, DAILY
+    )
+    np.testing.assert_allclose(share_below(normal(2000, 1.0, seed=3), offsets)[[0, 2]], [0.1, 0.9], atol=0.02)
+
+
+def test_each_tail_follows_its_own_misses() -> None:
+    skewed = np.where((test := normal(2000, 1.0, seed=4)) > 0, 3 * test, test)
+    offsets = adaptive_offsets(residuals(normal(1000, 1.0, seed=5)), residuals(skewed, first=1000), LEVELS, DAILY)
+    assert offsets[-1, 0, 2] > 1.0
+    assert abs(offsets[-1, 0, 0]) < 0.3
+
+
+def test_the_anchor_stays_where_it_is() -> None:
+    offsets = adaptive_offsets(residuals(normal(300, 1.0, 6)), residuals(normal(300, 3.0, 7), first=300), LEVELS, DAILY)
+    assert (offsets[:, 0, 1] == 0).all()
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize("horizon", [1, 5])
+def test_a_days_offset_depends_on_outcomes_that_are_known_by_that_day_alone(lag: int, horizon: int) -> None:
+    seen, test = residuals(normal(200, 1.0, seed=8)), normal(100, 1.0, seed=9)
+    delay = Delay(lag=lag, horizons=(horizon,))
+    before = adaptive_offsets(seen, residuals(test, first=200), LEVELS, delay)
+    changed = test.copy()
+    changed[40] = 50.0
+    after = adaptive_offsets(seen, residuals(changed, first=200), LEVELS, delay)
+    differs = np.flatnonzero((before != after).any(axis=(1, 2)))
+    assert differs[0] == 40 + lag + horizon
+
+
+def test_symbols_of_a_day_share_its_offset_and_move_it_by_their_share_of_misses() -> None:
+    seen = residuals(np.linspace(-3, 3, 61)[:, None])
+    test = residuals(np.array([[9.0], [-9.0], [0.0], [0.0]]).repeat(2, axis=1)[:, :1], days=2, first=61)
+    offsets = adaptive_offsets(seen, test, LEVELS, DAILY, gamma=0.5)
+    assert (offsets[0] == offsets[1]).all()
+    # On the first day half of the outcomes fell below the lowest quantile, so its level moves by 0.5 x (0.1 - 0.5) to
+    # below 0, and the offset is the least residual known: that of the outcome -9.
+    assert offsets[2, 0, 0] == pytest.approx(-9.0 - BAND[0])
+
+
+def test_overlapping_outcomes_move_a_level_less() -> None:
+    seen, test = residuals(normal(500, 1.0, seed=10)), residuals(normal(300, 3.0, seed=11), first=500)
+    slow = adaptive_offsets(seen, test, LEVELS, Delay(lag=0, horizons=(10,)))
+    fast = adaptive_offsets(seen, test, LEVELS, Delay(lag=0, horizons=(1,)))
+    assert slow[-1, 0, 2] < fast[-1, 0, 2]
+
+
+def test_unknown_outcomes_teach_nothing() -> None:
+    seen, test = residuals(normal(200, 1.0, seed=12)), normal(100, 2.0, seed=13)
+    twice = np.concatenate([test, np.full_like(test, np.nan)], axis=1).reshape(-1, 1)
+    alone = adaptive_offsets(seen, residuals(test, first=200), LEVELS, DAILY)
+    mixed = adaptive_offsets(seen, residuals(twice, days=100, first=200), LEVELS, DAILY)
+    np.testing.assert_array_equal(mixed[::2], alone)
+
+
+def test_quantiles_that_offsets_would_cross_are_put_level() -> None:
+    crossed = shifted(np.array([[[-1.0, 0.0, 1.0]]]), np.array([[[5.0, 0.0, -5.0]]]), LEVELS)
+    assert crossed.tolist() == [[[0.0, 0.0, 0.0]]]

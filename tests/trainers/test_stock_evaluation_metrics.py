@@ -1,0 +1,288 @@
+"""Every metric against its formula, case by case, or against a library that has it."""
+
+from dataclasses import replace
+from math import exp, log
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import pearsonr, spearmanr
+
+from predictor.networks import Target, TargetKind
+from trainers.stock.evaluation import hac
+from trainers.stock.evaluation.comparison import compare
+from trainers.stock.evaluation.correlation import ACROSS_DAYS, ACROSS_SYMBOLS, correlations, ranks, way
+from trainers.stock.evaluation.hac import newey_west
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.losses import absolute_error, crps, inside, pinball, pinball_by_level, qlike, winkler
+from trainers.stock.evaluation.pit import pit
+from trainers.stock.evaluation.resampling import interval, resampled_mean
+from trainers.stock.evaluation.scores import Role, score
+
+FloatArray = NDArray[np.float64]
+
+LEVELS = (0.1, 0.5, 0.9)
+
+
+def judged(outcomes: FloatArray, *, days: int | None = None, levels: tuple[float, ...] = LEVELS) -> Judged:
+    """Outcomes [N, H], day by day; so many symbols a day as fill the days."""
+    count = len(outcomes) if days is None else days
+    symbols = len(outcomes) // count
+    return Judged(
+        outcomes=outcomes,
+        positions=np.repeat(np.arange(count), symbols),
+        symbols=np.tile(np.arange(symbols), count),
+        target=Target(horizons=tuple(range(1, outcomes.shape[1] + 1))),
+        levels=levels,
+    )
+
+
+def of_volatility(found: Judged) -> Judged:
+    return replace(found, target=replace(found.target, kind=TargetKind.LOG_VOLATILITY))
+
+
+def one(outcome: float) -> Judged:
+    return judged(np.array([[outcome]]))
+
+
+def forecast(*quantiles: float) -> FloatArray:
+    return np.array([[quantiles]])
+
+
+# --- losses
+
+
+def test_crps_of_many_quantiles_is_that_of_the_normal_distribution() -> None:
+    levels = tuple((k + 0.5) / 200 for k in range(200))
+    quantiles = np.array([NormalDist().inv_cdf(level) for level in levels])
+    for outcome in (-2.0, 0.0, 0.7):
+        z = NormalDist()
+        exact = outcome * (2 * z.cdf(outcome) - 1) + 2 * z.pdf(outcome) - np.pi**-0.5  # Gneiting & Raftery 2007, eq. 21
+        found = crps(judged(np.array([[outcome]]), levels=levels), quantiles[None, None])
+        assert found[0, 0] == pytest.approx(exact, abs=2e-3)
+
+
+def test_crps_of_three_quantiles_weighs_each_by_the_levels_it_stands_for() -> None:
+    losses = pinball_by_level(one(0.4), forecast(-1.0, 0.0, 1.0))[0, 0]
+    assert crps(one(0.4), forecast(-1.0, 0.0, 1.0))[0, 0] == pytest.approx(
+        2 * (0.3 * losses[0] + 0.4 * losses[1] + 0.3 * losses[2])
+    )
+
+
+@pytest.mark.parametrize(("outcome", "expected"), [(0.5, 3.0), (-1.5, 3.0 + 10 * 0.5), (2.25, 3.0 + 10 * 0.25)])
+def test_winkler_is_the_width_and_what_an_outcome_misses_it_by_over_the_tail(outcome: float, expected: float) -> None:
+    assert winkler(one(outcome), forecast(-1.0, 0.0, 2.0))[0, 0] == pytest.approx(expected)
+
+
+def test_winkler_is_least_for_the_true_quantiles() -> None:
+    outcomes = np.random.default_rng(0).normal(size=(20000, 1))
+    true = NormalDist().inv_cdf(0.9)
+
+    def mean(width: float) -> float:
+        return float(winkler(judged(outcomes), np.broadcast_to([-width, 0, width], (20000, 1, 3))).mean())
+
+    assert mean(true) < min(mean(0.9 * true), mean(1.1 * true))
+
+
+def test_an_outcome_on_the_edge_of_the_band_is_inside() -> None:
+    quantiles = np.broadcast_to([-1.0, 0.0, 2.0], (5, 1, 3))
+    outcomes = np.array([[-1.0], [2.0], [-1.01], [2.01], [np.nan]])
+    np.testing.assert_array_equal(inside(judged(outcomes), quantiles)[:, 0], [1, 1, 0, 0, np.nan])
+
+
+def test_the_absolute_error_is_that_of_the_median() -> None:
+    assert absolute_error(one(3.0), forecast(0.0, 1.0, 9.0))[0, 0] == 2.0
+
+
+def test_qlike_is_zero_where_the_forecast_is_exact_and_else_patton_s_formula() -> None:
+    exact = qlike(of_volatility(one(-4.0)), forecast(-4.0, -4.0, -4.0))
+    assert exact[0, 0] == pytest.approx(0.0, abs=1e-12)
+    ratio = exp(2 * -4.0) / exp(2 * -4.5)
+    found = qlike(of_volatility(one(-4.0)), forecast(-4.5, -4.5, -4.5))
+    assert found[0, 0] == pytest.approx(ratio - log(ratio) - 1)
+
+
+def test_qlike_is_least_for_the_mean_of_a_lognormal_variance() -> None:
+    outcomes = np.random.default_rng(0).normal(-4.0, 0.3, (40000, 1))
+    z = NormalDist().inv_cdf(0.9)
+
+    def mean(width: float) -> float:
+        band = np.broadcast_to([-4.0 - width * z, -4.0, -4.0 + width * z], (40000, 1, 3))
+        return float(qlike(of_volatility(judged(outcomes)), band).mean())
+
+    assert mean(0.3) < min(mean(0.2), mean(0.4))
+
+
+def test_the_risk_is_twice_the_losses_over_the_sizes_of_the_outcomes() -> None:
+    outcomes = np.array([[1.0], [-3.0], [2.0]])
+    quantiles = np.broadcast_to([-1.0, 0.5, 1.5], (3, 1, 3))
+    losses = pinball_by_level(judged(outcomes), quantiles)[:, 0]
+    found = score(judged(outcomes), quantiles, name="x", role=Role.MODEL).horizons[0]
+    assert found.risk == pytest.approx(tuple(2 * losses.sum(axis=0) / 6.0))
+
+
+# --- PIT
+
+
+def test_the_pit_counts_outcomes_between_quantiles_and_expects_the_gaps_of_the_levels() -> None:
+    outcomes = np.array([[-9.0], [-1.0], [-0.5], [0.5], [0.6], [3.0], [np.nan]])
+    (found,) = pit(judged(outcomes), np.broadcast_to([-1.0, 0.0, 2.0], (7, 1, 3)))
+    assert found.edges == (0.0, 0.1, 0.5, 0.9, 1.0)
+    assert found.counts == (2, 1, 2, 1)
+    assert found.expected == pytest.approx((0.1, 0.4, 0.4, 0.1))
+    assert [share.value for share in found.shares] == pytest.approx([2 / 6, 1 / 6, 2 / 6, 1 / 6])
+
+
+def test_the_pit_of_true_quantiles_has_the_expected_shares_in_its_intervals() -> None:
+    outcomes = np.random.default_rng(3).normal(size=(2000, 1))
+    true = [NormalDist().inv_cdf(level) for level in LEVELS]
+    (found,) = pit(judged(outcomes), np.broadcast_to(true, (2000, 1, 3)))
+    assert all(s.lower <= e <= s.upper for s, e in zip(found.shares, found.expected, strict=True))
+    (narrow,) = pit(judged(outcomes), np.broadcast_to(true, (2000, 1, 3)) / 2)
+    assert narrow.shares[0].lower > 0.1
+    assert narrow.shares[1].upper < 0.4
+
+
+# --- information coefficients
+
+
+def panel(days: int, symbols: int, seed: int, signal: float = 0.2) -> tuple[FloatArray, FloatArray]:
+    """Forecasts and outcomes [N, 1] that go together a little."""
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(days * symbols, 1))
+    return centres, signal * centres + random.normal(size=centres.shape)
+
+
+def library(x: FloatArray, y: FloatArray) -> tuple[float, float]:
+    """Pearson's and Spearman's correlation as SciPy has them."""
+    (plain, _), (ranked, _) = pearsonr(x, y), spearmanr(x, y)
+    return float(np.asarray(plain)), float(np.asarray(ranked))
+
+
+def test_with_many_symbols_a_day_the_ic_is_the_mean_of_the_daily_correlations() -> None:
+    centres, outcomes = panel(40, 30, seed=0)
+    found = judged(outcomes, days=40)
+    (result,) = correlations(found, centres)
+    pairs = list(zip(centres.reshape(40, 30), outcomes.reshape(40, 30), strict=True))
+    daily = np.array([library(x, y) for x, y in pairs])
+    assert way(found) == ACROSS_SYMBOLS
+    assert result.ic is not None
+    assert result.rank_ic is not None
+    assert (result.ic.value, result.rank_ic.value) == pytest.approx(tuple(daily.mean(axis=0)))
+    assert (result.icir, result.rank_icir) == pytest.approx(tuple(daily.mean(axis=0) / daily.std(axis=0, ddof=1)))
+    assert 0 < result.ic.lower < result.ic.value < result.ic.upper
+
+
+def test_with_few_symbols_the_ic_is_the_mean_of_each_symbols_correlation_over_days() -> None:
+    centres, outcomes = panel(300, 3, seed=1)
+    found = judged(outcomes, days=300)
+    (result,) = correlations(found, centres)
+    pairs = list(zip(centres.reshape(300, 3).T, outcomes.reshape(300, 3).T, strict=True))
+    assert way(found) == ACROSS_DAYS
+    assert result.ic is not None
+    assert result.rank_ic is not None
+    assert result.ic.value == pytest.approx(sum(library(x, y)[0] for x, y in pairs) / 3)
+    assert result.rank_ic.value == pytest.approx(sum(library(x, y)[1] for x, y in pairs) / 3)
+    assert result.icir is None
+    assert 0 < result.ic.lower < result.ic.value < result.ic.upper
+
+
+@pytest.mark.parametrize("symbols", [3, 30])
+def test_a_forecast_that_never_differs_has_no_ic(symbols: int) -> None:
+    _, outcomes = panel(50, symbols, seed=2)
+    (result,) = correlations(judged(outcomes, days=50), np.zeros_like(outcomes))
+    assert result.ic is None
+    assert result.rank_ic is None
+
+
+@pytest.mark.parametrize("symbols", [3, 30])
+def test_unknown_outcomes_change_no_ic(symbols: int) -> None:
+    centres, outcomes = panel(60, symbols, seed=3)
+    unknown = np.zeros(len(outcomes), bool)
+    unknown[5 * symbols : 6 * symbols] = True
+    known = judged(outcomes, days=60).rows(~unknown)
+    outcomes[unknown] = np.nan
+    (with_gap,), (without,) = correlations(judged(outcomes, days=60), centres), correlations(known, centres[~unknown])
+    assert with_gap.ic is not None
+    assert without.ic is not None
+    assert with_gap.ic.value == pytest.approx(without.ic.value)
+
+
+def test_equal_values_share_the_mean_of_their_ranks() -> None:
+    assert ranks(np.array([3.0, 1.0, 3.0, 2.0, 3.0])).tolist() == [4.0, 1.0, 4.0, 2.0, 4.0]
+
+
+def test_scores_of_a_ranking_model_are_correlated_in_place_of_its_medians() -> None:
+    centres, outcomes = panel(40, 30, seed=4)
+    found = judged(outcomes, days=40)
+    flat = np.zeros((*outcomes.shape, 3))
+    ranked = score(found, flat, name="x", role=Role.MODEL, ranking=centres)
+    assert ranked.horizons[0].correlation == correlations(found, centres)[0]
+    assert score(found, flat, name="x", role=Role.MODEL).horizons[0].correlation.ic is None
+
+
+# --- comparisons
+
+
+def test_an_interval_holds_nine_tenths_of_the_resamples() -> None:
+    found = interval(50.0, np.arange(101.0))
+    assert (found.lower, found.value, found.upper) == pytest.approx((5.0, 50.0, 95.0))
+
+
+def newey_west_by_hand(daily: FloatArray, lag: int) -> float:
+    """Newey & West 1987, eq. 5, of a mean."""
+    e = daily - daily.mean()
+    variance = e @ e / len(e)
+    for k in range(1, lag + 1):
+        variance += 2 * (1 - k / (lag + 1)) * (e[k:] @ e[:-k]) / len(e)
+    return float(np.sqrt(variance / len(e)))
+
+
+def test_newey_west_errors_are_those_of_the_formula() -> None:
+    daily = np.convolve(np.random.default_rng(5).normal(size=400), np.ones(5), mode="valid")
+    found = newey_west(np.append(daily, np.nan), 10)
+    assert found == pytest.approx((daily.mean(), newey_west_by_hand(daily, 10)))
+
+
+def test_a_comparison_is_paired_and_carries_diebold_and_mariano_s_statistic() -> None:
+    random = np.random.default_rng(6)
+    outcomes = random.normal(size=(500, 1))
+    found = judged(outcomes)
+    common = np.abs(random.normal(size=(500, 1))) * 10
+    ours, theirs = common + np.abs(outcomes), common + 1.05 * np.abs(outcomes)
+    result = compare(found, ours, theirs, "theirs")
+    assert result.baseline == "theirs"
+    assert 0 < result.improvement.lower < result.improvement.value < result.improvement.upper
+    assert result.by_horizon == (result.improvement,)
+    daily = (theirs - ours)[:, 0]
+    assert result.t == pytest.approx(daily.mean() / newey_west_by_hand(daily, found.block))
+
+
+def test_without_statsmodels_a_comparison_has_no_t_statistic(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(_name: str) -> None:
+        return None
+
+    monkeypatch.setattr(hac, "find_spec", nothing)
+    losses = np.random.default_rng(7).exponential(size=(200, 1))
+    assert compare(judged(losses), losses, 1.1 * losses, "x").t is None
+
+
+def test_nothing_improves_on_a_loss_of_zero() -> None:
+    found = compare(judged(np.zeros((200, 1))), np.ones((200, 1)), np.zeros((200, 1)), "x")
+    assert np.isnan(found.improvement.value)
+
+
+def test_equal_losses_have_no_t_statistic() -> None:
+    assert compare(judged(np.zeros((200, 1))), np.ones((200, 1)), np.ones((200, 1)), "x").t is None
+
+
+def test_a_horizon_that_few_days_know_has_an_interval_of_those_resamples_that_drew_them() -> None:
+    outcomes = np.full((200, 1), np.nan)
+    outcomes[100] = 1.0
+    mean, resamples = resampled_mean(judged(outcomes), pinball(judged(outcomes), np.zeros((200, 1, 3))))
+    assert mean[0] == pytest.approx(0.5)
+    assert np.isnan(resamples).any()
+    found = score(judged(outcomes), np.zeros((200, 1, 3)), name="x", role=Role.MODEL).horizons[0]
+    assert found.windows == 1
+    assert (found.pinball.lower, found.pinball.upper) == pytest.approx((0.5, 0.5))
