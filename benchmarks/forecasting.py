@@ -71,8 +71,8 @@ def results_of(task: Task, given: argparse.Namespace) -> Results:
     """Everybody's scores on a task."""
     trainings = Trainings(task, given.folder.resolve(), steps=QUICK_STEPS if given.quick else STEPS)
     seeds = given.seeds or (QUICK_SEEDS if given.quick else SEEDS)
-    trained = trainings.of(systems_of(given), range(1, seeds + 1), jobs=given.jobs)
-    return Results(task, baselines(task), trained)
+    outcome = trainings.of(systems_of(given), range(1, seeds + 1), jobs=given.jobs)
+    return Results(task, baselines(task), outcome)
 
 
 def main() -> int:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import torch
 from artifacts import small_artifact, small_model
+from torch import Tensor
 
 from predictor import artifact, golden
-from predictor.artifact import Artifact, Conformal, EnsembleManifest, Stored
+from predictor.artifact import Artifact, Conformal, EnsembleManifest, Manifest, Stored
+from predictor.features import FittedFeatures
 from predictor.model import Ensemble, Identity
 from predictor.networks import (
     GraphConfig,
@@ -21,6 +23,7 @@ from predictor.networks import (
     build_network,
     kind_named,
 )
+from predictor.windows import Pipeline
 
 SMALL: Mapping[str, NetworkConfig] = {
     "lstm": LSTMConfig(hidden=8, layers=2),
@@ -40,36 +43,45 @@ def artifact_of(
     features: Sequence[int] = (),
     seed: int = 0,
     target: Target | None = None,
+    decay: float = 0.94,
 ) -> Artifact:
     """A small artifact: a network of random weights, which reads the features at these places, or all."""
     made = small_artifact(target=target)
-    pipeline = replace(made.pipeline, encoder_length=encoder_length)
+    normaliser = replace(made.pipeline.normaliser, decay=1.0 if made.pipeline.normaliser.centred else decay)
+    pipeline = replace(made.pipeline, encoder_length=encoder_length, normaliser=normaliser)
     if features:
-        fitted, chosen = pipeline.features, list(features)
-        observed = tuple(fitted.features.observed[k] for k in chosen)
-        scaling = replace(fitted.scaling, center=fitted.scaling.center[chosen], scale=fitted.scaling.scale[chosen])
-        pipeline = replace(
-            pipeline, features=replace(fitted, features=replace(fitted.features, observed=observed), scaling=scaling)
-        )
-    across = kind_named(kind).is_panel_model
-    sizes = replace(pipeline.sizes, nodes=len(UNIVERSE) if across else 0)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = build_network(
-            kind_named(kind), SMALL[kind], sizes=sizes, target=made.manifest.target, levels=made.manifest.quantiles
-        )
-    weights = network.state_dict()
-    if across:
-        weights["neighbours"][:] = torch.tensor([[1, 2], [0, -1], [3, 0], [2, 1]])
-        weights["weights"][:] = torch.tensor([[0.5, 0.3], [0.5, 0.0], [0.9, 0.3], [0.9, 0.1]])
+        pipeline = replace(pipeline, features=_chosen(pipeline.features, list(features)))
     manifest = replace(
         made.manifest,
         kind=kind_named(kind),
         config=SMALL[kind],
         encoder_length=encoder_length,
-        universe=UNIVERSE if across else (),
+        normaliser=normaliser,
+        universe=UNIVERSE if kind_named(kind).is_panel_model else (),
     )
-    return Artifact(manifest=manifest, pipeline=pipeline, weights=weights)
+    return Artifact(manifest=manifest, pipeline=pipeline, weights=_weights(manifest, pipeline, seed))
+
+
+def _chosen(fitted: FittedFeatures, places: list[int]) -> FittedFeatures:
+    """Those features alone."""
+    observed = tuple(fitted.features.observed[k] for k in places)
+    scaling = replace(fitted.scaling, center=fitted.scaling.center[places], scale=fitted.scaling.scale[places])
+    return replace(fitted, features=replace(fitted.features, observed=observed), scaling=scaling)
+
+
+def _weights(manifest: Manifest, pipeline: Pipeline, seed: int) -> dict[str, Tensor]:
+    """Random ones, and a few edges where there is a graph."""
+    sizes = replace(pipeline.sizes, nodes=len(manifest.universe))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = build_network(
+            manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
+        )
+    weights = network.state_dict()
+    if manifest.universe:
+        weights["neighbours"][:] = torch.tensor([[1, 2], [0, -1], [3, 0], [2, 1]])
+        weights["weights"][:] = torch.tensor([[0.5, 0.3], [0.5, 0.0], [0.9, 0.3], [0.9, 0.1]])
+    return weights
 
 
 def save_artifact(folder: Path, made: Artifact) -> Path:

@@ -113,9 +113,13 @@ def split_of(task: Task, name: str) -> Split:
 
 
 def _levels(task: Task) -> tuple[Array, Array]:
-    """Location and scale [S, T] of the window that ends at each step; the location of returns is 0."""
-    normaliser = Normaliser(window=task.encoder, decay=1.0, centred=task.name != "ret", at_last=True, floor=FLOOR)
-    return normaliser.measure(task.target.astype(np.float64), task.target.shape[1])
+    """Location and scale [S, T] of the window that ends at each step.
+
+    Returns have the location 0 and a volatility that weighs new sessions most, both as shipped.
+    """
+    returns, values = Normaliser(window=task.encoder, floor=FLOOR), task.target.astype(np.float64)
+    levels = Normaliser(window=task.encoder, decay=1.0, centred=True, at_last=True, floor=FLOOR)
+    return (returns if task.name == "ret" else levels).measure(values, values.shape[1])
 
 
 def _observed(windows: Windows, location: Array, scale: Array) -> Tensor:
@@ -157,6 +161,8 @@ def train(network: nn.Module, parts: dict[str, Split], *, seed: int, steps: int,
     source = parts["train"].source(size=BATCH, seed=seed, shuffle=True)
     held = Validation(task.loss, parts["validation"].source(size=ROWS, seed=seed, shuffle=False))
     with loop.running() as run:
+        if selected:  # the start is a candidate too: the linear highway alone
+            run.stalled(run.validate(held.score, held.source).mean, patience=steps)
         _work(run, source, held if selected else None, steps)
         if selected:
             run.restore_best()

@@ -13,14 +13,14 @@ from typing import final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.forecasts.panel_series import FloatArray
 from benchmarks.forecasts.panel_tasks import Fold, PanelForecasting
 from predictor.networks import Inputs, InputSizes, normalise
 from predictor.networks.edges import Edges
 from predictor.networks.graph import GraphConfig, GraphForecaster
-from trainers.loop import Loop, Phase, adamw, cosine, seed_everything
+from trainers.loop import Loop, Phase, cosine, seed_everything
 from trainers.stock.data import Batch, Windows
 from trainers.stock.days import ByPanels, Days
 from trainers.stock.edges import fit_edges
@@ -41,7 +41,8 @@ class Schedule:
     """Evenly spread, so that their mean is the forecast's mean."""
     ranking_weight: float = 0.1
     learning_rate: float = 2e-3
-    weight_decay: float = 0.05
+    weight_decay: float = 6.0
+    """Of all weights but biases. Large, because what is common to the stocks is learnt from few days."""
     epochs: int = 4
     days_per_batch: int = 2
     stride: int = 2
@@ -146,7 +147,7 @@ class GraphRival:
     def _train(self, network: GraphForecaster, days: Days, learnt: NDArray[np.int64], seed: int) -> None:
         schedule, spread = self._schedule, torch.from_numpy(self._task.target.spread)
         task = PanelTask(network, levels=schedule.levels, spread=spread, ranking_weight=schedule.ranking_weight)
-        optimizer = adamw(network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
+        optimizer = _optimizer(network, schedule)
         source = days.source(learnt, days=schedule.days_per_batch, seed=seed)
         steps = source.length * schedule.epochs
         falling = cosine(optimizer, warmup_steps=min(20, steps - 1), total_steps=steps, floor=0.02)
@@ -165,6 +166,16 @@ def _before(task: PanelForecasting, fold: Fold) -> FloatArray:
     for k, horizon in enumerate(task.target.horizons):
         labels[:, fold.first_test - task.target.lag - horizon :, k] = np.nan
     return labels
+
+
+def _optimizer(network: nn.Module, schedule: Schedule) -> torch.optim.AdamW:
+    """AdamW that lets biases be, above all those that hold the targets' own quantiles."""
+    free: list[nn.Parameter] = []
+    decayed: list[nn.Parameter] = []
+    for name, parameter in network.named_parameters():
+        (free if "bias" in name.rpartition(".")[2] else decayed).append(parameter)
+    groups = [{"params": free, "weight_decay": 0.0}, {"params": decayed, "weight_decay": schedule.weight_decay}]
+    return torch.optim.AdamW(groups, lr=schedule.learning_rate, fused=True)
 
 
 def _start(network: GraphForecaster, days: Days, learnt: NDArray[np.int64], levels: Sequence[float]) -> None:

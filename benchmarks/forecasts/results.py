@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.forecasts.resampling import Interval, Resampler
 from benchmarks.forecasts.scores import BAND, Scored, scored
-from benchmarks.forecasts.systems import System, Trained, by_system
+from benchmarks.forecasts.systems import Outcome, System, by_system
 from benchmarks.forecasts.task import Task
 
 Array = NDArray[np.float64]
@@ -52,9 +52,10 @@ class Entry:
 class Results:
     """All entries of a task, and the resampler of its test windows."""
 
-    def __init__(self, task: Task, baselines: Mapping[str, NDArray[np.floating]], trained: Sequence[Trained]) -> None:
+    def __init__(self, task: Task, baselines: Mapping[str, NDArray[np.floating]], outcome: Outcome) -> None:
         windows = task.windows("test")
         self.task = task
+        self.failed = outcome.failed
         self.resampler = Resampler(windows.decisions, horizon=task.horizon)
         outcomes = windows.future
         self.baselines = [Entry(name=name, seeds=[scored(q, outcomes)]) for name, q in baselines.items()]
@@ -65,7 +66,7 @@ class Results:
                 system=system,
                 variants={name: [scored(one.variants[name], outcomes) for one in runs] for name in runs[0].variants},
             )
-            for system, runs in by_system(trained).items()
+            for system, runs in by_system(outcome.trained).items()
         }
 
     @property

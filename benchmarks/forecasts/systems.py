@@ -13,7 +13,7 @@ from typing import Final, final
 
 import numpy as np
 
-from benchmarks.forecasts.environments import REQUIREMENTS, ROOT, python_of
+from benchmarks.forecasts.environments import REQUIREMENTS, ROOT, NoEnvironmentError, python_of
 from benchmarks.forecasts.task import FloatArray, Task
 
 SOURCES: Final = (
@@ -109,6 +109,20 @@ class Trained:
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the trainings of a task came to.
+
+    Attributes:
+        trained: All trainings of each system, by system and seed.
+        failed: Peers that could not be installed or trained, and what they said.
+    """
+
+    trained: Sequence[Trained]
+    failed: Mapping[System, str]
+
+
+@final
 class Trainings:
     """The trainings of a task, each kept in a folder, so that an interrupted run goes on where it was.
 
@@ -122,33 +136,54 @@ class Trainings:
         folder.mkdir(parents=True, exist_ok=True)
         self._steps = steps
         self._folder = folder
+        # once, so that files that are edited meanwhile do not move the answers
+        self._sources: dict[System, str] = {}
         self._task = folder / f"{task.name}-{_digest_of_task(task)}.npz"
         if not self._task.is_file():
             partial = self._task.with_suffix(".part.npz")
             task.save(partial)
             partial.replace(self._task)
 
-    def of(self, systems: Sequence[System], seeds: Iterable[int], *, jobs: int) -> list[Trained]:
-        """Train everything that is not there yet, and give all, by system and seed.
+    def of(self, systems: Sequence[System], seeds: Sequence[int], *, jobs: int) -> Outcome:
+        """Train everything that is not there yet.
 
         Raises:
-            FailedError: One failed.
-            NoEnvironmentError: A library could not be installed.
+            FailedError: One of ours failed.
         """
-        wanted = [(system, seed) for seed in seeds for system in systems]
-        missing = [one for one in wanted if not self._answer(*one).is_file()]
-        pythons = {system: self._python(system) for system, _ in missing}
+        ready, failed = self._ready(systems)
+        missing = [(system, seed) for seed in seeds for system in ready if not self._answer(system, seed).is_file()]
         with ThreadPoolExecutor(jobs) as pool:
-            running = [pool.submit(self._train, system, seed, pythons[system]) for system, seed in missing]
+            running = {pool.submit(self._train, *one, ready[one[0]]): one[0] for one in missing}
             for done, future in enumerate(as_completed(running), start=1):
-                print(f"[{done}/{len(missing)}] {future.result()}", file=sys.stderr)
-        return [self._read(system, seed) for system, seed in sorted(wanted, key=lambda one: systems.index(one[0]))]
+                error = future.exception()
+                if isinstance(error, FailedError) and running[future].is_peer:
+                    failed[running[future]] = str(error)
+                    print(f"[{done}/{len(missing)}] {error}", file=sys.stderr)
+                else:
+                    print(f"[{done}/{len(missing)}] {future.result()}", file=sys.stderr)
+        whole = [system for system in ready if system not in failed]
+        return Outcome(trained=[self._read(system, seed) for system in whole for seed in seeds], failed=failed)
 
-    def _python(self, system: System) -> Path:
-        return python_of(system.library) if system.is_peer else Path(sys.executable)
+    @staticmethod
+    def _ready(systems: Sequence[System]) -> tuple[dict[System, Path], dict[System, str]]:
+        """The interpreter of each system, and why others have none."""
+        ready: dict[System, Path] = {}
+        failed: dict[System, str] = {}
+        for system in systems:
+            try:
+                ready[system] = python_of(system.library) if system.is_peer else Path(sys.executable)
+            except NoEnvironmentError as error:
+                failed[system] = str(error)
+        return ready, failed
+
+    def _source(self, system: System) -> str:
+        if system not in self._sources:
+            self._sources[system] = _digest_of_source(system)
+        return self._sources[system]
 
     def _answer(self, system: System, seed: int) -> Path:
-        return self._folder / f"{self._task.stem}-{system.slug}-{self._steps}-{_digest_of_source(system)}-{seed}.npz"
+        source = self._source(system)
+        return self._folder / f"{self._task.stem}-{system.slug}-{self._steps}-{source}-{seed}.npz"
 
     def _train(self, system: System, seed: int, python: Path) -> str:
         started, answer = time.perf_counter(), self._answer(system, seed)

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.forecasts.resampling import Interval
 from benchmarks.forecasts.results import Entry, Results
 from benchmarks.forecasts.systems import OUR_SELECTED, OUR_TFT
-from benchmarks.report import Row, at_least, at_most, shown
+from benchmarks.report import Row, at_least, at_most, shown, unmeasured
 
 MOST_ERRORS: Final = 2.0
 """Bootstrap errors that a coverage may lie from what it shall be."""
@@ -20,7 +20,8 @@ def rows(results: Results, *, judged: bool) -> list[Row]:
     """Accuracy, coverage and width of one task."""
     name = results.task.name
     against = _against_peers(results, judged=judged and name != "ret")
-    return [*against, *_against_baselines(results, judged=judged), *_calibration(results, judged=judged)]
+    failed = [unmeasured(f"{name}: {system.name}", why) for system, why in results.failed.items()]
+    return [*against, *failed, *_against_baselines(results, judged=judged), *_calibration(results, judged=judged)]
 
 
 def _against_peers(results: Results, *, judged: bool) -> list[Row]:
@@ -105,7 +106,8 @@ def _calibrated(results: Results, variant: str, words: str, *, judged: bool) -> 
 
 
 def _seeds(entry: Entry) -> str:
-    return f"{entry.mean:.4f} ± {entry.spread:.4f} over {len(entry.seeds)} seeds"
+    count = len(entry.seeds)
+    return f"{entry.mean:.4f} ± {entry.spread:.4f} over {count} seeds" if count > 1 else f"{entry.mean:.4f}, one seed"
 
 
 def _told(interval: Interval) -> str:

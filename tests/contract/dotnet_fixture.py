@@ -29,6 +29,7 @@ from predictor.errors import ANSWERS, QuantraError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.inference import choose_device
 from predictor.instance import Instance, Query, instance_of
+from predictor.model import Model
 from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
 
@@ -106,6 +107,7 @@ def _attribution(service: PredictionService, asked: BarPanel | Instance, model: 
 def _window(models: Path, bars: BarPanel) -> dict[str, object]:
     """The feature windows that the model itself makes of the bars."""
     model = Registry.open(models, Runtime(choose_device("cpu"), 256)).find(MODEL)
+    assert isinstance(model, Model)
     inputs = model.prepare(Instance(input=bars), datetime.now(UTC)).inputs
     return {name: _plain(group.numpy()) for name, group in inputs._asdict().items()} | {
         "schema_hash": model.pipeline.features.schema_hash

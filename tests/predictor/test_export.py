@@ -19,10 +19,11 @@ from predictor.artifact import Artifact
 from predictor.cli import app, run
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.export import Exported, export_onnx, onnx_file
-from predictor.golden import LONG_AFTER, golden_inputs
+from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.networks import KINDS, Inputs, Target, TargetKind
 
+VOLATILITY = Target(kind=TargetKind.LOG_VOLATILITY, lag=1)
 SAME = 1e-6
 """Largest difference on returns."""
 
@@ -50,7 +51,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module", params=list(KINDS))
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    made = artifact_of(request.param)
+    made = artifact_of(request.param, target=VOLATILITY if request.param == "gru" else None)
     folder = save_artifact(tmp_path_factory.mktemp(request.param) / "1", made)
     return Written(made, export_onnx(folder, folder.parent / "model.onnx"))
 
@@ -86,10 +87,11 @@ def test_the_file_says_what_it_is(written: Written) -> None:
     said, manifest = written.exported.metadata, written.made.manifest
     assert said["schema_hash"] == written.made.pipeline.features.schema_hash
     assert len(said["weights_hash"]) == 64
-    assert (said["kind"], said["target_kind"], said["lag"]) == (manifest.kind.name, "log-return", "0")
+    target = manifest.target
+    assert (said["kind"], said["target_kind"], said["lag"]) == (manifest.kind.name, target.kind.value, str(target.lag))
     assert json.loads(said["horizons"]) == [1, 5, 10, 20]
     assert json.loads(said["quantiles"]) == [0.1, 0.5, 0.9]
-    assert (said["encoder_length"], said["future_length"]) == ("60", "20")
+    assert (said["encoder_length"], said["future_length"]) == ("60", str(20 + target.lag))
     assert json.loads(said["observed_features"]) == list(written.made.pipeline.features.features.names)
     assert len(json.loads(said["known_features"])) == 5
     assert json.loads(said["absent_groups"]) == ["static"] == list(written.exported.absent)
@@ -99,7 +101,7 @@ def test_the_file_says_what_it_is(written: Written) -> None:
 def test_every_port_has_a_free_number_of_rows(written: Written) -> None:
     ports = {port.name: (port.dtype, port.shape) for port in (*written.exported.inputs, *written.exported.outputs)}
     assert ports["observed"] == ("float32", ("rows", 60, 23))
-    assert ports["known"] == ("float32", ("rows", 80, 5))
+    assert ports["known"] == ("float32", ("rows", 80 + written.made.manifest.target.lag, 5))
     assert ports["mask"] == ("bool", ("rows", 60, 23))
     assert ports["location"] == ports["scale"] == ("float64", ("rows",))
     assert ports["values"] == ("float64", ("rows", 4, 3))
@@ -117,15 +119,6 @@ def test_the_file_is_sound_and_written_whole(written: Written) -> None:
     onnx.checker.check_model(onnx.load(written.exported.file), full_check=True)
     assert written.exported.file.stat().st_size == written.exported.size
     assert sorted(path.name for path in written.exported.file.parent.iterdir()) == ["1", "model.onnx"]
-
-
-def test_volatility_is_exported_in_its_own_unit(tmp_path: Path) -> None:
-    made = artifact_of("lstm", target=Target(kind=TargetKind.LOG_VOLATILITY))
-    exported = export_onnx(save_artifact(tmp_path / "1", made), tmp_path / "model.onnx")
-    inputs = golden_inputs(small_model(made))
-    (values,) = Written(made, exported).run(inputs)
-    np.testing.assert_allclose(values, small_model(made).engine.values(inputs).numpy(), rtol=0, atol=SAME)
-    assert exported.metadata["target_kind"] == "log-volatility"
 
 
 # --- refusals; none of them gets as far as tracing a network, unless it says so
@@ -170,28 +163,44 @@ def test_an_ensemble_is_exported_member_by_member(folders: dict[str, Path], tmp_
         export_onnx(joint, tmp_path / "model.onnx")
 
 
-def test_a_graph_that_computes_something_else_is_not_written(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_graph_of_another_model_is_not_written(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(onnx_file.TOLERANCES, "values", -1.0)
+    kind, target = written.made.manifest.kind.name, written.made.manifest.target
+    other = save_artifact(tmp_path / "other", artifact_of(kind, seed=1, target=target))
+    _trace_nothing(monkeypatch, written)
     with pytest.raises(ArtifactError, match="the graph's values are off by"):
-        export_onnx(folders["lstm"], tmp_path / "model.onnx")
-    assert list(tmp_path.iterdir()) == []
+        export_onnx(other, tmp_path / "model.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
 # --- the command
 
 
 def test_the_command_says_what_it_wrote(
-    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _trace_nothing(monkeypatch, written)
+    file = tmp_path / "model.onnx"
     with pytest.raises(SystemExit) as ended:
-        run(app, ["export", str(folders["lstm"]), "--onnx", str(tmp_path / "model.onnx"), "--json"])
+        run(app, ["export", str(written.exported.file.parent / "1"), "--onnx", str(file), "--json"])
     told = json.loads(capsys.readouterr().out)
-    assert (ended.value.code or 0, told["file"]) == (0, str(tmp_path / "model.onnx"))
-    assert told["metadata"]["kind"] == "lstm"
+    assert (ended.value.code or 0, told["file"], told["size"]) == (0, str(file), file.stat().st_size)
+    assert told["metadata"]["kind"] == written.made.manifest.kind.name
     assert 0 <= told["difference"] <= SAME
     assert told["absent"] == ["static"]
+
+
+def test_the_command_tells_people_what_the_graph_reads(
+    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _trace_nothing(monkeypatch, written)
+    with pytest.raises(SystemExit):
+        run(app, ["export", str(written.exported.file.parent / "1"), "--onnx", str(tmp_path / "model.onnx")])
+    told = capsys.readouterr().out
+    assert "float32 [rows, 60, 23]" in told
+    assert "The model has no static features" in told
+    assert written.made.pipeline.features.schema_hash[:20] in told
 
 
 def test_the_command_refuses_in_one_line(
@@ -202,6 +211,15 @@ def test_the_command_refuses_in_one_line(
         run(app, ["export", str(folders["lstm"]), "--onnx", str(tmp_path / "model.onnx")])
     assert ended.value.code == 1
     assert "nothing is overwritten" in capsys.readouterr().err
+
+
+def _trace_nothing(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
+    """Take this graph for whatever is exported."""
+
+    def traced(*_: object) -> onnx.ModelProto:
+        return onnx.load(written.exported.file)
+
+    monkeypatch.setattr(onnx_file, "_graph", traced)
 
 
 def _rows(made: Artifact, rows: int) -> Inputs:

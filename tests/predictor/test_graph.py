@@ -13,7 +13,7 @@ from predictor.errors import ConfigurationError
 from predictor.inference import freeze
 from predictor.networks import Inputs, InputSizes, Target
 from predictor.networks.edges import Edges
-from predictor.networks.graph import GraphConfig, GraphForecaster
+from predictor.networks.graph import GraphConfig, GraphForecaster, NeighbourAttention
 from predictor.networks.panel_output import PanelOutput, fault_of
 
 STOCKS = 6
@@ -155,6 +155,16 @@ def test_future_known_features_beyond_a_horizon_do_not_move_it() -> None:
     moved = (model(inputs, nodes()).quantiles - model(inputs._replace(known=known), nodes()).quantiles).abs()
     assert not moved[:, 0].any()
     assert moved[:, 1].any()
+
+
+def test_what_all_stocks_share_is_not_seen_through_the_edges() -> None:
+    generator = torch.Generator().manual_seed(5)
+    state, source = torch.randn(STOCKS, 8, generator=generator), torch.randn(STOCKS, 4, generator=generator)
+    attention = NeighbourAttention(8, heads=2, values=4)
+    plain = attention(state, source, RING.neighbours, RING.weights)
+    shared = attention(state, source + torch.randn(4, generator=generator), RING.neighbours, RING.weights)
+    torch.testing.assert_close(plain, shared)
+    assert plain.abs().min() > 0
 
 
 def test_edges_travel_with_the_weights() -> None:

@@ -1,6 +1,9 @@
 """An artifact is judged on days that it has not seen, beside the baselines; what cannot be judged is refused."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -24,13 +27,13 @@ from predictor.instance import Instance
 from predictor.model import Ensemble, Identity, Model, output_map
 from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
 from predictor.registry import Runtime, load_single
-from trainers.loop import Report
+from trainers.loop import Report, StoppedError
 from trainers.stock import Optimisation, Recipe, Trained, train
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import Plan
 from trainers.stock.evaluation.baselines.naive import naive
 from trainers.stock.evaluation.baselines.scaled import scaled
-from trainers.stock.evaluation.command import evaluate_artifact
+from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.evaluation.evaluate import OURS, Wanted, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.forecasts import forecasts_of
@@ -365,6 +368,13 @@ def test_bars_without_the_training_part_are_refused(trained: Trained) -> None:
 
 
 @pytest.mark.usefixtures("few_baselines")
+def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained: Trained) -> None:
+    longer, own = evaluated(trained, bokeh_panel("AAPL", "GOOG").last(1400)), evaluated(trained)
+    assert longer.days == own.days
+    assert longer.calibration == own.calibration
+
+
+@pytest.mark.usefixtures("few_baselines")
 def test_bars_with_less_of_the_training_part_are_judged_and_it_is_noted(trained: Trained) -> None:
     found = evaluated(trained, bars().last(800))
     assert any(note.endswith("the baselines are fitted on what is left of it") for note in found.notes)
@@ -400,6 +410,13 @@ def test_a_quantile_of_0_or_1_is_refused(level: float) -> None:
         replace(RECIPE, quantiles=tuple(sorted((level, 0.5))))
 
 
+def test_a_training_imports_no_package_of_a_baseline_before_it_scores() -> None:
+    packages = {"arch", "lightgbm", "rich", "sklearn", "statsmodels"}
+    code = f"import sys, trainers.stock; print(*({packages} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert shown.stdout == "\n"
+
+
 # --- the command
 
 
@@ -413,7 +430,7 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(*arguments: str | Path) -> int:
     """The exit code of the command."""
     app = typer.Typer(add_completion=False)
-    app.command()(evaluate_artifact)
+    app.command()(evaluate_command)
     with pytest.raises(SystemExit) as ended:
         run(app, [str(argument) for argument in arguments])
     assert isinstance(ended.value.code, int)
@@ -456,6 +473,18 @@ def test_the_command_calls_seen_days_bad_usage(
 ) -> None:
     assert call(trained.folder, "--bars", bars_file, "--start", "2012-01-03") == 2
     assert "2012-08-28" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_a_training_that_is_stopped_ends_the_command_with_the_signals_code(
+    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> FloatArray:
+        raise StoppedError("stopped by SIGINT", signal=signal.SIGINT)
+
+    monkeypatch.setattr("trainers.stock.evaluation.evaluate.refitted_forecasts", stopped)
+    assert call(trained.folder, "--bars", bars_file) == 128 + signal.SIGINT
+    assert "--seeds 1 evaluates without other trainings" in capsys.readouterr().err
 
 
 def test_the_command_names_a_date_that_is_none(

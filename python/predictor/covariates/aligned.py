@@ -1,6 +1,6 @@
 """The covariates beside one panel of bars."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self, final
 
@@ -119,17 +119,6 @@ class Covariates:
             known={name: values for name, values in self.known.items() if name in names},
             numbers={name: values for name, values in self.numbers.items() if name in names},
             categories={name: texts for name, texts in self.categories.items() if name in names},
-        )
-
-    def select(self, rows: Sequence[int]) -> Self:
-        """The values of some of the symbols, by their places."""
-        chosen = list(rows)
-        return replace(
-            self,
-            observed={name: values[chosen] for name, values in self.observed.items()},
-            known={name: values[chosen] for name, values in self.known.items()},
-            numbers={name: values[chosen] for name, values in self.numbers.items()},
-            categories={name: tuple(texts[row] for row in chosen) for name, texts in self.categories.items()},
         )
 
 

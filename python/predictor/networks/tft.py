@@ -13,6 +13,7 @@ from predictor.networks.gating import NORM_EPSILON, GatedAddNorm, GatedResidual,
 from predictor.networks.highway import HIGHWAY_ARITHMETIC, Highway
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
+from predictor.networks.rows import ROW_ARITHMETIC, row_width, session_rows
 from predictor.networks.selection import VariableSelection
 from predictor.networks.target import Target
 from predictor.networks.tracing import is_traced
@@ -24,7 +25,7 @@ ROWS: Final = 128
 """Windows forecast at once in eval mode: what is between layers then stays in a CPU's cache."""
 
 TFT_ARITHMETIC: Mapping[str, str | float] = {
-    "past_variables": "observed, known, share of known cells",
+    "past_variables": ROW_ARITHMETIC,
     "future_variables": "known; their sum is 0 where there are none",
     "embedding": "linear, one for each variable of each group",
     "gate": "first half times sigmoid of the second",
@@ -136,7 +137,7 @@ class TFTForecaster(nn.Module):
     def __init__(self, config: TFTConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
         super().__init__()
         width, dropout, has_static = config.hidden, config.dropout, sizes.static > 0
-        past = (1,) * (sizes.observed + sizes.known + 1)
+        past = (1,) * row_width(sizes)
         self.encoder_length = sizes.encoder_length
         ends = [sizes.encoder_length - 1 + target.lag + h for h in target.horizons]
         self.static = StaticEncoder(_static_widths(sizes), width, dropout=dropout) if has_static else None
@@ -183,9 +184,8 @@ class TFTForecaster(nn.Module):
     def _selected(self, inputs: Inputs, contexts: StaticContexts | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Selected past [N, T, W] and its weights, selected future [N, D, W] and its weights."""
         context = None if contexts is None else contexts.selection
-        share_known = inputs.mask.to(inputs.observed.dtype).mean(-1, keepdim=True)
-        known, ahead = inputs.known[:, : self.encoder_length], inputs.known[:, self.encoder_length :]
-        past, past_weights = self.past(torch.cat([inputs.observed, known, share_known], dim=-1), context)
+        ahead = inputs.known[:, self.encoder_length :]
+        past, past_weights = self.past(session_rows(inputs), context)
         if self.future is None:
             return past, past_weights, past.new_zeros(*ahead.shape[:2], past.shape[-1]), ahead
         return past, past_weights, *self.future(ahead, context)

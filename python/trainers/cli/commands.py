@@ -14,13 +14,27 @@ from rich.text import Text
 
 from predictor.cli import app
 from trainers.demo import Settings, Walked, walk
+from trainers.stock.audit.command import EXAMPLE as AUDIT_EXAMPLE
+from trainers.stock.audit.command import audit_command
+from trainers.stock.backtest.command import EXAMPLE as BACKTEST_EXAMPLE
+from trainers.stock.backtest.command import backtest_command
 from trainers.stock.command import EXAMPLE, stock
+from trainers.stock.evaluation.command import EXAMPLE as EVALUATE_EXAMPLE
+from trainers.stock.evaluation.command import evaluate_command
+from trainers.stock.tuning.command import EXAMPLE as TUNE_EXAMPLE
+from trainers.stock.tuning.command import tune_stock
 
 __all__ = ["app"]
 
 training = typer.Typer(no_args_is_help=True, help="Train a model: stock.")
 training.command(epilog=EXAMPLE)(stock)
 app.add_typer(training, name="train")
+tuning = typer.Typer(no_args_is_help=True, help="Search for the settings of a model: stock.")
+tuning.command(name="stock", epilog=TUNE_EXAMPLE)(tune_stock)
+app.add_typer(tuning, name="tune")
+app.command("evaluate", epilog=EVALUATE_EXAMPLE)(evaluate_command)
+app.command("backtest", epilog=BACKTEST_EXAMPLE)(backtest_command)
+app.command("audit", epilog=AUDIT_EXAMPLE)(audit_command)
 
 
 @app.command(epilog="Example: quantra demo --out demo --keep-serving")

@@ -22,8 +22,15 @@ from trainers.stock.splits import Splits
 
 FloatArray = NDArray[np.float64]
 
-LIBRARIES = ("torch", "numpy", "safetensors", "arch", "exchange-calendars")
-"""Those whose numbers are in an artifact: in its weights, its scores or its calendar."""
+LIBRARIES = {
+    "torch": "torch",
+    "numpy": "numpy",
+    "safetensors": "safetensors",
+    "arch": "arch",
+    "scikit-learn": "sklearn",
+    "exchange-calendars": "exchange_calendars",
+}
+"""Those whose numbers are in an artifact, in its weights, its scores or its calendar, and what they are imported as."""
 FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 
 
@@ -64,7 +71,7 @@ def splits_card(splits: Splits, history: History) -> dict[str, Json]:
 
 def libraries_card() -> dict[str, Json]:
     """Versions of those that are installed, for people: they are recorded and never compared."""
-    return {name: version(name) for name in LIBRARIES if find_spec(name.replace("-", "_"))}
+    return {name: version(name) for name, module in LIBRARIES.items() if find_spec(module)}
 
 
 def scores_card(judged: Judged, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:

@@ -78,7 +78,7 @@ class Optimisation:
 def optimisation_of(kind: str) -> Optimisation:
     """What suits a kind of network where nothing else is asked for."""
     if kind == "tft":
-        return Optimisation(learning_rate=3e-3, weight_decay=0.01, schedule="cosine", max_epochs=10)
+        return Optimisation(learning_rate=3e-3, weight_decay=0.01, schedule="cosine", max_epochs=4)
     return Optimisation()
 
 

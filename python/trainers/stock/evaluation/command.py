@@ -16,6 +16,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
+from trainers.loop import LoopError, StoppedError
 from trainers.options import DeviceOption, ThreadsOption
 from trainers.progress import progress_for
 from trainers.stock.data import ROWS
@@ -29,7 +30,7 @@ EXAMPLE: Final = "Example: quantra evaluate models/demo/1 --bars bars.csv --aci"
 WANTED: Final = Wanted()
 
 
-def evaluate_artifact(  # noqa: PLR0913 - one argument a flag
+def evaluate_command(  # noqa: PLR0913 - one argument a flag
     *,
     artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.")],
     bars: Annotated[Path, typer.Option(metavar="FILE", help="Daily bars from the training part on: .csv or .parquet.")],
@@ -57,7 +58,7 @@ def evaluate_artifact(  # noqa: PLR0913 - one argument a flag
     One training can be lucky, so its recipe is trained with four other seeds too; --seeds 1 leaves that out.
     """
     torch.set_num_threads(threads)
-    wanted = Wanted(start=_session(start), end=_session(end), seeds=seeds, adaptive=adaptive)
+    wanted = Wanted(start=_session(start), end=_session(end), seeds=seeds, adaptive=adaptive, device=device)
     model = _model(artifact, device)
     try:
         found = evaluate(
@@ -70,6 +71,11 @@ def evaluate_artifact(  # noqa: PLR0913 - one argument a flag
         )
     except SeenError as error:
         raise typer.BadParameter(error.message) from error
+    except StoppedError as error:
+        sys.stderr.write(f"{error.message}; --seeds 1 evaluates without other trainings\n")
+        raise typer.Exit(128 + error.signal) from error
+    except LoopError as error:
+        raise ConfigurationError(str(error)) from error
     if as_json:
         write_json(found.to_json())
     else:

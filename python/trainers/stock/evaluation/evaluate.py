@@ -1,7 +1,7 @@
 """Judging an artifact: from bars to an evaluation."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -20,7 +20,7 @@ from trainers.stock.evaluation.correlation import way
 from trainers.stock.evaluation.evaluation import Days, Evaluation
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.pit import pit
-from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat
+from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat, since_calendar
 from trainers.stock.evaluation.reading import Judgeable, Reading, calendar_of, reading_of
 from trainers.stock.evaluation.refits import Refitting, other_seeds, refitted_forecasts
 from trainers.stock.evaluation.resampling import LEVEL, RESAMPLES
@@ -49,6 +49,8 @@ class Wanted:
     """Trainings to tell luck from skill, the artifact's own among them; 1 trains none."""
     adaptive: bool = False
     """Whether to walk forward with adaptive conformal offsets too."""
+    device: str = "auto"
+    """What trains the other seeds, wherever the artifact itself was trained."""
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -89,7 +91,8 @@ def evaluate(
 
     Args:
         model: of an artifact, or an ensemble.
-        bars: from the training part on, because the baselines are fitted on it.
+        bars: from the training part on, because the baselines are fitted on it; those before the model's calendar are
+            left out.
         wanted: what the evaluation shall hold.
         consume: takes the reports of trainings with other seeds.
         announce: told what begins.
@@ -109,7 +112,7 @@ def evaluate(
     levels = judged.levels
     history = exam.reading.history
     walked = adaptive_forecasts(history, exam.seen, exam.asked, levels) if wanted.adaptive else None
-    seeds, unseeded = _seeds(exam, found, wanted.seeds - 1, consume, announce)
+    seeds, unseeded = _seeds(exam, found, wanted, consume, announce)
     return Evaluation(
         unit=UNITS[judged.target.kind],
         target=judged.target,
@@ -140,9 +143,10 @@ def _exam(
     test = unseen_part(
         bars.sessions, seen_until(splits), model.manifest.target, calendar, start=wanted.start, end=wanted.end
     )
-    check_bars(bars, calendar, splits)
+    recent = since_calendar(bars, calendar)
+    check_bars(recent, calendar, splits)
     announce("computing features")
-    reading = reading_of(model, bars, covariates)
+    reading = reading_of(model, recent, covariates)
     refuse_flat(Judged.of(reading.history, reading.windows(test), model.manifest.quantiles))
     announce("forecasting")
     seen, asked = (_walked(reading, part) for part in (splits.calibration, test))
@@ -173,22 +177,23 @@ def _comparisons(judged: Judged, found: Standing) -> tuple[Comparison, ...]:
 
 
 def _seeds(
-    exam: Exam, found: Standing, more: int, consume: Consumer, announce: Callable[[str], None]
+    exam: Exam, found: Standing, wanted: Wanted, consume: Consumer, announce: Callable[[str], None]
 ) -> tuple[Seeds | None, tuple[str, ...]]:
-    """The artifact's forecasts and those of so many more trainings of its recipe, or a note why there are none."""
-    model = exam.model
+    """The artifact's forecasts and those of more trainings of its recipe, or a note why there are none."""
+    model, more = exam.model, wanted.seeds - 1
     if more == 0:
         return None, ()
     if isinstance(model, Ensemble):
         return None, ("an ensemble has no recipe of its own: it is not trained with other seeds",)
+    recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
     refitting = Refitting(
         bars=exam.reading.history.bars,
         features=model.pipeline.features.features,
-        recipe=read_recipe(model.manifest.card["recipe"], "the artifact's recipe"),
+        recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=wanted.device)),
         splits=exam.splits,
         covariates=exam.covariates,
     )
-    own = refitting.recipe.optimisation.seed
+    own = recipe.optimisation.seed
 
     def trained() -> Iterator[tuple[int, FloatArray]]:
         for k, seed in enumerate(other_seeds(own, more)):

@@ -12,6 +12,13 @@ from trainers.stock.evaluation.judged import Judged
 from trainers.stock.splits import Splits
 
 
+def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
+    """The bars from the first date that the model's calendar covers: before it there were none in its training."""
+    if bars.sessions[0] >= calendar.first or bars.sessions[-1] < calendar.first:
+        return bars
+    return bars.between(calendar.first, int(bars.sessions[-1]))
+
+
 def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: Splits) -> None:
     """Refuse bars that no evaluation can be made of.
 

@@ -42,7 +42,8 @@ def told(found: Evaluation) -> Iterator[RenderableType]:
     yield _calibration(found)
     yield _pit(found)
     yield _symbols(found)
-    yield Text(f"Intervals hold {_share(found.level)} of them: {found.method}. IC: {found.correlated}.", style="dim")
+    share = f"{100 * found.level:.0f} %"
+    yield Text(f"Intervals: the middle {share} of a {found.method}. IC: {found.correlated}.", style="dim")
     for note in found.notes:
         yield Text(f"note: {note}", style="yellow")
 
@@ -155,7 +156,7 @@ def _calibration(found: Evaluation) -> Table:
     """Coverage of the band and Winkler scores, before and after, with the blocks that the offsets rest on."""
     made = found.calibration
     table = _table(
-        f"conformal calibration: coverage of {_band(found)} and Winkler score of it, before and after",
+        f"conformal calibration: outcomes {_band(found)} and Winkler score, before and after",
         *("blocks", "before", "after", "interval", "Winkler", "after", "gain"),
     )
     for h, before in enumerate(made.before.horizons):

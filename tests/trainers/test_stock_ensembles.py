@@ -1,0 +1,274 @@
+"""Putting artifacts together: on days that every member was calibrated on, judged on days that none has seen."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from artifacts import small_model
+from ensembles import artifact_of, save_artifact, save_ensemble
+from market import bokeh_panel
+from numpy.typing import NDArray
+
+from predictor import artifact
+from predictor.artifact import Artifact, StoredEnsemble
+from predictor.bars import BarPanel
+from predictor.card import Card
+from predictor.cli import run
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.forecaster import Forecaster
+from predictor.networks import Target
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.ensembles import Joined, join
+from trainers.stock.ensembles.command import EXAMPLE, ensemble, named
+from trainers.stock.ensembles.common import common_splits
+from trainers.stock.ensembles.members import Members
+from trainers.stock.splits import Part, Splits, SplitShares
+
+OURS = "this ensemble"
+
+
+@pytest.fixture(scope="module")
+def bars() -> BarPanel:
+    return bokeh_panel("AAPL", "IBM").last(900)
+
+
+@pytest.fixture(scope="module")
+def splits(bars: BarPanel) -> Splits:
+    return Splits.by_shares(bars.sessions, SplitShares())
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory, splits: Splits) -> dict[str, Path]:
+    """Members that differ in network, features and encoder length, made from the same splits."""
+    folder = tmp_path_factory.mktemp("members")
+    long = artifact_of("lstm", encoder_length=60, features=(0, 1, 2))
+    short = artifact_of("gru", encoder_length=20, features=(2, 3), seed=3)
+    return {"long": _saved(folder / "long" / "1", long, splits), "short": _saved(folder / "short" / "1", short, splits)}
+
+
+@pytest.fixture(scope="module")
+def joined(bars: BarPanel, folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Joined:
+    return join(bars, folders, tmp_path_factory.mktemp("models") / "joint" / "1")
+
+
+@pytest.fixture(scope="module")
+def stored(joined: Joined) -> StoredEnsemble:
+    return artifact.load_ensemble(joined.folder)
+
+
+# --- what comes out
+
+
+def test_the_ensemble_is_served_with_its_members(joined: Joined, bars: BarPanel) -> None:
+    with Forecaster.load(joined.folder) as forecaster:
+        forecast, info = forecaster.predict(bars.last(200)), forecaster.model()
+    assert np.isfinite(forecast.values).all()
+    assert (np.diff(forecast.values, axis=-1) >= 0).all()
+    assert info.kind == "ensemble"
+    assert [member.name for member in Card.from_json(info.card_json).members] == ["long", "short"]
+
+
+def test_the_members_come_along_unchanged(joined: Joined, folders: dict[str, Path]) -> None:
+    for name, folder in folders.items():
+        for path in folder.rglob("*"):
+            if path.is_file():
+                copy = joined.folder / "members" / name / path.relative_to(folder)
+                assert copy.read_bytes() == path.read_bytes()
+
+
+def test_the_offsets_make_each_quantile_hold_on_the_common_calibration_part(
+    stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, splits: Splits
+) -> None:
+    below = _share_below(stored, folders, bars, splits.calibration)
+    np.testing.assert_allclose(below[:, [0, 2]], np.tile([0.1, 0.9], (4, 1)), atol=0.02)
+
+
+def test_the_offsets_differ_from_none_and_leave_the_median(stored: StoredEnsemble) -> None:
+    offsets = np.array(stored.manifest.conformal.offsets)
+    assert (offsets[:, 1] == 0).all()
+    assert (offsets[:, [0, 2]] != 0).all()
+
+
+def test_the_test_part_moves_no_number(
+    stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, splits: Splits, tmp_path: Path
+) -> None:
+    cut = bars.sessions >= splits.test.first
+    changed = replace(bars, **{name: np.where(cut, 3 * getattr(bars, name), getattr(bars, name)) for name in PRICES})
+    made = artifact.load_ensemble(join(changed, folders, tmp_path / "1").folder)
+    found, expected = made.manifest.conformal.offsets, stored.manifest.conformal.offsets
+    np.testing.assert_allclose(found, expected, rtol=1e-9)  # adjusting by other last prices rounds otherwise
+
+
+def test_the_card_scores_the_ensemble_beside_its_members(joined: Joined) -> None:
+    card = joined.told
+    assert card.scores is not None and card.best_member is not None and card.skill is not None  # noqa: PT018
+    names = [row.name for row in card.scores.rows]
+    assert {OURS, "member long", "member short", "zero return"} <= set(names)
+    assert [row.name for row in card.scores.rows if row.is_model] == [OURS]
+    assert card.best_member.baseline in {"long", "short"}
+    assert card.best_member.lower <= card.best_member.improvement <= card.best_member.upper
+    assert not card.skill.baseline.startswith("member")
+
+
+def test_the_card_says_which_days_it_rests_on(joined: Joined, splits: Splits) -> None:
+    found = {split.name: (split.first, split.last) for split in joined.told.splits}
+    assert found == {part.name: (part.first, part.last) for part in splits.parts}
+
+
+def test_the_same_members_and_bars_give_the_same_bytes(
+    joined: Joined, bars: BarPanel, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    again = join(bars, folders, tmp_path / "1")
+    for name in ("manifest.json", "golden/arrays.safetensors"):
+        assert (again.folder / name).read_bytes() == (joined.folder / name).read_bytes()
+
+
+# --- the days
+
+
+def test_the_common_days_lie_after_all_that_any_member_has_seen() -> None:
+    found = common_splits(
+        {"a": _days(2006, 2007, 2009, 2011), "b": _days(2007, 2008, 2010, 2012), "c": _days(2005, 2006, 2009, 2012)}
+    )
+    assert (found.train.last, found.selection.last) == (20051231, 20081231)
+    assert (found.calibration.first, found.calibration.last) == (20090101, 20091231)
+    assert (found.test.first, found.test.last) == (20110101, 20111231)
+
+
+def test_calibration_days_that_another_member_was_trained_on_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"calibration parts of old, .*2006.*, and new, .*share no day"):
+        common_splits({"old": _days(2004, 2005, 2006, 2008), "new": _days(2007, 2008, 2009, 2010)})
+
+
+def test_test_days_that_another_member_was_calibrated_on_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"test parts of brief, .*, and long, .*share no day"):
+        common_splits({"brief": _days(2004, 2005, 2007, 2008), "long": _days(2004, 2005, 2009, 2010)})
+
+
+def test_windows_are_those_that_every_member_can_forecast(
+    bars: BarPanel, splits: Splits, folders: dict[str, Path]
+) -> None:
+    """The long reader needs more bars before its first window."""
+    models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
+    members = Members.over(bars, models, NO_SOURCE)
+    counts = {name: len(history.windows(splits.train)) for name, history in members.histories.items()}
+    assert counts["long"] < counts["short"]
+    windows = members.windows(splits.train)
+    assert len(windows) == counts["long"]
+    assert (np.diff(windows.positions) >= 0).all()
+
+
+# --- refusals
+
+
+def _other_lag(splits: Splits) -> Artifact:
+    return _with_splits(artifact_of(target=Target(lag=1)), splits)
+
+
+def _without_splits(_: Splits) -> Artifact:
+    return artifact_of(seed=9)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "cause"),
+    [
+        (_other_lag, ConfigurationError, "the target of long is"),
+        (_without_splits, ArtifactError, "splits is missing"),
+    ],
+)
+def test_a_member_that_does_not_belong_is_refused(
+    make: Callable[[Splits], Artifact],
+    error: type[Exception],
+    cause: str,
+    bars: BarPanel,
+    splits: Splits,
+    folders: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    other = save_artifact(tmp_path / "other", make(splits))
+    with pytest.raises(error, match=cause):
+        join(bars, {"long": folders["long"], "other": other}, tmp_path / "1")
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
+def test_one_artifact_twice_is_refused(bars: BarPanel, folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a and b are the same artifact"):
+        join(bars, {"a": folders["long"], "b": folders["long"]}, tmp_path / "1")
+
+
+def test_a_single_member_is_refused(bars: BarPanel, folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="2 to 32 members, but there are 1"):
+        join(bars, {"a": folders["long"]}, tmp_path / "1")
+
+
+def test_an_ensemble_of_ensembles_is_refused(bars: BarPanel, folders: dict[str, Path], tmp_path: Path) -> None:
+    inner = save_ensemble(tmp_path / "inner", folders)
+    with pytest.raises(ConfigurationError, match="is an ensemble itself; give its members instead"):
+        join(bars, {"a": inner, "b": folders["long"]}, tmp_path / "1")
+
+
+def test_an_ensemble_is_never_overwritten(joined: Joined, bars: BarPanel, folders: dict[str, Path]) -> None:
+    before = (joined.folder / "manifest.json").read_bytes()
+    with pytest.raises(ConfigurationError, match="exists already"):
+        join(bars, folders, joined.folder)
+    assert (joined.folder / "manifest.json").read_bytes() == before
+
+
+def test_bars_without_the_test_part_are_refused(
+    bars: BarPanel, splits: Splits, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match="split test"):
+        join(bars.until(splits.calibration.last), folders, tmp_path / "1")
+
+
+# --- the command
+
+
+def test_members_are_named_by_their_folders() -> None:
+    folders = [Path("models/tft/1"), Path("models/tft/2"), Path("elsewhere/tft/1"), Path("mine")]
+    assert list(named(folders)) == ["tft-1", "tft-2", "tft-1-2", "mine"]
+
+
+def test_the_command_writes_what_it_made_as_json(
+    bars: BarPanel, folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bars.write_csv(tmp_path / "bars.csv")
+    app = typer.Typer(add_completion=False)
+    app.command(epilog=EXAMPLE)(ensemble)
+    files = ["--bars", str(tmp_path / "bars.csv"), "--out", str(tmp_path / "joint" / "1")]
+    with pytest.raises(SystemExit) as ended:
+        run(app, [*map(str, folders.values()), *files, "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (ended.value.code or 0, told["kind"], told["members"]) == (0, "joined", ["long-1", "short-1"])
+    assert artifact.is_ensemble(tmp_path / "joint" / "1")
+
+
+PRICES = ("open", "high", "low", "close", "adj_close")
+
+
+def _share_below(stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, part: Part) -> NDArray[np.float64]:
+    """[H, Q] how often outcomes fell to or below each quantile."""
+    models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
+    members = Members.over(bars, models, NO_SOURCE)
+    windows = members.windows(part)
+    values = members.joint(stored.manifest, windows, members.forecasts(windows))
+    return (members.first.outcomes(windows)[..., None] <= values).mean(axis=0)
+
+
+def _saved(folder: Path, made: Artifact, splits: Splits) -> Path:
+    return save_artifact(folder, _with_splits(made, splits))
+
+
+def _with_splits(made: Artifact, splits: Splits) -> Artifact:
+    told = {part.name: {"first": part.first, "last": part.last, "windows": 1} for part in splits.parts}
+    return replace(made, manifest=replace(made.manifest, card={"splits": told}))
+
+
+def _days(*last_years: int) -> Splits:
+    """Four parts of whole years from 2000 on, by the last year of each."""
+    first = (2000, *(year + 1 for year in last_years))
+    return Splits.by_dates([(a * 10_000 + 101, b * 10_000 + 1231) for a, b in zip(first, last_years, strict=False)])
