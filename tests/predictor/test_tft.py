@@ -339,5 +339,5 @@ def _sum_arguments(*, dropping: bool) -> tuple[Tensor, Tensor, Tensor | None, Ga
 
     keep = (torch.rand(3, 23, 4, generator=generator) > 0.3).to(torch.uint8) if dropping else None
     layers = (random(3, 4, 4), random(3, 1, 4), random(3, 4, 8), random(3, 1, 8))
-    weights = GatedSumWeights(random(3, 2, 4), random(3, 2, 4), *layers, random(3, 1, 4), random(3, 1, 4))
+    weights = GatedSumWeights(random(3, 2, 4), random(3, 2, 4), random(3, 1, 4), *layers, random(3, 1, 4), random(3, 1, 4))
     return random(3, 23, 2), random(23, 3), keep, weights

@@ -3,7 +3,7 @@
 Shapes: V variables, R rows, M columns of a variable with a constant 1 after them, H width. For variable v and a row's
 columns x:
 
-    hidden = ELU(x first)                      first: a layer of the embedding, already multiplied with it
+    hidden = ELU(x first + bias)               first: a layer of the embedding, already multiplied with it
     hidden = dropout(hidden second + bias)
     z = x embedding + GLU(hidden gate + bias)
     y = (z - mean(z)) / deviation(z)           over H
@@ -37,6 +37,8 @@ class GatedSumWeights(NamedTuple):
     """[V, M, H]"""
     first: Tensor
     """[V, M, H]"""
+    first_bias: Tensor
+    """[V, 1, H]"""
     second: Tensor
     """[V, H, H]"""
     second_bias: Tensor
@@ -62,8 +64,7 @@ def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumW
     """
     if not _gains_from_blocks(x, weights):
         return _plain(x, shares, keep, weights)
-    tensors = weights if keep is not None else _with_layers_merged(weights)
-    return _Blocks.apply(x, shares, keep, *tensors)  # pyright: ignore[reportReturnType] - apply is untyped
+    return _Blocks.apply(x, shares, keep, *_merged(weights, dropping=keep is not None))  # pyright: ignore[reportReturnType] - apply is untyped
 
 
 def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
@@ -76,7 +77,7 @@ def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
 
 def _plain(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
     """The definition."""
-    hidden = functional.elu(x @ weights.first)
+    hidden = functional.elu(torch.baddbmm(weights.first_bias, x, weights.first))
     hidden = torch.baddbmm(weights.second_bias, hidden, weights.second)
     hidden = hidden if keep is None else hidden * keep
     gated = functional.glu(torch.baddbmm(weights.gate_bias, hidden, weights.gate), dim=-1)
@@ -85,7 +86,10 @@ def _plain(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeig
 
 
 class _Weights(NamedTuple):
-    """As `GatedSumWeights`; without `second` where nothing is dropped: two linear layers in a row are one."""
+    """As `GatedSumWeights`, but less of them.
+
+    The first bias stands in the constant's row. Where nothing is dropped, the second layer is part of the gate's.
+    """
 
     embedding: Tensor
     first: Tensor
@@ -97,10 +101,13 @@ class _Weights(NamedTuple):
     shift: Tensor
 
 
-def _with_layers_merged(weights: GatedSumWeights) -> _Weights:
-    bias = torch.baddbmm(weights.gate_bias, weights.second_bias, weights.gate)
-    gate = weights.second @ weights.gate
-    return _Weights(*weights)._replace(second=None, second_bias=None, gate=gate, gate_bias=bias)
+def _merged(weights: GatedSumWeights, *, dropping: bool) -> _Weights:
+    first = weights.first + functional.pad(weights.first_bias, (0, 0, weights.first.shape[1] - 1, 0))
+    embedding, _, _, second, second_bias, gate, gate_bias, gain, shift = weights
+    if dropping:
+        return _Weights(embedding, first, second, second_bias, gate, gate_bias, gain, shift)
+    bias = torch.baddbmm(gate_bias, second_bias, gate)
+    return _Weights(embedding, first, None, None, torch.bmm(second, gate), bias, gain, shift)
 
 
 class _Blocks(torch.autograd.Function):

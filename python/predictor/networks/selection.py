@@ -4,7 +4,6 @@ from math import sqrt
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from predictor.networks.gated_sum import GatedSumWeights, gated_sum
 from predictor.networks.gating import GatedResiduals, GatedRest
@@ -26,11 +25,13 @@ class VariableSelection(nn.Module):
     """
 
     columns: Tensor
+    fill: Tensor
 
     def __init__(self, widths: tuple[int, ...], width: int, *, dropout: float, context: bool) -> None:
         super().__init__()
         count = len(widths)
         self.register_buffer("columns", _columns(widths), persistent=False)
+        self.register_buffer("fill", torch.tensor([[1.0, 0.0]]), persistent=False)
         self.embedding = nn.Parameter(_embedding(widths, width))
         """[V, M + 1, H] the weights of each column and, last, the bias."""
         bound = 1 / sqrt(count * width)
@@ -43,19 +44,19 @@ class VariableSelection(nn.Module):
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Map columns [N, T, C] and a context [N, 1, H] to the selected [N, T, H] and the weights [N, T, V]."""
         variables = self._variables(x.flatten(0, 1))
-        first, skip = self._joint(variables).unflatten(0, x.shape[:2]).tensor_split((self.joint.shape[1],), dim=-1)
+        first, skip = self._joint(variables).unflatten(0, x.shape[:2]).split((width, joint.shape[1] - width), dim=-1)
         weights = self.rest(first, skip, context).softmax(dim=-1)
         return self._sum(variables, weights.flatten(0, 1)).unflatten(0, x.shape[:2]), weights
 
     def _variables(self, x: Tensor) -> Tensor:
         """[R, V, M + 1] the columns of each variable and a constant 1, from columns [R, C]."""
         count, columns = self.columns.shape
-        filled = functional.pad(functional.pad(x, (0, 1), value=1.0), (0, 1))
+        filled = torch.cat([x, self.fill.to(x.dtype).expand(x.shape[0], -1)], dim=1)
         return filled.index_select(1, self.columns.flatten()).unflatten(1, (count, columns))
 
     def _joint(self, variables: Tensor) -> Tensor:
         """[R, H + V] what the layers make of all embeddings (equation 6)."""
-        return torch.addmm(self.joint_bias, variables.flatten(1), (self.embedding @ self.joint).flatten(0, 1))
+        return torch.addmm(self.joint_bias, variables.flatten(1), torch.bmm(self.embedding, self.joint).flatten(0, 1))
 
     def _sum(self, variables: Tensor, weights: Tensor) -> Tensor:
         """[R, H] by weights [R, V] (equations 7 and 8)."""
@@ -65,7 +66,8 @@ class VariableSelection(nn.Module):
             keep = each.dropout.kept(torch.Size((*x.shape[:2], each.gain.shape[-1])), x.device)
         parameters = GatedSumWeights(
             embedding=self.embedding,
-            first=self._first(),
+            first=torch.bmm(self.embedding, each.first),
+            first_bias=each.first_bias,
             second=each.second,
             second_bias=each.second_bias,
             gate=each.gate if keep is None else each.gate * each.dropout.scale,
@@ -74,11 +76,6 @@ class VariableSelection(nn.Module):
             shift=each.shift,
         )
         return gated_sum(x, weights, keep, parameters)
-
-    def _first(self) -> Tensor:
-        """[V, M + 1, H] the first layer of each variable's network, with its bias in the row of the constant 1."""
-        bias = functional.pad(self.each.first_bias, (0, 0, self.columns.shape[1] - 1, 0))
-        return torch.baddbmm(bias, self.embedding, self.each.first)
 
 
 def _columns(widths: tuple[int, ...]) -> Tensor:
