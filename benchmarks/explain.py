@@ -33,6 +33,7 @@ from predictor.model import output_map
 from predictor.networks import Inputs
 from trainers.loop import Report
 from trainers.stock.data import History, Windows
+from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.splits import Splits
 from trainers.stock.training import train
@@ -71,7 +72,7 @@ def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
 
 def trained(bars: BarPanel, recipe: Recipe) -> Artifact:
     with tempfile.TemporaryDirectory() as folder:
-        made = train(bars, default_features(), recipe, Path(folder) / "model", consume=unwatched)
+        made = train(Material(bars, default_features()), recipe, Path(folder) / "model", consume=unwatched)
         return artifact.load(made.folder).artifact
 
 

@@ -39,6 +39,7 @@ from predictor.instance import FeatureWindow, Instance, Query
 from predictor.windows import Pipeline, latest_window
 from predictor.wire import forecasts, instances
 from trainers.loop import Report
+from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.training import train
 
@@ -54,7 +55,7 @@ _ECHO: Final = "/echo/Echo"
 def save_model(folder: Path, bars: BarPanel) -> Pipeline:
     """Write `folder/stock/1`; what it forecasts does not matter here, how large it is does."""
     recipe = Recipe(calendar="XNYS", optimisation=Optimisation(max_epochs=1, patience=1, device="cpu"))
-    made = train(bars, default_features(), recipe, folder / "stock" / "1", consume=unseen)
+    made = train(Material(bars, default_features()), recipe, folder / "stock" / "1", consume=unseen)
     return artifact.load(made.folder).artifact.pipeline
 
 

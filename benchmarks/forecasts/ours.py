@@ -7,6 +7,7 @@ epoch. The target is told in units of its own window, less the last value and ov
 covariates less their window's mean.
 """
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -64,8 +65,8 @@ SHIPPED: Final = optimisation_of("tft")
 SELECTED: Final = "-selected"
 SELECTED_STEPS: Final = 4
 """Times the steps that a training with selection may take."""
-FLOOR: Final = 0.01
-"""Smallest scale of a window, in standard deviations of the training part."""
+SMALLEST: Final = 0.1
+"""Smallest scale of a window, as a share of the median over the training part."""
 ROWS: Final = 256
 
 SETTINGS: Final[dict[str, dict[str, Setting]]] = {
@@ -115,11 +116,15 @@ def split_of(task: Task, name: str) -> Split:
 def _levels(task: Task) -> tuple[Array, Array]:
     """Location and scale [S, T] of the window that ends at each step.
 
-    Returns have the location 0 and a volatility that weighs new sessions most, both as shipped.
+    Returns have the location 0 and a volatility that weighs new sessions most, both as shipped. No scale is below a
+    tenth of the usual one, or else windows that hardly move would outweigh all others.
     """
-    returns, values = Normaliser(window=task.encoder, floor=FLOOR), task.target.astype(np.float64)
-    levels = Normaliser(window=task.encoder, decay=1.0, centred=True, at_last=True, floor=FLOOR)
-    return (returns if task.name == "ret" else levels).measure(values, values.shape[1])
+    returns, values = Normaliser(window=task.encoder), task.target.astype(np.float64)
+    levels = Normaliser(window=task.encoder, decay=1.0, centred=True, at_last=True)
+    normaliser = returns if task.name == "ret" else levels
+    _, scale = normaliser.measure(values, values.shape[1])
+    usual = float(np.median(scale[:, : task.learnt]))
+    return replace(normaliser, floor=max(normaliser.floor, SMALLEST * usual)).measure(values, values.shape[1])
 
 
 def _observed(windows: Windows, location: Array, scale: Array) -> Tensor:

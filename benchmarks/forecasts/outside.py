@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 from polars import selectors
 
-from benchmarks.forecasts.task import Task, standardised
+from benchmarks.forecasts.task import SPLITS, Task, standardised
 
 DATE_NAMES: Final = ("date", "ds", "timestamp", "time", "datetime")
 TRAIN_SHARE: Final = 0.6
@@ -38,7 +38,8 @@ def outside_task(path: Path, target: str, *, encoder: int, horizon: int) -> Outs
     Missing values are carried forward, and columns that are constant in the training part are left out; notes say so.
 
     Raises:
-        BadSeriesError: There is no date column, no such target, or it is constant or never known.
+        BadSeriesError: There is no date column, no such target, or it is constant or never known, or the
+            file is too short.
     """
     table = _sorted(_read(path), path)
     dates, frame = table.to_series(0), table.drop(table.columns[0])
@@ -66,7 +67,17 @@ def outside_task(path: Path, target: str, *, encoder: int, horizon: int) -> Outs
         encoder=encoder,
         horizon=horizon,
     )
+    _check_length(task, path)
     return Outside(task=task, notes=notes)
+
+
+def _check_length(task: Task, path: Path) -> None:
+    """Raise BadSeriesError if a split is too short for a window."""
+    for split in SPLITS:
+        try:
+            task.windows(split)
+        except ValueError as error:
+            raise BadSeriesError(f"{path}: {error}") from error
 
 
 def _read(path: Path) -> pl.DataFrame:
@@ -84,7 +95,7 @@ def _read(path: Path) -> pl.DataFrame:
 
 
 def _sorted(table: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """The date column first, then the columns of numbers as float64, by date, NaN as missing.
+    """The date column first, then the columns of numbers as float64, by date; what is not finite is missing.
 
     Raises:
         BadSeriesError: No column holds dates, or a date comes twice.
@@ -94,11 +105,15 @@ def _sorted(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     if table[date].dtype == pl.String:
         table = table.with_columns(pl.col(date).str.to_datetime(strict=False))
     if not table[date].dtype.is_temporal() or table[date].null_count():
-        raise BadSeriesError(f"column {date!r} of {path} holds something that is no date, such as {table[date][0]!r}")
+        raise BadSeriesError(
+            f"column {date!r} of {path} holds something that is no date; name the column of dates one of {DATE_NAMES}, "
+            "and write them as 2020-01-31 or 2020-01-31 18:00:00"
+        )
     if table[date].n_unique() != len(table):
         raise BadSeriesError(f"column {date!r} of {path} holds a date twice; give a file of one series")
     numbers = selectors.numeric() - selectors.by_name(date)
-    return table.sort(date).select(pl.col(date), numbers.cast(pl.Float64).fill_nan(None))
+    values = numbers.cast(pl.Float64)
+    return table.sort(date).select(pl.col(date), pl.when(values.is_finite()).then(values))
 
 
 def _filled(frame: pl.DataFrame, target: str) -> tuple[pl.DataFrame, tuple[str, ...]]:

@@ -26,6 +26,8 @@ from trainers.stock.days import ByPanels, Days
 from trainers.stock.edges import fit_edges
 from trainers.stock.ranking import PanelTask
 
+TAUGHT_STRIDE = 4
+"""Every so many of the days that were learnt from are asked again."""
 LARGEST = 8.0
 """Standard deviations beyond which a scaled column is cut."""
 
@@ -54,14 +56,36 @@ class Schedule:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Forecasts:
-    """What was forecast for the days [S, days, H] of one fold, in the label's unit."""
+class Answers:
+    """What was forecast for some days, in the label's unit; all but the days are [S, days, H]."""
 
+    days: NDArray[np.int64]
     mean: FloatArray
     """Of the label: the mean of the quantiles."""
-    log_mean: FloatArray
-    """Log of the mean of the label's exponential: for a log variance, the forecast of the variance itself."""
+    width: FloatArray
+    """From the lowest quantile to the highest."""
     scores: FloatArray
+
+    @classmethod
+    def average(cls, members: Sequence["Answers"]) -> "Answers":
+        """Of an ensemble."""
+        return cls(
+            days=members[0].days,
+            mean=np.mean([member.mean for member in members], axis=0),
+            width=np.mean([member.width for member in members], axis=0),
+            scores=np.mean([member.scores for member in members], axis=0),
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecasts:
+    """A network's answers in one fold."""
+
+    asked: Answers
+    """For the judged days of the shortest horizon."""
+    taught: Answers
+    """For some of the training days."""
 
 
 @final
@@ -71,7 +95,7 @@ class FoldHistory:
     def __init__(self, task: PanelForecasting, fold: Fold, labels: FloatArray, *, encoder_length: int) -> None:
         learnt = task.observed[:, : fold.first_test]
         scaled = (task.observed - np.nanmean(learnt, (0, 1))) / np.nanstd(learnt, (0, 1))
-        location, scale = task.normaliser.measure(task.daily, task.daily.shape[1])
+        location, scale = task.level
         self._mask = torch.from_numpy(np.isfinite(scaled))
         self._observed = torch.from_numpy(np.clip(np.nan_to_num(scaled), -LARGEST, LARGEST).astype(np.float32))
         self._known = torch.from_numpy(task.known.astype(np.float32))
@@ -106,15 +130,15 @@ class GraphRival:
         self._edges = edges
 
     def forecasts(self, fold: Fold) -> Forecasts:
-        """Of the fold's judged days of the shortest horizon, by an ensemble over the seeds."""
-        members = [self._member(fold, seed) for seed in self._schedule.seeds]
+        """Of an ensemble over the seeds."""
+        members = [self.member(fold, seed) for seed in self._schedule.seeds]
         return Forecasts(
-            mean=np.mean([member.mean for member in members], axis=0),
-            log_mean=np.log(np.mean([np.exp(member.log_mean) for member in members], axis=0)),
-            scores=np.mean([member.scores for member in members], axis=0),
+            asked=Answers.average([member.asked for member in members]),
+            taught=Answers.average([member.taught for member in members]),
         )
 
-    def _member(self, fold: Fold, seed: int) -> Forecasts:
+    def member(self, fold: Fold, seed: int) -> Forecasts:
+        """Of one network of its own."""
         began = perf_counter()
         seed_everything(seed)
         network = self._network(fold)
@@ -127,7 +151,10 @@ class GraphRival:
         self._train(network, days, learnt, seed)
         graph = "with edges" if self._edges else "without edges"
         print(f"graph model {graph}, seed {seed}: {perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-        return _asked(network, days, self._task, self._task.judged(fold, 1))
+        return Forecasts(
+            asked=_answers(network, days, self._task, self._task.judged(fold, 1)),
+            taught=_answers(network, days, self._task, learnt[::TAUGHT_STRIDE]),
+        )
 
     def _network(self, fold: Fold) -> GraphForecaster:
         stocks, neighbours = len(self._task.labels), self._config.neighbours
@@ -185,18 +212,19 @@ def _start(network: GraphForecaster, days: Days, learnt: NDArray[np.int64], leve
 
 
 @torch.inference_mode()
-def _asked(network: GraphForecaster, days: Days, task: PanelForecasting, asked: NDArray[np.int64]) -> Forecasts:
+def _answers(network: GraphForecaster, days: Days, task: PanelForecasting, asked: NDArray[np.int64]) -> Answers:
     """One panel a day."""
     spread = torch.from_numpy(task.target.spread)
     found = [_day(network, days, int(day), spread) for day in asked]
-    mean, log_mean, scores = (np.stack(parts, axis=1) for parts in zip(*found, strict=True))
-    return Forecasts(mean=mean, log_mean=log_mean, scores=scores)
+    mean, width, scores = (np.stack(parts, axis=1) for parts in zip(*found, strict=True))
+    return Answers(days=asked, mean=mean, width=width, scores=scores)
 
 
 def _day(network: GraphForecaster, days: Days, day: int, spread: Tensor) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean, width and scores [S, H]."""
     batch = days.gather(np.array([day]))
     output = network(batch.inputs, batch.nodes, batch.panels)
     location, scale = batch.inputs.location[:, None], batch.inputs.scale[:, None] * spread
-    values = location[..., None] + scale[..., None] * output.quantiles.double()
-    log_mean = values.logsumexp(-1) - np.log(values.shape[-1])
-    return values.mean(-1).numpy(), log_mean.numpy(), output.scores.double().numpy()
+    units = output.quantiles.double()
+    mean, width = location + scale * units.mean(-1), scale * (units[..., -1] - units[..., 0])
+    return mean.numpy(), width.numpy(), output.scores.double().numpy()

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from benchmarks.forecasts.panel_series import FloatArray
 from benchmarks.forecasts.panel_tasks import Fold, PanelForecasting
+from benchmarks.forecasts.panel_variance import Predicting, gamma_regression
 
-Predicting = Callable[[FloatArray], FloatArray]
-"""From rows [N, columns] to forecasts [N]."""
 Fitting = Callable[[FloatArray, FloatArray], Predicting]
 
 VOLATILITY_TREES, RETURN_TREES = 200, 120
@@ -24,17 +23,10 @@ def har(task: PanelForecasting, fold: Fold, horizon: int) -> FloatArray:
     return _fitted(task, fold, horizon, "HAR", learnt, task.labels, _least_squares)
 
 
-def har_mean(task: PanelForecasting, fold: Fold, horizon: int) -> FloatArray:
-    """HAR as a forecast of the mean: plus the log of the mean of the training residuals' exponentials (smearing).
-
-    Duan, "Smearing estimate: a nonparametric retransformation method" (1983).
-    """
+def har_of_variance(task: PanelForecasting, fold: Fold, horizon: int) -> FloatArray:
+    """The same averages as a forecast of the mean variance, by a gamma regression."""
     learnt = task.learnt(fold, horizon)[::VOLATILITY_STRIDE]
-    rows, outcomes = _rows(task.tabular["HAR"], learnt), task.labels[:, learnt, task.target.horizons.index(horizon)]
-    known = np.isfinite(rows).all(-1) & np.isfinite(outcomes.ravel())
-    predict = _least_squares(rows[known], outcomes.ravel()[known])
-    smear = np.log(np.exp(outcomes.ravel()[known] - predict(rows[known])).mean())
-    return har(task, fold, horizon) + float(smear)
+    return _fitted(task, fold, horizon, "HAR", learnt, task.labels, gamma_regression)
 
 
 def volatility_trees(task: PanelForecasting, fold: Fold, horizon: int) -> FloatArray:

@@ -30,6 +30,17 @@ class PanelSeries:
             dates = held["dates"].astype("datetime64[D]")
         return cls(open=bars[0], high=bars[1], low=bars[2], close=carried(bars[3]), volume=bars[4], dates=dates)
 
+    def first(self, stocks: int) -> "PanelSeries":
+        """The first so many stocks."""
+        return PanelSeries(
+            open=self.open[:stocks],
+            high=self.high[:stocks],
+            low=self.low[:stocks],
+            close=self.close[:stocks],
+            volume=self.volume[:stocks],
+            dates=self.dates,
+        )
+
     @property
     def years(self) -> NDArray[np.int64]:
         """Of each session [D]."""

@@ -51,9 +51,8 @@ class PanelForecasting:
     target: Target
     labels: FloatArray
     """[S, D, H]"""
-    daily: FloatArray
-    """[S, D] what the window's own level and volatility are measured on."""
-    normaliser: Normaliser
+    level: tuple[FloatArray, FloatArray]
+    """Location and scale of every day's window, [S, D] each."""
     observed: FloatArray
     """[S, D, F] columns for the network, NaN where unknown."""
     known: FloatArray
@@ -83,8 +82,7 @@ class PanelForecasting:
 def volatility_task(series: PanelSeries) -> PanelForecasting:
     """The log of the mean Parkinson variance over the next days."""
     variance = series.variance
-    daily = np.log(variance)
-    normaliser = Normaliser(window=60, decay=1.0, centred=True)
+    level = Normaliser(centred=True, decay=1.0).measure(np.log(variance), variance.shape[1])
     averages = {days: np.log(rolling(variance, days)) for days in (1, 5, 22, 60)}
     lags = np.stack([averages[days] for days in (1, 5, 22)], axis=-1)
     market = np.stack([across(lags[..., k]) for k in range(3)], axis=-1)
@@ -92,9 +90,8 @@ def volatility_task(series: PanelSeries) -> PanelForecasting:
     return PanelForecasting(
         target=target,
         labels=np.stack([np.log(ahead(variance, h)) for h in HORIZONS], axis=-1),
-        daily=daily,
-        normaliser=normaliser,
-        observed=_volatility_columns(series, averages, *normaliser.measure(daily, daily.shape[1])),
+        level=level,
+        observed=_volatility_columns(series, averages, *level),
         known=known_columns(series.dates, target.reach),
         tabular={"HAR": lags, "LightGBM": np.concatenate([lags, market, ranked_features(series)], axis=-1)},
         series=series,
@@ -109,8 +106,7 @@ def return_task(series: PanelSeries) -> PanelForecasting:
     return PanelForecasting(
         target=target,
         labels=np.stack([later(logs, target.lag + h) - start for h in HORIZONS], axis=-1),
-        daily=series.returns,
-        normaliser=Normaliser(),
+        level=Normaliser().measure(series.returns, logs.shape[1]),
         observed=features,
         known=known_columns(series.dates, target.reach),
         tabular={"LightGBM": features},

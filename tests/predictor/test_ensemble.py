@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from artifacts import recent_bars, save_small_artifact
+from canned import attribution
 from ensembles import OFFSETS, UNIVERSE, artifact_of, ensemble_of, manifest_of, save_artifact, save_ensemble
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,7 +36,8 @@ from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoi
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
 from predictor.instance import FeatureWindow, Instance, Query
-from predictor.model import Ensemble, joint_quantiles
+from predictor.model import Ensemble, Identity, joint_quantiles
+from predictor.model.combination import JointPrediction, joint_attribution
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService
 from predictor.sessions import SessionCalendar
@@ -162,10 +164,12 @@ def test_a_panel_without_a_usable_symbol_is_refused(joint: Ensemble) -> None:
 
 
 def test_the_longest_reader_says_how_many_bars_are_needed(joint: Ensemble) -> None:
+    needs = [member.pipeline.bars_needed for member in joint.members.values()]
     need = joint.bars_needed
-    assert need == max(member.pipeline.bars_needed for member in joint.members.values())
-    with pytest.raises(TooFewBarsError, match=f"have {need - 1} bars, need {need}"):
-        _forecast(joint, recent_bars("AAPL").last(need - 1))
+    assert need == max(needs) > min(needs)
+    for have in (need - 1, min(needs) - 1):
+        with pytest.raises(TooFewBarsError, match=f"have {have} bars, need {need}"):
+            _forecast(joint, recent_bars("AAPL").last(have))
     assert np.isfinite(_forecast(joint, recent_bars("AAPL").last(need)).values).all()
 
 
@@ -253,15 +257,21 @@ def test_the_rows_add_up_to_the_ensembles_own_difference(joint: Ensemble) -> Non
     assert (found.relative_gap <= 0.01).all()
 
 
-def test_the_worst_of_the_members_counts(joint: Ensemble) -> None:
-    bars = recent_bars("AAPL")
-    members = [_explained_alone(joint, name, bars) for name in joint.members]
-    found = _explained(joint, bars)
-    assert found.relative_gap[0] >= max(member.relative_gap[0] for member in members)
-    assert found.nodes[0] == max(member.nodes[0] for member in members)
-    strict = Query(instance=Instance(input=bars), targets=(POINT,), tolerance=1e-12)
-    (hopeless,) = joint.explain(strict, LONG_AFTER, Deadline())
-    assert not hopeless.converged.any()
+def test_one_member_that_has_not_converged_keeps_the_ensemble_from_it() -> None:
+    good = _told(added=0.01, prediction=0.01, gap=0.001, converged=True, nodes=16)
+    bad = _told(added=0.005, prediction=0.01, gap=0.5, converged=False, nodes=128)
+    for members in ([good, bad], [bad, good]):
+        found = _joined(members, prediction=0.01)
+        assert (found.relative_gap[0], found.converged[0], found.nodes[0]) == (0.5, False, 128)
+
+
+def test_gaps_that_are_small_beside_members_may_be_large_beside_the_ensemble() -> None:
+    """Two members that disagree: what is left of their differences is no more than their errors."""
+    up = _told(added=0.01009, prediction=0.01, gap=0.009, converged=True, nodes=16)
+    down = _told(added=-0.00991, prediction=-0.01, gap=0.009, converged=True, nodes=16)
+    found = _joined([up, down], prediction=0.0)
+    assert found.relative_gap[0] == pytest.approx(0.00009 / 0.001)
+    assert not found.converged[0]
 
 
 def test_what_the_ensembles_offsets_add_stands_in_the_conformal_row(joint: Ensemble) -> None:
@@ -461,6 +471,28 @@ def _explained(model: Ensemble, bars: BarPanel) -> Attribution:
 def _explained_alone(model: Ensemble, name: str, bars: BarPanel) -> Attribution:
     query = Query(instance=Instance(input=bars), targets=(POINT,))
     return model.members[name].explain(query, LONG_AFTER, Deadline())[0]
+
+
+def _told(*, added: float, prediction: float, gap: float, converged: bool, nodes: int) -> Attribution:
+    """A member's reasons: one feature adds so much to a baseline of 0."""
+    return replace(
+        attribution(("AAPL",)),
+        row_names=("return_1", "conformal"),
+        row_kinds=(RowKind.OBSERVED, RowKind.CONFORMAL),
+        per_row=np.array([[added, 0.0]]),
+        per_time=None,
+        cells=None,
+        prediction=np.array([prediction]),
+        baseline_prediction=np.zeros(1),
+        relative_gap=np.array([gap]),
+        converged=np.array([converged]),
+        nodes=np.array([nodes], np.int32),
+    )
+
+
+def _joined(members: list[Attribution], *, prediction: float) -> Attribution:
+    judged = JointPrediction(values=np.array([prediction]), floor=np.array([0.001]), tolerance=0.01)
+    return joint_attribution(Identity(name="joint", version=1, weights_hash=""), members, judged, ())
 
 
 def _row(found: Attribution, kind: RowKind, name: str) -> NDArray[np.float64]:

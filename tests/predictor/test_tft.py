@@ -6,6 +6,7 @@ import pytest
 import torch
 from literal_tft import literal_quantiles
 from torch import Tensor
+from torch.nn import functional
 
 from predictor.errors import ConfigurationError
 from predictor.explain import attribution_view
@@ -231,8 +232,9 @@ def test_what_dropout_drops_is_independent_along_every_axis() -> None:
 def test_blocks_give_the_sum_and_the_gradients_of_plain_operations(
     *, dropping: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x, shares, keep, weights = _sum_arguments(dropping=dropping)
-    sources = [x, shares, *weights]
+    columns, shares, keep, weights = _sum_arguments(dropping=dropping)
+    sources = [columns, shares, *weights]
+    x = functional.pad(columns, (0, 1), value=1.0)
     plain = gated_sum(x, shares, keep, weights)
     expected = torch.autograd.grad(plain.square().sum(), sources)
     monkeypatch.setattr("predictor.networks.gated_sum.CELLS", SMALL_BLOCK)
@@ -243,7 +245,8 @@ def test_blocks_give_the_sum_and_the_gradients_of_plain_operations(
 
 
 def test_the_fast_path_rounds_no_worse_than_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, shares, _, weights = _sum_arguments(dropping=False)
+    columns, shares, _, weights = _sum_arguments(dropping=False)
+    x = functional.pad(columns, (0, 1), value=1.0)
     exact = gated_sum(x, shares, None, weights)
     monkeypatch.setattr("predictor.networks.gated_sum.CELLS", SMALL_BLOCK)
     rounded = gated_sum(x.float(), shares.float(), None, GatedSumWeights(*(w.float() for w in weights)))
@@ -331,7 +334,7 @@ def _loss(quantiles: Tensor) -> Tensor:
 
 
 def _sum_arguments(*, dropping: bool) -> tuple[Tensor, Tensor, Tensor | None, GatedSumWeights]:
-    """Random float64: 3 variables of 2 columns, 23 rows, width 4; fewer cells than a block, more than a small one."""
+    """Random float64: 3 variables of 1 column, 23 rows, width 4; fewer cells than a block, more than a small one."""
     generator = torch.Generator().manual_seed(6)
 
     def random(*shape: int) -> Tensor:
@@ -339,5 +342,7 @@ def _sum_arguments(*, dropping: bool) -> tuple[Tensor, Tensor, Tensor | None, Ga
 
     keep = (torch.rand(3, 23, 4, generator=generator) > 0.3).to(torch.uint8) if dropping else None
     layers = (random(3, 4, 4), random(3, 1, 4), random(3, 4, 8), random(3, 1, 8))
-    weights = GatedSumWeights(random(3, 2, 4), random(3, 2, 4), random(3, 1, 4), *layers, random(3, 1, 4), random(3, 1, 4))
-    return random(3, 23, 2), random(23, 3), keep, weights
+    weights = GatedSumWeights(
+        random(3, 2, 4), random(3, 2, 4), random(3, 1, 4), *layers, random(3, 1, 4), random(3, 1, 4)
+    )
+    return random(3, 23, 1), random(23, 3), keep, weights

@@ -44,6 +44,7 @@ from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.refit import assembled
 from trainers.stock.data import History
+from trainers.stock.material import Material
 from trainers.stock.splits import decisions
 
 FloatArray = NDArray[np.float64]
@@ -73,7 +74,7 @@ def bars() -> BarPanel:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "1"
-    train(bars(), FEATURES, TINY, folder, consume=Chain())
+    train(Material(bars(), FEATURES), TINY, folder, consume=Chain())
     return folder
 
 

@@ -38,6 +38,7 @@ from trainers.stock.backtest.folds import folds_of
 from trainers.stock.backtest.refit import refit_splits
 from trainers.stock.backtest.walk import forecast_refit, refit_job
 from trainers.stock.evaluation.seen import SeenError
+from trainers.stock.material import Material
 from trainers.stock.recipes import read_recipe
 from trainers.stock.splits import decisions
 
@@ -89,7 +90,7 @@ def source(recipe_file: Path) -> Source:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An artifact that has seen the bars up to where its test part begins."""
     folder = tmp_path_factory.mktemp("trained") / "1"
-    train(bars(), FEATURES, TINY, folder, consume=Chain())
+    train(Material(bars(), FEATURES), TINY, folder, consume=Chain())
     return folder
 
 

@@ -23,6 +23,7 @@ from predictor.networks import Edges, LSTMConfig, Target, TargetKind
 from trainers.loop import CheckpointError, Checkpoints
 from trainers.progress import Consumer
 from trainers.stock import Keeping, Optimisation, Recipe, Splits, Trained, command, train
+from trainers.stock.material import Material
 
 QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
 
@@ -292,8 +293,7 @@ def leave_a_checkpoint(bars_file: Path, out: Path, monkeypatch: pytest.MonkeyPat
         patched.setattr("trainers.stock.training.artifact.save", fail)
         with pytest.raises(ConfigurationError, match="No space left on device; once it can be, --resume saves it"):
             train(
-                BarPanel.read(bars_file),
-                default_features(),
+                Material(BarPanel.read(bars_file), default_features()),
                 QUICK_RECIPE,
                 out,
                 consume=iter,
@@ -358,8 +358,7 @@ def test_the_folder_is_held_until_the_artifact_stands(bars_file: Path, tmp_path:
             refused.append(stage)
 
     train(
-        BarPanel.read(bars_file),
-        default_features(),
+        Material(BarPanel.read(bars_file), default_features()),
         QUICK_RECIPE,
         tmp_path / "1",
         consume=iter,

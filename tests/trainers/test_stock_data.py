@@ -18,10 +18,10 @@ from predictor.instance import Instance
 from predictor.networks import Inputs, Target, TargetKind, restore
 from predictor.windows import Pipeline, latest_window
 from trainers.stock.data import History, Windows
+from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits
 from trainers.stock.task import QuantileTask
-from trainers.stock.fitting import fit_pipeline
 
 FloatArray = NDArray[np.float64]
 

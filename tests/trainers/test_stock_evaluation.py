@@ -39,6 +39,7 @@ from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.reading import reading_of
 from trainers.stock.evaluation.seen import SeenError, seen_until, splits_of, unseen_part
+from trainers.stock.material import Material
 from trainers.stock.splits import Part
 
 FloatArray = NDArray[np.float64]
@@ -72,7 +73,7 @@ def unheard(_stage: str) -> None:
 
 
 def trained_into(folder: Path, recipe: Recipe = RECIPE) -> Trained:
-    return train(bars(), default_features(), recipe, folder / "1", consume=unwatched)
+    return train(Material(bars(), default_features()), recipe, folder / "1", consume=unwatched)
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
 from trainers.stock.card import bars_hash
 from trainers.stock.data import History
+from trainers.stock.material import Material
 from trainers.stock.splits import Splits
 from trainers.stock.task import QuantileTask
 
@@ -76,7 +77,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return train(bars(), default_features(), TINY, tmp_path_factory.mktemp("first") / "1", consume=unwatched)
+    return train(Material(bars(), default_features()), TINY, tmp_path_factory.mktemp("first") / "1", consume=unwatched)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     features = FeatureSet.read(folder / "mine.json")
-    return train(few_bars(), features, SHORT, folder / "1", consume=unwatched)
+    return train(Material(few_bars(), features), SHORT, folder / "1", consume=unwatched)
 
 
 # --- what comes out
@@ -105,14 +106,17 @@ def test_the_same_training_gives_the_same_bytes_whatever_the_state_of_the_genera
     torch.manual_seed(99)
     torch.rand(7)
     np.random.seed(99)  # noqa: NPY002 - the global generator is what is disturbed
-    again = train(bars(), default_features(), TINY, tmp_path / "elsewhere" / "7", consume=unwatched)
+    again = train(Material(bars(), default_features()), TINY, tmp_path / "elsewhere" / "7", consume=unwatched)
     assert files_of(again.folder) == files_of(trained.folder)
 
 
 def test_another_seed_gives_other_weights(own: Trained, tmp_path: Path) -> None:
     recipe = replace(SHORT, optimisation=replace(SHORT.optimisation, seed=1))
     other = train(
-        few_bars(), load(own.folder).artifact.pipeline.features.features, recipe, tmp_path / "1", consume=unwatched
+        Material(few_bars(), load(own.folder).artifact.pipeline.features.features),
+        recipe,
+        tmp_path / "1",
+        consume=unwatched,
     )
     assert load(other.folder).weights_hash != load(own.folder).weights_hash
 
@@ -124,7 +128,7 @@ def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: Trained, 
     for column in columns.values():
         column[:, first:] *= factors
     features = load(own.folder).artifact.pipeline.features.features
-    changed = train(replace(few_bars(), **columns), features, SHORT, tmp_path / "1", consume=unwatched)
+    changed = train(Material(replace(few_bars(), **columns), features), SHORT, tmp_path / "1", consume=unwatched)
     before, after = files_of(own.folder), files_of(changed.folder)
     assert [name for name in before if before[name] != after[name]] == ["manifest.json", "manifest.sha256"]
     mine, theirs = load(own.folder).artifact.manifest, load(changed.folder).artifact.manifest
@@ -137,7 +141,8 @@ def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: Trained, 
 def wild(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Trained with steps so large that the selection loss soon rises."""
     recipe = replace(SHORT, optimisation=replace(QUICK, max_epochs=30, patience=1, learning_rate=0.3))
-    return train(few_bars(), default_features(), recipe, tmp_path_factory.mktemp("wild") / "1", consume=unwatched)
+    out = tmp_path_factory.mktemp("wild") / "1"
+    return train(Material(few_bars(), default_features()), recipe, out, consume=unwatched)
 
 
 def test_training_ends_when_the_selection_loss_stalls(wild: Trained) -> None:
@@ -183,7 +188,7 @@ def test_a_users_own_features_are_trained_on_and_stored(own: Trained) -> None:
 def test_log_volatility_trains_and_stands_beside_har(tmp_path: Path) -> None:
     target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 3))
     recipe = replace(SHORT, target=target, normaliser=None)
-    made = train(few_bars(), default_features(), recipe, tmp_path / "1", consume=unwatched)
+    made = train(Material(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched)
     model = loaded(made.folder)
     forecast = model.forecast([model.prepare(Instance(input=few_bars()), LONG_AFTER)])[0]
     assert forecast.prices is None
@@ -194,7 +199,7 @@ def test_log_volatility_trains_and_stands_beside_har(tmp_path: Path) -> None:
 def test_a_lag_and_other_quantiles_reach_the_artifact(tmp_path: Path) -> None:
     recipe = replace(SHORT, target=Target(horizons=(2,), lag=1), quantiles=(0.05, 0.25, 0.5, 0.75, 0.95))
     manifest = load(
-        train(few_bars(), default_features(), recipe, tmp_path / "1", consume=unwatched).folder
+        train(Material(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched).folder
     ).artifact.manifest
     assert manifest.target == recipe.target
     assert manifest.quantiles == recipe.quantiles
@@ -311,7 +316,7 @@ def test_a_session_of_the_exchange_without_bars_is_noted(tmp_path: Path) -> None
     names = ("open", "high", "low", "close", "volume", "adj_close")
     columns = {name: np.array(getattr(few_bars(), name))[:, keep] for name in names}
     gap = replace(few_bars(), sessions=few_bars().sessions[keep], **columns)
-    made = train(gap, default_features(), SHORT, tmp_path / "1", consume=unwatched)
+    made = train(Material(gap, default_features()), SHORT, tmp_path / "1", consume=unwatched)
     assert card_of(made).texts("notes")[0] == (
         "sessions of XNYS without any bar: 1, such as 20121015; the bars around them were taken as consecutive"
     )
@@ -358,7 +363,7 @@ REFUSED = [
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
 def test_what_cannot_be_trained_on_is_refused_before_anything_is_written(case: Case, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=case.message):
-        train(case.bars, default_features(), case.recipe, tmp_path / "1", consume=unwatched)
+        train(Material(case.bars, default_features()), case.recipe, tmp_path / "1", consume=unwatched)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -367,13 +372,13 @@ def test_a_weekend_bar_of_an_unknown_exchange_is_refused(tmp_path: Path) -> None
     sessions[np.searchsorted(sessions, 20121214)] = 20121215
     panel = replace(few_bars(), sessions=sessions, calendar="")
     with pytest.raises(ConfigurationError, match="20121215"):
-        train(panel, default_features(), replace(SHORT, calendar=""), tmp_path / "1", consume=unwatched)
+        train(Material(panel, default_features()), replace(SHORT, calendar=""), tmp_path / "1", consume=unwatched)
 
 
 def test_an_existing_folder_is_never_overwritten(trained: Trained) -> None:
     before = files_of(trained.folder)
     with pytest.raises(ConfigurationError, match="exists already; an artifact is never overwritten"):
-        train(bars(), default_features(), TINY, trained.folder, consume=unwatched)
+        train(Material(bars(), default_features()), TINY, trained.folder, consume=unwatched)
     assert files_of(trained.folder) == before
 
 

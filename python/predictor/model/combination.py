@@ -78,7 +78,7 @@ def joint_attribution(
     """The mean of the members' contributions, row by row; a row that a member lacks counts as 0 there.
 
     What the ensemble's own offsets add stands in the row `conformal`. The gap is the worst of the members' and of
-    the ensemble's own, nodes are the most that a member used, and it has converged only where all members have.
+    the ensemble's own, so it has converged only where all of them have; nodes are the most that a member used.
     """
     rows = _rows(members)
     longest = max(members, key=lambda found: len(found.sessions))
@@ -100,7 +100,7 @@ def joint_attribution(
         prediction=prediction.values,
         baseline_prediction=_only(baseline, usable),
         relative_gap=gap,
-        converged=np.logical_and.reduce([found.converged for found in members]) & (gap <= prediction.tolerance),
+        converged=gap <= prediction.tolerance,
         nodes=np.where(usable, np.maximum.reduce([found.nodes for found in members]), 0).astype(np.int32),
         model=identity.name,
         version=identity.version,

@@ -44,14 +44,15 @@ class VariableSelection(nn.Module):
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Map columns [N, T, C] and a context [N, 1, H] to the selected [N, T, H] and the weights [N, T, V]."""
         variables = self._variables(x.flatten(0, 1))
-        first, skip = self._joint(variables).unflatten(0, x.shape[:2]).split((width, joint.shape[1] - width), dim=-1)
+        parts = (self.joint.shape[1], self.joint.shape[0])
+        first, skip = self._joint(variables).unflatten(0, x.shape[:2]).split(parts, dim=-1)
         weights = self.rest(first, skip, context).softmax(dim=-1)
         return self._sum(variables, weights.flatten(0, 1)).unflatten(0, x.shape[:2]), weights
 
     def _variables(self, x: Tensor) -> Tensor:
         """[R, V, M + 1] the columns of each variable and a constant 1, from columns [R, C]."""
         count, columns = self.columns.shape
-        filled = torch.cat([x, self.fill.to(x.dtype).expand(x.shape[0], -1)], dim=1)
+        filled = torch.cat([x, self.fill.expand(x.shape[0], -1)], dim=1)
         return filled.index_select(1, self.columns.flatten()).unflatten(1, (count, columns))
 
     def _joint(self, variables: Tensor) -> Tensor:

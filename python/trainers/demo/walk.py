@@ -26,6 +26,7 @@ from trainers.demo.programs import Question
 from trainers.demo.server import serving
 from trainers.progress import JsonlLog, progress_for
 from trainers.stock import Recipe, train
+from trainers.stock.material import Material
 
 MODEL = "demo"
 SYMBOL = SYMBOLS[0]
@@ -107,8 +108,7 @@ def _train(bars: BarPanel, out: Path, console: Console) -> None:
     logs.mkdir(parents=True, exist_ok=True)
     log, shown = JsonlLog(logs / f"{version}.jsonl"), progress_for(console.file)
     trained = train(
-        bars,
-        default_features(),
+        Material(bars, default_features()),
         Recipe(calendar=CALENDAR),
         line / str(version),
         consume=lambda reports: log(shown(reports)),

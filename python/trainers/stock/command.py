@@ -17,7 +17,6 @@ from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
-from predictor.features import FeatureSet
 from predictor.networks import (
     Edges,
     GraphConfig,
@@ -74,6 +73,7 @@ from trainers.stock.flags import (
     splits_of,
     target_kind,
 )
+from trainers.stock.material import Material
 from trainers.stock.recipe import Recipe, Schedule, optimisation_of
 from trainers.stock.training import Keeping, Trained, train
 
@@ -209,27 +209,17 @@ def stock(  # noqa: PLR0913 - one argument a flag
     chosen = features_named(features, covariate_fields(beside, known))
     panel = BarPanel.read(bars)
     given = None if edges is None else _edges(edges, panel, recipe)
-    trained = _trained(panel, chosen, recipe, out, options, rank, given, beside)
+    trained = _trained(Material(panel, chosen, beside, given), recipe, out, options, rank)
     if rank == 0:
         _tell(trained, as_json=as_json)
 
 
-def _trained(
-    bars: BarPanel,
-    features: FeatureSet,
-    recipe: Recipe,
-    out: Path,
-    options: LoopOptions,
-    rank: int,
-    edges: Edges | None,
-    covariates: CovariateSource,
-) -> Trained:
+def _trained(material: Material, recipe: Recipe, out: Path, options: LoopOptions, rank: int) -> Trained:
     """Train, with log and checkpoints in a folder beside the artifact's."""
     folder = out.parent / f"{out.name}.run"
     try:
         return train(
-            bars,
-            features,
+            material,
             recipe,
             out,
             consume=consumer(options, folder, sys.stdout, rank=rank),
@@ -240,8 +230,6 @@ def _trained(
                 every_seconds=options.checkpoint_seconds,
                 keep=options.keep,
             ),
-            edges=edges,
-            covariates=covariates,
         )
     except StoppedError as error:
         if options.as_json:

@@ -1,6 +1,6 @@
 """Training a stock model, from bars to a saved artifact."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -12,25 +12,22 @@ from numpy.typing import NDArray
 
 from predictor import artifact, canonical, golden
 from predictor.artifact import Artifact
-from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import Card
-from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
-from predictor.features import FeatureSet
 from predictor.inference import choose_device
 from predictor.model import UNITS, Identity, Model, output_map
-from predictor.networks import Edges
 from trainers.loop import Checkpoints, launched_rank
 from trainers.progress import Consumer
 from trainers.stock import card
 from trainers.stock.covariates import covariates_card
-from trainers.stock.data import NO_SOURCE, History
+from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import Case, quick_baselines
 from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.standing import standing
 from trainers.stock.fitting import Fitted, calibrated, check_edges, engine_of, fit, fit_pipeline, prepare
+from trainers.stock.material import Material
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
 
@@ -70,34 +67,30 @@ def _to_nobody(_stage: str) -> None:
     """Announce to nobody."""
 
 
-def train(  # noqa: PLR0913 - one argument a source
-    bars: BarPanel,
-    features: FeatureSet,
+def train(
+    material: Material,
     recipe: Recipe,
     out: Path,
     *,
     consume: Consumer,
     announce: Callable[[str], None] = _to_nobody,
     keeping: Keeping | None = None,
-    edges: Edges | None = None,
-    covariates: CovariateSource = NO_SOURCE,
+    tuning: Mapping[str, Json] | None = None,
 ) -> Trained:
     """Train a model and save it as an artifact.
 
     Started by `torchrun`, every process trains on its share of the windows, and the first one saves.
 
-    The same bars, features and recipe give the same bytes on the same machine, device, threads and library versions.
+    The same material and recipe give the same bytes on the same machine, device, threads and library versions.
 
     Args:
-        bars: a long history.
-        features: what the network reads.
+        material: bars, features and what stands beside them.
         recipe: every other setting.
         out: the artifact's folder, which must not exist.
         consume: progress and logs of the epochs.
         announce: told what begins before and after them, such as `computing features`.
         keeping: checkpoints, which are removed when the artifact is saved; None for none.
-        edges: of a graph of the bars' symbols, in their order; None takes them from the training part's returns.
-        covariates: files of what the features read beside the bars, and of facts of each symbol.
+        tuning: what the card tells of the search that the recipe came from; None for no search.
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
@@ -109,13 +102,13 @@ def train(  # noqa: PLR0913 - one argument a source
     """
     if out.exists():
         raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
-    splits = recipe.splits(bars.sessions)
-    check_edges(edges, recipe)
-    checkpoints = None if keeping is None else _checkpoints(keeping, bars, features, recipe, edges, covariates)
+    splits = recipe.splits(material.bars.sessions)
+    check_edges(material.edges, recipe)
+    checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)
     announce("computing features")
-    pipeline = fit_pipeline(bars, features, recipe, splits, covariates)
-    history = History(bars, pipeline, covariates)
-    prepared = prepare(history, splits, recipe, edges)
+    pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
+    history = History(material.bars, pipeline, material.covariates)
+    prepared = prepare(history, splits, recipe, material.edges)
     loop, first = prepared.loop, launched_rank() == 0
     announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
     # Held until the artifact stands, so that no other training can begin to resume meanwhile.
@@ -124,7 +117,9 @@ def train(  # noqa: PLR0913 - one argument a source
         kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
         announce(f"{kept}; calibrating it, and scoring it beside the baselines")
         made = calibrated(fitted, history, splits, recipe)
-        made = replace(made, manifest=replace(made.manifest, card=_card(made, fitted, history, splits, recipe)))
+        searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
+        told = _card(made, fitted, history, splits, recipe) | searched
+        made = replace(made, manifest=replace(made.manifest, card=told))
         announce("recording the golden instance, and saving")
         if first:
             _save(out, made, checkpoints)
@@ -141,26 +136,13 @@ def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
         raise ConfigurationError(f"{out} cannot be saved: {error.strerror}{advice}") from error
 
 
-def _checkpoints(
-    keeping: Keeping,
-    bars: BarPanel,
-    features: FeatureSet,
-    recipe: Recipe,
-    edges: Edges | None,
-    covariates: CovariateSource,
-) -> Checkpoints:
+def _checkpoints(keeping: Keeping, material: Material, recipe: Recipe) -> Checkpoints:
     """The training's checkpoints, which know it by everything that decides what comes out."""
     checkpoints = Checkpoints(
         keeping.folder,
         keep=keeping.keep,
         every_seconds=keeping.every_seconds if isfinite(keeping.every_seconds) else None,
-        settings={
-            **recipe.settings(),
-            "bars": card.bars_hash(bars),
-            "covariates": covariates.digest(),
-            "features": {feature.name: feature.expression for feature in (*features.observed, *features.known)},
-            "edges": "training returns" if edges is None else edges.digest,
-        },
+        settings={**recipe.settings(), **material.identity()},
     )
     if checkpoints.any and not keeping.resume:
         _refuse(checkpoints)

@@ -12,14 +12,14 @@ import typer
 from rich.console import Console
 
 from predictor.bars import BarPanel
-from predictor.canonical import Json
+from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
+from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import DeviceOption, JsonOption, LoopOptions, PrecisionOption, SeedOption, ThreadsOption
 from trainers.progress import Consumer, JsonLines, progress_for
-from trainers.stock.card import bars_hash
 from trainers.stock.data import History
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import (
@@ -30,12 +30,14 @@ from trainers.stock.flags import (
     EpochsOption,
     FeaturesOption,
     HorizonsOption,
+    KnownOption,
     LagOption,
     ModelOption,
     PatienceOption,
     QuantilesOption,
     SplitsOption,
     TargetOption,
+    covariate_fields,
     features_named,
     integers,
     lag_of,
@@ -43,6 +45,7 @@ from trainers.stock.flags import (
     splits_of,
     target_kind,
 )
+from trainers.stock.material import Material
 from trainers.stock.recipe import Recipe, optimisation_of
 from trainers.stock.training import Trained, train
 from trainers.stock.tuning.search import Found, Search, search
@@ -65,6 +68,9 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
         typer.Option(help="Database of the trials; empty: SQLite beside the artifact, in OUT.tune.db."),
     ] = "",
     features: FeaturesOption = "default",
+    covariates: CovariateFiles = None,
+    known: KnownOption = "",
+    static: StaticFile = None,
     calendar: CalendarOption = DEFAULTS.calendar,
     target: TargetOption = DEFAULTS.target.kind.value,
     horizons: HorizonsOption = HORIZONS,
@@ -106,15 +112,17 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
             seed=seed,
         ),
     )
-    panel, chosen = BarPanel.read(bars), features_named(features)
+    beside = CovariateSource.read(covariates or (), static)
+    material = Material(BarPanel.read(bars), features_named(features, covariate_fields(beside, known)), beside)
+    panel = material.bars
     parts = recipe.splits(panel.sessions)
     out.parent.mkdir(parents=True, exist_ok=True)
     kept = Storage(uri=storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}", name=f"quantra-{model}")
     asked = Search(
-        history=History(panel, fit_pipeline(panel, chosen, recipe, parts)),
+        history=History(panel, fit_pipeline(panel, material.features, recipe, parts, beside), beside),
         splits=parts,
         recipe=recipe,
-        settings={**recipe.settings(), "bars": bars_hash(panel), "features": list(chosen.names)},
+        settings={**recipe.settings(), **material.identity()},
         trials=trials,
         seeds=seeds,
     )
@@ -122,7 +130,7 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
     try:
         found = search(asked, kept, consume=consume, announce=announce)
         announce("training the best one for its artifact")
-        trained = train(panel, chosen, found.recipe, out, consume=consume, tuning=found.card())
+        trained = train(material, found.recipe, out, consume=consume, tuning=found.card())
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     _tell(found, trained, as_json=as_json)
@@ -145,8 +153,7 @@ def _announcer(*, as_json: bool) -> Callable[[str], None]:
 
 def _tell(found: Found, trained: Trained, *, as_json: bool) -> None:
     if as_json:
-        told: dict[str, Json] = {"kind": "tuned", "artifact": str(trained.folder), "tuning": found.card()}
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps({"kind": "tuned", "artifact": str(trained.folder), "tuning": found.card()}) + "\n")
         return
     console = Console()
     console.print(

@@ -1,0 +1,36 @@
+"""What a stock model is made from, beside its recipe."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.covariates import CovariateSource
+from predictor.features import FeatureSet
+from predictor.networks import Edges
+from trainers.stock.card import bars_hash
+from trainers.stock.data import NO_SOURCE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Material:
+    """Bars, what is read of them, and what stands beside them."""
+
+    bars: BarPanel
+    """A long history."""
+    features: FeatureSet
+    """What the network reads."""
+    covariates: CovariateSource = NO_SOURCE
+    """Files of what the features read beside the bars, and of facts of each symbol."""
+    edges: Edges | None = None
+    """Of a graph of the bars' symbols, in their order; None takes them from the training part's returns."""
+
+    def identity(self) -> Mapping[str, Json]:
+        """What a stopped training or search knows its material by."""
+        features = (*self.features.observed, *self.features.known)
+        return {
+            "bars": bars_hash(self.bars),
+            "covariates": self.covariates.digest(),
+            "features": {feature.name: feature.expression for feature in features},
+            "edges": "training returns" if self.edges is None else self.edges.digest,
+        }
