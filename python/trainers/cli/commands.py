@@ -19,6 +19,8 @@ from trainers.stock.audit.command import audit_command
 from trainers.stock.backtest.command import EXAMPLE as BACKTEST_EXAMPLE
 from trainers.stock.backtest.command import backtest_command
 from trainers.stock.command import EXAMPLE, stock
+from trainers.stock.ensembles.command import EXAMPLE as ENSEMBLE_EXAMPLE
+from trainers.stock.ensembles.command import ensemble
 from trainers.stock.evaluation.command import EXAMPLE as EVALUATE_EXAMPLE
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.tuning.command import EXAMPLE as TUNE_EXAMPLE
@@ -32,6 +34,7 @@ app.add_typer(training, name="train")
 tuning = typer.Typer(no_args_is_help=True, help="Search for the settings of a model: stock.")
 tuning.command(name="stock", epilog=TUNE_EXAMPLE)(tune_stock)
 app.add_typer(tuning, name="tune")
+app.command(epilog=ENSEMBLE_EXAMPLE)(ensemble)
 app.command("evaluate", epilog=EVALUATE_EXAMPLE)(evaluate_command)
 app.command("backtest", epilog=BACKTEST_EXAMPLE)(backtest_command)
 app.command("audit", epilog=AUDIT_EXAMPLE)(audit_command)
