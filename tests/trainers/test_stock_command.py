@@ -1,11 +1,14 @@
 """`python -m trainers.stock`: flags become a recipe, and what is wrong is said in one line."""
 
+import csv
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,14 +19,15 @@ from safetensors.torch import load_file
 
 from predictor.bars import BarPanel
 from predictor.cli import run
-from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
-from predictor.features import FeatureSet, default_features
-from predictor.networks import Edges, LSTMConfig, Target, TargetKind
+from predictor.features import alpha158_features, default_features
+from predictor.networks import KINDS, LSTMConfig, Target, TargetKind, kind_named
 from trainers.loop import CheckpointError, Checkpoints
 from trainers.progress import Consumer
 from trainers.stock import Keeping, Optimisation, Recipe, Splits, Trained, command, train
+from trainers.stock.card import bars_hash
 from trainers.stock.material import Material
+from trainers.stock.recipe import optimisation_of
 
 QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
 
@@ -50,25 +54,27 @@ class Asked:
 
     def __init__(self) -> None:
         self.recipe = Recipe()
-        self.features: FeatureSet | None = None
+        self.material: Material | None = None
         self.keeping = Keeping(folder=Path())
-        self.covariates = CovariateSource()
 
     def __call__(
         self,
-        bars: BarPanel,  # noqa: ARG002 - as the training has it
-        features: FeatureSet,
+        material: Material,
         recipe: Recipe,
         out: Path,
         *,
-        consume: Consumer,  # noqa: ARG002
+        consume: Consumer,  # noqa: ARG002 - as the training has it
         announce: Callable[[str], None],  # noqa: ARG002
         keeping: Keeping,
-        edges: Edges | None,  # noqa: ARG002
-        covariates: CovariateSource,
     ) -> Trained:
-        self.recipe, self.features, self.keeping, self.covariates = recipe, features, keeping, covariates
+        self.material, self.recipe, self.keeping = material, recipe, keeping
         return Trained(folder=out, card={})
+
+    @property
+    def given(self) -> Material:
+        """What the model was to be made from."""
+        assert self.material is not None
+        return self.material
 
 
 @pytest.fixture
@@ -91,16 +97,48 @@ def test_help_names_the_flags_and_an_example() -> None:
 def test_without_flags_the_recipe_is_the_default_one(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
     assert call("--bars", bars_file, "--out", tmp_path / "1", "--json") == 0
     assert asked.recipe == Recipe()
-    assert asked.features == default_features()
+    assert asked.given.features == default_features()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_each_kind_of_network_has_its_own_defaults(kind: str, asked: Asked, bars_file: Path, tmp_path: Path) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", kind, "--json") == 0
+    assert asked.recipe.config == kind_named(kind).config()
+    assert asked.recipe.optimisation == optimisation_of(kind)
+    assert asked.recipe.target.lag == (1 if kind == "graph" else 0)
+
+
+def test_the_features_of_alpha158_are_to_be_had_by_name(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--features", "alpha158", "--json") == 0
+    assert asked.given.features == alpha158_features()
+
+
+def test_bars_come_from_a_database_too(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
+    rows = list(csv.reader(bars_file.read_text().splitlines()))
+    with closing(sqlite3.connect(tmp_path / "bars.db")) as database, database:
+        database.execute(f"CREATE TABLE bars ({', '.join(rows[0])})")
+        places = ", ".join("?" * len(rows[0]))
+        database.executemany(f"INSERT INTO bars VALUES ({places})", rows[1:])  # noqa: S608 - question marks alone
+    address = f"sqlite:///{tmp_path / 'bars.db'}"
+    assert call("--bars", address, "--query", "SELECT * FROM bars", "--out", tmp_path / "1", "--json") == 0
+    assert bars_hash(asked.given.bars) == bars_hash(BarPanel.read(bars_file))
+
+
+def test_neither_bars_nor_a_variable_that_holds_their_address_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--out", tmp_path / "1") == 2
+    assert "give either --bars or --bars-env" in capsys.readouterr().err
 
 
 def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
     flags = (
-        "--model lstm --calendar XNYS --target log-volatility --horizons 2,7 --quantiles 0.05,0.5,0.95 --lag 1 "
-        "--encoder-length 30 --hidden 5 --layers 1 --dropout 0.25 --epochs 3 --patience 2 --batch-size 17 "
-        "--accumulate 4 --learning-rate 0.002 --weight-decay 0.01 --clip 0.5 --precision fp32 --device cpu --seed 11 "
-        "--ema 0.99 --oom fail --nonfinite raise --compile --deterministic --resume --keep 7 --checkpoint-seconds 5 "
-        "--splits 2000-01-03/2007-12-31,2008-01-02/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31"
+        "--model lstm --calendar XNYS --target log-volatility --horizons 2,7 --quantiles 0.05,0.5,0.95 --lag "
+        "1 --encoder-length 30 --hidden 5 --layers 1 --dropout 0.25 --epochs 3 --patience 2 --batch-size 17 "
+        "--accumulate 4 --learning-rate 0.002 --weight-decay 0.01 --clip 0.5 --precision fp32 --device cpu "
+        "--seed 11 --ema 0.99 --schedule cosine --ranking-weight 0.3 --oom fail --nonfinite raise --compile "
+        "--deterministic --resume --keep 7 --checkpoint-seconds 5 --splits "
+        "2000-01-03/2007-12-31,2008-01-02/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31"
     )
     assert call("--bars", bars_file, "--out", tmp_path / "1", *flags.split(), "--json") == 0
     assert asked.recipe == Recipe(
@@ -122,6 +160,8 @@ def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: 
             device="cpu",
             seed=11,
             ema=0.99,
+            schedule="cosine",
+            ranking_weight=0.3,
             oom="fail",
             nonfinite="raise",
             compiled=True,
@@ -168,7 +208,11 @@ def test_a_person_sees_the_scores_and_the_sentence_about_skill(
 
 
 BAD = [
-    ("--model tft", "there is no network kind 'tft'; the kinds are ['lstm']"),
+    ("--model prophet", "there is no network kind 'prophet'; the kinds are ['graph', 'gru', 'hybrid', 'lstm', 'tft']"),
+    ("--model gru --heads 4", "network 'gru': missing [], unknown ['heads']"),
+    ("--model lstm --edges edges.csv", "a network of kind 'lstm' has no graph; use graph"),
+    ("--query SELECT", "--query asks a database, but"),
+    ("--schedule constant --ranking-weight 0", "ranking weight is 0, but must be above 0"),
     ("--target price", "target is 'price', but must be one of"),
     ("--horizons 1,x", "horizons is '1,x', but must be whole numbers with commas"),
     ("--horizons 5,1", "horizons are [5, 1], but must be rising"),

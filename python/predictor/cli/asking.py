@@ -8,12 +8,12 @@ import typer
 from rich.console import Console
 
 from predictor.bars import BarPanel
+from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.machine import explanation_json, forecast_json, write_json
 from predictor.cli.options import (
     AllowIncomplete,
     Artifact,
     AsJson,
-    Bars,
     CovariateFiles,
     Device,
     Gaps,
@@ -39,7 +39,9 @@ EXPLAIN_EXAMPLE: Final = "Example: quantra explain --server 127.0.0.1:50051 --mo
 
 def predict(  # noqa: PLR0913 - one argument a flag
     *,
-    bars: Bars,
+    bars: Bars = "",
+    query: BarsQuery = "",
+    bars_env: BarsEnv = "",
     artifact: Artifact = None,
     server: Server = "",
     model: ModelReference = "",
@@ -54,10 +56,10 @@ def predict(  # noqa: PLR0913 - one argument a flag
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Forecast the symbols of a file of daily bars."""
+    """Forecast the symbols of daily bars."""
     _check_plot(plot)
     with open_source(artifact, server, model, device) as source:
-        panel = _panel(source, bars, symbol)
+        panel = _panel(source, chosen_bars(bars, query, bars_env), symbol)
         asked = Instance(
             input=panel,
             covariates=_beside(source, panel, covariates, static),
@@ -79,7 +81,9 @@ def predict(  # noqa: PLR0913 - one argument a flag
 
 def explain(  # noqa: PLR0913 - one argument a flag
     *,
-    bars: Bars,
+    bars: Bars = "",
+    query: BarsQuery = "",
+    bars_env: BarsEnv = "",
     artifact: Artifact = None,
     server: Server = "",
     model: ModelReference = "",
@@ -97,7 +101,7 @@ def explain(  # noqa: PLR0913 - one argument a flag
     """Show how much each input moved the forecast of one horizon and quantile."""
     _check_plot(plot)
     with open_source(artifact, server, model, device) as source:
-        panel = _panel(source, bars, symbol)
+        panel = _panel(source, chosen_bars(bars, query, bars_env), symbol)
         asked = Instance(
             input=panel,
             covariates=_beside(source, panel, covariates, static),
@@ -118,9 +122,8 @@ def explain(  # noqa: PLR0913 - one argument a flag
         _warn_of_gap(console, found, name)
 
 
-def _panel(source: Answerer, path: Path, symbol: str) -> BarPanel:
+def _panel(source: Answerer, panel: BarPanel, symbol: str) -> BarPanel:
     """The bars to send: those of the symbol alone, unless the model looks across symbols."""
-    panel = BarPanel.read(path)
     if not symbol:
         return panel
     chosen = panel.select([symbol])

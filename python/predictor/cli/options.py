@@ -14,7 +14,6 @@ Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server 
 ModelReference = Annotated[
     str, typer.Option(metavar="NAME[@VERSION]", help="The server's model; may be left out where it has only one.")
 ]
-Bars = Annotated[Path, typer.Option(metavar="FILE", help="Daily bars, oldest first: .csv or .parquet.")]
 CovariateFiles = Annotated[
     list[Path] | None,
     typer.Option(

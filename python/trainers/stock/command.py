@@ -13,6 +13,7 @@ from rich.console import Console
 
 from predictor import artifact
 from predictor.bars import BarPanel
+from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
 from predictor.covariates import CovariateSource
@@ -96,7 +97,9 @@ def _edges(path: Path, bars: BarPanel, recipe: Recipe) -> Edges:
 
 def stock(  # noqa: PLR0913 - one argument a flag
     *,
-    bars: Annotated[Path, typer.Option(help="CSV or Parquet file of daily bars.")],
+    bars: Bars = "",
+    query: BarsQuery = "",
+    bars_env: BarsEnv = "",
     out: Annotated[Path, typer.Option(help="Folder of the artifact, such as models/NAME/1; it must not exist.")],
     model: ModelOption = DEFAULTS.kind,
     features: FeaturesOption = "default",
@@ -207,7 +210,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
     torch.set_num_threads(threads)
     beside = CovariateSource.read(covariates or (), static)
     chosen = features_named(features, covariate_fields(beside, known))
-    panel = BarPanel.read(bars)
+    panel = chosen_bars(bars, query, bars_env)
     given = None if edges is None else _edges(edges, panel, recipe)
     trained = _trained(Material(panel, chosen, beside, given), recipe, out, options, rank)
     if rank == 0:

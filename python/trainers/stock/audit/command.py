@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from predictor.audit_record import AuditRecord, audit_path, write_audit
-from predictor.bars import BarPanel
+from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
@@ -23,7 +23,6 @@ from trainers.stock.backtest.command import (
     TACTIC,
     TERMS,
     ArtifactArgument,
-    BarsOption,
     BorrowOption,
     CostOption,
     FeaturesOption,
@@ -49,7 +48,9 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
     artifact: ArtifactArgument = None,
     recipe: RecipeOption = None,
     features: FeaturesOption = "default",
-    bars: BarsOption,
+    bars: Bars = "",
+    query: BarsQuery = "",
+    bars_env: BarsEnv = "",
     covariates: CovariateFiles = None,
     known: KnownOption = "",
     static: StaticFile = None,
@@ -80,7 +81,8 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
     depth = Depth(sessions=sessions, permutations=permutations, epochs=epochs, trials=trials)
     announce = _announcer(as_json=as_json)
     try:
-        record = audit(source, BarPanel.read(bars), terms=terms, tactic=tactic, depth=depth, announce=announce)
+        panel = chosen_bars(bars, query, bars_env)
+        record = audit(source, panel, terms=terms, tactic=tactic, depth=depth, announce=announce)
     except StoppedError as error:
         sys.stderr.write(f"{error.message}; an audit begins anew\n")
         raise typer.Exit(128 + error.signal) from error

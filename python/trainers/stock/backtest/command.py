@@ -15,6 +15,7 @@ from rich.console import Console
 from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
+from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import shown_date
@@ -50,7 +51,6 @@ RecipeOption = Annotated[
 FeaturesOption = Annotated[
     str, typer.Option(help="With --recipe: a feature file, `default` or `alpha158`; an artifact brings its own.")
 ]
-BarsOption = Annotated[Path, typer.Option(help="CSV or Parquet file of daily bars.")]
 HorizonOption = Annotated[
     int | None,
     typer.Option(
@@ -74,7 +74,9 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
     artifact: ArtifactArgument = None,
     recipe: RecipeOption = None,
     features: FeaturesOption = "default",
-    bars: BarsOption,
+    bars: Bars = "",
+    query: BarsQuery = "",
+    bars_env: BarsEnv = "",
     covariates: CovariateFiles = None,
     known: KnownOption = "",
     static: StaticFile = None,
@@ -112,7 +114,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
     torch.set_num_threads(1)
     beside_bars = CovariateSource.read(covariates or (), static)
     source = chosen_source(artifact, recipe, (features, known), beside_bars, device)
-    panel = BarPanel.read(bars)
+    panel = chosen_bars(bars, query, bars_env)
     plan = Plan(
         start=session_of("--start", start),
         end=session_of("--end", end),

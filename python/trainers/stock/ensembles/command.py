@@ -9,8 +9,8 @@ import torch
 import typer
 from rich.console import Console
 
-from predictor.bars import BarPanel
 from predictor.card import Card
+from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.machine import write_json
 from predictor.cli.options import AsJson, CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
@@ -21,11 +21,13 @@ from trainers.stock.ensembles.join import Joined, join
 EXAMPLE: Final = "Example: quantra ensemble --bars bars.csv --out models/joint/1 models/lstm/1 models/tft/1"
 
 
-def ensemble(
+def ensemble(  # noqa: PLR0913 - one argument a flag
     *,
     artifacts: Annotated[list[Path], typer.Argument(metavar="ARTIFACT ARTIFACT …", help="The members.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the ensemble; it must not exist.")],
-    bars: Annotated[Path, typer.Option(metavar="FILE", help="The bars that the members were trained on.")],
+    bars: Bars = "",
+    query: BarsQuery = "",
+    bars_env: BarsEnv = "",
     covariates: CovariateFiles = None,
     static: StaticFile = None,
     threads: ThreadsOption = 1,
@@ -38,7 +40,7 @@ def ensemble(
     """
     torch.set_num_threads(threads)
     source = CovariateSource.read(covariates or (), static)
-    joined = join(BarPanel.read(bars), named(artifacts), out, covariates=source, announce=_announce)
+    joined = join(chosen_bars(bars, query, bars_env), named(artifacts), out, covariates=source, announce=_announce)
     if as_json:
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
         return

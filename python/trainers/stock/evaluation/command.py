@@ -9,7 +9,7 @@ import torch
 import typer
 from rich.console import Console
 
-from predictor.bars import BarPanel
+from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.machine import write_json
 from predictor.cli.options import AsJson, CovariateFiles, StaticFile
 from predictor.covariates import CovariateSource
@@ -33,7 +33,9 @@ WANTED: Final = Wanted()
 def evaluate_command(  # noqa: PLR0913 - one argument a flag
     *,
     artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.")],
-    bars: Annotated[Path, typer.Option(metavar="FILE", help="Daily bars from the training part on: .csv or .parquet.")],
+    bars: Bars = "",
+    query: BarsQuery = "",
+    bars_env: BarsEnv = "",
     covariates: CovariateFiles = None,
     static: StaticFile = None,
     start: Annotated[
@@ -63,7 +65,7 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
     try:
         found = evaluate(
             model,
-            BarPanel.read(bars),
+            chosen_bars(bars, query, bars_env),
             wanted,
             consume=progress_for(sys.stderr),
             announce=_announce,

@@ -1,9 +1,7 @@
 """An evaluation for a terminal."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import isfinite
 from typing import Final
 
 import numpy as np
@@ -16,15 +14,12 @@ from predictor.errors import shown_date
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.comparison import Comparison
 from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.metrics import metrics_of
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
+from trainers.stock.evaluation.words import SCALE, band, gain, loss, share, span
 
-_SCALE: Final = 10_000
-"""Losses are shown so many times larger."""
-_LARGE: Final = 1000
 _MOST_SYMBOLS: Final = 20
-_RISKS: Final = (0.5, 0.9)
-"""Levels of the TFT paper's P50 and P90 risk."""
 
 
 def told(found: Evaluation) -> Iterator[RenderableType]:
@@ -35,7 +30,7 @@ def told(found: Evaluation) -> Iterator[RenderableType]:
         f"{shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
     )
     yield _verdict(found)
-    yield _losses(found)
+    yield losses(found)
     yield _comparisons(found)
     yield _by_model(found)
     yield _by_horizon(found)
@@ -54,18 +49,18 @@ def _verdict(found: Evaluation) -> Panel:
     return Panel(Text(found.skill.sentence), title="skill", title_align="left", border_style=colour)
 
 
-def _losses(found: Evaluation) -> Table:
+def losses(found: Evaluation) -> Table:
     """Pinball loss by horizon, and over all of them with its interval; the least of each column is bold."""
-    title = f"pinball loss of {found.unit}, x {_SCALE}; less is better"
+    title = f"pinball loss of {found.unit}, x {SCALE}; less is better"
     table = _table(title, *_horizons(found), "mean", "interval")
     losses = [[h.pinball.value for h in row.horizons] + [row.mean.value] for row in found.rows]
     best = np.min(losses, axis=0)
     for row, values in zip(found.rows, losses, strict=True):
-        cells = [Text(_loss(v), style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
-        table.add_row(Text(row.name), *cells, _range(row.mean, _loss), style=_style(row))
+        cells = [Text(loss(v), style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
+        table.add_row(Text(row.name), *cells, span(row.mean, loss), style=_style(row))
     if found.seeds is not None:
         spreads = (*found.seeds.pinball, found.seeds.mean)
-        cells = [f"{_loss(spread.mean)}\n± {_loss(spread.sd)}" for spread in spreads]
+        cells = [f"{loss(spread.mean)}\n± {loss(spread.sd)}" for spread in spreads]
         table.add_row(f"{len(found.seeds.seeds)} seeds\n± sd", *cells, style="blue")
     table.caption = "mean: over horizons, each first divided by how far outcomes spread at it"
     return table
@@ -85,70 +80,30 @@ def _comparisons(found: Evaluation) -> Table:
 
 
 def _add_comparison(table: Table, row: Comparison, name: str, style: str) -> None:
-    gains = [_gain(value.value) for value in (*row.by_horizon, row.improvement)]
+    gains = [gain(value.value) for value in (*row.by_horizon, row.improvement)]
     t = "" if row.t is None else f"{row.t:+.1f}"
-    table.add_row(Text(name), *gains, _range(row.improvement, _gain), t, style=style)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Metric:
-    """One column of scores."""
-
-    name: str
-    of: Callable[[HorizonScores], float | None]
-    show: Callable[[float], str]
-    grows: bool = False
-    """Whether it grows with the horizon as the outcomes do."""
-
-
-def _metrics(found: Evaluation) -> tuple[_Metric, ...]:
-    """Those that the target and the levels allow, the pinball loss left out."""
-
-    def risk(place: int) -> _Metric:
-        return _Metric(name=f"P{100 * found.levels[place]:.0f} risk", of=lambda h: h.risk[place], show=_plain)
-
-    correlated = (
-        _Metric(name="IC", of=lambda h: _value(h.correlation.ic), show=_plain),
-        _Metric(name="RankIC", of=lambda h: _value(h.correlation.rank_ic), show=_plain),
-        _Metric(name="ICIR", of=lambda h: h.correlation.icir, show=_plain),
-    )
-    return (
-        _Metric(name="CRPS", of=lambda h: h.crps.value, show=_loss, grows=True),
-        *(risk(place) for place, one in enumerate(found.levels) if one in _RISKS),
-        _Metric(name=_band(found), of=lambda h: h.band.value, show=_share),
-        _Metric(name="Winkler", of=lambda h: h.winkler.value, show=_loss, grows=True),
-        _Metric(name="MAE", of=lambda h: h.mae.value, show=_loss, grows=True),
-        _Metric(name="QLIKE", of=lambda h: _value(h.qlike), show=_plain),
-        *correlated,
-    )
+    table.add_row(Text(name), *gains, span(row.improvement, gain), t, style=style)
 
 
 def _by_model(found: Evaluation) -> Table:
     """Every other score of every row, mean over horizons; losses are divided by their spread first."""
-    metrics = [metric for metric in _metrics(found) if any(_mean(found, row, metric) is not None for row in found.rows)]
+    metrics = metrics_of(found, found.rows)
     table = _table("other scores, mean over horizons", *(metric.name for metric in metrics))
     for row in found.rows:
-        cells = [_shown(metric, _mean(found, row, metric)) for metric in metrics]
+        cells = [metric.shown(metric.mean(found, row)) for metric in metrics]
         table.add_row(Text(row.name), *cells, style=_style(row))
     return table
-
-
-def _mean(found: Evaluation, row: ModelScores, metric: _Metric) -> float | None:
-    spread = found.target.spread if metric.grows else np.ones(len(row.horizons))
-    values = [metric.of(h) for h in row.horizons]
-    known = [value / by for value, by in zip(values, spread, strict=True) if value is not None]
-    return float(np.mean(known)) if known else None
 
 
 def _by_horizon(found: Evaluation) -> Table:
     """The model's scores at each horizon, and the naive forecast's error beside its own."""
     ours = next(row for row in found.rows if row.role is Role.MODEL)
     naive = next(row for row in found.rows if row.name == NAIVE[found.target.kind])
-    metrics = [metric for metric in _metrics(found) if any(metric.of(h) is not None for h in ours.horizons)]
+    metrics = metrics_of(found, (ours,))
     table = _table("this model by horizon", *(metric.name for metric in metrics), f"MAE {naive.name}")
     for own, other in zip(ours.horizons, naive.horizons, strict=True):
-        cells = [_shown(metric, metric.of(own)) for metric in metrics]
-        table.add_row(f"{own.horizon} d", *cells, _loss(other.mae.value))
+        cells = [metric.shown(metric.of(own)) for metric in metrics]
+        table.add_row(f"{own.horizon} d", *cells, loss(other.mae.value))
     return table
 
 
@@ -156,7 +111,7 @@ def _calibration(found: Evaluation) -> Table:
     """Coverage of the band and Winkler scores, before and after, with the blocks that the offsets rest on."""
     made = found.calibration
     table = _table(
-        f"conformal calibration: outcomes {_band(found)} and Winkler score, before and after",
+        f"conformal calibration: outcomes {band(found)} and Winkler score, before and after",
         *("blocks", "before", "after", "interval", "Winkler", "after", "gain"),
     )
     for h, before in enumerate(made.before.horizons):
@@ -174,12 +129,12 @@ def _add_calibration(
     table.add_row(
         name,
         blocks,
-        _share(before.band.value),
-        _share(after.band.value),
-        _range(after.band, _share),
-        _loss(before.winkler.value),
-        _loss(after.winkler.value),
-        _range(gain, _gain),
+        share(before.band.value),
+        share(after.band.value),
+        span(after.band, share),
+        loss(before.winkler.value),
+        loss(after.winkler.value),
+        span(gain, gain),
     )
 
 
@@ -189,25 +144,25 @@ def _pit(found: Evaluation) -> Table:
     edges = [f"{100 * edge:g}" for edge in first.edges]
     bins = [f"{a}–{b} %" for a, b in pairwise(edges)]  # noqa: RUF001 - a range
     table = _table("where outcomes fell (PIT); a calibrated model has the expected shares", *bins)
-    table.add_row("expected", *(_share(share) for share in first.expected), style="dim")
+    table.add_row("expected", *(share(share) for share in first.expected), style="dim")
     for row in found.pit:
-        table.add_row(f"{row.horizon} d", *(_share(share.value) for share in row.shares))
-        table.add_row("", *(_range(share, _share) for share in row.shares), style="dim")
+        table.add_row(f"{row.horizon} d", *(share(share.value) for share in row.shares))
+        table.add_row("", *(span(share, share) for share in row.shares), style="dim")
     return table
 
 
 def _symbols(found: Evaluation) -> Table:
     """The model symbol by symbol."""
     baseline = found.skill.baseline
-    table = _table("by symbol", "forecasts", "pinball", _band(found), f"below {baseline}", "interval")
+    table = _table("by symbol", "forecasts", "pinball", band(found), f"below {baseline}", "interval")
     for row in found.by_symbol[:_MOST_SYMBOLS]:
         table.add_row(
             Text(row.symbol),
             str(row.windows),
-            _loss(row.mean.value),
-            _share(row.band.value),
-            _gain(row.improvement.value),
-            _range(row.improvement, _gain),
+            loss(row.mean.value),
+            share(row.band.value),
+            gain(row.improvement.value),
+            span(row.improvement, gain),
         )
     if len(found.by_symbol) > _MOST_SYMBOLS:
         table.caption = f"and {len(found.by_symbol) - _MOST_SYMBOLS} more, which --json has"
@@ -233,40 +188,5 @@ def _horizons(found: Evaluation) -> Sequence[str]:
     return [f"{horizon} d" for horizon in found.target.horizons]
 
 
-def _band(found: Evaluation) -> str:
-    return f"in {100 * found.levels[0]:g}–{100 * found.levels[-1]:g} %"  # noqa: RUF001 - a range
-
-
 def _style(row: ModelScores) -> str:
     return "blue" if row.role is Role.MODEL else ""
-
-
-def _value(found: Interval | None) -> float | None:
-    return None if found is None else found.value
-
-
-def _shown(metric: _Metric, value: float | None) -> str:
-    return "–" if value is None or not isfinite(value) else metric.show(value)  # noqa: RUF001 - nothing to show
-
-
-def _range(found: Interval, show: Callable[[float], str]) -> str:
-    """Lower and upper end, with the unit once."""
-    return f"{show(found.lower).removesuffix(' %')} to {show(found.upper)}" if isfinite(found.lower) else ""
-
-
-def _loss(value: float) -> str:
-    """Three or four digits of a loss."""
-    scaled = _SCALE * value
-    return f"{scaled:,.2f}" if scaled < _LARGE else f"{scaled:,.0f}"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def _gain(value: float) -> str:
-    return f"{100 * value:+.1f} %" if isfinite(value) else ""
-
-
-def _plain(value: float) -> str:
-    return f"{value:.3f}"

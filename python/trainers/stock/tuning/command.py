@@ -11,7 +11,7 @@ import torch
 import typer
 from rich.console import Console
 
-from predictor.bars import BarPanel
+from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
 from predictor.covariates import CovariateSource
@@ -58,7 +58,9 @@ EXAMPLE = "Example: quantra tune stock --bars bars.csv --model tft --calendar XN
 
 def tune_stock(  # noqa: PLR0913 - one argument a flag
     *,
-    bars: Annotated[Path, typer.Option(help="CSV or Parquet file of daily bars.")],
+    bars: Bars = "",
+    query: BarsQuery = "",
+    bars_env: BarsEnv = "",
     out: Annotated[Path, typer.Option(help="Folder of the best one's artifact; it must not exist.")],
     model: ModelOption = DEFAULTS.kind,
     trials: Annotated[int, typer.Option(min=1, help="Trials in all, those of earlier runs included.")] = 30,
@@ -113,8 +115,8 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
         ),
     )
     beside = CovariateSource.read(covariates or (), static)
-    material = Material(BarPanel.read(bars), features_named(features, covariate_fields(beside, known)), beside)
-    panel = material.bars
+    panel = chosen_bars(bars, query, bars_env)
+    material = Material(panel, features_named(features, covariate_fields(beside, known)), beside)
     parts = recipe.splits(panel.sessions)
     out.parent.mkdir(parents=True, exist_ok=True)
     kept = Storage(uri=storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}", name=f"quantra-{model}")

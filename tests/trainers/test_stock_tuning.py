@@ -1,0 +1,191 @@
+"""The search for hyper-parameters: trials, where they are kept, and what is claimed of the best one."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from market import bokeh_panel
+
+from predictor import artifact
+from predictor.cli import run
+from predictor.errors import ConfigurationError
+from predictor.features import FeatureDefinition, FeatureSet
+from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
+from trainers.loop import EpochReport, Report, WindowReport
+from trainers.stock.data import History
+from trainers.stock.fitting import fit_pipeline
+from trainers.stock.material import Material
+from trainers.stock.recipe import Optimisation, Recipe
+from trainers.stock.tuning import Found, Search, Storage, search
+from trainers.stock.tuning.command import tune_stock
+from trainers.stock.tuning.space import BATCH_SIZES, suggested
+
+FEATURES = FeatureSet(
+    observed=(
+        FeatureDefinition("return_1", "Log($close / Ref($close, 1))", "return", "log return"),
+        FeatureDefinition("range_1", "Log($high / $low)", "range", "log return"),
+    )
+)
+RECIPE = Recipe(
+    target=Target(horizons=(1, 3)),
+    encoder_length=5,
+    config=LSTMConfig(hidden=16, layers=1),
+    optimisation=Optimisation(max_epochs=2),
+)
+
+
+@pytest.fixture(scope="module")
+def material() -> Material:
+    return Material(bokeh_panel("AAPL").last(360), FEATURES)
+
+
+@pytest.fixture(scope="module")
+def history(material: Material) -> History:
+    splits = RECIPE.splits(material.bars.sessions)
+    return History(material.bars, fit_pipeline(material.bars, FEATURES, RECIPE, splits))
+
+
+def asked(history: History, *, trials: int = 2, recipe: Recipe = RECIPE) -> Search:
+    splits = recipe.splits(history.bars.sessions)
+    return Search(
+        history=history, splits=splits, recipe=recipe, settings=dict(recipe.settings()), trials=trials, seeds=2
+    )
+
+
+def stored(folder: Path) -> Storage:
+    return Storage(uri=f"sqlite:///{folder / 'study.db'}", name="quantra")
+
+
+class Heard:
+    """A consumer that counts, and remembers what was announced."""
+
+    def __init__(self) -> None:
+        self.epochs = 0
+        self.windows = 0
+        self.said: list[str] = []
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        for report in reports:
+            self.epochs += isinstance(report, EpochReport)
+            self.windows += isinstance(report, WindowReport)
+            yield report
+
+    def announce(self, said: str) -> None:
+        self.said.append(said)
+
+
+class Lowest:
+    """Suggests the lowest value of everything, and remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        assert low < high
+        assert not log or low > 0
+        self.asked.add(name)
+        return low
+
+    def suggest_categorical(self, name: str, choices: tuple[int, ...]) -> int:
+        self.asked.add(name)
+        return choices[0]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_trial_varies_only_what_its_kind_of_network_has(kind: str) -> None:
+    recipe = Recipe(kind=kind, config=kind_named(kind).config())
+    trial = Lowest()
+    found = suggested(trial, recipe)
+    own = set(kind_named(kind).config.__slots__)
+    assert trial.asked - {"learning_rate", "weight_decay", "batch_size"} <= own
+    assert {"hidden", "dropout"} <= trial.asked
+    assert found.optimisation.batch_size == BATCH_SIZES[0]
+    assert found.target == recipe.target
+
+
+def test_a_search_tries_so_often_and_fits_the_best_again_from_fresh_seeds(history: History, tmp_path: Path) -> None:
+    heard = Heard()
+    found = search(asked(history), stored(tmp_path), consume=heard, announce=heard.announce)
+    assert found.trials == 2
+    assert found.failed == 0
+    assert len(found.seed_losses) == 2
+    assert len(set(found.seed_losses)) == 2
+    assert heard.epochs == (2 + 2) * 2
+    assert [said.split(";")[0] for said in heard.said[:2]] == ["trial 1 of 2", "trial 2 of 2"]
+
+
+def test_a_search_that_was_stopped_goes_on_where_it_was(history: History, tmp_path: Path) -> None:
+    search(asked(history, trials=1), stored(tmp_path), consume=iter)
+    heard = Heard()
+    found = search(asked(history, trials=2), stored(tmp_path), consume=heard, announce=heard.announce)
+    assert found.trials == 2
+    assert heard.said[0].startswith("trial 2 of 2; the best selection loss so far is")
+    assert heard.epochs == (1 + 2) * 2
+
+
+def test_a_study_of_other_settings_is_refused(history: History, tmp_path: Path) -> None:
+    search(asked(history, trials=1), stored(tmp_path), consume=iter)
+    other = replace(RECIPE, quantiles=(0.2, 0.5, 0.8))
+    with pytest.raises(ConfigurationError, match="searched with other bars, features or settings"):
+        search(asked(history, recipe=other), stored(tmp_path), consume=iter)
+
+
+def test_the_first_trials_error_is_told(history: History, tmp_path: Path) -> None:
+    def fail(reports: Iterable[Report], /) -> Iterator[Report]:
+        del reports
+        raise ConfigurationError("the consumer broke")
+
+    with pytest.raises(ConfigurationError, match="the consumer broke"):
+        search(asked(history), stored(tmp_path), consume=fail)
+
+
+def test_a_password_in_the_storages_address_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="holds a password") as refused:
+        Storage(uri="postgresql://me:secret@host/db", name="quantra")
+    assert "secret" not in str(refused.value)
+
+
+def test_the_figures_of_a_search_are_the_fresh_seeds() -> None:
+    found = Found(recipe=RECIPE, trials=9, pruned=1, failed=1, best_trial_loss=0.2, seed_losses=(0.3, 0.5))
+    assert found.mean == pytest.approx(0.4)
+    assert found.deviation == pytest.approx(0.1 * 2**0.5)
+    assert found.card()["trials"] == 9
+
+
+def test_the_card_of_what_was_found_tells_of_the_search(
+    material: Material, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    material.bars.write_csv(tmp_path / "bars.csv")
+    features = {
+        "operator_set": 1,
+        "observed": [
+            {"name": f.name, "expression": f.expression, "meaning": f.meaning, "unit": f.unit}
+            for f in FEATURES.observed
+        ],
+        "known": [],
+    }
+    (tmp_path / "features.json").write_text(json.dumps(features))
+    out = tmp_path / "models" / "1"
+    flags: dict[str, Setting | Path] = {
+        "bars": tmp_path / "bars.csv",
+        "out": out,
+        "features": tmp_path / "features.json",
+        "horizons": "1,3",
+        "encoder-length": 5,
+        "epochs": 1,
+        "trials": 1,
+        "seeds": 2,
+    }
+    app = typer.Typer(add_completion=False)
+    app.command()(tune_stock)
+    with pytest.raises(SystemExit) as ended:
+        run(app, [*(f"--{name}={value}" for name, value in flags.items()), "--json"])
+    assert ended.value.code == 0
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert last["kind"] == "tuned"
+    assert artifact.load(out).artifact.manifest.card["tuning"] == last["tuning"]
+    assert last["tuning"]["trials"] == 1
+    assert (out.parent / "1.tune.db").is_file()
