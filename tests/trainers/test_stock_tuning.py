@@ -32,6 +32,7 @@ FEATURES = FeatureSet(
 RECIPE = Recipe(
     target=Target(horizons=(1, 3)),
     encoder_length=5,
+    calendar="XNYS",
     config=LSTMConfig(hidden=16, layers=1),
     optimisation=Optimisation(max_epochs=2),
 )
