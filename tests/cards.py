@@ -33,6 +33,7 @@ def full_card(
             "precision": "fp32",
             "parameters": 15123,
             "best_epoch": 7,
+            "best_selection": 0.25,
             "epochs": [
                 {"epoch": e, "train": 0.36 + 0.08 / e, "selection": 0.371 + 0.06 / e + 0.0008 * e} for e in range(1, 13)
             ],

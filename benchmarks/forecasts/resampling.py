@@ -45,9 +45,8 @@ class Resampler:
         self._sizes = np.diff(np.r_[self._starts, len(decisions)])
         times = len(self._starts)
         self.block = min(BLOCK_HORIZONS * horizon, times)
-        self._random = np.random.default_rng(SEED)
         count = -(-times // self.block)
-        firsts = self._random.integers(0, times - self.block + 1, (DRAWS, count))
+        firsts = np.random.default_rng(SEED).integers(0, times - self.block + 1, (DRAWS, count))
         self._times = (firsts[..., None] + np.arange(self.block)).reshape(DRAWS, -1)[:, :times]
 
     @property
@@ -61,14 +60,14 @@ class Resampler:
 
     def difference(self, ours: Array, theirs: Array) -> Interval:
         """Mean of ours less theirs over the same windows; each [N] or [seeds, N], the seeds not paired."""
-        drawn = self._drawn(ours) - self._drawn(theirs)
+        drawn = self._drawn(ours) - self._drawn(theirs, stream=1)
         return self._interval(drawn, float(np.mean(ours) - np.mean(theirs)))
 
-    def _drawn(self, scores: Array) -> Array:
-        """[draws] means of the drawn times, of drawn seeds."""
+    def _drawn(self, scores: Array, *, stream: int = 0) -> Array:
+        """[draws] means of the drawn times, of seeds that each stream draws by itself."""
         rows = np.atleast_2d(scores)
         by_time = np.add.reduceat(rows, self._starts, axis=1) / self._sizes
-        seeds = self._random.integers(0, len(rows), (DRAWS, len(rows)))
+        seeds = np.random.default_rng([SEED, stream]).integers(0, len(rows), (DRAWS, len(rows)))
         shares = np.stack([np.bincount(draw, minlength=len(rows)) for draw in seeds]) / len(rows)
         means = np.stack([by_time[:, times].mean(axis=1) for times in self._times])
         return (shares * means).sum(axis=1)

@@ -59,6 +59,9 @@ class Training:
     precision: str
     parameters: int
     best_epoch: int
+    """0 if nothing was better than the start."""
+    best_selection: float
+    """Selection loss of what was kept."""
     epochs: tuple[EpochLoss, ...]
 
 
@@ -238,6 +241,7 @@ def _training(record: Record) -> Training:
         precision=record.text("precision"),
         parameters=record.integer("parameters"),
         best_epoch=record.integer("best_epoch"),
+        best_selection=record.number("best_selection"),
         epochs=tuple(map(_epoch, record.records("epochs"))),
     )
 

@@ -137,7 +137,7 @@ def test_a_heat_map_of_zeros_is_white() -> None:
 
 
 def test_the_loss_curve_marks_the_epoch_that_was_kept() -> None:
-    train, selection, kept = traces(loss_curve([1, 2, 3], [0.9, 0.7, 0.6], [0.95, 0.8, 0.85], 2))
+    train, selection, kept = traces(loss_curve([1, 2, 3], [0.9, 0.7, 0.6], [0.95, 0.8, 0.85], (2, 0.8)))
 
     assert (train.name, train.x, train.y) == ("train", (1, 2, 3), (0.9, 0.7, 0.6))
     assert (selection.name, selection.y) == ("selection", (0.95, 0.8, 0.85))
@@ -146,7 +146,7 @@ def test_the_loss_curve_marks_the_epoch_that_was_kept() -> None:
 
 def test_a_best_epoch_that_was_not_trained_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="best epoch, 4"):
-        loss_curve([1, 2], [0.9, 0.7], [0.9, 0.8], 4)
+        loss_curve([1, 2], [0.9, 0.7], [0.9, 0.8], (4, 0.8))
 
 
 def test_calibration_shows_how_far_each_horizon_is_off_with_its_interval() -> None:

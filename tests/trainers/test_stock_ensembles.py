@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from artifacts import small_model
-from ensembles import artifact_of, save_artifact, save_ensemble
+from artifacts import save_artifact, small_model
+from ensembles import artifact_of, save_ensemble
 from market import bokeh_panel
 from numpy.typing import NDArray
 

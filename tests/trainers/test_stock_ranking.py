@@ -1,6 +1,7 @@
 """What a model of panels learns: every wrong output is an error, and every number of the loss is right."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import cast
 
@@ -11,6 +12,7 @@ from market import bokeh_panel
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
+from predictor.bars import BarPanel
 from predictor.features import default_features
 from predictor.networks import Inputs, InputSizes, Target
 from predictor.networks.graph import GraphConfig, GraphForecaster
@@ -18,6 +20,7 @@ from predictor.networks.panel_output import PanelOutput
 from trainers.loop import ContractError, EmptyTargetError, Loop, Phase, adamw
 from trainers.stock.data import Batch, History, Windows
 from trainers.stock.days import ByPanels, Days, PanelBatch
+from trainers.stock.edges import training_edges
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.ranking import PanelTask, ranking_loss
 from trainers.stock.recipe import Recipe
@@ -239,12 +242,42 @@ def test_an_absent_row_has_no_target_even_where_its_outcome_is_known() -> None:
     assert found.inputs.scale[4] == 1
 
 
+def bars() -> BarPanel:
+    """FB begins in 2012, so it is absent before."""
+    return bokeh_panel("AAPL", "FB", "IBM").between(20110103, 20121231)
+
+
+def history_of(panel: BarPanel) -> History:
+    recipe = Recipe(calendar="XNYS", encoder_length=20)
+    return History(panel, fit_pipeline(panel, default_features(), recipe, recipe.splits(panel.sessions)))
+
+
 @cache
 def history() -> History:
-    """FB begins in 2012, so it is absent before."""
-    bars = bokeh_panel("AAPL", "FB", "IBM").between(20110103, 20121231)
-    recipe = Recipe(calendar="XNYS", encoder_length=20)
-    return History(bars, fit_pipeline(bars, default_features(), recipe, recipe.splits(bars.sessions)))
+    return history_of(bars())
+
+
+def with_another_future(panel: BarPanel, position: int) -> BarPanel:
+    """The panel with the bars after a position in another order."""
+    order = np.arange(len(panel.sessions))
+    order[position + 1 :] = np.random.default_rng(1).permutation(order[position + 1 :])
+    columns = ("open", "high", "low", "close", "volume", "adj_close")
+    return replace(panel, **{name: getattr(panel, name)[:, order] for name in columns})
+
+
+def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
+    position = 350
+    sizes = replace(history().pipeline.sizes, nodes=3)
+    torch.manual_seed(0)
+    config = GraphConfig(hidden=8, heads=2, neighbours=2)
+    model = GraphForecaster(config, sizes=sizes, target=history().pipeline.target, levels=LEVELS).eval()
+    model.connect(training_edges(bars(), int(bars().sessions[250]), neighbours=2))
+    other = with_another_future(bars(), position)
+    days = [Days(found, stocks=3).gather(np.array([position])) for found in (history(), history_of(other))]
+    plain, moved = (model(day.inputs, day.nodes, day.panels) for day in days)
+    torch.testing.assert_close(plain.quantiles, moved.quantiles, atol=1e-6, rtol=0)
+    torch.testing.assert_close(plain.scores, moved.scores, atol=1e-6, rtol=0)
+    assert not torch.equal(torch.nan_to_num(days[0].target), torch.nan_to_num(days[1].target))
 
 
 def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() -> None:

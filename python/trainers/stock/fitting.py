@@ -113,7 +113,11 @@ class Fitted:
     device: str
     precision: str
     epochs: tuple[tuple[float, float], ...]
+    """Training and selection loss of each."""
     best_epoch: int
+    """Counted from 1; 0 if nothing was better than the start, as where a linear highway is the best there is."""
+    best_loss: float
+    """Selection loss of what is kept."""
 
 
 def check_edges(edges: Edges | None, recipe: Recipe) -> None:
@@ -157,17 +161,22 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
     loop, lesson = prepared.loop, prepared.lesson
     held = Validation(lesson.loss, lesson.selection)
     with loop.running(checkpoints) as run:
+        if run.best.value is None:  # not after a resume
+            run.stalled(run.validate(held.score, held.source).mean, patience=settings.patience)
         for report in consume(run.epochs(lesson.train, max_epochs=settings.max_epochs, validation=held)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
                 break
         run.restore_best()
         epochs = tuple((report.loss, report.monitored) for report in run.history)
+        best_epoch, best_loss = len(epochs) - run.best.stale, run.best.value
+    assert best_loss is not None  # noqa: S101 - there is one, or restoring it would have failed
     return Fitted(
         network=freeze(prepared.network.cpu()),
         device=loop.device.device.type,
         precision=loop.precision.name,
         epochs=epochs,
-        best_epoch=len(epochs) - run.best.stale,
+        best_epoch=best_epoch,
+        best_loss=best_loss,
     )
 
 

@@ -114,7 +114,7 @@ def train(
     # Held until the artifact stands, so that no other training can begin to resume meanwhile.
     with checkpoints.open() if checkpoints is not None and first else nullcontext():
         fitted = fit(prepared, recipe.optimisation, checkpoints, consume)
-        kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
+        kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best" if fitted.best_epoch else "the start is best"
         announce(f"{kept}; calibrating it, and scoring it beside the baselines")
         made = calibrated(fitted, history, splits, recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
@@ -183,6 +183,7 @@ def _card(made: Artifact, fitted: Fitted, history: History, splits: Splits, reci
             "precision": fitted.precision,
             "parameters": sum(p.numel() for p in fitted.network.parameters()),
             "best_epoch": fitted.best_epoch,
+            "best_selection": fitted.best_loss,
             "epochs": card.epochs_card(fitted.epochs),
         },
         "libraries": card.libraries_card(),

@@ -7,6 +7,7 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.card import Verdict
 from trainers.stock.evaluation.hac import newey_west
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import overall
@@ -37,6 +38,15 @@ class Skill:
     improvement: Interval
     days_short: int = 0
     """Decision days that the split lacks for any verdict."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the improvement can be told from luck."""
+        if self.days_short:
+            return Verdict.UNDECIDED
+        if self.improvement.lower > 0:
+            return Verdict.BETTER
+        return Verdict.WORSE if self.improvement.upper < 0 else Verdict.UNDECIDED
 
     @property
     def sentence(self) -> str:

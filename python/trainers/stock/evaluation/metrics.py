@@ -10,7 +10,7 @@ import numpy as np
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores
-from trainers.stock.evaluation.words import NOTHING, band, loss, plain, share
+from trainers.stock.evaluation.words import NOTHING, band_text, loss_text, plain_text, share_text
 
 _RISKS: Final = (0.5, 0.9)
 """Levels of the TFT paper's P50 and P90 risk."""
@@ -45,20 +45,20 @@ def metrics_of(found: Evaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric
 
 def _all(found: Evaluation) -> tuple[Metric, ...]:
     return (
-        Metric(name="CRPS", of=lambda h: h.crps.value, show=loss, grows=True),
+        Metric(name="CRPS", of=lambda h: h.crps.value, show=loss_text, grows=True),
         *(_risk(found, place) for place, level in enumerate(found.levels) if level in _RISKS),
-        Metric(name=band(found), of=lambda h: h.band.value, show=share),
-        Metric(name="Winkler", of=lambda h: h.winkler.value, show=loss, grows=True),
-        Metric(name="MAE", of=lambda h: h.mae.value, show=loss, grows=True),
-        Metric(name="QLIKE", of=lambda h: _value(h.qlike), show=plain),
-        Metric(name="IC", of=lambda h: _value(h.correlation.ic), show=plain),
-        Metric(name="RankIC", of=lambda h: _value(h.correlation.rank_ic), show=plain),
-        Metric(name="ICIR", of=lambda h: h.correlation.icir, show=plain),
+        Metric(name=band_text(found), of=lambda h: h.band.value, show=share_text),
+        Metric(name="Winkler", of=lambda h: h.winkler.value, show=loss_text, grows=True),
+        Metric(name="MAE", of=lambda h: h.mae.value, show=loss_text, grows=True),
+        Metric(name="QLIKE", of=lambda h: _value(h.qlike), show=plain_text),
+        Metric(name="IC", of=lambda h: _value(h.correlation.ic), show=plain_text),
+        Metric(name="RankIC", of=lambda h: _value(h.correlation.rank_ic), show=plain_text),
+        Metric(name="ICIR", of=lambda h: h.correlation.icir, show=plain_text),
     )
 
 
 def _risk(found: Evaluation, place: int) -> Metric:
-    return Metric(name=f"P{100 * found.levels[place]:.0f} risk", of=lambda h: h.risk[place], show=plain)
+    return Metric(name=f"P{100 * found.levels[place]:.0f} risk", of=lambda h: h.risk[place], show=plain_text)
 
 
 def _value(found: Interval | None) -> float | None:

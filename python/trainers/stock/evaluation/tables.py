@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from predictor.card import Verdict
 from predictor.errors import shown_date
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.comparison import Comparison
@@ -17,8 +18,9 @@ from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.metrics import metrics_of
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
-from trainers.stock.evaluation.words import SCALE, band, gain, loss, share, span
+from trainers.stock.evaluation.words import SCALE, band_text, gain_text, loss_text, share_text, span_text
 
+_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _MOST_SYMBOLS: Final = 20
 
 
@@ -30,7 +32,7 @@ def told(found: Evaluation) -> Iterator[RenderableType]:
         f"{shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
     )
     yield _verdict(found)
-    yield losses(found)
+    yield _losses(found)
     yield _comparisons(found)
     yield _by_model(found)
     yield _by_horizon(found)
@@ -44,23 +46,22 @@ def told(found: Evaluation) -> Iterator[RenderableType]:
 
 
 def _verdict(found: Evaluation) -> Panel:
-    i, short = found.skill.improvement, found.skill.days_short
-    colour = "yellow" if short or i.lower <= 0 <= i.upper else "green" if i.lower > 0 else "red"
+    colour = _COLOURS[found.skill.verdict]
     return Panel(Text(found.skill.sentence), title="skill", title_align="left", border_style=colour)
 
 
-def losses(found: Evaluation) -> Table:
+def _losses(found: Evaluation) -> Table:
     """Pinball loss by horizon, and over all of them with its interval; the least of each column is bold."""
     title = f"pinball loss of {found.unit}, x {SCALE}; less is better"
     table = _table(title, *_horizons(found), "mean", "interval")
     losses = [[h.pinball.value for h in row.horizons] + [row.mean.value] for row in found.rows]
     best = np.min(losses, axis=0)
     for row, values in zip(found.rows, losses, strict=True):
-        cells = [Text(loss(v), style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
-        table.add_row(Text(row.name), *cells, span(row.mean, loss), style=_style(row))
+        cells = [Text(loss_text(v), style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
+        table.add_row(Text(row.name), *cells, span_text(row.mean, loss_text), style=_style(row))
     if found.seeds is not None:
         spreads = (*found.seeds.pinball, found.seeds.mean)
-        cells = [f"{loss(spread.mean)}\n± {loss(spread.sd)}" for spread in spreads]
+        cells = [f"{loss_text(spread.mean)}\n± {loss_text(spread.sd)}" for spread in spreads]
         table.add_row(f"{len(found.seeds.seeds)} seeds\n± sd", *cells, style="blue")
     table.caption = "mean: over horizons, each first divided by how far outcomes spread at it"
     return table
@@ -80,9 +81,9 @@ def _comparisons(found: Evaluation) -> Table:
 
 
 def _add_comparison(table: Table, row: Comparison, name: str, style: str) -> None:
-    gains = [gain(value.value) for value in (*row.by_horizon, row.improvement)]
+    gains = [gain_text(value.value) for value in (*row.by_horizon, row.improvement)]
     t = "" if row.t is None else f"{row.t:+.1f}"
-    table.add_row(Text(name), *gains, span(row.improvement, gain), t, style=style)
+    table.add_row(Text(name), *gains, span_text(row.improvement, gain_text), t, style=style)
 
 
 def _by_model(found: Evaluation) -> Table:
@@ -103,7 +104,7 @@ def _by_horizon(found: Evaluation) -> Table:
     table = _table("this model by horizon", *(metric.name for metric in metrics), f"MAE {naive.name}")
     for own, other in zip(ours.horizons, naive.horizons, strict=True):
         cells = [metric.shown(metric.of(own)) for metric in metrics]
-        table.add_row(f"{own.horizon} d", *cells, loss(other.mae.value))
+        table.add_row(f"{own.horizon} d", *cells, loss_text(other.mae.value))
     return table
 
 
@@ -111,7 +112,7 @@ def _calibration(found: Evaluation) -> Table:
     """Coverage of the band and Winkler scores, before and after, with the blocks that the offsets rest on."""
     made = found.calibration
     table = _table(
-        f"conformal calibration: outcomes {band(found)} and Winkler score, before and after",
+        f"conformal calibration: outcomes {band_text(found)} and Winkler score, before and after",
         *("blocks", "before", "after", "interval", "Winkler", "after", "gain"),
     )
     for h, before in enumerate(made.before.horizons):
@@ -129,12 +130,12 @@ def _add_calibration(
     table.add_row(
         name,
         blocks,
-        share(before.band.value),
-        share(after.band.value),
-        span(after.band, share),
-        loss(before.winkler.value),
-        loss(after.winkler.value),
-        span(gain, gain),
+        share_text(before.band.value),
+        share_text(after.band.value),
+        span_text(after.band, share_text),
+        loss_text(before.winkler.value),
+        loss_text(after.winkler.value),
+        span_text(gain, gain_text),
     )
 
 
@@ -144,25 +145,25 @@ def _pit(found: Evaluation) -> Table:
     edges = [f"{100 * edge:g}" for edge in first.edges]
     bins = [f"{a}–{b} %" for a, b in pairwise(edges)]  # noqa: RUF001 - a range
     table = _table("where outcomes fell (PIT); a calibrated model has the expected shares", *bins)
-    table.add_row("expected", *(share(share) for share in first.expected), style="dim")
+    table.add_row("expected", *(share_text(share) for share in first.expected), style="dim")
     for row in found.pit:
-        table.add_row(f"{row.horizon} d", *(share(share.value) for share in row.shares))
-        table.add_row("", *(span(share, share) for share in row.shares), style="dim")
+        table.add_row(f"{row.horizon} d", *(share_text(share.value) for share in row.shares))
+        table.add_row("", *(span_text(share, share_text) for share in row.shares), style="dim")
     return table
 
 
 def _symbols(found: Evaluation) -> Table:
     """The model symbol by symbol."""
     baseline = found.skill.baseline
-    table = _table("by symbol", "forecasts", "pinball", band(found), f"below {baseline}", "interval")
+    table = _table("by symbol", "forecasts", "pinball", band_text(found), f"below {baseline}", "interval")
     for row in found.by_symbol[:_MOST_SYMBOLS]:
         table.add_row(
             Text(row.symbol),
             str(row.windows),
-            loss(row.mean.value),
-            share(row.band.value),
-            gain(row.improvement.value),
-            span(row.improvement, gain),
+            loss_text(row.mean.value),
+            share_text(row.band.value),
+            gain_text(row.improvement.value),
+            span_text(row.improvement, gain_text),
         )
     if len(found.by_symbol) > _MOST_SYMBOLS:
         table.caption = f"and {len(found.by_symbol) - _MOST_SYMBOLS} more, which --json has"

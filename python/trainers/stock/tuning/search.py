@@ -135,7 +135,7 @@ def _loss_of_trial(asked: Search, consume: Consumer, trial: "Trial") -> float:
     """The best selection loss of one trial."""
     recipe = suggested(trial, asked.recipe)
     fitted = _fitted(asked, recipe, _Pruning(trial, consume))
-    return _best_loss(fitted)
+    return fitted.best_loss
 
 
 def _seed_losses(asked: Search, recipe: Recipe, consume: Consumer, announce: Callable[[str], None]) -> Iterator[float]:
@@ -144,16 +144,12 @@ def _seed_losses(asked: Search, recipe: Recipe, consume: Consumer, announce: Cal
         announce(f"fitting the best recipe from seed {k} of {asked.seeds}")
         seed = (recipe.optimisation.seed + k) % 2**32
         again = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
-        yield _best_loss(_fitted(asked, again, consume))
+        yield _fitted(asked, again, consume).best_loss
 
 
 def _fitted(asked: Search, recipe: Recipe, consume: Consumer) -> Fitted:
     prepared = prepare(asked.history, asked.splits, recipe, None)
     return fit(prepared, recipe.optimisation, None, consume)
-
-
-def _best_loss(fitted: Fitted) -> float:
-    return fitted.epochs[fitted.best_epoch - 1][1]
 
 
 @final

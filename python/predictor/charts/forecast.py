@@ -1,0 +1,178 @@
+"""A forecast: the fan after the bars, and quantiles alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.charts.theme import (
+    BLUE,
+    BLUE_FILL,
+    GREEN,
+    ORANGE,
+    graph_objects,
+    iso_dates,
+    new_figure,
+    require_shape,
+    with_unit,
+)
+from predictor.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+SESSIONS_SHOWN = 252
+"""Daily bars before the forecast, one trading year."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candles:
+    """Daily bars of one symbol, oldest first, as traded (not adjusted).
+
+    Attributes:
+        dates: int32 [T], yyyymmdd.
+        open: [T], in the currency of the price; high, low and close alike.
+        high: [T].
+        low: [T].
+        close: [T].
+    """
+
+    dates: NDArray[np.int32]
+    open: NDArray[np.float64]
+    high: NDArray[np.float64]
+    low: NDArray[np.float64]
+    close: NDArray[np.float64]
+
+
+def fan(
+    candles: Candles,
+    target_dates: NDArray[np.int32],
+    quantiles: Sequence[float],
+    prices: NDArray[np.float64],
+    *,
+    title: str,
+    currency: str = "",
+) -> "Figure":
+    """The last year's candles and the forecast fan, which opens at the last close.
+
+    Args:
+        candles: at least one bar; the last SESSIONS_SHOWN are drawn.
+        target_dates: int32 [H], yyyymmdd of the target sessions, ascending.
+        quantiles: [Q], levels between 0 and 1, ascending. Pairs from the outside in become shaded bands; the level
+            in the middle of an odd number becomes the line.
+        prices: [H, Q], forecast prices.
+        title: such as the symbol.
+        currency: unit of the prices, such as "USD".
+
+    Raises:
+        ConfigurationError: no bar, or shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    bars = candles.dates.shape
+    if not candles.dates.size:
+        raise ConfigurationError("a fan needs at least one bar to start from; pass the bars of the forecast")
+    for name, column in (
+        ("open", candles.open),
+        ("high", candles.high),
+        ("low", candles.low),
+        ("close", candles.close),
+    ):
+        require_shape(name, column, bars)
+    require_shape("prices", prices, (len(target_dates), len(quantiles)))
+    figure = new_figure(title, "session", with_unit("price", currency))
+    figure.add_trace(_candlestick(candles))
+    _add_fan(figure, candles, iso_dates(target_dates), quantiles, prices)
+    figure.update_layout(hovermode="x unified", xaxis_rangeslider_visible=False, height=480, margin_r=64)
+    figure.update_xaxes(rangebreaks=[{"bounds": ["sat", "mon"]}])
+    return figure
+
+
+def quantile_lines(
+    horizons: Sequence[int],
+    quantiles: Sequence[float],
+    values: NDArray[np.float64],
+    *,
+    title: str,
+    unit: str = "",
+) -> "Figure":
+    """A forecast alone, without the bars before it: bands between pairs of quantiles, and the line in the middle.
+
+    Args:
+        horizons: [H], sessions after the last bar, ascending.
+        quantiles: [Q], levels between 0 and 1, ascending.
+        values: [H, Q], prices or the target's own values.
+        title: such as the symbol.
+        unit: of the values, such as "USD".
+
+    Raises:
+        ConfigurationError: shapes that do not fit.
+        MissingPackageError: plotly is not installed.
+    """
+    require_shape("values", values, (len(horizons), len(quantiles)))
+    figure = new_figure(title, "sessions ahead", with_unit("forecast", unit))
+    _add_bands(figure, list(horizons), quantiles, values.T, ",.4~f")
+    figure.update_layout(hovermode="x unified")
+    figure.update_xaxes(tickvals=list(horizons), showgrid=False)
+    return figure
+
+
+def _candlestick(candles: Candles) -> Any:
+    """The last year's bars; a rising one is hollow, so that colour is not needed to read it."""
+    return graph_objects().Candlestick(
+        x=iso_dates(candles.dates[-SESSIONS_SHOWN:]),
+        open=candles.open[-SESSIONS_SHOWN:],
+        high=candles.high[-SESSIONS_SHOWN:],
+        low=candles.low[-SESSIONS_SHOWN:],
+        close=candles.close[-SESSIONS_SHOWN:],
+        name="daily bars",
+        increasing={"line": {"color": GREEN, "width": 1}, "fillcolor": "#FFFFFF"},
+        decreasing={"line": {"color": ORANGE, "width": 1}, "fillcolor": ORANGE},
+    )
+
+
+def _add_fan(
+    figure: "Figure",
+    candles: Candles,
+    targets: list[str],
+    quantiles: Sequence[float],
+    prices: NDArray[np.float64],
+) -> None:
+    """The bands of a forecast, which all begin at the last close."""
+    dates = [*iso_dates(candles.dates[-1:]), *targets]
+    paths = np.vstack([np.full(len(quantiles), candles.close[-1]), prices]).T
+    _add_bands(figure, dates, quantiles, paths, ",.2f")
+    for price in prices[-1]:
+        figure.add_annotation(
+            x=dates[-1], y=price, text=f"{price:,.2f}", showarrow=False, xanchor="left", xshift=6, font={"color": BLUE}
+        )
+
+
+def _add_bands(
+    figure: "Figure",
+    x: list[str] | list[int],
+    quantiles: Sequence[float],
+    paths: NDArray[np.float64],
+    number: str,
+) -> None:
+    """Bands between pairs of quantiles from the outside in, then the line in the middle; paths are [Q, X]."""
+    scatter = graph_objects().Scatter
+    hovers = [f"{_level(level)}: %{{y:{number}}}<extra></extra>" for level in quantiles]
+    for low in range(len(quantiles) // 2):
+        high = len(quantiles) - 1 - low
+        edge = {"x": x, "mode": "lines", "line": {"width": 0, "color": BLUE}}
+        name = f"{100 * quantiles[low]:g} % to {100 * quantiles[high]:g} %"
+        figure.add_trace(scatter(y=paths[low], name=name, showlegend=False, hovertemplate=hovers[low], **edge))
+        band = {"fill": "tonexty", "fillcolor": BLUE_FILL}
+        figure.add_trace(scatter(y=paths[high], name=name, hovertemplate=hovers[high], **edge, **band))
+    if len(quantiles) % 2:
+        middle = len(quantiles) // 2
+        look = {"mode": "lines+markers", "line": {"color": BLUE, "width": 2.5}, "marker": {"size": 6}}
+        name = _level(quantiles[middle])
+        figure.add_trace(scatter(x=x, y=paths[middle], name=name, hovertemplate=hovers[middle], **look))
+
+
+def _level(level: float) -> str:
+    """A quantile for people."""
+    return "median" if level == 0.5 else f"{100 * level:g} % quantile"  # noqa: PLR2004 - the definition of the median

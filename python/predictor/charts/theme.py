@@ -1,0 +1,106 @@
+"""The common look of all figures, and the checks that all of them make."""
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from numpy.typing import NDArray
+
+from predictor.errors import ConfigurationError, MissingPackageError, shown_date
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from plotly.graph_objects import Figure
+
+BLUE: Final = "#0072B2"
+BLUE_FILL: Final = "rgba(0, 114, 178, 0.18)"
+ORANGE: Final = "#D55E00"
+GREEN: Final = "#009E73"
+GREY: Final = "#6B7280"
+SERIES: Final = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
+SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x")
+
+_INK: Final = "#1F2937"
+_AXIS: Final = {
+    "gridcolor": "#E5E7EB",
+    "linecolor": "#9CA3AF",
+    "showline": True,
+    "ticks": "outside",
+    "tickcolor": "#9CA3AF",
+    "zeroline": False,
+    "automargin": True,
+    "title": {"standoff": 12},
+}
+_THEME: Final = {
+    "font": {
+        "family": "Inter, 'Segoe UI', system-ui, -apple-system, Helvetica, Arial, sans-serif",
+        "size": 13,
+        "color": _INK,
+    },
+    "title": {"font": {"size": 17}, "x": 0, "xref": "paper", "xanchor": "left", "y": 0.97, "yanchor": "top"},
+    "height": 420,
+    "paper_bgcolor": "#FFFFFF",
+    "plot_bgcolor": "#FFFFFF",
+    "margin": {"l": 64, "r": 24, "t": 88, "b": 56},
+    "hoverlabel": {"bgcolor": "#FFFFFF", "bordercolor": "#9CA3AF", "font": {"color": _INK}},
+    "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
+    "xaxis": _AXIS,
+    "yaxis": _AXIS,
+}
+
+
+def new_figure(title: str, x_title: str, y_title: str) -> "Figure":
+    """An empty figure in the common theme."""
+    figures = graph_objects()
+    return figures.Figure(
+        layout={
+            "template": figures.layout.Template(layout=_THEME),
+            "title": {"text": plain(title)},
+            "xaxis": {"title": {"text": x_title}},
+            "yaxis": {"title": {"text": y_title}},
+        },
+    )
+
+
+def graph_objects() -> Any:
+    """The figure classes of plotly, which carry no types.
+
+    Raises:
+        MissingPackageError: plotly is not installed.
+    """
+    try:
+        from plotly import graph_objects
+    except ModuleNotFoundError as error:
+        raise MissingPackageError.of("plotly", "report", "a chart") from error
+    return graph_objects
+
+
+def series_look(place: int) -> tuple[str, str]:
+    """Colour and marker symbol of the series at this place; they begin again after the last."""
+    return SERIES[place % len(SERIES)], SYMBOLS[place % len(SYMBOLS)]
+
+
+def plain(text: str) -> str:
+    """A text without markup; plotly would take `<b>` or a link in it for one."""
+    return escape(text, quote=False)
+
+
+def iso_dates(dates: "NDArray[np.int32]") -> list[str]:
+    """Dates yyyymmdd as 2024-03-28."""
+    return [shown_date(day) for day in dates.tolist()]
+
+
+def with_unit(name: str, unit: str) -> str:
+    """An axis title."""
+    return f"{name} ({unit})" if unit else name
+
+
+def require_shape(name: str, values: NDArray[Any], shape: "Sequence[int]") -> None:
+    """Refuse arrays that do not belong together.
+
+    Raises:
+        ConfigurationError: naming the array and both shapes.
+    """
+    if values.shape != tuple(shape):
+        raise ConfigurationError(f"{name} has shape {list(values.shape)}, but {list(shape)} is needed to fit the rest")
