@@ -181,7 +181,7 @@ def test_every_figure_becomes_html() -> None:
         quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL"),
         importance_bars(["a"], np.ones(1), "bp"),
         importance_heatmap(DATES[:1], ["a"], np.ones((1, 1)), "bp"),
-        loss_curve([1], [0.9], [0.9], 1),
+        loss_curve([1], [0.9], [0.9], (1, 0.9)),
         calibration([0.5], ["1 session"], np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))),
     ]
 
