@@ -6,10 +6,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Self, final
+from typing import Final, Self, final
 
 from benchmarks.forecasts.environments import ROOT
 from benchmarks.forecasts.speed_work import Kind, Seconds, Work
+
+KEEPING: Final = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**30)}
+"""Environment in which glibc gives no freed memory back; by itself it does, or not, by what lies at its heap's end."""
 
 
 @final
@@ -19,9 +22,10 @@ class Timed:
     Args:
         python: The interpreter of its environment.
         library: As `benchmarks.forecasts.speed_answering` knows it.
+        keeping: Whether the process keeps the memory that it frees, whatever the library does about it.
     """
 
-    def __init__(self, python: Path, library: str) -> None:
+    def __init__(self, python: Path, library: str, *, keeping: bool = False) -> None:
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed in __exit__
         self._process = subprocess.Popen(
             [str(python), "-m", "benchmarks.forecasts.speed_answering", library],
@@ -30,6 +34,7 @@ class Timed:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python")]),
                 "OMP_NUM_THREADS": "1",
+                **(KEEPING if keeping else {}),
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

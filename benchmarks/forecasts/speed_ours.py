@@ -28,6 +28,7 @@ from predictor.inference import freeze
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, Target
 from predictor.networks.tft import TFTConfig, TFTForecaster
 from trainers.loop import adamw
+from trainers.loop.machine.heap import keep_freed_memory
 from trainers.stock.data import Batch
 from trainers.stock.task import QuantileTask
 
@@ -69,6 +70,7 @@ def _inputs(windows: Windows) -> Inputs:
 def _step(network: nn.Module, windows: Windows) -> Callable[[], None]:
     task, optimizer = QuantileTask(network, LEVELS), adamw(network.parameters(), lr=RATE)
     batch = Batch(inputs=_inputs(windows), target=windows.target)
+    keep_freed_memory()  # as the training loop does
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
