@@ -20,10 +20,11 @@ from benchmarks.forecasts.panel_tasks import Fold, PanelForecasting
 from predictor.networks import Inputs, InputSizes, normalise
 from predictor.networks.edges import Edges
 from predictor.networks.graph import GraphConfig, GraphForecaster
-from trainers.loop import Loop, Phase, cosine, seed_everything
+from trainers.loop import Loop, Phase, adamw, cosine, seed_everything
 from trainers.stock.data import Batch, Windows
 from trainers.stock.days import ByPanels, Days
 from trainers.stock.edges import fit_edges
+from trainers.stock.fitting import undecayed
 from trainers.stock.ranking import PanelTask
 
 TAUGHT_STRIDE = 4
@@ -196,13 +197,13 @@ def _before(task: PanelForecasting, fold: Fold) -> FloatArray:
 
 
 def _optimizer(network: nn.Module, schedule: Schedule) -> torch.optim.AdamW:
-    """AdamW that lets biases be, above all those that hold the targets' own quantiles."""
-    free: list[nn.Parameter] = []
-    decayed: list[nn.Parameter] = []
-    for name, parameter in network.named_parameters():
-        (free if "bias" in name.rpartition(".")[2] else decayed).append(parameter)
-    groups = [{"params": free, "weight_decay": 0.0}, {"params": decayed, "weight_decay": schedule.weight_decay}]
-    return torch.optim.AdamW(groups, lr=schedule.learning_rate, fused=True)
+    """As in the shipped training."""
+    return adamw(
+        network.parameters(),
+        lr=schedule.learning_rate,
+        weight_decay=schedule.weight_decay,
+        spared=undecayed(network),
+    )
 
 
 def _start(network: GraphForecaster, days: Days, learnt: NDArray[np.int64], levels: Sequence[float]) -> None:

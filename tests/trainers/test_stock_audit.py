@@ -24,7 +24,7 @@ from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
 from trainers.progress import Chain
 from trainers.stock import Optimisation, Recipe, Splits, train
 from trainers.stock.audit import Depth, audit, command
-from trainers.stock.audit.costs import break_even, check_costs
+from trainers.stock.audit.costs import check_costs
 from trainers.stock.audit.future import Fitting, check_future
 from trainers.stock.audit.lags import Judged, check_lags
 from trainers.stock.audit.noise import adjusted_panel, with_noise
@@ -41,6 +41,7 @@ from trainers.stock.audit.trials import (
 )
 from trainers.stock.backtest import Tactic, Terms, artifact_source
 from trainers.stock.backtest.book import run_book
+from trainers.stock.backtest.costs import break_even
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.refit import assembled
 from trainers.stock.data import History
@@ -417,7 +418,7 @@ def test_the_command_audits_a_recipe_and_writes_beside_it(tmp_path: Path, capsys
     (tmp_path / "features.json").write_text(json.dumps(features))
     bars().write_csv(tmp_path / "bars.csv")
     files = ["--bars", tmp_path / "bars.csv", "--features", tmp_path / "features.json"]
-    quick = ["--sessions", "1", "--permutations", "1", "--epochs", "1", "--json"]
+    quick = ["--sessions", "1", "--permutations", "1", "--epochs", "1", "--json", "--report", tmp_path / "report.html"]
     app = typer.Typer(add_completion=False)
     app.command()(command.audit_command)
     with pytest.raises(SystemExit) as ended:
@@ -428,6 +429,7 @@ def test_the_command_audits_a_recipe_and_writes_beside_it(tmp_path: Path, capsys
     written = AuditRecord.from_bytes((tmp_path / "recipe.json.audit.json").read_bytes(), "audit")
     assert written.verdict == told["verdict"]
     assert not written.leak
+    assert "Audit of " in (tmp_path / "report.html").read_text("utf-8")
 
 
 def entry(one: FeatureDefinition) -> dict[str, str]:

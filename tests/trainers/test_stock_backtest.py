@@ -386,6 +386,13 @@ def test_the_command_tells_programs_folds_and_figures(
     assert told.text("digest") == stored.text("digest")
 
 
+def test_the_command_writes_a_report_too(trained: Path, bars_file: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    period = ("--start", "2013-01-02", "--end", "2013-03-01")
+    assert call(trained, "--bars", bars_file, *period, "--out", tmp_path / "run", "--report", report) == 0
+    assert f"Backtest of {trained.parent.name}/{trained.name}" in report.read_text("utf-8")
+
+
 def test_the_command_shows_people_a_table(
     trained: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

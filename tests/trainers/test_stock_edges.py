@@ -115,3 +115,9 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
 def test_a_file_with_other_columns_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="has the columns"):
         read_edges(written(tmp_path, header="from,to"), ("A",), neighbours=1)
+
+
+def test_a_handful_of_stocks_is_near_by_plain_returns() -> None:
+    market = np.random.default_rng(3).normal(0, 0.01, 300)
+    edges = fit_edges(market + np.random.default_rng(4).normal(0, 0.01, (3, 300)), neighbours=2)
+    assert [set(row) for row in edges.neighbours.tolist()] == [{1, 2}, {0, 2}, {0, 1}]

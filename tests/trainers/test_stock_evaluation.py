@@ -461,6 +461,20 @@ def test_the_command_shows_every_table(
 
 
 @pytest.mark.usefixtures("few_baselines")
+def test_the_command_writes_a_report_too(trained: Trained, bars_file: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    assert call(trained.folder, "--bars", bars_file, "--seeds", "1", "--report", report) == 0
+    assert f"Evaluation of {trained.folder.parent.name}/{trained.folder.name}" in report.read_text("utf-8")
+
+
+def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(tmp_path / "none", "--bars", "none.csv", "--report", tmp_path / "missing" / "report.html") == 1
+    assert "make it first" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("few_baselines")
 def test_the_command_writes_json_alone_to_standard_output(
     trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from predictor.audit_record import read_audit
 from predictor.bars import BarPanel
 from predictor.cli.scores import judgement
 from predictor.cli.tables import contributions_table, forecast_table
@@ -126,7 +127,14 @@ def _ask_python(question: Question, bars: BarPanel, report: Path, console: Conso
         console.print(forecast_table(forecast, SYMBOL, bars.currency))
         attributions = _explain(client, bars)
     console.print(contributions_table(attributions[-1], SYMBOL))
-    content = ReportContent(info=info, bars=bars, forecast=forecast, attributions=attributions, symbol=SYMBOL)
+    content = ReportContent(
+        info=info,
+        bars=bars,
+        forecast=forecast,
+        attributions=attributions,
+        symbol=SYMBOL,
+        audit=read_audit(question.models / MODEL / str(info.version)),
+    )
     write_report(report, content)
 
 

@@ -20,6 +20,7 @@ from trainers.loop.group.joining import joined, local_rank
 from trainers.loop.machine.compilation import compiled
 from trainers.loop.machine.determinism import deterministic
 from trainers.loop.machine.hardware import Hardware, choose_device
+from trainers.loop.machine.heap import keep_freed_memory
 from trainers.loop.machine.precision import Precision, choose_precision
 from trainers.loop.machine.recurrent import compact
 from trainers.loop.machine.seeding import mixed, seed_everything
@@ -149,6 +150,7 @@ class Loop(Generic[Batch]):
         """
         device = self.device.device
         check_device(device)
+        keep_freed_memory()
         with ExitStack() as stack:
             group = stack.enter_context(joined(device.type))
             self._check_modules(group)

@@ -136,7 +136,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
         float, typer.Option(help="Of the ranking loss of a model that ranks stocks.")
     ] = DEFAULTS.optimisation.ranking_weight,
     clip: ClipOption = DEFAULTS.optimisation.clip,
-    ema: EmaOption = DEFAULTS.optimisation.ema,
+    ema: EmaOption = None,
     precision: PrecisionOption = LOOP.precision,
     device: DeviceOption = LOOP.device,
     oom: OomOption = LOOP.oom,
@@ -183,7 +183,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
             schedule=own.schedule if schedule is None else schedule,
             ranking_weight=ranking_weight,
             clip=clip,
-            ema=ema,
+            ema=own.ema if ema is None else ema,
             precision=precision,
             device=device,
             seed=seed,

@@ -18,6 +18,8 @@ FloatArray = NDArray[np.float64]
 
 LEAST_SESSIONS: Final = 60
 """Sessions that two stocks must share before their correlation counts."""
+MARKET: Final = 5
+"""Stocks whose mean return is a market."""
 COLUMNS: Final = ("symbol", "neighbour", "weight")
 
 
@@ -35,7 +37,7 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
     """Each stock's nearest others by the correlation of what the market does not explain.
 
     The market is the mean return of the day's stocks; each stock's regression on it is taken out, or else everybody's
-    nearest are the stocks that are most like the market.
+    nearest are the stocks that are most like the market. A handful of stocks is no market: their plain returns count.
 
     Args:
         returns: [S, T] daily log returns, NaN where unknown.
@@ -46,7 +48,7 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
     """
     if not np.isfinite(returns).any():
         raise ConfigurationError(f"edges need returns, but of {returns.shape} none is known; give more training bars")
-    nearness = correlations(without_market(returns))
+    nearness = correlations(without_market(returns) if len(returns) >= MARKET else returns)
     count = min(neighbours, len(nearness) - 1)
     np.fill_diagonal(nearness, -np.inf)
     order = np.argsort(-nearness, axis=1, kind="stable")[:, :count]

@@ -1,5 +1,6 @@
 """Fitting a stock model to a history: pipeline, network, weights, calibration; nothing is saved and nothing scored."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
@@ -183,7 +184,9 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
 def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Loop[Any]:
     """The training loop of the one network."""
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    optimizer = adamw(learning, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimizer = adamw(
+        learning, lr=settings.learning_rate, weight_decay=settings.weight_decay, spared=undecayed(network)
+    )
     scheduler = _schedule(optimizer, lesson.train.length, settings) if settings.schedule == "cosine" else None
     return Loop(
         [Phase("network", lesson.loss, learning, optimizer, scheduler=scheduler, clip=settings.clip)],
@@ -198,6 +201,13 @@ def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Lo
         compile=settings.compiled,
         deterministic=settings.deterministic,
     )
+
+
+def undecayed(network: nn.Module) -> Iterator[nn.Parameter]:
+    """Biases and norms: above all the head's bias holds the targets' own quantiles, and should stay free to."""
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad and (parameter.ndim <= 1 or "bias" in name.rpartition(".")[2]):
+            yield parameter
 
 
 def _schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRScheduler:

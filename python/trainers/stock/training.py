@@ -114,7 +114,11 @@ def train(
     # Held until the artifact stands, so that no other training can begin to resume meanwhile.
     with checkpoints.open() if checkpoints is not None and first else nullcontext():
         fitted = fit(prepared, recipe.optimisation, checkpoints, consume)
-        kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best" if fitted.best_epoch else "the start is best"
+        kept = (
+            f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
+            if fitted.best_epoch
+            else "the start is best"
+        )
         announce(f"{kept}; calibrating it, and scoring it beside the baselines")
         made = calibrated(fitted, history, splits, recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}

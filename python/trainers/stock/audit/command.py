@@ -11,14 +11,16 @@ import typer
 from rich.console import Console
 
 from predictor.audit_record import AuditRecord, audit_path, write_audit
+from predictor.cli.audits import audit_table
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
-from predictor.cli.options import CovariateFiles, StaticFile
+from predictor.cli.options import CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
+from predictor.report.texts import artifact_name
 from trainers.loop import LoopError, StoppedError
 from trainers.options import DeviceOption, JsonOption
+from trainers.stock.audit.page import write_audit_page
 from trainers.stock.audit.run import Depth, audit
-from trainers.stock.audit.tables import audit_table
 from trainers.stock.backtest.command import (
     TACTIC,
     TERMS,
@@ -70,6 +72,7 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
         int | None, typer.Option(min=1, help="Configurations tried before this one; left out: as the card tells.")
     ] = None,
     device: DeviceOption = "auto",
+    report: Report = None,
     as_json: JsonOption = False,
 ) -> None:
     """Try to refute a model's skill: as a leak, a lag, a cost or luck; the record stands beside the artifact."""
@@ -90,6 +93,8 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
         raise ConfigurationError(str(error)) from error
     path = (artifact or recipe or Path()).resolve()
     write_audit(path, record)
+    if report is not None:
+        write_audit_page(report, artifact_name(path), record)
     _tell(record, audit_path(path), as_json=as_json)
 
 

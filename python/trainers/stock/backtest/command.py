@@ -16,13 +16,15 @@ from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
-from predictor.cli.options import CovariateFiles, StaticFile
+from predictor.cli.options import CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import shown_date
 from predictor.replacement import replace_file
+from predictor.report.texts import artifact_name
 from trainers.loop import StoppedError
 from trainers.options import DeviceOption, JsonOption, ResumeOption
 from trainers.stock.backtest.folds import Fold, Plan, decision_span
+from trainers.stock.backtest.page import write_backtest
 from trainers.stock.backtest.progress import watched
 from trainers.stock.backtest.result import Backtest, backtest_json, summary_json
 from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_horizon
@@ -108,6 +110,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
     ] = None,
     resume: ResumeOption = False,
     device: DeviceOption = "auto",
+    report: Report = None,
     as_json: JsonOption = False,
 ) -> None:
     """Walk forward over past days: forecast with what was known then, trade at the next close, and pay for it."""
@@ -146,6 +149,8 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
         sys.stderr.write(f"{error.message}; go on with the same command and --resume\n")
         raise typer.Exit(128 + error.signal) from error
     replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(found)))
+    if report is not None:
+        write_backtest(report, artifact_name(artifact or recipe or folder.path), found)
     _tell(found, folder.path, as_json=as_json)
 
 

@@ -8,16 +8,19 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from predictor.card import Verdict
 from predictor.errors import shown_date
-from trainers.stock.backtest.performance import Performance
 from trainers.stock.backtest.result import Backtest, Track
+from trainers.stock.backtest.verdict import sentence_of, told, verdict_of
 
+_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _COLUMNS: Final = ("a year", "vol.", "Sharpe", "gross", "fall", "turnover", "hits", "held")
 
 
 def backtest_tables(found: Backtest) -> RenderableType:
-    """Strategy and benchmarks, then what a reader must know."""
-    return Group(_table(found), "", *(Text(f"note: {note}", style="dim") for note in _lines(found)))
+    """What the strategy came to, beside the benchmarks, then what a reader must know."""
+    sentence = Text(sentence_of(found), style=_COLOURS[verdict_of(found)])
+    return Group(_table(found), "", sentence, "", *(Text(f"note: {note}", style="dim") for note in _lines(found)))
 
 
 def _table(found: Backtest) -> Table:
@@ -43,17 +46,13 @@ def _cells(track: Track) -> tuple[str, ...]:
     return (
         _percent(figures.net.annual_return),
         _percent(figures.net.annual_volatility),
-        _sharpe(figures.net),
+        told(figures.net),
         f"{figures.gross.sharpe:+.2f}" if isfinite(figures.gross.sharpe) else "-",
         _percent(-figures.net.drawdown.depth),
         _percent(figures.turnover),
         _percent(figures.hit_rate),
         _percent(figures.exposure),
     )
-
-
-def _sharpe(found: Performance) -> str:
-    return f"{found.sharpe:+.2f} ± {found.sharpe_error:.2f}" if isfinite(found.sharpe) else "-"
 
 
 def _percent(value: float) -> str:

@@ -11,17 +11,19 @@ from rich.console import Console
 
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.machine import write_json
-from predictor.cli.options import AsJson, CovariateFiles, StaticFile
+from predictor.cli.options import AsJson, CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
+from predictor.report.texts import artifact_name
 from trainers.loop import LoopError, StoppedError
 from trainers.options import DeviceOption, ThreadsOption
 from trainers.progress import progress_for
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluate import Wanted, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.page import write_evaluation
 from trainers.stock.evaluation.reading import Judgeable
 from trainers.stock.evaluation.seen import SeenError
 from trainers.stock.evaluation.tables import told
@@ -53,6 +55,7 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
     ] = WANTED.adaptive,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
+    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Score an artifact beside the baselines, on days after everything that it has seen.
@@ -78,6 +81,8 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
         raise typer.Exit(128 + error.signal) from error
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
+    if report is not None:
+        write_evaluation(report, artifact_name(artifact), found)
     if as_json:
         write_json(found.to_json())
     else:

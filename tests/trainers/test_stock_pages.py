@@ -1,0 +1,311 @@
+"""Pages of evaluations, backtests and audits show the numbers given, and run nothing that others wrote."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from audits import audit_record
+from evaluations import estimate, evaluation
+from pages import HOSTILE, assert_loads_nothing, page_of
+
+from predictor.audit_record import AuditVerdict
+from predictor.card import Verdict
+from trainers.stock.audit.page import render_audit, write_audit_page
+from trainers.stock.backtest import Backtest, Fold, Tactic, Terms
+from trainers.stock.backtest.book import Book, run_book
+from trainers.stock.backtest.costs import bill, break_even, sharpe_at
+from trainers.stock.backtest.page import render_backtest, write_backtest
+from trainers.stock.backtest.page.curves import fallen, smoothed
+from trainers.stock.backtest.page.grids import cost_grid, sensitivity_grid
+from trainers.stock.backtest.result import Track, track_of
+from trainers.stock.backtest.verdict import sentence_of, verdict_of
+from trainers.stock.evaluation.page import render_evaluation, write_evaluation
+from trainers.stock.evaluation.page.losses import loss_grid
+from trainers.stock.evaluation.resampling import Interval
+
+NAME = "demo/1"
+TERMS = Terms(horizon=2, cost_bps=20, borrow_bps=100)
+
+
+def track(name: str, seed: int, *, drift: float = 0.0) -> Track:
+    """A book of random weights on random closes."""
+    random = np.random.default_rng(seed)
+    closes = np.exp(np.cumsum(drift + 0.01 * random.standard_normal((80, 3)), axis=0))
+    wanted = np.abs(random.uniform(-1, 1, (80, 3))) / 3 if drift else random.uniform(-1, 1, (80, 3)) / 3
+    days = np.arange(np.datetime64("2011-03-01"), np.datetime64("2011-03-01") + 80)
+    sessions = np.array([int(str(day).replace("-", "")) for day in days], np.int32)
+    return track_of(name, sessions, run_book(wanted, closes, TERMS), TERMS)
+
+
+def backtest(*, strategy: Track | None = None, note: str = "a note", symbol: str = "AAPL") -> Backtest:
+    return Backtest(
+        symbols=(symbol, "GOOG", "IBM"),
+        forecasts=f"artifact of {symbol}",
+        digest="ab" * 32,
+        terms=TERMS,
+        tactic=Tactic(),
+        folds=(
+            Fold(number=1, first=20110301, last=20110331, learn_first=20000301, learn_last=20110228),
+            Fold(number=2, first=20110401, last=20110519, learn_first=20000301, learn_last=20110331),
+        ),
+        strategy=strategy or track("model, rank", 1),
+        benchmarks=(track("equal weight", 2), track("momentum 12-1", 3)),
+        notes=(note,),
+    )
+
+
+# --- all pages
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "evaluation": lambda: render_evaluation(NAME, evaluation(adaptive=True)),
+    "backtest": lambda: render_backtest(NAME, backtest()),
+    "audit": lambda: render_audit(NAME, audit_record()),
+}
+HOSTILE_PAGES: dict[str, Callable[[], str]] = {
+    "evaluation": lambda: render_evaluation(HOSTILE, evaluation(adaptive=True, symbol=HOSTILE, note=HOSTILE)),
+    "backtest": lambda: render_backtest(HOSTILE, backtest(note=HOSTILE, symbol=HOSTILE)),
+    "audit": lambda: render_audit(HOSTILE, audit_record(told=HOSTILE, note=HOSTILE)),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_loads_nothing_and_is_always_the_same(name: str) -> None:
+    text = PAGES[name]()
+    assert_loads_nothing(text)
+    assert text == PAGES[name]()
+    assert "prefers-color-scheme: dark" in text
+    assert 'name="viewport"' in text
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_names_and_notes_that_others_wrote_are_shown_as_text(name: str) -> None:
+    text = HOSTILE_PAGES[name]()
+    page = page_of(text)
+    assert HOSTILE not in text
+    assert page.text.count(HOSTILE) >= 3
+    assert page.tags == page_of(PAGES[name]()).tags
+
+
+def test_pages_are_written_whole_in_place_of_older_ones(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    write_evaluation(path, NAME, evaluation())
+    assert path.read_text("utf-8") == render_evaluation(NAME, evaluation())
+    write_backtest(path, NAME, backtest())
+    assert path.read_text("utf-8") == render_backtest(NAME, backtest())
+    write_audit_page(path, NAME, audit_record())
+    assert path.read_text("utf-8") == render_audit(NAME, audit_record())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# --- evaluations
+
+
+def test_the_page_holds_every_loss_with_its_interval() -> None:
+    found = evaluation()
+    page = page_of(render_evaluation(NAME, found))
+    for row in found.rows:
+        assert {row.mean.value, *(h.pinball.value for h in row.horizons)} <= set(page.numbers)
+    assert "30.00" in page.text
+    assert "26.25 to 33.75" in page.text
+
+
+def test_a_loss_that_changes_is_another_on_the_page() -> None:
+    found = evaluation()
+    ours, *others = found.rows
+    other = replace(found, rows=(replace(ours, mean=estimate(0.00271)), *others))
+    assert "27.10" in page_of(render_evaluation(NAME, other)).text
+    assert "27.10" not in page_of(render_evaluation(NAME, found)).text
+
+
+def test_the_least_of_each_column_is_bold_and_the_model_is_marked() -> None:
+    ours, *others = loss_grid(evaluation(seeds=False)).lines
+    assert all(cell.is_best for cell in ours.cells)
+    assert not any(cell.is_best for line in others for cell in line.cells)
+    assert [line.is_model for line in (ours, *others)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "verdict"),
+    [(0.01, 0.03, "better"), (-0.01, 0.03, "undecided"), (-0.03, -0.01, "worse")],
+)
+def test_the_verdict_of_an_evaluation_stands_first(lower: float, upper: float, verdict: str) -> None:
+    found = evaluation(skill=Interval(value=(lower + upper) / 2, lower=lower, upper=upper))
+    text = render_evaluation(NAME, found)
+    assert text.index(f'<section class="verdict {verdict}"') < text.index('<section id="losses"')
+    assert found.skill.sentence in page_of(text).words
+
+
+def test_too_few_days_give_no_verdict() -> None:
+    found = evaluation()
+    short = replace(found, skill=replace(found.skill, days_short=7))
+    assert '<section class="verdict undecided"' in render_evaluation(NAME, short)
+
+
+def test_the_page_holds_calibration_and_winkler_scores_before_and_after() -> None:
+    found = evaluation()
+    page = page_of(render_evaluation(NAME, found))
+    for row in (found.calibration.before, found.calibration.after):
+        for h in row.horizons:
+            assert {share.value for share in (*h.below, h.band, h.winkler)} <= set(page.numbers)
+    assert {gain.value for gain in found.calibration.gain} <= set(page.numbers)
+    assert {419.0, 83.0} <= set(page.numbers)
+    assert {share.value for one in found.pit for share in one.shares} <= set(page.numbers)
+
+
+def test_adaptive_offsets_are_shown_where_they_were_made() -> None:
+    gains = {0.0345, -0.0456}
+    assert gains <= set(page_of(render_evaluation(NAME, evaluation(adaptive=True))).numbers)
+    assert "adaptive" not in page_of(render_evaluation(NAME, evaluation())).text
+
+
+def test_seeds_are_told_with_their_spread() -> None:
+    page = page_of(render_evaluation(NAME, evaluation()))
+    assert {0.00307, 0.00313, 0.00357, 0.7611, 0.0151, 0.0177} <= set(page.numbers)
+    assert "± 1.10" in page.text
+    assert "The recipe from seeds 0, 1, 2" in page.words
+
+
+def test_an_evaluation_without_other_seeds_says_so() -> None:
+    page = page_of(render_evaluation(NAME, evaluation(seeds=False)))
+    assert "What luck its seed brought is not known" in page.words
+    assert "Luck of one training" not in page.text
+
+
+def test_every_symbol_has_a_line() -> None:
+    page = page_of(render_evaluation(NAME, evaluation(symbol="XYZ")))
+    assert {211, 0.00431, -0.0171, 0.7312} <= set(page.numbers)
+    assert "XYZ" in page.text
+
+
+def test_a_score_that_is_unknown_is_a_dash() -> None:
+    found = evaluation()
+    ours, *others = found.rows
+    unknown = replace(ours, mean=Interval(value=0.003, lower=float("nan"), upper=float("nan")))
+    assert "nan" not in page_of(render_evaluation(NAME, replace(found, rows=(unknown, *others)))).text
+
+
+# --- backtests
+
+
+def test_the_page_of_a_backtest_says_its_sharpe_ratio_with_its_error_net_and_gross() -> None:
+    found = backtest()
+    figures = found.strategy.figures
+    page = page_of(render_backtest(NAME, found))
+    assert sentence_of(found) in page.words
+    assert f"{figures.net.sharpe:+.2f} ± {figures.net.sharpe_error:.2f} after costs" in page.words
+    assert f"{figures.gross.sharpe:+.2f} ± {figures.gross.sharpe_error:.2f} before" in page.words
+
+
+def test_the_page_holds_the_figures_of_every_book() -> None:
+    found = backtest()
+    numbers = set(page_of(render_backtest(NAME, found)).numbers)
+    for one in found.tracks:
+        assert {one.figures.net.annual_return, one.figures.net.sharpe, one.figures.turnover} <= numbers
+
+
+def test_the_verdict_of_a_backtest_needs_the_whole_interval_on_one_side() -> None:
+    good = backtest(strategy=track("model", 4, drift=0.01))
+    assert verdict_of(good) is Verdict.BETTER
+    assert '<section class="verdict better"' in render_backtest(NAME, good)
+    figures = good.strategy.figures
+    unsure = replace(figures, net=replace(figures.net, sharpe_error=figures.net.sharpe))
+    assert verdict_of(replace(good, strategy=replace(good.strategy, figures=unsure))) is Verdict.UNDECIDED
+    lost = replace(figures, net=replace(figures.net, sharpe=-figures.net.sharpe))
+    assert verdict_of(replace(good, strategy=replace(good.strategy, figures=lost))) is Verdict.WORSE
+
+
+def test_a_strategy_that_never_moves_has_no_sharpe_ratio() -> None:
+    flat = track_of("model", np.arange(20110301, 20110331, dtype=np.int32), _flat(), TERMS)
+    found = backtest(strategy=flat)
+    assert sentence_of(found) == "model: it never moves, so there is no Sharpe ratio."
+    assert verdict_of(found) is Verdict.UNDECIDED
+
+
+def _flat() -> Book:
+    return run_book(np.zeros((30, 1)), np.ones((30, 1)), TERMS)
+
+
+def test_what_a_book_paid_adds_up() -> None:
+    book = track("model", 1).book
+    paid = bill(book, TERMS)
+    assert paid.gross - paid.trading - paid.borrowing == pytest.approx(paid.net)
+    assert paid.trading == pytest.approx(252 * 0.002 * book.traded.mean())
+    assert paid.borrowing > 0
+    cells = cost_grid(backtest()).lines[0].cells
+    assert [cell.value for cell in cells[:4]] == [paid.gross, -paid.trading, -paid.borrowing, paid.net]
+
+
+def test_a_sharpe_ratio_at_another_cost_is_that_of_a_book_which_paid_it() -> None:
+    random = np.random.default_rng(5)
+    wanted, closes = random.uniform(-1, 1, (60, 2)) / 2, np.exp(np.cumsum(0.01 * random.standard_normal((60, 2)), 0))
+    book, dearer = (run_book(wanted, closes, replace(TERMS, cost_bps=cost)) for cost in (20, 50))
+    assert sharpe_at(book, TERMS, 50) == pytest.approx(sharpe_at(dearer, replace(TERMS, cost_bps=50), 50))
+    assert sharpe_at(book, TERMS, 50)[0] < sharpe_at(book, TERMS, 20)[0]
+
+
+def test_at_the_cost_at_which_it_breaks_even_a_book_has_a_sharpe_ratio_of_0() -> None:
+    book = track("model", 4, drift=0.01).book
+    even = break_even(book, TERMS)
+    assert even is not None
+    assert sharpe_at(book, TERMS, even)[0] == pytest.approx(0, abs=1e-9)
+
+
+def test_the_cost_that_is_charged_is_among_those_that_sharpe_ratios_are_told_at() -> None:
+    found = replace(backtest(), terms=replace(TERMS, cost_bps=7.5))
+    assert "7.5 bp" in sensitivity_grid(found).columns
+
+
+def test_the_page_tells_who_decided_when_and_on_which_terms() -> None:
+    page = page_of(render_backtest(NAME, backtest()))
+    assert "22011-04-012011-05-192000-03-012011-03-31" in page.text
+    assert "20 basis points are paid on every unit bought or sold, 100 a year" in page.words
+    assert "1 session after the decision, at the close" in page.words
+    assert "a decision on a day that an artifact has seen is refused" in page.words
+
+
+def test_a_fall_counts_from_the_start_too() -> None:
+    np.testing.assert_allclose(fallen(np.array([0.9, 1.2, 0.6, 1.2])), [-0.1, 0, -0.5, 0])
+
+
+def test_turnover_is_smoothed_over_the_sessions_there_have_been() -> None:
+    daily = np.concatenate([[21.0, 0.0], np.zeros(20), [4.2]])
+    smooth = smoothed(daily)
+    np.testing.assert_allclose(smooth[[0, 1, 20, 21, 22]], [21, 10.5, 1, 0, 0.2], atol=1e-12)
+
+
+# --- audits
+
+
+def test_the_page_of_an_audit_holds_every_check_with_its_verdict_and_numbers() -> None:
+    record = audit_record()
+    page = page_of(render_audit(NAME, record))
+    for check in record.checks:
+        assert f"{check.verdict.value}{check.name}" in page.text
+        assert check.sentence in page.text
+    assert {0.0217, -0.0011, 0.0023, 0.0219, 0.031, 0.71, 0.0131, 40, 1.62, 0.74, 0.04} <= set(page.numbers)
+    assert "Not proven: that the bars themselves were known on their day" in page.words
+
+
+def test_an_audit_that_fails_without_a_leak_says_that_there_is_none() -> None:
+    text = render_audit(NAME, audit_record())
+    assert '<section class="verdict worse"' in text
+    assert "No leak was found, but at least one check refutes" in text
+
+
+def test_a_leak_is_called_one() -> None:
+    record = audit_record()
+    leaky = replace(record.future, verdict=AuditVerdict.FAIL, changed=("forecast",), first_changed=20110505)
+    page = page_of(render_audit(NAME, replace(record, future=leaky)))
+    assert "A leak was found: the numbers of this model mean nothing." in page.words
+
+
+def test_an_audit_without_sharpe_ratios_shows_dashes() -> None:
+    record = audit_record()
+    still = replace(record.trials, sharpe=None, probabilistic=None, deflated=None)
+    page = page_of(render_audit(NAME, replace(record, trials=still)))
+    assert "None" not in page.text
+    assert "there is no Sharpe ratio" in page.text
