@@ -57,3 +57,13 @@ def test_only_floating_point_on_devices_with_the_kernel_is_fused(
 def test_what_cannot_be_fused_is_stepped_all_at_once() -> None:
     (group,) = adamw([Parameter(torch.zeros(2, dtype=torch.complex64))], lr=0.1).param_groups
     assert (group["fused"], group["foreach"]) == (False, True)
+
+
+def test_what_is_spared_does_not_decay() -> None:
+    layer = nn.Linear(2, 2)
+    for parameter in layer.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    before = {name: parameter.detach().clone() for name, parameter in layer.named_parameters()}
+    adamw(layer.parameters(), lr=0.1, weight_decay=0.5, spared=[layer.bias]).step()
+    torch.testing.assert_close(layer.bias, before["bias"], rtol=0, atol=0)
+    torch.testing.assert_close(layer.weight, 0.95 * before["weight"])
