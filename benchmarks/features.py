@@ -154,7 +154,7 @@ def measure(symbols: int, *, rounds: int, calls: int) -> dict[str, float]:
     make = panel_maker(columns)
     bars = make().adjusted()
     features = default_features()
-    fitted = FittedFeatures.fit(features, features.evaluate(bars))
+    fitted = FittedFeatures.fit(features, features.columns(bars))
     scaling = fitted.scaling
     return interleaved_medians(
         {

@@ -1,22 +1,49 @@
-"""Small real artifacts for tests: real features fitted on real bars, an LSTM with seeded random weights."""
+"""Small real artifacts for tests: real features fitted on real bars, networks with seeded random weights."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
 from market import bokeh_panel
+from torch import Tensor
 
 from predictor import artifact, golden
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
 from predictor.features import FittedFeatures, default_features
 from predictor.model import Identity, Model
-from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind, build_network, kind_named
+from predictor.networks import (
+    GraphConfig,
+    GRUConfig,
+    HybridConfig,
+    LSTMConfig,
+    NetworkConfig,
+    Normaliser,
+    Target,
+    TargetKind,
+    TFTConfig,
+    build_network,
+    kind_named,
+)
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 
 QUANTILES = (0.1, 0.5, 0.9)
+SMALL: Mapping[str, NetworkConfig] = {
+    "lstm": LSTMConfig(hidden=8, layers=2),
+    "gru": GRUConfig(hidden=8, layers=2),
+    "hybrid": HybridConfig(hidden=8, layers=1, heads=2),
+    "tft": TFTConfig(hidden=8, heads=2),
+    "graph": GraphConfig(hidden=8, heads=2, neighbours=2, frequencies=2),
+}
+"""Settings of each kind of network, small enough for tests."""
+UNIVERSE = ("AAPL", "GOOG", "IBM", "MSFT")
+NEIGHBOURS = torch.tensor([[1, 2], [0, -1], [3, 0], [2, 1]])
+"""AAPL looks at GOOG and IBM, GOOG at AAPL alone, IBM at MSFT and AAPL, MSFT at IBM and GOOG."""
+NEARNESS = torch.tensor([[0.5, 0.3], [0.5, 0.0], [0.9, 0.3], [0.9, 0.1]])
 
 
 def small_models(folder: Path, *, name: str = "small", seed: int = 0, target: Target | None = None) -> Path:
@@ -25,9 +52,13 @@ def small_models(folder: Path, *, name: str = "small", seed: int = 0, target: Ta
     return folder
 
 
-def save_small_artifact(folder: Path, *, seed: int = 0, target: Target | None = None) -> Path:
+def save_small_artifact(folder: Path, kind: str = "lstm", *, seed: int = 0, target: Target | None = None) -> Path:
     """Write one artifact: 60 sessions, default features, horizons 1, 5, 10, 20, calendar XNYS, random weights."""
-    made = small_artifact(seed=seed, target=target or Target())
+    return save_artifact(folder, small_artifact(kind, seed=seed, target=target))
+
+
+def save_artifact(folder: Path, made: Artifact) -> Path:
+    """Write it with its golden instance."""
     artifact.save(folder, made, golden.record(small_model(made)))
     return folder
 
@@ -38,27 +69,44 @@ def small_model(made: Artifact, name: str = "small") -> Model:
     return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=256)
 
 
-def small_artifact(*, seed: int = 0, target: Target | None = None, dropout: float = 0.1) -> Artifact:
-    """The parts of a small model; its conformal offsets are not zero, so that they can be seen in answers."""
+def small_artifact(
+    kind: str = "lstm", *, seed: int = 0, target: Target | None = None, dropout: float = 0.1
+) -> Artifact:
+    """The parts of a small model; its conformal offsets are not zero, so that they can be seen in answers.
+
+    A graph knows the stocks of `UNIVERSE`; each of these has neighbours.
+    """
     chosen = target or Target()
     pipeline = small_pipeline(chosen)
-    config = LSTMConfig(hidden=8, layers=2, dropout=dropout)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = build_network(kind_named("lstm"), config, sizes=pipeline.sizes, target=chosen, levels=QUANTILES)
     horizons = len(chosen.horizons)
     manifest = Manifest(
-        kind=kind_named("lstm"),
-        config=config,
+        kind=kind_named(kind),
+        config=replace(SMALL[kind], dropout=dropout),
         target=chosen,
         quantiles=QUANTILES,
         normaliser=pipeline.normaliser,
         encoder_length=pipeline.encoder_length,
         conformal=Conformal(offsets=((-0.05, 0.0, 0.08),) * horizons, effective_samples=(100.0,) * horizons),
         baseline=BaselineSpec(name="train_mean", known=(0.0,) * pipeline.sizes.known, location=0.0, scale=0.02),
+        universe=UNIVERSE if kind_named(kind).is_panel_model else (),
         card={"note": "a small model with random weights, for tests"},
     )
-    return Artifact(manifest=manifest, pipeline=pipeline, weights=network.state_dict())
+    return Artifact(manifest=manifest, pipeline=pipeline, weights=random_weights(manifest, pipeline, seed))
+
+
+def random_weights(manifest: Manifest, pipeline: Pipeline, seed: int) -> dict[str, Tensor]:
+    """Those of a fresh network; with the edges of `UNIVERSE` where there is a graph."""
+    sizes = replace(pipeline.sizes, nodes=len(manifest.universe))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = build_network(
+            manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
+        )
+    weights = network.state_dict()
+    if manifest.universe:
+        weights["neighbours"][:] = NEIGHBOURS
+        weights["weights"][:] = NEARNESS
+    return weights
 
 
 def small_pipeline(target: Target) -> Pipeline:
@@ -81,8 +129,7 @@ def recent_bars(*symbols: str) -> BarPanel:
 @cache
 def _fitted() -> FittedFeatures:
     features = default_features()
-    values = features.evaluate(bokeh_panel("AAPL").until(20081231).adjusted())
-    return FittedFeatures.fit(features, np.asarray(values))
+    return FittedFeatures.fit(features, features.columns(bokeh_panel("AAPL").until(20081231).adjusted()))
 
 
 @cache

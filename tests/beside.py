@@ -1,11 +1,12 @@
 """Covariates for tests: made-up files beside real bars, and a small model that reads them."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
-from artifacts import QUANTILES, small_model
+from artifacts import QUANTILES, SMALL, small_model
 from market import bokeh_panel
 from numpy.typing import NDArray
 
@@ -15,7 +16,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.errors import shown_date
 from predictor.features import CovariateFields, default_features
-from predictor.networks import LSTMConfig, Target, build_network, kind_named
+from predictor.networks import Target, build_network, kind_named
 from predictor.windows import Pipeline
 from trainers.stock import Recipe, Splits
 from trainers.stock.fitting import fit_pipeline
@@ -62,16 +63,16 @@ def pipeline_with(covariates: CovariateSource) -> Pipeline:
     return fit_pipeline(bars(), default_features().with_covariates(FIELDS), RECIPE, SPLITS, covariates)
 
 
-def artifact_with(pipeline: Pipeline) -> Artifact:
-    """An LSTM with seeded random weights."""
-    config = LSTMConfig(hidden=8, layers=1, dropout=0.0)
+def artifact_with(pipeline: Pipeline, kind: str = "lstm") -> Artifact:
+    """A network with seeded random weights that reads rows."""
+    config = replace(SMALL[kind], dropout=0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = build_network(kind_named("lstm"), config, sizes=pipeline.sizes, target=TARGET, levels=QUANTILES)
+        network = build_network(kind_named(kind), config, sizes=pipeline.sizes, target=TARGET, levels=QUANTILES)
         torch.nn.init.normal_(network.get_parameter("head.bias"), std=0.3)
         torch.nn.init.normal_(network.get_parameter("head.weight"), std=0.3)
     manifest = Manifest(
-        kind=kind_named("lstm"),
+        kind=kind_named(kind),
         config=config,
         target=TARGET,
         quantiles=QUANTILES,

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import final
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.deadline import Deadline
 from predictor.errors import ModelNotFoundError, QuantraError
-from predictor.forecast import Attribution, Explanation, Forecast, RowKind
+from predictor.forecast import Attribution, Explanation, Forecast, Internal, RowKind
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
 
 _LONGEST_S = 30
@@ -92,6 +93,14 @@ def forecast(symbols: tuple[str, ...]) -> Forecast:
     )
 
 
+def ranking(symbols: tuple[str, ...]) -> Forecast:
+    """The same from a model that ranks; the first symbol could not be forecast."""
+    scores = np.arange(2.0 * len(symbols)).reshape(len(symbols), 2) / 7
+    scores[0] = np.nan
+    ranks = np.tile(np.arange(len(symbols), dtype=np.int32)[:, None], (1, 2))
+    return replace(forecast(symbols), scores=scores, ranks=ranks, universe_hash="0123456789abcdef")
+
+
 def attribution(symbols: tuple[str, ...]) -> Attribution:
     """3 rows, two of them observed, over 4 sessions."""
     count = len(symbols)
@@ -118,6 +127,20 @@ def attribution(symbols: tuple[str, ...]) -> Attribution:
         version=1,
         weights_hash="0" * 64,
         warnings=(),
+    )
+
+
+def telling(symbols: tuple[str, ...]) -> Attribution:
+    """The same of a network that tells its internals, and that looks across stocks."""
+    weights = np.arange(1.0, 3.0 * len(symbols) + 1).reshape(len(symbols), 3)
+    attention = Internal(name="attention", labels=("-1", "0", "+1"), values=weights / weights.sum(1, keepdims=True))
+    selection = Internal(name="selection of static variables", labels=("sector",), values=np.ones((len(symbols), 1)))
+    plain = attribution(symbols)
+    return replace(
+        plain,
+        row_kinds=(RowKind.OBSERVED, RowKind.OBSERVED, RowKind.NEIGHBOURS),
+        row_names=("ret_1", "vol_20", "neighbours"),
+        internals=(selection, attention),
     )
 
 

@@ -1,6 +1,9 @@
 """Real daily bars for tests, 2000 to 2013, as the demo reads them, and a stock more."""
 
+from dataclasses import replace
 from functools import cache
+
+import numpy as np
 
 from predictor.bars import BarPanel
 from trainers.demo.market import real_bars
@@ -13,3 +16,11 @@ ALL = ("AAPL", "FB", "GOOG", "IBM", "MSFT")
 def bokeh_panel(*symbols: str) -> BarPanel:
     """The panel of these symbols, or of all five; raw prices with adj_close."""
     return real_bars(symbols or ALL)
+
+
+def without_last_bar(panel: BarPanel, symbol: str) -> BarPanel:
+    """The panel in which a symbol has no bar on the last day."""
+    columns = {name: getattr(panel, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
+    for column in columns.values():
+        column[panel.symbols.index(symbol), -1] = np.nan
+    return replace(panel, **columns)

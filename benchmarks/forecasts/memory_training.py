@@ -82,7 +82,7 @@ def main() -> int:
         "imported": imported,
         "bars": sum(column.nbytes for column in columns if column is not None),
         "features": cells * len(features.observed) * 5,
-        "windows": made.told.splits["training"].windows,
+        "windows": made.told.splits[0].windows,
         "stages": stages.done,
     }
     print(json.dumps(answer))

@@ -16,6 +16,8 @@ public sealed class Expected(JsonElement root)
 
     public Expected Of(string name) => new(root.GetProperty(name));
 
+    public IEnumerable<Expected> All(string name) => root.GetProperty(name).EnumerateArray().Select(item => new Expected(item));
+
     public string Text(string name) => root.GetProperty(name).GetString()!;
 
     public string[] Texts(string name) => [.. root.GetProperty(name).EnumerateArray().Select(item => item.GetString()!)];

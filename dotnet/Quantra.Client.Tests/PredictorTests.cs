@@ -142,6 +142,70 @@ public abstract class PredictorTests
         Assert.Equal(expected.Array<int>("nodes"), attribution.Nodes);
         Assert.Equal((5, 0.5, "integrated-gradients"), (attribution.Horizon, attribution.Quantile, attribution.Method));
         Assert.Equal(60, attribution.Sessions.Count);
+        Assert.Empty(attribution.Internals);
+    }
+
+    [Fact]
+    public async Task A_ranking_has_Pythons_scores_and_ranks()
+    {
+        var (expected, forecast) = (_expected.Of("graph"), await _predictor.PredictAsync(new PredictionRequest("graph", Panel), Token));
+        AssertSame(expected, forecast);
+        Assert.Equal(expected.Bits("scores"), Expected.BitsOf(forecast.Scores!.Value));
+        Assert.Equal(expected.Array<int>("ranks"), forecast.Ranks!.Value.ToArray());
+        Assert.Equal(expected.Text("universe_hash"), forecast.UniverseHash);
+        Assert.Equal(16, forecast.UniverseHash.Length);
+        var better = forecast.Score("AAPL", 5) > forecast.Score("IBM", 5) ? "AAPL" : "IBM";
+        Assert.Equal(1, forecast.Rank(better, 5));
+        Assert.Equal(3, forecast.Rank("AAPL", 20) + forecast.Rank("IBM", 20));
+        Assert.Contains(forecast.Table(), row => (row.Symbol, row.Horizon, row.Rank) == (better, 5, 1));
+        Assert.Contains("rank", forecast.ToString(), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_symbol_without_its_last_bar_has_no_rank()
+    {
+        var bars = BarPanel.ReadCsv(Doors.PathOf("late.csv"));
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("graph", bars), Token);
+        Assert.Equal(_expected.Of("graph_late").Array<int>("ranks"), forecast.Ranks!.Value.ToArray());
+        Assert.Equal((0, 1), (forecast.Rank("IBM", 5), forecast.Rank("AAPL", 5)));
+        Assert.True(double.IsNaN(forecast.Score("IBM", 5)));
+        Assert.NotEqual(_expected.Of("graph").Text("universe_hash"), forecast.UniverseHash);
+    }
+
+    [Fact]
+    public async Task A_model_that_does_not_rank_has_no_ranks()
+    {
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Panel), Token);
+        Assert.Null(forecast.Scores);
+        Assert.Null(forecast.Ranks);
+        Assert.Empty(forecast.UniverseHash);
+        Assert.Equal((0, true), (forecast.Rank("IBM", 5), double.IsNaN(forecast.Score("IBM", 5))));
+        Assert.DoesNotContain("rank", forecast.ToString(), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Neighbours_are_a_row_of_a_graphs_reasons()
+    {
+        var attribution = await _predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("graph", Panel), 5), Token);
+        Assert.Equal(_expected.Of("reasons_graph").Bits("per_row"), Expected.BitsOf(attribution.PerRow));
+        Assert.Equal(RowKind.Neighbours, attribution.RowKinds[^1]);
+        Assert.NotEqual(0, attribution.Table("AAPL").Single(row => row.Kind == RowKind.Neighbours).Value);
+        Assert.Empty(attribution.Internals);
+    }
+
+    [Fact]
+    public async Task A_network_that_tells_has_Pythons_internals()
+    {
+        var attribution = await _predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("tft", Panel), 5), Token);
+        var expected = _expected.Of("reasons_tft").All("internals").ToList();
+        Assert.Equal(["selection of past variables", "selection of future variables", "attention"], attribution.Internals.Select(one => one.Name));
+        Assert.Equal(expected.Select(one => one.Text("name")), attribution.Internals.Select(one => one.Name));
+        Assert.Equal(expected.Select(one => one.Texts("labels")), attribution.Internals.Select(one => one.Labels));
+        Assert.Equal(expected.Select(one => one.Bits("values")), attribution.Internals.Select(one => Expected.BitsOf(one.Values)));
+        var shares = attribution.Shares("IBM", "attention");
+        Assert.Equal(1, shares.Sum(share => share.Value), 6);
+        Assert.Equal(shares.OrderByDescending(share => share.Value), shares);
+        Assert.Throws<ArgumentException>(() => attribution.Shares("IBM", "mood"));
     }
 
     [Fact]
@@ -163,7 +227,7 @@ public abstract class PredictorTests
         Assert.Equal(_expected.Of("window").Text("schema_hash"), model.SchemaHash);
         Assert.Equal(["integrated-gradients"], model.ExplainMethods);
         Assert.NotEmpty(model.ObservedFeatures[0].Expression);
-        Assert.Equal(["beside", "small"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
+        Assert.Equal(["beside", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
     }
 
     [Theory]
@@ -212,7 +276,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_damaged_artifact_leaves_the_others_served()
     {
-        Assert.Equal(["beside", "small"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
+        Assert.Equal(["beside", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
         Assert.Equal(QuantraReason.ModelNotFound, (await RefusalAsync(new PredictionRequest("cut", Bars))).Reason);
     }
 
@@ -226,8 +290,8 @@ public abstract class PredictorTests
     }
 
     [Theory]
-    [InlineData("large", QuantraReason.ModelNotFound, "['beside', 'small']")]
-    [InlineData("../../x", QuantraReason.ModelNotFound, "['beside', 'small']")]
+    [InlineData("large", QuantraReason.ModelNotFound, "['beside', 'graph', 'small', 'tft']")]
+    [InlineData("../../x", QuantraReason.ModelNotFound, "['beside', 'graph', 'small', 'tft']")]
     [InlineData("small@7", QuantraReason.VersionNotFound, "[1]")]
     [InlineData("small@champion", QuantraReason.VersionNotFound, "[1]")]
     public async Task An_unknown_model_is_refused(string model, string reason, string existing)

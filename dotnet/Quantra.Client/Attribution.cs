@@ -70,6 +70,9 @@ public sealed record Attribution
     /// <summary>What a reader of the numbers has to know.</summary>
     public required IReadOnlyList<string> Warnings { get; init; }
 
+    /// <summary>What the network says of itself, where it does: its selection of variables, its attention.</summary>
+    public required IReadOnlyList<NetworkInternal> Internals { get; init; }
+
     /// <summary>The contributions to one symbol's number.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <returns>R rows, largest absolute contribution first.</returns>
@@ -80,5 +83,18 @@ public sealed record Attribution
         return [.. values
             .Select((value, row) => new Contribution(RowNames[row], RowKinds[row], value))
             .OrderByDescending(row => Math.Abs(row.Value))];
+    }
+
+    /// <summary>What the network turned to on the way to one symbol's number: not what moved it.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="name">The name of one of <see cref="Internals"/>.</param>
+    /// <returns>L shares, largest first.</returns>
+    /// <exception cref="ArgumentException">The attribution has no such symbol or internal.</exception>
+    public IReadOnlyList<Share> Shares(string symbol, string name)
+    {
+        var found = Internals[Axis.IndexOf([.. Internals.Select(one => one.Name)], name, nameof(name))];
+        var row = Axis.IndexOf(Symbols, symbol, nameof(symbol));
+        var values = found.Values.Slice(row * found.Labels.Count, found.Labels.Count).ToArray();
+        return [.. values.Select((value, place) => new Share(found.Labels[place], value)).OrderByDescending(share => share.Value)];
     }
 }

@@ -55,6 +55,15 @@ public sealed record Forecast
     /// <summary>Names this answer: a hash of weights, input, symbols and engine.</summary>
     public required string ForecastId { get; init; }
 
+    /// <summary>[S, H] of a model that ranks a panel, larger = expected to do better than its others; null from other models.</summary>
+    public required ReadOnlyMemory<double>? Scores { get; init; }
+
+    /// <summary>[S, H] place by score, 1 = best, 0 = the symbol could not be forecast; null from models that do not rank.</summary>
+    public required ReadOnlyMemory<int>? Ranks { get; init; }
+
+    /// <summary>Names the symbols that were ranked together; ranks of others are not comparable. Empty = no ranks.</summary>
+    public required string UniverseHash { get; init; }
+
     /// <summary>One number of the forecast.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
@@ -70,6 +79,20 @@ public sealed record Forecast
     /// <returns>In the bars' currency; NaN = no forecast for this symbol, or a forecast without prices.</returns>
     /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
     public double Price(string symbol, int horizon, double quantile) => PriceAt(IndexOf(symbol, horizon, quantile));
+
+    /// <summary>How a symbol is expected to do beside the others of its panel.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <returns>Without a unit, larger = better; NaN = no forecast for this symbol, or a model that does not rank.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol or horizon.</exception>
+    public double Score(string symbol, int horizon) => ScoreAt(IndexOf(symbol, horizon));
+
+    /// <summary>A symbol's place by score.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <returns>1 = best; 0 = no forecast for this symbol, or a model that does not rank.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol or horizon.</exception>
+    public int Rank(string symbol, int horizon) => RankAt(IndexOf(symbol, horizon));
 
     /// <summary>Every number of the forecast with its names.</summary>
     /// <returns>One row a symbol, horizon and quantile.</returns>
@@ -101,7 +124,7 @@ public sealed record Forecast
     {
         var names = Quantiles.Select(q => string.Create(CultureInfo.InvariantCulture, $"q{q:0.###}").PadLeft(12));
         return string.Create(CultureInfo.InvariantCulture, $"{Model}@{Version} as of {AsOf:yyyy-MM-dd}")
-            + $"\n{"symbol",-10}{"days",6}{"session",12}{string.Concat(names)}";
+            + $"\n{"symbol",-10}{"days",6}{"session",12}{string.Concat(names)}{(Ranks is null ? "" : $"{"score",12}{"rank",6}")}";
     }
 
     private string Line(IReadOnlyList<ForecastRow> cells, int first)
@@ -109,7 +132,8 @@ public sealed record Forecast
         var (symbol, horizon, session) = (cells[first].Symbol, cells[first].Horizon, cells[first].Session);
         var numbers = cells.Skip(first).Take(Quantiles.Count).Select(cell => Number(cell).PadLeft(12));
         return string.Create(CultureInfo.InvariantCulture, $"{symbol,-10}{horizon,6}{session,12:yyyy-MM-dd}")
-            + string.Concat(numbers);
+            + string.Concat(numbers)
+            + (Ranks is null ? "" : string.Create(CultureInfo.InvariantCulture, $"{cells[first].Score,12:F4}{cells[first].Rank,6}"));
     }
 
     private ForecastRow RowAt(int cell)
@@ -117,16 +141,22 @@ public sealed record Forecast
         var (rest, q) = Math.DivRem(cell, Quantiles.Count);
         var (s, h) = Math.DivRem(rest, Horizons.Count);
         var session = TargetSessions.Count > 0 ? TargetSessions[h] : (DateOnly?)null;
-        return new(Symbols[s], Horizons[h], session, Quantiles[q], Values.Span[cell], PriceAt(cell));
+        var place = (s * Horizons.Count) + h;
+        return new(Symbols[s], Horizons[h], session, Quantiles[q], Values.Span[cell], PriceAt(cell), ScoreAt(place), RankAt(place));
     }
 
     private double PriceAt(int cell) => Prices is { } prices ? prices.Span[cell] : double.NaN;
 
-    private int IndexOf(string symbol, int horizon, double quantile)
+    private double ScoreAt(int place) => Scores is { } scores ? scores.Span[place] : double.NaN;
+
+    private int RankAt(int place) => Ranks is { } ranks ? ranks.Span[place] : 0;
+
+    private int IndexOf(string symbol, int horizon)
     {
         var s = Axis.IndexOf(Symbols, symbol, nameof(symbol));
-        var h = Axis.IndexOf(Horizons, horizon, nameof(horizon));
-        var q = Axis.IndexOf(Quantiles, quantile, nameof(quantile));
-        return (((s * Horizons.Count) + h) * Quantiles.Count) + q;
+        return (s * Horizons.Count) + Axis.IndexOf(Horizons, horizon, nameof(horizon));
     }
+
+    private int IndexOf(string symbol, int horizon, double quantile) =>
+        (IndexOf(symbol, horizon) * Quantiles.Count) + Axis.IndexOf(Quantiles, quantile, nameof(quantile));
 }

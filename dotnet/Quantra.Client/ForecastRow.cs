@@ -7,10 +7,14 @@ namespace Quantra.Client;
 /// <param name="Quantile">Level in (0, 1).</param>
 /// <param name="Value">In the target's unit; NaN = no forecast for this symbol.</param>
 /// <param name="Price">In the bars' currency; NaN where the target is no return or no last close is known.</param>
+/// <param name="Score">Of the symbol and horizon, larger = expected to do better; NaN where the model does not rank.</param>
+/// <param name="Rank">By score, 1 = best; 0 where there is none.</param>
 public readonly record struct ForecastRow(
     string Symbol,
     int Horizon,
     DateOnly? Session,
     double Quantile,
     double Value,
-    double Price);
+    double Price,
+    double Score,
+    int Rank);

@@ -23,4 +23,7 @@ public enum RowKind
 
     /// <summary>The calibration's offset.</summary>
     Conformal,
+
+    /// <summary>The other stocks that a forecast depends on, all their inputs together.</summary>
+    Neighbours,
 }

@@ -263,10 +263,14 @@ class AuditRecord:
             return AuditVerdict.FAIL
         return AuditVerdict.PASS if verdicts == {AuditVerdict.PASS} else AuditVerdict.UNDECIDED
 
+    def to_json(self) -> dict[str, Json]:
+        """What `from_bytes` reads, as values."""
+        facts: dict[str, Json] = asdict(self)
+        return {"format": FORMAT, "format_version": FORMAT_VERSION, **facts}
+
     def to_bytes(self) -> bytes:
         """Canonical JSON."""
-        facts: dict[str, Json] = asdict(self)
-        return canonical.to_bytes({"format": FORMAT, "format_version": FORMAT_VERSION, **facts})
+        return canonical.to_bytes(self.to_json())
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str) -> Self:

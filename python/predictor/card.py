@@ -138,6 +138,36 @@ class Skill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConformalFacts:
+    """What the conformal offsets rest on, and what they did on the test split; one number a horizon each."""
+
+    effective_samples: tuple[float, ...]
+    """Outcomes of the calibration split that do not overlap."""
+    coverage_before: tuple[float, ...]
+    """Share of outcomes inside the band, from the lowest to the highest quantile."""
+    coverage_after: tuple[float, ...]
+    winkler_before: tuple[float, ...]
+    """Score of that band in the target's unit; less is better."""
+    winkler_after: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningFacts:
+    """The search that the settings come from; losses are those of the selection split."""
+
+    trials: int
+    """All that were tried, whatever came of them."""
+    pruned: int
+    failed: int
+    best_trial_loss: float
+    """The smallest of many, so too good."""
+    seed_losses: tuple[float, ...]
+    """Of the same settings from fresh seeds."""
+    mean: float
+    standard_deviation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFacts:
     """One member of an ensemble."""
 
@@ -171,6 +201,9 @@ class Card:
     """How the members become one forecast."""
     best_member: Skill | None = None
     """What the ensemble improves on the best of its members, which stands in place of a baseline."""
+    conformal: ConformalFacts | None = None
+    tuning: TuningFacts | None = None
+    """None of settings that were not searched for."""
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -192,6 +225,8 @@ class Card:
             members=tuple(map(_member, record.records("members"))) if record.has("members") else (),
             combination=_section(record, "combination", _pairs) or (),
             best_member=_section(record, "best_member", _skill),
+            conformal=_section(record, "conformal", _conformal),
+            tuning=_section(record, "tuning", _tuning),
         )
 
 
@@ -279,6 +314,28 @@ def _calibration(record: Record) -> Calibration:
         upper=record.rows("upper"),
         level=record.number("level"),
         method=record.text("method"),
+    )
+
+
+def _conformal(record: Record) -> ConformalFacts:
+    return ConformalFacts(
+        effective_samples=record.numbers("effective_samples"),
+        coverage_before=record.numbers("band_coverage_before"),
+        coverage_after=record.numbers("band_coverage_after"),
+        winkler_before=record.numbers("winkler_before"),
+        winkler_after=record.numbers("winkler_after"),
+    )
+
+
+def _tuning(record: Record) -> TuningFacts:
+    return TuningFacts(
+        trials=record.integer("trials"),
+        pruned=record.integer("pruned"),
+        failed=record.integer("failed"),
+        best_trial_loss=record.number("best_trial_loss"),
+        seed_losses=record.numbers("seed_losses"),
+        mean=record.number("mean"),
+        standard_deviation=record.number("standard_deviation"),
     )
 
 

@@ -23,7 +23,7 @@ LOG_RETURN = "log-return"
 
 
 class ForecastRow(NamedTuple):
-    """One cell of a forecast, for tables. `price` is NaN where the target is no return or no anchor is known."""
+    """One cell of a forecast, for tables."""
 
     symbol: str
     horizon: int
@@ -31,6 +31,11 @@ class ForecastRow(NamedTuple):
     quantile: float
     value: float
     price: float
+    """NaN where the target is no return or no anchor is known."""
+    score: float
+    """Of the symbol and horizon, whatever the quantile; NaN where the model does not rank."""
+    rank: int
+    """By score, 1 = best; 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,9 +91,12 @@ class Forecast:
         for s, symbol in enumerate(self.symbols):
             for h, horizon in enumerate(self.horizons):
                 session = int(self.target_sessions[h]) if len(self.target_sessions) else 0
+                score = float(self.scores[s, h]) if self.scores is not None else float("nan")
+                rank = int(self.ranks[s, h]) if self.ranks is not None else 0
                 for q, level in enumerate(self.quantiles):
                     price = float(self.prices[s, h, q]) if self.prices is not None else float("nan")
-                    yield ForecastRow(symbol, horizon, session, level, float(self.values[s, h, q]), price)
+                    value = float(self.values[s, h, q])
+                    yield ForecastRow(symbol, horizon, session, level, value, price, score, rank)
 
     def plot(self, symbol: str | None = None) -> "Figure":
         """The fan of one symbol (the first if none is named); needs the extra `report`."""
@@ -99,13 +107,16 @@ class Forecast:
         )
 
     def _repr_html_(self) -> str:
-        head = "<tr><th>symbol</th><th>days</th><th>session</th><th>quantile</th><th>value</th><th>price</th></tr>"
+        names = ("symbol", "days", "session", "quantile", "value", "price")
+        ranking = () if self.ranks is None else ("score", "rank")
+        head = "".join(f"<th>{name}</th>" for name in (*names, *ranking))
         body = "".join(
             f"<tr><td>{escape(r.symbol)}</td><td>{r.horizon}</td><td>{r.session}</td><td>{r.quantile:g}</td>"
-            f"<td>{r.value:+.4f}</td><td>{r.price:.2f}</td></tr>"
+            f"<td>{r.value:+.4f}</td><td>{r.price:.2f}</td>"
+            + (f"<td>{r.score:+.4f}</td><td>{r.rank}</td></tr>" if ranking else "</tr>")
             for r in self._rows()
         )
-        return f"<table>{head}{body}</table>"
+        return f"<table><tr>{head}</tr>{body}</table>"
 
 
 def _row_of(symbol: str | None, symbols: Sequence[str]) -> int:
@@ -169,6 +180,40 @@ class Contribution(NamedTuple):
     value: float
 
 
+INTERNALS_NOTE = "what the network turned to, not what moved the forecast"
+"""Stands wherever internals are shown."""
+
+
+class Share(NamedTuple):
+    """One entry of an internal: a variable or a session, and its share of the whole."""
+
+    label: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Internal:
+    """Weights of a network's own, such as attention: what it turned to on the way to one target, for S symbols.
+
+    They are no contributions, and say nothing of what moved the forecast. Measured on fitted networks, the order of
+    selection weights agreed with that of the true weights by anything from 0.1 to 1.0 (rank correlation), and
+    attention found the true lags in 0 to 0.6 of the cases: by the time that it looks, the layers before it have moved
+    information between variables and sessions.
+    """
+
+    name: str
+    """Such as `attention`; that of an ensemble's member has the member's name in front."""
+    labels: tuple[str, ...]
+    """[L] variables, or sessions counted from the last bar's, such as `-59`, `0` and `+5`."""
+    values: FloatArray
+    """[S, L] shares that add up to 1; NaN for a symbol that could not be forecast."""
+
+    def table(self, s: int = 0) -> list[Share]:
+        """The shares of the symbol in row `s`, largest first."""
+        order = np.argsort(-self.values[s], kind="stable")
+        return [Share(self.labels[k], float(self.values[s, k])) for k in order]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Attribution:
     """Signed contributions of each input to one target, for S symbols.
@@ -209,6 +254,8 @@ class Attribution:
     version: int
     weights_hash: str
     warnings: tuple[str, ...]
+    internals: tuple[Internal, ...] = ()
+    """What the network says of itself, where it does: the selection of past, future and static variables, attention."""
 
     def to_numpy(self) -> FloatArray:
         """`per_row`, [S, R]."""
@@ -237,7 +284,27 @@ class Attribution:
 
     def _repr_html_(self) -> str:
         body = "".join(f"<tr><td>{escape(r.name)}</td><td>{r.value:+.3e}</td></tr>" for r in self.table())
-        return f"<table><tr><th>input</th><th>contribution ({escape(self.unit)})</th></tr>{body}</table>"
+        head = f"<tr><th>input</th><th>contribution ({escape(self.unit)})</th></tr>"
+        return f"<table>{head}{body}</table>{self._internals_html()}"
+
+    def _internals_html(self) -> str:
+        """A heading and the largest shares of each internal; empty where there are none."""
+        if not self.internals:
+            return ""
+        body = "".join(
+            f"<tr><td>{escape(one.name)}</td><td>{escape(largest_shares(one, 0))}</td></tr>" for one in self.internals
+        )
+        head = "<tr><th>internal</th><th>largest shares</th></tr>"
+        return f"<p>Internals: {INTERNALS_NOTE}</p><table>{head}{body}</table>"
+
+
+_SHOWN_SHARES = 5
+
+
+def largest_shares(internal: Internal, s: int) -> str:
+    """The largest shares of one symbol as text, such as `0 41 %, -1 12 %`; empty if it could not be forecast."""
+    shown = [one for one in internal.table(s)[:_SHOWN_SHARES] if one.share > 0]
+    return ", ".join(f"{one.label} {100 * one.share:.0f} %" for one in shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

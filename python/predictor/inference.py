@@ -1,12 +1,13 @@
 """Forecasts from inputs: eval mode, frozen parameters, `torch.inference_mode()`, rows in bounded chunks."""
 
 import copy
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
-from predictor.networks import Inputs, OutputMap, PanelOutput
+from predictor.networks import Inputs, Internals, Introspective, OutputMap, PanelOutput
 
 
 def choose_device(name: str) -> torch.device:
@@ -88,9 +89,15 @@ class Engine:
     @torch.inference_mode()
     def units(self, inputs: Inputs) -> Tensor:
         """Quantiles [N, H, Q] in units of each window's volatility, on the CPU."""
-        rows = len(inputs.observed)
-        chunks = (inputs.rows(k, k + self._max_rows) for k in range(0, rows, self._max_rows))
-        return torch.cat([self.network(self._moved(chunk)) for chunk in chunks]).cpu()
+        return torch.cat([self.network(chunk) for chunk in self._chunks(inputs)]).cpu()
+
+    @torch.inference_mode()
+    def internals(self, inputs: Inputs) -> Internals | None:
+        """What the network turned to in each window, on the CPU; None from a network that does not tell."""
+        if not isinstance(self.network, Introspective):
+            return None
+        found = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs)]
+        return Internals(*(torch.cat(parts).cpu() for parts in zip(*found, strict=True)))
 
     @torch.inference_mode()
     def panel(self, inputs: Inputs, nodes: Tensor) -> PanelOutput:
@@ -107,6 +114,11 @@ class Engine:
     def values(self, inputs: Inputs) -> Tensor:
         """Calibrated quantiles float64 [N, H, Q] in the target's unit, never falling along Q."""
         return self.calibrated(self.units(inputs), inputs.location, inputs.scale)
+
+    def _chunks(self, inputs: Inputs) -> Iterator[Inputs]:
+        """The windows in as many rows as one forward may have, where the network is."""
+        for first in range(0, len(inputs.observed), self._max_rows):
+            yield self._moved(inputs.rows(first, first + self._max_rows))
 
     def _moved(self, inputs: Inputs) -> Inputs:
         """The inputs where the network is, features in its own type."""

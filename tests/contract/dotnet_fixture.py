@@ -2,9 +2,9 @@
 
     python tests/contract/dotnet_fixture.py FOLDER
 
-FOLDER then holds `models/` (`small`, `beside`, which reads covariates, and the damaged `cut`), `bars.csv` (AAPL and
-IBM), `late.csv` (IBM lacks the last day), `beside.csv` (the bars that go with covariates), and `expected.json`, in
-which arrays are base64 of their bytes.
+FOLDER then holds `models/` (`small`, `beside`, which reads covariates, `graph`, which ranks, `tft`, which tells its
+internals, and the damaged `cut`), `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), `beside.csv` (the
+bars that go with covariates), and `expected.json`, in which arrays are base64 of their bytes.
 """
 
 import base64
@@ -14,19 +14,19 @@ import sys
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import beside
 import numpy as np
-from artifacts import recent_bars, small_models
+from artifacts import recent_bars, save_small_artifact, small_models
+from market import without_last_bar
 
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates, CovariateSource
 from predictor.deadline import Deadline
 from predictor.errors import ANSWERS, QuantraError
-from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
+from predictor.forecast import Attribution, Detail, Forecast, Internal, TargetPoint
 from predictor.inference import choose_device
 from predictor.instance import Instance, Query, instance_of
 from predictor.model import Model
@@ -36,6 +36,8 @@ from predictor.service import PredictionService
 MODEL = "small"
 BESIDE = "beside"
 """The model that reads covariates."""
+OTHER_KINDS = ("graph", "tft")
+"""Models by the name of their kind of network."""
 
 
 def write(folder: Path) -> None:
@@ -43,9 +45,11 @@ def write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     _cut(small_models(folder / "models"))
     recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
-    _without_last_day(recent_bars("AAPL", "IBM")).write_csv(folder / "late.csv")
+    without_last_bar(recent_bars("AAPL", "IBM"), "IBM").write_csv(folder / "late.csv")
     covariates = beside.source(folder)
     beside.save_artifact_with(folder / "models" / BESIDE / "1", covariates)
+    for kind in OTHER_KINDS:
+        save_small_artifact(folder / "models" / kind / "1", kind)
     beside.bars().last(200).write_csv(folder / "beside.csv")
     (folder / "expected.json").write_text(json.dumps(_expected(folder, covariates)))
 
@@ -55,15 +59,6 @@ def _cut(models: Path) -> None:
     shutil.copytree(models / MODEL, models / "cut")
     weights = models / "cut" / "1" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-
-
-def _without_last_day(panel: BarPanel) -> BarPanel:
-    """The same panel, but the second symbol has no bar on the last day."""
-    columns: dict[str, Any] = {field.name: getattr(panel, field.name) for field in fields(panel)}
-    for name in ("open", "high", "low", "close", "volume", "adj_close"):
-        columns[name] = columns[name].copy()
-        columns[name][1, -1] = np.nan
-    return BarPanel(**columns)
 
 
 def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
@@ -81,6 +76,10 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "beside": _described(_forecast(service, Instance(input=other, covariates=sent), BESIDE)),
             "reasons_beside": _described(_attribution(service, Instance(input=other, covariates=sent), BESIDE)),
             "sent_beside": _values(sent),
+            "graph": _described(_forecast(service, bars, "graph")),
+            "graph_late": _described(_forecast(service, late, "graph")),
+            "reasons_graph": _described(_attribution(service, bars, "graph")),
+            "reasons_tft": _described(_attribution(service, bars, "tft")),
             "window": _window(folder / "models", bars.select(["AAPL"])),
         }
 
@@ -114,14 +113,16 @@ def _window(models: Path, bars: BarPanel) -> dict[str, object]:
     }
 
 
-def _described(value: Forecast | Attribution) -> dict[str, object]:
+def _described(value: Forecast | Attribution | Internal) -> dict[str, object]:
     return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
 
 
 def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
-    return value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return _described(value) if isinstance(value, Internal) else value
 
 
 if __name__ == "__main__":

@@ -199,6 +199,60 @@ def test_weights_of_another_network_are_refused(
     assert cause in message
 
 
+# --- forged graphs
+
+
+@pytest.fixture(scope="module")
+def sound_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_small_artifact(tmp_path_factory.mktemp("sound") / "1", "graph")
+
+
+@pytest.fixture
+def graph(sound_graph: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound_graph, tmp_path / "1"))
+
+
+def _edge(stock: int, neighbour: int) -> Callable[[dict[str, Tensor]], None]:
+    def change(weights: dict[str, Tensor]) -> None:
+        weights["neighbours"][stock, 0] = neighbour
+
+    return change
+
+
+FORGED_EDGES: Sequence[tuple[Callable[[dict[str, Tensor]], object], str]] = [
+    (_edge(0, 4), "neighbours: an edge leads to stock 4, but there are 4"),
+    (_edge(1, 2**62), "neighbours: an edge leads to stock 4611686018427387904"),
+    (_edge(2, -2), "neighbours: an edge leads to stock -2"),
+    (_edge(3, 3), "neighbours: an edge leads from a stock to itself"),
+    (lambda w: w["weights"][0].fill_(torch.nan), "weights holds a value that is not finite"),
+    (lambda w: w.update(neighbours=w["neighbours"].float()), "neighbours is torch.float32 [4, 2]"),
+    (lambda w: w.update(neighbours=w["neighbours"][:3]), "neighbours is torch.int64 [3, 2]"),
+    (lambda w: w.pop("neighbours"), "missing weights ['neighbours']"),
+]
+
+
+@pytest.mark.parametrize(("change", "cause"), FORGED_EDGES)
+def test_edges_that_cannot_be_are_refused(
+    graph: Path, change: Callable[[dict[str, Tensor]], object], cause: str
+) -> None:
+    forge_weights(graph, change)
+    assert refused(graph).startswith(f"{WEIGHTS}: {cause}")
+
+
+@pytest.mark.parametrize(
+    ("universe", "cause"),
+    [
+        (["AAPL", "GOOG", "IBM"], "neighbours is torch.int64 [4, 2], expected torch.int64 [3, 2]"),
+        (["AAPL", "GOOG", "IBM", "AAPL"], "universe: AAPL stands twice"),
+        ([], "universe has 0 symbols, but network 'graph' needs at least one"),
+        ([1, 2, 3, 4], "universe"),
+    ],
+)
+def test_a_universe_that_cannot_be_is_refused(graph: Path, universe: list[object], cause: str) -> None:
+    forge_manifest(graph, _set("universe", value=universe))
+    assert cause in refused(graph)
+
+
 def _safetensors(header: bytes, *, claimed: int | None = None, body: bytes = b"") -> bytes:
     return (len(header) if claimed is None else claimed).to_bytes(8, "little") + header + body
 
@@ -295,6 +349,7 @@ FORGED_MANIFESTS: Sequence[tuple[Callable[[Entry], object], str]] = [
     (_set("baseline", "scale", value=0), "scale 0"),
     (_set("baseline", "known", value=[0.0]), "golden instance"),
     (_set("card", value=[]), "card must be an object"),
+    (_set("universe", value=["AAPL"]), "universe has 1 symbols, but network 'lstm' needs none"),
     (_set("schema_hash", value="0" * 64), "schema_hash is 0000"),
     (_set("files", "../../etc/passwd", value={"bytes": 1, "sha256": ""}), "lists files"),
     (_set("files", WEIGHTS, "mode", value=1), "mode"),

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ensembles import artifact_of, save_artifact, save_ensemble
+from artifacts import save_artifact
+from ensembles import artifact_of, save_ensemble
 
 from predictor import artifact
 from predictor.artifact import CONTENTS, DIGEST, MANIFEST, MEMBERS

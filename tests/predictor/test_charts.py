@@ -8,13 +8,19 @@ import pytest
 from plotly.graph_objects import Figure
 
 from predictor.charts import (
+    BookCurve,
     Candles,
+    attention_line,
+    book_curves,
     calibration,
     fan,
     importance_bars,
     importance_heatmap,
+    interval_rows,
     loss_curve,
+    pit_histogram,
     quantile_lines,
+    selection_bars,
 )
 from predictor.errors import ConfigurationError, MissingPackageError
 
@@ -160,6 +166,99 @@ def test_calibration_shows_how_far_each_horizon_is_off_with_its_interval() -> No
     np.testing.assert_allclose(second.error_y.arrayminus, 5)
     np.testing.assert_allclose(second.customdata[:, 1], observed[1])
     assert first.marker.symbol != second.marker.symbol
+
+
+def test_two_charts_of_calibration_can_have_the_same_axis() -> None:
+    numbers = np.full((1, 1), 0.5)
+
+    figure = calibration([0.5], ["1 session"], numbers, numbers, numbers, reach=0.07)
+
+    np.testing.assert_allclose(cast("Any", figure).layout.yaxis.range, [-7, 7])
+
+
+def test_the_bars_of_a_pit_histogram_are_relative_to_those_of_a_calibrated_forecast() -> None:
+    shares = np.array([0.2, 0.3, 0.5])
+
+    bars, _ = traces(pit_histogram("5 sessions", [0, 0.1, 0.5, 1], shares, shares - 0.1, shares + 0.1))
+
+    np.testing.assert_allclose(bars.y, [2, 0.75, 1])
+    np.testing.assert_allclose(bars.width, [0.1, 0.4, 0.5])
+    np.testing.assert_allclose(bars.x, [0.05, 0.3, 0.75])
+
+
+def test_the_band_of_a_pit_histogram_lies_around_1_and_is_as_wide_as_the_interval() -> None:
+    shares, lower, upper = np.array([0.2, 0.8]), np.array([0.15, 0.7]), np.array([0.3, 0.9])
+
+    _, band = traces(pit_histogram("5 sessions", [0, 0.5, 1], shares, lower, upper))
+
+    base = np.asarray(band.base, np.float64)
+    np.testing.assert_allclose(base, [0.9, 0.8])
+    np.testing.assert_allclose(base + band.y, [1.2, 1.2])
+
+
+def test_intervals_stand_in_the_order_given_with_the_series_side_by_side() -> None:
+    value = np.array([[1.0, 2.0], [3.0, np.nan]])
+
+    figure = interval_rows(
+        ["volatility-scaled quantiles", "<b>"],
+        ["1 session", "all"],
+        value,
+        value - 0.5,
+        value + 0.25,
+        axis="loss",
+        zero=True,
+    )
+
+    first, second = traces(figure)
+    np.testing.assert_array_equal(first.x, [1, 2])
+    np.testing.assert_allclose(first.error_x.array, 0.25)
+    np.testing.assert_allclose(first.error_x.arrayminus, 0.5)
+    assert first.y[0] < 0 < second.y[0]
+    layout = cast("Any", figure).layout
+    assert layout.yaxis.ticktext == ("volatility-scaled<br>quantiles", "&lt;b&gt;")
+    assert layout.yaxis.range[0] > layout.yaxis.range[1]
+    assert layout.shapes[0].x0 == 0
+
+
+def test_intervals_of_another_shape_are_refused() -> None:
+    value = np.ones((2, 1))
+    with pytest.raises(ConfigurationError, match=r"values has shape \[2, 1\], but \[1, 2\]"):
+        interval_rows(["a", "b"], ["all"], value, value, value, axis="loss")
+
+
+def test_curves_of_one_book_share_a_colour_and_those_before_costs_are_thin() -> None:
+    curves = [
+        BookCurve(name="model", values=np.array([1.0, 1.1]), book=0),
+        BookCurve(name="before", values=np.array([1.0, 1.2]), book=0, is_gross=True),
+        BookCurve(name="other", values=np.array([1.0, 0.9]), book=1),
+    ]
+
+    net, gross, other = traces(book_curves(DATES[:2], curves, axis="equity"))
+
+    assert net.x == ("2022-01-03", "2022-01-04")
+    assert [curve.y.tolist() for curve in (net, gross, other)] == [[1.0, 1.1], [1.0, 1.2], [1.0, 0.9]]
+    assert net.line.color == gross.line.color != other.line.color
+    assert gross.line.width < other.line.width < net.line.width
+    assert net.line.dash != other.line.dash
+
+
+def test_a_book_of_other_days_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="model has shape"):
+        book_curves(DATES[:3], [BookCurve(name="model", values=np.ones(2), book=0)], axis="equity")
+
+
+def test_selected_inputs_are_sorted_and_the_rest_is_added_up() -> None:
+    bars = traces(selection_bars(["a", "b", "c"], np.array([0.2, 0.5, 0.3]), top=1))[0]
+
+    assert bars.y == ("b", "others (2)")
+    assert bars.x == (0.5, 0.5)
+
+
+def test_attention_keeps_the_order_of_the_sessions() -> None:
+    line = traces(attention_line(["-1", "0", "+1"], np.array([0.2, 0.5, 0.3])))[0]
+
+    assert line.x == ("-1", "0", "+1")
+    assert line.y.tolist() == [0.2, 0.5, 0.3]
 
 
 def test_calibration_draws_its_series_side_by_side() -> None:

@@ -1,5 +1,6 @@
 """The command line gives the numbers of the Python API, and says in one line what went wrong."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,12 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from artifacts import recent_bars, small_models
+from artifacts import recent_bars, save_small_artifact, small_models
+from audits import audit_record
 from cards import SENTENCE, full_card
+from market import without_last_bar
 from serving import serving
 
 from predictor import canonical, golden
 from predictor.artifact import load, save
+from predictor.audit_record import AuditRecord, write_audit
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.cli import app, run
@@ -154,6 +158,97 @@ def test_explain_prints_the_largest_contribution_first_and_writes_the_chart(
     assert is_one_file(chart)
 
 
+# --- models that rank or tell
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that ranks and one that tells its internals."""
+    folder = tmp_path_factory.mktemp("others")
+    for kind in ("graph", "tft"):
+        save_small_artifact(folder / kind / "1", kind)
+    return folder
+
+
+def test_predict_shows_score_and_rank_where_there_are_any(
+    others: Path, artifact: Path, bars: Path, capsys: Capture
+) -> None:
+    panel = BarPanel.read(bars)
+    with Forecaster.load(others / "graph" / "1") as forecaster:
+        expected = forecaster.predict(panel)
+    assert expected.scores is not None and expected.ranks is not None  # noqa: PT018
+
+    text = output_of(capsys, "predict", "--artifact", others / "graph" / "1", "--bars", bars)
+    without = output_of(capsys, "predict", "--artifact", artifact, "--bars", bars)
+
+    assert all(f"{score:+.4f}" in text for score in expected.scores.ravel())
+    assert ("score" in text, "rank" in text) == (True, True)
+    assert ("score" in without, "rank" in without) == (False, False)
+
+
+def test_predict_gives_the_rank_of_the_horizon_and_symbol_asked_for(others: Path, bars: Path, capsys: Capture) -> None:
+    asked = ("predict", "--artifact", others / "graph" / "1", "--bars", bars)
+
+    whole = json_of(capsys, *asked)
+    part = json_of(capsys, *asked, "--symbol", "GOOG", "--horizon", 10)
+
+    assert sorted(row[2] for row in whole["ranks"]) == [1, 2]
+    assert part["ranks"] == [[whole["ranks"][1][2]]]
+    assert part["scores"] == [[whole["scores"][1][2]]]
+    assert part["universe_hash"] == whole["universe_hash"] != ""
+
+
+def test_a_symbol_without_a_forecast_has_a_dash_for_its_rank(others: Path, tmp_path: Path, capsys: Capture) -> None:
+    late = tmp_path / "late.csv"
+    without_last_bar(recent_bars("AAPL", "GOOG"), "GOOG").write_csv(late)
+    asked = ("predict", "--artifact", others / "graph" / "1", "--bars", late, "--symbol", "GOOG", "--horizon", 5)
+
+    text, found = output_of(capsys, *asked), json_of(capsys, *asked)
+
+    (line,) = (line for line in text.splitlines() if "2013-03-08" in line)
+    assert line.split() == ["5", "2013-03-08", "-", "-", "-", "-", "-"]
+    assert (found["ranks"], found["scores"]) == ([[0]], [[None]])
+
+
+def test_a_model_that_does_not_rank_says_so_in_json(artifact: Path, bars: Path, capsys: Capture) -> None:
+    found = json_of(capsys, "predict", "--artifact", artifact, "--bars", bars)
+
+    assert (found["scores"], found["ranks"], found["universe_hash"]) == (None, None, "")
+
+
+def test_explain_shows_the_neighbours_even_where_they_are_small(others: Path, bars: Path, capsys: Capture) -> None:
+    asked = ("explain", "--artifact", others / "graph" / "1", "--bars", bars, "--symbol", "AAPL")
+
+    text, found = output_of(capsys, *asked), json_of(capsys, *asked)["attributions"][0]
+
+    (line,) = (line for line in text.splitlines() if "neighbours" in line)
+    sizes = np.abs(found["per_row"][0])
+    row = found["row_kinds"].index("neighbours")
+    assert f"{10_000 * found['per_row'][0][row]:+.2f}" in line
+    assert (sizes > sizes[row]).sum() > 15  # the table shows the 15 largest
+    assert f"others ({len(sizes) - 16})" in text
+    assert "internals" not in text
+
+
+def test_explain_shows_internals_below_a_heading_that_says_what_they_are(
+    others: Path, bars: Path, capsys: Capture
+) -> None:
+    asked = ("explain", "--artifact", others / "tft" / "1", "--bars", bars, "--symbol", "AAPL")
+
+    text, found = output_of(capsys, *asked), json_of(capsys, *asked)["attributions"][0]
+
+    contributions, internals = text.split("AAPL: internals, what the network turned to, not what moved the forecast")
+    assert [one["name"] for one in found["internals"]] == [
+        "selection of past variables",
+        "selection of future variables",
+        "attention",
+    ]
+    attention = found["internals"][-1]
+    largest = attention["labels"][int(np.argmax(attention["values"][0]))]
+    assert f"{largest} " in internals.split("attention")[1]
+    assert "attention" not in contributions
+
+
 def is_one_file(chart: Path) -> bool:
     text = chart.read_text("utf-8")
     return "Plotly.newPlot" in text and "<script src=" not in text
@@ -185,8 +280,37 @@ def test_inspect_shows_the_card(artifact: Path, tmp_path: Path, capsys: Capture)
         "2000-01-03 to 2008-12-31, 8000 windows",
         "GARCH(1,1)-t 40.02 88.10 125.30 178.30",
         "Log($close / Ref($close, 1))",
+        "1 session Winkler score 561.00, then 559.00; 86.0 % in the band, then 81.0 %; 700 blocks",
+        "trials 40, of which 21 fell behind and 1 failed",
+        "0.38040 ± 0.00170 from 3 fresh seeds; 0.37120 in the best trial",
+        "not audited: quantra audit",
     ):
         assert part in text
+
+
+def test_inspect_shows_the_audit_beside_the_artifact(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "1"
+    shutil.copytree(artifact, folder)
+    record = audit_record(digest=hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest())
+    write_audit(folder, record)
+
+    shown = " ".join(output_of(capsys, "inspect", folder).split())
+
+    assert "fail trials counted, Sharpe deflated" in shown
+    assert "an artifact: fail" in shown
+    assert "not audited" not in shown
+    told = json_of(capsys, "inspect", folder)["audit"]
+    assert AuditRecord.from_bytes(json.dumps(told).encode(), "audit") == record
+
+
+def test_inspect_refuses_the_audit_of_another_artifact(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "1"
+    shutil.copytree(artifact, folder)
+    write_audit(folder, audit_record())
+
+    assert exit_code("inspect", folder) == 1
+
+    assert "1.audit.json: is of another artifact" in capsys.readouterr().err
 
 
 def test_inspect_gives_the_model_as_json(artifact: Path, answers: Answers, capsys: Capture) -> None:
@@ -198,6 +322,7 @@ def test_inspect_gives_the_model_as_json(artifact: Path, answers: Answers, capsy
     assert found["weights_hash"] == info.weights_hash
     assert [feature["name"] for feature in found["observed_features"]] == [f.name for f in info.observed_features]
     assert found["card"] == canonical.from_bytes(info.card_json.encode(), "card")
+    assert found["audit"] is None
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "features.json", "golden/golden.json"])

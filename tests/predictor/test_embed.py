@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from artifacts import recent_bars, small_models
+from artifacts import recent_bars, save_small_artifact, small_models
+from market import without_last_bar
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.deadline import Deadline
 from predictor.embed import Door, open_door
 from predictor.forecast import Forecast, TargetPoint
+from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.service import PredictionService
 
@@ -97,6 +99,61 @@ def test_an_explanation_has_the_services_numbers(door: Door, service: Prediction
     np.testing.assert_array_equal(arrays[found["per_row"]["buffer"]], expected.per_row)
     assert found["cells"] is None
     assert found["row_kinds"] == list(expected.row_kinds)
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that ranks and one that tells its internals."""
+    folder = tmp_path_factory.mktemp("others")
+    for kind in ("graph", "tft"):
+        save_small_artifact(folder / kind / "1", kind)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def other_door(others: Path) -> Iterator[Door]:
+    opened, _ = open_door(str(others), OPTIONS)
+    assert opened is not None
+    yield opened
+    opened.close()
+
+
+def test_a_ranking_has_the_forecasters_numbers(other_door: Door, others: Path) -> None:
+    bars = without_last_bar(recent_bars("AAPL", "GOOG", "IBM"), "GOOG")
+    reply, arrays = answer(other_door, question(instance(bars), model="graph"), buffers_of(bars))
+    with Forecaster.load(others / "graph" / "1", device="cpu") as forecaster:
+        expected = forecaster.predict(bars)
+    found = reply["results"][0]["forecast"]
+    assert expected.scores is not None and expected.ranks is not None  # noqa: PT018
+    np.testing.assert_array_equal(arrays[found["scores"]["buffer"]], expected.scores)
+    assert found["ranks"] == expected.ranks.tolist()
+    assert found["universe_hash"] == expected.universe_hash
+
+
+def test_a_model_that_does_not_rank_has_null_for_ranks(door: Door) -> None:
+    bars = recent_bars("AAPL")
+    found = answer(door, question(instance(bars)), buffers_of(bars))[0]["results"][0]["forecast"]
+    assert (found["scores"], found["ranks"], found["universe_hash"]) == (None, None, "")
+
+
+def test_internals_have_the_forecasters_numbers(other_door: Door, others: Path) -> None:
+    bars = recent_bars("AAPL", "IBM")
+    asked = {
+        "model": "tft",
+        "timeout_s": 30,
+        "instance": instance(bars),
+        "targets": [{"horizon": 5, "quantile": 0.5}],
+        "detail": "features",
+        "tolerance": 0,
+    }
+    text, arrays = other_door.explain(json.dumps(asked), buffers_of(bars)).reply()
+    with Forecaster.load(others / "tft" / "1", device="cpu") as forecaster:
+        expected = forecaster.feature_importance(bars).internals
+    found = json.loads(text)["attributions"][0]["internals"]
+    assert [one["name"] for one in found] == [one.name for one in expected]
+    for mine, one in zip(found, expected, strict=True):
+        assert mine["labels"] == list(one.labels)
+        np.testing.assert_array_equal(arrays[mine["values"]["buffer"]], one.values)
 
 
 def test_every_array_of_a_reply_is_contiguous_float64(door: Door) -> None:

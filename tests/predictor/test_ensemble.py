@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from artifacts import recent_bars, save_small_artifact
+from artifacts import UNIVERSE, recent_bars, save_artifact, save_small_artifact
 from canned import attribution
-from ensembles import OFFSETS, UNIVERSE, artifact_of, ensemble_of, manifest_of, save_artifact, save_ensemble
+from ensembles import OFFSETS, artifact_of, ensemble_of, manifest_of, save_ensemble
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -492,7 +492,8 @@ def _told(*, added: float, prediction: float, gap: float, converged: bool, nodes
 
 def _joined(members: list[Attribution], *, prediction: float) -> Attribution:
     judged = JointPrediction(values=np.array([prediction]), floor=np.array([0.001]), tolerance=0.01)
-    return joint_attribution(Identity(name="joint", version=1, weights_hash=""), members, judged, ())
+    named = {str(k): member for k, member in enumerate(members)}
+    return joint_attribution(Identity(name="joint", version=1, weights_hash=""), named, judged, ())
 
 
 def _row(found: Attribution, kind: RowKind, name: str) -> NDArray[np.float64]:

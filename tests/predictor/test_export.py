@@ -11,8 +11,8 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from artifacts import recent_bars, small_model
-from ensembles import SMALL, UNIVERSE, artifact_of, save_artifact, save_ensemble
+from artifacts import SMALL, UNIVERSE, recent_bars, save_artifact, small_model
+from ensembles import artifact_of, save_ensemble
 from numpy.typing import NDArray
 
 from predictor.artifact import Artifact

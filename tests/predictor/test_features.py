@@ -239,9 +239,21 @@ def test_a_feature_has_a_plain_name(name: str) -> None:
         define(name, "$close")
 
 
+def by_feature(values: FloatArray) -> FloatArray:
+    """[F, S, T]"""
+    return np.moveaxis(values, -1, 0)
+
+
+def test_features_come_one_after_the_other_as_they_come_together() -> None:
+    panel = bokeh_panel("IBM", "MSFT").last(400)
+    columns = list(FEATURES.columns(panel.adjusted()))
+    assert len(columns) == len(FEATURES.observed)
+    assert np.array_equal(np.stack(columns, axis=-1), values_of(panel), equal_nan=True)
+
+
 def fitted() -> FittedFeatures:
     panel = bokeh_panel("IBM", "MSFT")
-    return FittedFeatures.fit(FEATURES, values_of(panel)[:, :2000], present=panel.present[:, :2000])
+    return FittedFeatures.fit(FEATURES, by_feature(values_of(panel)[:, :2000]), present=panel.present[:, :2000])
 
 
 def test_fitted_numbers_do_not_see_later_rows() -> None:
@@ -249,14 +261,14 @@ def test_fitted_numbers_do_not_see_later_rows() -> None:
     noise = np.random.default_rng(3).lognormal(size=panel.close.shape)
     noise[:, :1000] = 1.0
     other = changed(panel, **priced(panel, noise), volume=panel.volume * noise)
-    one, two = (FittedFeatures.fit(FEATURES, values_of(each)[:, :1000]) for each in (panel, other))
+    one, two = (FittedFeatures.fit(FEATURES, by_feature(values_of(each)[:, :1000])) for each in (panel, other))
     assert one.to_json() == two.to_json()
     assert one.schema_hash == two.schema_hash
 
 
 def test_scaled_values_have_median_zero_and_the_quartiles_of_a_normal() -> None:
     values = np.random.default_rng(0).normal(5.0, 3.0, (1, 20000, 2))
-    scaling = Scaling.fit(values, names=("a", "b"))
+    scaling = Scaling.fit(by_feature(values), names=("a", "b"))
     assert np.allclose(scaling.scale, 3.0, rtol=0.03)
     scaled, _ = scaling.apply(values)
     assert np.allclose(np.median(scaled, axis=(0, 1)), 0, atol=1e-3)
@@ -266,15 +278,15 @@ def test_bars_that_do_not_count_are_left_out_of_the_fit() -> None:
     values = np.random.default_rng(0).normal(size=(2, 100, 1))
     values[1] = 1e6
     present = np.array([[True], [False]]).repeat(100, axis=1)
-    fit = Scaling.fit(values, names=("a",), present=present)
-    assert fit.center.tolist() == Scaling.fit(values[:1], names=("a",)).center.tolist()
+    fit = Scaling.fit(by_feature(values), names=("a",), present=present)
+    assert fit.center.tolist() == Scaling.fit(by_feature(values[:1]), names=("a",)).center.tolist()
 
 
 @pytest.mark.parametrize(("column", "problem"), [(np.full(100, 3.0), "hardly varies"), (np.full(100, np.nan), "has 0")])
 def test_a_feature_that_cannot_be_fitted_is_named(column: FloatArray, problem: str) -> None:
     values = np.stack([np.arange(100.0), column], axis=-1)[None]
     with pytest.raises(ConfigurationError, match=f"feature dull {problem}"):
-        Scaling.fit(values, names=("lively", "dull"))
+        Scaling.fit(by_feature(values), names=("lively", "dull"))
 
 
 def test_scaling_is_float64_until_one_rounding() -> None:

@@ -98,7 +98,7 @@ def test_every_feature_has_a_meaning_and_a_unit() -> None:
 @pytest.mark.parametrize("symbol", SYMBOLS)
 def test_every_feature_varies_enough_on_every_stock_to_be_scaled(symbol: str) -> None:
     row = SYMBOLS.index(symbol)
-    fitted = FittedFeatures.fit(FEATURES, values()[row : row + 1, :1800])
+    fitted = FittedFeatures.fit(FEATURES, np.moveaxis(values()[row : row + 1, :1800], -1, 0))
     assert FittedFeatures.from_json(fitted.to_json()).features == FEATURES
 
 

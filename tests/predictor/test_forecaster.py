@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact
-from canned import attribution, forecast
+from canned import attribution, forecast, ranking
 
 from predictor import Forecaster
 from predictor.deadline import Deadline
 from predictor.errors import ArtifactError, InvalidInputError, TooFewBarsError, UnavailableError, UnknownHorizonError
-from predictor.forecast import Forecast
+from predictor.forecast import Forecast, Internal
 from predictor.instance import Instance, Query
 from predictor.service import PredictionService
 
@@ -121,6 +121,21 @@ def test_a_table_without_prices_or_dates_says_so() -> None:
     assert row.session == 0
 
 
+def test_a_table_tells_score_and_rank_of_a_model_that_ranks() -> None:
+    rows = ranking(("A", "B")).table()
+    assert (np.isnan(rows[0].score), rows[0].rank) == (True, 0)
+    assert [(row.score, row.rank) for row in rows[-3:]] == [(3 / 7, 1)] * 3
+    plain = forecast(("A",)).table()[1]
+    assert (np.isnan(plain.score), plain.rank) == (True, 0)
+
+
+def test_html_shows_score_and_rank_only_where_there_are_any() -> None:
+    html = ranking(("A", "B"))._repr_html_()
+    assert "<th>score</th><th>rank</th>" in html
+    assert "<td>+0.4286</td><td>1</td>" in html
+    assert "rank" not in forecast(("A",))._repr_html_()
+
+
 def test_html_escapes_what_the_caller_named() -> None:
     named = "<script>alert('&')</script>"
     html = forecast((named,))._repr_html_()
@@ -129,6 +144,10 @@ def test_html_escapes_what_the_caller_named() -> None:
     reasons = replace(attribution(("A",)), row_names=(named, "b", "c"), unit=named)._repr_html_()
     assert "<script" not in reasons
     assert reasons.count("&lt;script&gt;") == 2
+    told = Internal(name=named, labels=(named,), values=np.ones((1, 1)))
+    internals = replace(attribution(("A",)), internals=(told,))._repr_html_()
+    assert "<script" not in internals
+    assert internals.count("&lt;script&gt;") == 2
 
 
 def test_contributions_come_largest_first() -> None:

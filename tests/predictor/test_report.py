@@ -2,52 +2,24 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
+from dataclasses import replace
 from pathlib import Path
 
 import canned
 import numpy as np
 import pytest
+from audits import audit_record
 from cards import SENTENCE, full_card
 from market import bokeh_panel
+from pages import HOSTILE, assert_loads_nothing, page_of
 
 from predictor import canonical
 from predictor.canonical import Json
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
-from predictor.forecast import Attribution, Forecast
-from predictor.report import ReportContent, render_report, write_report
+from predictor.forecast import INTERNALS_NOTE, Attribution, Forecast, Internal
+from predictor.report import ReportContent, check_report, render_report, write_report
 
-HOSTILE = "<script>alert(1)</script>"
 QUANTILES = (0.1, 0.5, 0.9)
-
-
-@dataclass
-class Page(HTMLParser):
-    """A page's texts, machine-readable numbers and references."""
-
-    numbers: list[float] = field(default_factory=list)
-    text: str = ""
-    tags: list[str] = field(default_factory=list)
-    references: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.numbers += [float(value) for name, value in attrs if tag == "data" and name == "value" and value]
-        self.references += [value or "" for name, value in attrs if name in {"src", "href", "action", "srcset", "data"}]
-
-    def handle_data(self, data: str) -> None:
-        if self.tags[-1:] not in (["script"], ["style"]):
-            self.text += data
-
-
-def page_of(text: str) -> Page:
-    page = Page()
-    page.feed(text)
-    return page
 
 
 def forecast(symbol: str = "AAPL") -> Forecast:
@@ -126,7 +98,7 @@ def test_the_verdict_follows_the_interval_and_says_its_sentence(
     text = render_report(content(full_card(lower=lower, upper=upper)))
 
     assert f'<section class="verdict {kind}"' in text
-    assert SENTENCE in text
+    assert SENTENCE in page_of(text).words
     assert meaning in text
 
 
@@ -153,13 +125,7 @@ def test_a_card_without_scores_says_that_nothing_is_known() -> None:
 
 
 def test_the_page_loads_nothing() -> None:
-    text = render_report(content())
-    page = page_of(text)
-
-    assert page.references == []
-    assert not {"link", "iframe", "object", "embed", "img", "form", "base"} & set(page.tags)
-    assert "default-src 'none'" in text
-    assert "cdn.plot.ly/plotly" not in text.split("<body>")[1]
+    assert_loads_nothing(render_report(replace(content(), audit=audit_record())))
 
 
 def test_a_hostile_symbol_and_card_are_shown_as_text() -> None:
@@ -192,6 +158,58 @@ def test_returns_without_prices_are_shown_as_returns() -> None:
 
     assert "So there are no prices" in page.text
     assert -0.017 in page.numbers
+
+
+def test_scores_and_ranks_are_shown_where_the_model_ranks() -> None:
+    asked = content()
+    ranked = replace(asked.forecast, scores=np.array([[1.625, -0.375]]), ranks=np.array([[3, 7]], np.int32))
+
+    page = page_of(render_report(replace(asked, forecast=ranked)))
+
+    assert {1.625, -0.375, 3, 7} <= set(page.numbers)
+    assert "Rank" in page.text
+    assert "Rank" not in page_of(render_report(asked)).text
+
+
+def test_internals_are_shown_as_what_the_network_turned_to() -> None:
+    selection = Internal(name="past selection", labels=("ret_1", "vol_20"), values=np.array([[0.8125, 0.1875]]))
+    attention = Internal(name="tft/attention", labels=("-1", "0", "+1"), values=np.array([[0.25, 0.5, 0.25]]))
+    asked = content()
+    told = replace(asked.attributions[0], internals=(selection, attention))
+
+    text = render_report(replace(asked, attributions=(told,)))
+
+    assert INTERNALS_NOTE in text
+    assert "<h3>past selection</h3>" in text
+    assert "<h3>tft/attention</h3>" in text
+    assert "counted from the last bar" in text
+    assert INTERNALS_NOTE not in render_report(asked)
+
+
+def test_internals_of_a_symbol_that_has_none_are_left_out() -> None:
+    missing = Internal(name="past selection", labels=("ret_1",), values=np.array([[np.nan]]))
+    asked = content()
+
+    text = render_report(replace(asked, attributions=(replace(asked.attributions[0], internals=(missing,)),)))
+
+    assert "past selection" not in text
+
+
+def test_the_audit_beside_the_model_is_shown() -> None:
+    page = page_of(render_report(replace(content(), audit=audit_record(note=HOSTILE))))
+
+    for check in audit_record().checks:
+        assert check.sentence in page.text
+    assert "What it proves, and what it does not" in page.text
+    assert HOSTILE in page.text
+    assert "Audit" not in page_of(render_report(content())).text
+
+
+def test_a_search_for_settings_is_told() -> None:
+    page = page_of(render_report(content()))
+
+    assert "40, of which 21 fell behind and 1 failed" in page.words
+    assert "0.38040 ± 0.00170" in page.words
 
 
 def test_a_symbol_that_was_not_forecast_is_refused() -> None:
@@ -236,3 +254,11 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(MissingPackageError, match=rf"{package}: pip install 'quantra\[report\]'"):
         render_report(content())
+
+
+def test_a_report_that_could_not_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    check_report(tmp_path / "report.html")
+    with pytest.raises(ConfigurationError, match=r"there is no folder .*missing to write report.html into"):
+        check_report(tmp_path / "missing" / "report.html")
+    with pytest.raises(ConfigurationError, match="is a folder; name the report's file"):
+        check_report(tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from artifacts import recent_bars, small_models, small_pipeline
+from artifacts import recent_bars, save_small_artifact, small_models, small_pipeline
 from google.rpc.code_pb2 import Code
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,14 +23,14 @@ OK = Code.Value("OK")
 OUR_FAULT = {Code.Value("UNKNOWN"), Code.Value("INTERNAL")}
 
 
-def predict_request() -> bytes:
+def predict_request(model: str = "small") -> bytes:
     bars = recent_bars("AAPL", "IBM")
     sent = [
         Instance(input=bars, request_id="a"),
         Instance(input=flat_window()),
         Instance(input=bars.last(PIPELINE.bars_needed)),
     ]
-    return pb.PredictRequest(model="small", instances=map(instances.encode, sent)).SerializeToString()
+    return pb.PredictRequest(model=model, instances=map(instances.encode, sent)).SerializeToString()
 
 
 def flat_window() -> FeatureWindow:
@@ -49,21 +49,26 @@ def flat_window() -> FeatureWindow:
     )
 
 
-def explain_request() -> bytes:
-    query = Query(instance=Instance(input=recent_bars().last(PIPELINE.bars_needed)))
-    return queries.encode(query, "small@1").SerializeToString()
+def explain_request(model: str = "small@1") -> bytes:
+    query = Query(instance=Instance(input=recent_bars("AAPL", "IBM").last(PIPELINE.bars_needed)))
+    return queries.encode(query, model).SerializeToString()
 
 
-REQUESTS = {
-    "Predict": predict_request(),
-    "Explain": explain_request(),
-    "GetModel": pb.GetModelRequest(model="small").SerializeToString(),
-}
+REQUESTS = (
+    ("Predict", predict_request()),
+    ("Predict", predict_request("graph")),
+    ("Explain", explain_request()),
+    ("Explain", explain_request("graph")),
+    ("Explain", explain_request("tft")),
+    ("GetModel", pb.GetModelRequest(model="small").SerializeToString()),
+)
 
 
 @pytest.fixture(scope="module")
 def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
     models = small_models(tmp_path_factory.mktemp("models"))
+    for kind in ("graph", "tft"):
+        save_small_artifact(models / kind / "1", kind)
     with (
         PredictionService.open(models) as service,
         serving(service) as served,
@@ -75,8 +80,8 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
 @st.composite
 def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
     """A method, and its request with a few bytes changed, removed or added; often near the start, where lengths are."""
-    method = draw(st.sampled_from(sorted(REQUESTS)))
-    body = bytearray(REQUESTS[method])
+    method, unchanged = draw(st.sampled_from(REQUESTS))
+    body = bytearray(unchanged)
     for _ in range(draw(st.integers(1, 4))):
         reach = draw(st.sampled_from((40, 2000, len(body))))
         place = draw(st.integers(0, max(0, min(reach, len(body)) - 1)))
@@ -110,6 +115,6 @@ def test_changed_bytes_are_never_our_fault(channel: grpc.Channel, request: tuple
     assert not codes_of(channel, *request) & OUR_FAULT
 
 
-@pytest.mark.parametrize("method", sorted(REQUESTS))
-def test_the_same_bytes_unchanged_are_answered(channel: grpc.Channel, method: str) -> None:
-    assert codes_of(channel, method, REQUESTS[method]) == {OK}
+@pytest.mark.parametrize(("method", "body"), REQUESTS)
+def test_the_same_bytes_unchanged_are_answered(channel: grpc.Channel, method: str, body: bytes) -> None:
+    assert codes_of(channel, method, body) == {OK}

@@ -1,8 +1,13 @@
+import contextlib
 import dataclasses
+import re
 
 import numpy as np
 import pytest
-from canned import attribution, forecast, model_info
+from canned import attribution, forecast, model_info, ranking, telling
+from google.protobuf.message import DecodeError, Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from market import bokeh_panel
 
 from predictor import errors
@@ -15,7 +20,7 @@ from predictor.errors import (
     RequestTooLargeError,
     TooFewBarsError,
 )
-from predictor.forecast import Detail, Explanation, TargetPoint
+from predictor.forecast import Attribution, Detail, Explanation, TargetPoint
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
 from predictor.wire import attributions, bars, forecasts, instances, limits, models, queries, windows
 from predictor.wire import errors as wire_errors
@@ -26,13 +31,20 @@ def assert_same(left: object, right: object) -> None:
     assert dataclasses.is_dataclass(left)
     assert type(left) is type(right)
     for field in dataclasses.fields(left):
-        one, other = getattr(left, field.name), getattr(right, field.name)
-        if isinstance(one, np.ndarray):
-            assert one.dtype == other.dtype, field.name
-            assert one.shape == other.shape, field.name
-            assert one.tobytes() == other.tobytes(), field.name
-        else:
-            assert one == other, field.name
+        assert_same_field(field.name, getattr(left, field.name), getattr(right, field.name))
+
+
+def assert_same_field(name: str, one: object, other: object) -> None:
+    if isinstance(one, np.ndarray):
+        assert isinstance(other, np.ndarray), name
+        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes()), name
+    elif name == "internals":
+        assert isinstance(one, tuple), name
+        assert isinstance(other, tuple), name
+        for mine, others in zip(one, other, strict=True):
+            assert_same(mine, others)
+    else:
+        assert one == other, name
 
 
 def window(*, masked: bool = False, anchor: bool = True) -> FeatureWindow:
@@ -97,6 +109,125 @@ def test_an_instance_comes_back_with_its_policies(policy: GapPolicy) -> None:
 def test_a_forecast_comes_back_bit_for_bit() -> None:
     sent = forecast(("A", "B", "C"))
     assert_same(forecasts.decode(forecasts.encode(sent)), sent)
+
+
+def test_a_ranking_comes_back_bit_for_bit() -> None:
+    sent = ranking(("A", "B", "C"))
+    assert_same(forecasts.decode(forecasts.encode(sent)), sent)
+
+
+def test_a_forecast_without_ranks_takes_no_room_for_them() -> None:
+    message = forecasts.encode(forecast(("A",)))
+    assert (message.scores, list(message.ranks), message.universe_hash) == (b"", [], "")
+
+
+def test_an_attribution_comes_back_with_its_internals() -> None:
+    sent = telling(("A", "B"))
+    assert_same(attributions.decode(explained(sent)).attributions[0], sent)
+
+
+def explained(one: Attribution) -> pb.ExplainResponse:
+    return attributions.encode(Explanation(attributions=(one,), queue_ms=0.5, compute_ms=2.5), "seven")
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        ("values", "forecast.values: have 136 bytes, need 144"),
+        ("scores", "forecast.scores: have 40 bytes, need 48"),
+        ("ranks", "forecast.ranks: have 5 values, need 6"),
+        ("target_sessions", "forecast.target_sessions: have 1 values, need 2"),
+    ],
+)
+def test_a_forecast_with_a_field_of_another_length_is_refused(field: str, problem: str) -> None:
+    message = forecasts.encode(ranking(("A", "B", "C")))
+    shorten(message, field)
+    with pytest.raises(MalformedRequestError, match=re.escape(problem)):
+        forecasts.decode(message)
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        ("per_row", "attribution.per_row: have 40 bytes, need 48"),
+        ("row_names", "attribution.row_names: have 2 values, need 3"),
+        ("row_kinds", "attribution.row_names: have 3 values, need 2"),
+        ("sessions", "attribution.per_time: have 64 bytes, need 48"),
+        ("per_time", "attribution.per_time: have 56 bytes, need 64"),
+        ("cells", "attribution.cells: have 120 bytes, need 128"),
+        ("converged", "attribution.converged: have 1 values, need 2"),
+        ("nodes", "attribution.nodes: have 1 values, need 2"),
+    ],
+)
+def test_an_attribution_with_a_field_of_another_length_is_refused(field: str, problem: str) -> None:
+    message = explained(telling(("A", "B")))
+    shorten(message.attributions[0], field)
+    with pytest.raises(MalformedRequestError, match=re.escape(problem)):
+        attributions.decode(message)
+
+
+@pytest.mark.parametrize("field", ["labels", "values"])
+def test_an_internal_with_a_field_of_another_length_is_refused(field: str) -> None:
+    message = explained(telling(("A", "B")))
+    shorten(message.attributions[0].internals[1], field)
+    with pytest.raises(MalformedRequestError, match=r"attribution.internals: have \d+ bytes, need \d+"):
+        attributions.decode(message)
+
+
+def shorten(message: Message, field: str) -> None:
+    """Take the last number of a field away."""
+    value = getattr(message, field)
+    if isinstance(value, bytes):
+        setattr(message, field, value[:-8])
+    else:
+        del value[-1]
+
+
+def test_a_kind_of_row_of_a_newer_server_is_refused() -> None:
+    message = explained(telling(("A",)))
+    message.attributions[0].row_kinds[0] = 99  # pyright: ignore[reportArgumentType, reportCallIssue] - a newer server's
+    with pytest.raises(MalformedRequestError, match="row_kinds: 99 is unknown"):
+        attributions.decode(message)
+
+
+def changed(body: bytes, draw: st.DrawFn) -> bytes:
+    """The bytes with a few set, removed or added."""
+    some = bytearray(body)
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, max(0, len(some) - 1)))
+        change = draw(st.sampled_from(("set", "set", "remove", "insert", "cut")))
+        if change == "set":
+            some[place : place + 1] = bytes([draw(st.integers(0, 255))])
+        elif change == "remove":
+            del some[place : place + draw(st.integers(1, 9))]
+        elif change == "insert":
+            some[place:place] = draw(st.binary(min_size=1, max_size=9))
+        else:
+            del some[place:]
+    return bytes(some)
+
+
+ANSWERS = {
+    "forecast": forecasts.encode(ranking(("A", "B"))).SerializeToString(),
+    "explanation": explained(telling(("A", "B"))).SerializeToString(),
+}
+
+
+@st.composite
+def changed_answer(draw: st.DrawFn) -> tuple[str, bytes]:
+    name = draw(st.sampled_from(sorted(ANSWERS)))
+    return name, changed(ANSWERS[name], draw)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@given(answer=changed_answer())
+def test_changed_bytes_of_an_answer_are_a_value_or_one_of_our_errors(answer: tuple[str, bytes]) -> None:
+    name, body = answer
+    with contextlib.suppress(DecodeError, MalformedRequestError, ExplainUnsupportedError):
+        if name == "forecast":
+            forecasts.decode(pb.Forecast.FromString(body))
+        else:
+            attributions.decode(pb.ExplainResponse.FromString(body))
 
 
 @pytest.mark.parametrize("detail", list(Detail))

@@ -22,6 +22,7 @@ from trainers.stock.backtest.page.grids import cost_grid, sensitivity_grid
 from trainers.stock.backtest.result import Track, track_of
 from trainers.stock.backtest.verdict import sentence_of, verdict_of
 from trainers.stock.evaluation.page import render_evaluation, write_evaluation
+from trainers.stock.evaluation.page.calibration import winkler_grid
 from trainers.stock.evaluation.page.losses import loss_grid
 from trainers.stock.evaluation.resampling import Interval
 
@@ -89,6 +90,12 @@ def test_names_and_notes_that_others_wrote_are_shown_as_text(name: str) -> None:
     assert page.tags == page_of(PAGES[name]()).tags
 
 
+def test_what_a_reader_must_know_stands_on_every_page() -> None:
+    assert "a note of its own" in page_of(render_evaluation(NAME, evaluation(note="a note of its own"))).text
+    assert "a note of its own" in page_of(render_backtest(NAME, backtest(note="a note of its own"))).text
+    assert "a note of its own" in page_of(render_audit(NAME, audit_record(note="a note of its own"))).text
+
+
 def test_pages_are_written_whole_in_place_of_older_ones(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("old")
@@ -154,6 +161,14 @@ def test_the_page_holds_calibration_and_winkler_scores_before_and_after() -> Non
     assert {gain.value for gain in found.calibration.gain} <= set(page.numbers)
     assert {419.0, 83.0} <= set(page.numbers)
     assert {share.value for one in found.pit for share in one.shares} <= set(page.numbers)
+
+
+def test_what_the_offsets_did_stands_before_and_after_side_by_side() -> None:
+    made = evaluation().calibration
+    first = winkler_grid(evaluation()).lines[0]
+    before, after = made.before.horizons[0], made.after.horizons[0]
+    values = (before.band, after.band, before.winkler, after.winkler, made.gain[0])
+    assert [cell.value for cell in first.cells] == [419.0, *(one.value for one in values)]
 
 
 def test_adaptive_offsets_are_shown_where_they_were_made() -> None:

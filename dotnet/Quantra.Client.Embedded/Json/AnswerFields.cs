@@ -39,6 +39,11 @@ internal readonly struct AnswerFields(JsonElement json, double[][] buffers)
     public ReadOnlyMemory<double>? ArrayOrNull(string name) =>
         json.GetProperty(name).ValueKind == JsonValueKind.Null ? (ReadOnlyMemory<double>?)null : Array(name);
 
+    /// <summary>A list of rows of whole numbers, row-major.</summary>
+    public ReadOnlyMemory<int>? RowsOrNull(string name) => json.GetProperty(name).ValueKind == JsonValueKind.Null
+        ? (ReadOnlyMemory<int>?)null
+        : List(name, row => row.EnumerateArray().Select(item => item.GetInt32())).SelectMany(row => row).ToArray();
+
     public QuantraError Error()
     {
         var facts = json.GetProperty("metadata").EnumerateObject().ToDictionary(fact => fact.Name, fact => fact.Value.GetString()!);

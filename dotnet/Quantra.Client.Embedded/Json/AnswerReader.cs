@@ -44,6 +44,7 @@ internal static class AnswerReader
         Version = attribution.Whole("version"),
         WeightsHash = attribution.Text("weights_hash"),
         Warnings = attribution.Texts("warnings"),
+        Internals = attribution.Objects("internals", Internal),
     };
 
     /// <summary>A version of a model.</summary>
@@ -93,7 +94,12 @@ internal static class AnswerReader
         WeightsHash = forecast.Text("weights_hash"),
         Warnings = forecast.Texts("warnings"),
         ForecastId = forecast.Text("forecast_id"),
+        Scores = forecast.ArrayOrNull("scores"),
+        Ranks = forecast.RowsOrNull("ranks"),
+        UniverseHash = forecast.Text("universe_hash"),
     };
+
+    private static NetworkInternal Internal(AnswerFields found) => new(found.Text("name"), found.Texts("labels"), found.Array("values"));
 
     private static FeatureInfo Feature(AnswerFields feature) =>
         new(feature.Text("name"), feature.Text("expression"), feature.Text("meaning"), feature.Text("unit"));

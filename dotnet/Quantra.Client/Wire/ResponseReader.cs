@@ -27,6 +27,9 @@ internal static class ResponseReader
         WeightsHash = forecast.WeightsHash,
         Warnings = forecast.Warnings,
         ForecastId = forecast.ForecastId,
+        Scores = ArrayBytes.DoublesOrNull(forecast.Scores),
+        Ranks = forecast.Ranks.Count == 0 ? (ReadOnlyMemory<int>?)null : forecast.Ranks.ToArray(),
+        UniverseHash = forecast.UniverseHash,
     };
 
     /// <summary>The reasons behind one number.</summary>
@@ -54,6 +57,7 @@ internal static class ResponseReader
         Version = attribution.Version,
         WeightsHash = attribution.WeightsHash,
         Warnings = attribution.Warnings,
+        Internals = [.. attribution.Internals.Select(Internal)],
     };
 
     /// <summary>A version of a model.</summary>
@@ -84,6 +88,8 @@ internal static class ResponseReader
         WeightsHash = model.WeightsHash,
         CardJson = model.CardJson,
     };
+
+    private static NetworkInternal Internal(V1.Internal found) => new(found.Name, found.Labels, ArrayBytes.Doubles(found.Values));
 
     private static CovariateInfo Covariate(V1.CovariateInfo covariate)
     {
@@ -116,6 +122,7 @@ internal static class ResponseReader
         V1.RowKind.Location => RowKind.Location,
         V1.RowKind.Scale => RowKind.Scale,
         V1.RowKind.Conformal => RowKind.Conformal,
+        V1.RowKind.Neighbours => RowKind.Neighbours,
         _ => RowKind.Unknown,
     };
 }

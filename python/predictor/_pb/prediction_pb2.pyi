@@ -54,6 +54,7 @@ class RowKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ROW_KIND_LOCATION: _ClassVar[RowKind]
     ROW_KIND_SCALE: _ClassVar[RowKind]
     ROW_KIND_CONFORMAL: _ClassVar[RowKind]
+    ROW_KIND_NEIGHBOURS: _ClassVar[RowKind]
 COVARIATE_GROUP_UNSPECIFIED: CovariateGroup
 COVARIATE_GROUP_OBSERVED: CovariateGroup
 COVARIATE_GROUP_KNOWN: CovariateGroup
@@ -81,6 +82,7 @@ ROW_KIND_STATIC: RowKind
 ROW_KIND_LOCATION: RowKind
 ROW_KIND_SCALE: RowKind
 ROW_KIND_CONFORMAL: RowKind
+ROW_KIND_NEIGHBOURS: RowKind
 
 class ListModelsRequest(_message.Message):
     __slots__ = ()
@@ -334,7 +336,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Forecast(_message.Message):
-    __slots__ = ("symbols", "as_of_session", "target_sessions", "lag", "horizons", "quantiles", "target_kind", "values", "returns", "prices", "anchor_price", "model", "version", "weights_hash", "warnings", "forecast_id")
+    __slots__ = ("symbols", "as_of_session", "target_sessions", "lag", "horizons", "quantiles", "target_kind", "values", "returns", "prices", "anchor_price", "model", "version", "weights_hash", "warnings", "forecast_id", "scores", "ranks", "universe_hash")
     SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
     TARGET_SESSIONS_FIELD_NUMBER: _ClassVar[int]
@@ -351,6 +353,9 @@ class Forecast(_message.Message):
     WEIGHTS_HASH_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     FORECAST_ID_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    UNIVERSE_HASH_FIELD_NUMBER: _ClassVar[int]
     symbols: _containers.RepeatedScalarFieldContainer[str]
     as_of_session: int
     target_sessions: _containers.RepeatedScalarFieldContainer[int]
@@ -367,7 +372,10 @@ class Forecast(_message.Message):
     weights_hash: str
     warnings: _containers.RepeatedScalarFieldContainer[str]
     forecast_id: str
-    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., target_sessions: _Optional[_Iterable[int]] = ..., lag: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., target_kind: _Optional[str] = ..., values: _Optional[bytes] = ..., returns: _Optional[bytes] = ..., prices: _Optional[bytes] = ..., anchor_price: _Optional[bytes] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., forecast_id: _Optional[str] = ...) -> None: ...
+    scores: bytes
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    universe_hash: str
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., target_sessions: _Optional[_Iterable[int]] = ..., lag: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., target_kind: _Optional[str] = ..., values: _Optional[bytes] = ..., returns: _Optional[bytes] = ..., prices: _Optional[bytes] = ..., anchor_price: _Optional[bytes] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., forecast_id: _Optional[str] = ..., scores: _Optional[bytes] = ..., ranks: _Optional[_Iterable[int]] = ..., universe_hash: _Optional[str] = ...) -> None: ...
 
 class ExplainTarget(_message.Message):
     __slots__ = ("horizon", "quantile")
@@ -405,8 +413,18 @@ class ExplainResponse(_message.Message):
     compute_ms: float
     def __init__(self, request_id: _Optional[str] = ..., attributions: _Optional[_Iterable[_Union[Attribution, _Mapping]]] = ..., queue_ms: _Optional[float] = ..., compute_ms: _Optional[float] = ...) -> None: ...
 
+class Internal(_message.Message):
+    __slots__ = ("name", "labels", "values")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    values: bytes
+    def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., values: _Optional[bytes] = ...) -> None: ...
+
 class Attribution(_message.Message):
-    __slots__ = ("symbols", "as_of_session", "horizon", "quantile", "method", "baseline", "unit", "row_names", "row_kinds", "per_row", "sessions", "per_time", "cells", "prediction", "baseline_prediction", "relative_gap", "converged", "nodes", "model", "version", "weights_hash", "warnings")
+    __slots__ = ("symbols", "as_of_session", "horizon", "quantile", "method", "baseline", "unit", "row_names", "row_kinds", "per_row", "sessions", "per_time", "cells", "prediction", "baseline_prediction", "relative_gap", "converged", "nodes", "model", "version", "weights_hash", "warnings", "internals")
     SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
@@ -429,6 +447,7 @@ class Attribution(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_HASH_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    INTERNALS_FIELD_NUMBER: _ClassVar[int]
     symbols: _containers.RepeatedScalarFieldContainer[str]
     as_of_session: int
     horizon: int
@@ -451,4 +470,5 @@ class Attribution(_message.Message):
     version: int
     weights_hash: str
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., horizon: _Optional[int] = ..., quantile: _Optional[float] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., baseline: _Optional[str] = ..., unit: _Optional[str] = ..., row_names: _Optional[_Iterable[str]] = ..., row_kinds: _Optional[_Iterable[_Union[RowKind, str]]] = ..., per_row: _Optional[bytes] = ..., sessions: _Optional[_Iterable[int]] = ..., per_time: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., prediction: _Optional[bytes] = ..., baseline_prediction: _Optional[bytes] = ..., relative_gap: _Optional[bytes] = ..., converged: _Optional[_Iterable[bool]] = ..., nodes: _Optional[_Iterable[int]] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    internals: _containers.RepeatedCompositeFieldContainer[Internal]
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., horizon: _Optional[int] = ..., quantile: _Optional[float] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., baseline: _Optional[str] = ..., unit: _Optional[str] = ..., row_names: _Optional[_Iterable[str]] = ..., row_kinds: _Optional[_Iterable[_Union[RowKind, str]]] = ..., per_row: _Optional[bytes] = ..., sessions: _Optional[_Iterable[int]] = ..., per_time: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., prediction: _Optional[bytes] = ..., baseline_prediction: _Optional[bytes] = ..., relative_gap: _Optional[bytes] = ..., converged: _Optional[_Iterable[bool]] = ..., nodes: _Optional[_Iterable[int]] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., internals: _Optional[_Iterable[_Union[Internal, _Mapping]]] = ...) -> None: ...

@@ -1,5 +1,6 @@
 """The manifest: what a model is, as far as a forecast depends on it, in values and in JSON."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
@@ -108,6 +109,7 @@ def read_manifest(record: Record) -> Manifest:
     except (ConfigurationError, ValueError) as error:
         raise ArtifactError.of(MANIFEST, str(error)) from error
     check_conformal(manifest.conformal, manifest.target, manifest.quantiles)
+    _check_universe(manifest)
     return manifest
 
 
@@ -146,6 +148,19 @@ def check_conformal(conformal: Conformal, target: Target, levels: tuple[float, .
     shape = [len(row) for row in conformal.offsets]
     if shape != [quantiles] * horizons or len(conformal.effective_samples) != horizons:
         raise ArtifactError.of(MANIFEST, f"conformal offsets must be {horizons} rows of {quantiles} numbers")
+
+
+def _check_universe(manifest: Manifest) -> None:
+    """Raise ArtifactError unless a network with a graph knows its stocks, each once, and no other network any."""
+    universe, kind = manifest.universe, manifest.kind
+    if bool(universe) != kind.is_panel_model:
+        need = "at least one" if kind.is_panel_model else "none"
+        raise ArtifactError.of(
+            MANIFEST, f"universe has {len(universe)} symbols, but network {kind.name!r} needs {need}"
+        )
+    twice = [symbol for symbol, count in Counter(universe).items() if count > 1]
+    if twice:
+        raise ArtifactError.of(MANIFEST, f"universe: {', '.join(twice[:5])} stands twice")
 
 
 def read_card(value: Json) -> Mapping[str, Json]:

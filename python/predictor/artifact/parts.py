@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from predictor.artifact.manifest import Manifest
 from predictor.artifact.names import WEIGHTS
 from predictor.canonical import Json
-from predictor.errors import ArtifactError
-from predictor.networks import InputSizes, build_network
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.networks import Edges, InputSizes, PanelForecasting, build_network
 from predictor.windows import Pipeline
 
 
@@ -33,7 +33,8 @@ class Artifact:
         """A network of the manifest's kind with these weights, in eval mode.
 
         Raises:
-            ArtifactError: the weights are not exactly those of this network: names, shapes, float32, finite.
+            ArtifactError: the weights are not exactly those of this network: names, shapes, float32, finite; or the
+                edges of its graph lead to stocks that there are not, or from a stock to itself.
         """
         sizes = self.sizes
         expected = _expected_weights(self.manifest, sizes)
@@ -41,6 +42,8 @@ class Artifact:
         for name, tensor in self.weights.items():
             _check_tensor(name, tensor, expected[name])
         network = _fresh_network(self.manifest, sizes)
+        if isinstance(network, PanelForecasting):
+            _check_edges(self.weights["neighbours"], self.weights["weights"])
         network.load_state_dict(dict(self.weights), strict=True)
         return network.eval()
 
@@ -78,6 +81,13 @@ def _fresh_network(manifest: Manifest, sizes: InputSizes) -> nn.Module:
         return build_network(
             manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
         )
+
+
+def _check_edges(neighbours: Tensor, weights: Tensor) -> None:
+    try:
+        Edges(neighbours=neighbours, weights=weights)
+    except ConfigurationError as error:
+        raise ArtifactError.of(WEIGHTS, f"neighbours: {error.message}") from error
 
 
 def _check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:

@@ -32,14 +32,14 @@ class BookCurve:
     is_gross: bool = False
 
 
-def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: str, number: str = ".3f") -> "Figure":
+def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: str, percent: bool = False) -> "Figure":
     """Curves over the same sessions.
 
     Args:
         dates: int32 [T], yyyymmdd.
         curves: each of T values.
         axis: title of the axis, with its unit.
-        number: how values are written, in the format of d3.
+        percent: values are shares, shown in percent.
 
     Raises:
         ConfigurationError: shapes that do not fit.
@@ -47,6 +47,7 @@ def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: 
     """
     figure = new_figure("", "", axis)
     days = iso_dates(dates)
+    number = ".1%" if percent else ".3f"
     for curve in curves:
         require_shape(curve.name, curve.values, (len(dates),))
         figure.add_trace(
@@ -59,8 +60,8 @@ def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: 
                 hovertemplate=f"%{{fullData.name}}: %{{y:{number}}}<extra></extra>",
             )
         )
-    figure.update_layout(hovermode="x unified")
-    figure.update_yaxes(tickformat=number)
+    figure.update_layout(hovermode="x unified", margin_b=36)
+    figure.update_yaxes(tickformat=".0%" if percent else ".2f")
     return figure
 
 

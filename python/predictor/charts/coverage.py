@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.charts.theme import BLUE, GREY, graph_objects, new_figure, plain, require_shape, series_look
+from predictor.charts.theme import BLUE, BLUE_FILL, GREY, graph_objects, new_figure, plain, require_shape, series_look
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 _SIDE_BY_SIDE = 0.14
-_BAND = "rgba(107, 114, 128, 0.45)"
+_BAND = "rgba(107, 114, 128, 0.3)"
 
 
 def calibration(
@@ -112,7 +112,7 @@ def pit_histogram(
         require_shape(name, values, (len(edges) - 1,))
     widths = np.diff(np.asarray(edges, np.float64))
     centres = np.asarray(edges[:-1], np.float64) + widths / 2
-    figure = new_figure(title, "level", "outcomes, relative to calibrated")
+    figure = new_figure(title, "level (%)", "outcomes / calibrated")
     bar = graph_objects().Bar
     figure.add_trace(
         bar(
@@ -120,7 +120,7 @@ def pit_histogram(
             y=shares / widths,
             width=widths,
             name="outcomes",
-            marker={"color": BLUE, "line": {"color": "#FFFFFF", "width": 1}},
+            marker={"color": BLUE_FILL, "line": {"color": BLUE, "width": 2}},
             customdata=np.stack([edges[:-1], edges[1:], shares, lower, upper], axis=1),
             hovertemplate="%{customdata[0]:.0%} to %{customdata[1]:.0%}: %{customdata[2]:.1%} of the outcomes "
             "(%{customdata[3]:.1%} to %{customdata[4]:.1%})<extra></extra>",
@@ -133,11 +133,12 @@ def pit_histogram(
             base=1 + (lower - shares) / widths,
             width=widths,
             name="calibrated, by luck",
-            marker={"color": _BAND, "line": {"color": GREY, "width": 1}},
+            marker={"color": _BAND, "line": {"color": GREY, "width": 0}},
             hoverinfo="skip",
         )
     )
     figure.add_hline(y=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
     figure.update_layout(barmode="overlay", height=300)
-    figure.update_xaxes(tickvals=list(edges), ticktext=[f"{100 * edge:g} %" for edge in edges], showgrid=False)
+    labels = [f"{100 * edge:g}" for edge in edges]
+    figure.update_xaxes(tickvals=list(edges), ticktext=labels, tickangle=0, range=[0, 1], showgrid=False)
     return figure

@@ -67,5 +67,5 @@ def attention_line(labels: Sequence[str], shares: NDArray[np.float64]) -> "Figur
     figure.add_trace(line)
     figure.update_layout(height=300, showlegend=False)
     figure.update_xaxes(type="category", nticks=8, showgrid=False)
-    figure.update_yaxes(tickformat=".0%", rangemode="tozero")
+    figure.update_yaxes(tickformat=".1%", rangemode="tozero")
     return figure

@@ -1,6 +1,7 @@
 """Estimates with their intervals: one line a name, side by side a series."""
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,8 @@ from predictor.charts.theme import GREY, graph_objects, new_figure, plain, requi
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+_LONGEST = 17
+"""Characters of a line of a name, so that narrow screens keep room for the figure."""
 _APART = 0.16
 _MOST_APART = 0.7
 """Of the room of a name that its series take together, at most."""
@@ -46,7 +49,7 @@ def interval_rows(
     figure = new_figure("", axis, "")
     if zero:
         figure.add_vline(x=0, line={"color": GREY, "width": 1.5, "dash": "dash"})
-    labels = [plain(name) for name in names]
+    labels = ["<br>".join(map(plain, wrap(name, _LONGEST))) for name in names]
     step = min(_APART, _MOST_APART / len(series))
     for row, name in enumerate(series):
         colour, symbol = series_look(row)
@@ -65,7 +68,7 @@ def interval_rows(
                     "width": 3,
                     "thickness": 1.5,
                 },
-                text=labels,
+                text=list(map(plain, names)),
                 customdata=np.stack([lower[row], upper[row]], axis=1),
                 hovertemplate="%{text}, %{fullData.name}: %{x:.4~g} (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})"
                 "<extra></extra>",

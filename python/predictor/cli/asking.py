@@ -24,7 +24,7 @@ from predictor.cli.options import (
     Symbol,
 )
 from predictor.cli.source import Answerer, open_source
-from predictor.cli.tables import contributions_table, forecast_table
+from predictor.cli.tables import contributions_table, forecast_table, internals_table
 from predictor.covariates import Covariates, CovariateSource
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import GapPolicy, Instance, Query
@@ -119,6 +119,8 @@ def explain(  # noqa: PLR0913 - one argument a flag
     console = Console(highlight=False)
     for name in shown:
         console.print(contributions_table(found, name))
+        if found.internals:
+            console.print(internals_table(found, name))
         _warn_of_gap(console, found, name)
 
 
@@ -162,6 +164,8 @@ def _narrowed(forecast: Forecast, symbol: str, horizon: int | None, quantile: fl
         returns=None if forecast.returns is None else forecast.returns[cut],
         prices=None if forecast.prices is None else forecast.prices[cut],
         anchor_price=None if forecast.anchor_price is None else forecast.anchor_price[rows],
+        scores=None if forecast.scores is None else forecast.scores[cut[:2]],
+        ranks=None if forecast.ranks is None else forecast.ranks[cut[:2]],
     )
 
 

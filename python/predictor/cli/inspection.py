@@ -9,14 +9,18 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from predictor.card import Card, MemberFacts
+from predictor.audit_record import AuditRecord, read_audit
+from predictor.card import Card, ConformalFacts, MemberFacts, TuningFacts
 from predictor.catalog import FeatureInfo, ModelInfo
+from predictor.cli.audits import audit_table
 from predictor.cli.machine import model_json, write_json
 from predictor.cli.options import AsJson, Device
 from predictor.cli.scores import scores_table, skill_panel
-from predictor.report.texts import iso
+from predictor.report.texts import iso, sessions
 
 EXAMPLE: Final = "Example: quantra inspect models/demo/1"
+_SCALE: Final = 10_000.0
+"""Winkler scores are shown so many times larger, as other losses are."""
 
 
 def inspect(
@@ -33,13 +37,14 @@ def inspect(
 
     with Forecaster.load(artifact, device) as forecaster:
         info = forecaster.model()
-    card = Card.from_json(info.card_json)
+    card, audit = Card.from_json(info.card_json), read_audit(artifact)
     if as_json:
-        write_json(model_json(info))
+        write_json({**model_json(info), "audit": None if audit is None else audit.to_json()})
         return
     console = Console(highlight=False)
     console.print(Text("✓ every file is whole, and the golden instance gives the recorded numbers", style="green"))
-    for part in (skill_panel(card.skill), _facts("model", _model_facts(info)), *_card_parts(card), _features(info)):
+    parts = (skill_panel(card.skill), _facts("model", _model_facts(info)), *_card_parts(card, info), _features(info))
+    for part in (*parts, _audited(audit, artifact)):
         console.print(part)
 
 
@@ -59,7 +64,7 @@ def _model_facts(info: ModelInfo) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _card_parts(card: Card) -> Iterable[RenderableType]:
+def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
     """The sections that the card has."""
     if card.members:
         yield _facts(f"members ({len(card.members)})", ((member.name, _member(member)) for member in card.members))
@@ -80,12 +85,42 @@ def _card_parts(card: Card) -> Iterable[RenderableType]:
         )
     if card.training is not None:
         training = card.training
-        epochs = f"{training.best_epoch} of {len(training.epochs)}"
+        epochs = f"{training.best_epoch or 'none: the start is better'} of {len(training.epochs)}"
         yield _facts(
             "training", (("device", training.device), ("precision", training.precision), ("best epoch", epochs))
         )
+    if card.tuning is not None:
+        yield _facts("settings searched for", _tuning_facts(card.tuning))
     if card.scores is not None:
         yield scores_table(card.scores)
+    if card.conformal is not None:
+        yield _facts("conformal offsets, before and after", _conformal_facts(card.conformal, info.horizons))
+
+
+def _tuning_facts(tuning: TuningFacts) -> tuple[tuple[str, str], ...]:
+    seeds = f"{tuning.mean:.5f} ± {tuning.standard_deviation:.5f} from {len(tuning.seed_losses)} fresh seeds"
+    return (
+        ("trials", f"{tuning.trials}, of which {tuning.pruned} fell behind and {tuning.failed} failed"),
+        ("selection loss", f"{seeds}; {tuning.best_trial_loss:.5f} in the best trial, the luckiest of them"),
+    )
+
+
+def _conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) -> Iterable[tuple[str, str]]:
+    for h, horizon in enumerate(horizons):
+        winkler = (_SCALE * scores[h] for scores in (conformal.winkler_before, conformal.winkler_after))
+        inside = (100 * shares[h] for shares in (conformal.coverage_before, conformal.coverage_after))
+        told = (
+            "Winkler score {:,.2f}, then {:,.2f}".format(*winkler),
+            "{:.1f} % in the band, then {:.1f} %".format(*inside),
+            f"{conformal.effective_samples[h]:.0f} blocks",
+        )
+        yield sessions(horizon), "; ".join(told)
+
+
+def _audited(audit: AuditRecord | None, artifact: Path) -> RenderableType:
+    if audit is None:
+        return Text(f"\nnot audited: quantra audit {artifact} --bars BARS", style="yellow")
+    return audit_table(audit)
 
 
 def _member(member: MemberFacts) -> str:

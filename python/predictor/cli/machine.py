@@ -13,7 +13,7 @@ from predictor import canonical
 from predictor.canonical import Json
 from predictor.catalog import ModelInfo
 from predictor.errors import QuantraError, answer_of
-from predictor.forecast import Attribution, Explanation, Forecast
+from predictor.forecast import Attribution, Explanation, Forecast, Internal
 
 
 def write_json(value: Json) -> None:
@@ -23,7 +23,7 @@ def write_json(value: Json) -> None:
 
 
 def forecast_json(forecast: Forecast) -> Json:
-    """Arrays as nested lists [S][H][Q]."""
+    """Arrays as nested lists [S][H][Q], of scores and ranks [S][H]."""
     return {
         "symbols": forecast.symbols,
         "as_of_session": forecast.as_of_session,
@@ -41,6 +41,9 @@ def forecast_json(forecast: Forecast) -> Json:
         "weights_hash": forecast.weights_hash,
         "warnings": forecast.warnings,
         "forecast_id": forecast.forecast_id,
+        "scores": _list(forecast.scores),
+        "ranks": _list(forecast.ranks),
+        "universe_hash": forecast.universe_hash,
     }
 
 
@@ -49,7 +52,7 @@ def explanation_json(explanation: Explanation) -> Json:
     return {"attributions": [_attribution_json(found) for found in explanation.attributions]}
 
 
-def model_json(info: ModelInfo) -> Json:
+def model_json(info: ModelInfo) -> dict[str, Json]:
     """The card as an object, not as text."""
     fields: dict[str, Json] = asdict(info)
     card = fields.pop("card_json")
@@ -91,7 +94,12 @@ def _attribution_json(found: Attribution) -> Json:
         "version": found.version,
         "weights_hash": found.weights_hash,
         "warnings": found.warnings,
+        "internals": [_internal_json(one) for one in found.internals],
     }
+
+
+def _internal_json(one: Internal) -> Json:
+    return {"name": one.name, "labels": one.labels, "values": _list(one.values)}
 
 
 def _list(array: NDArray[np.generic] | None) -> Json:

@@ -10,12 +10,21 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from predictor.forecast import LOG_RETURN, Attribution, Contribution, Forecast
+from predictor.forecast import (
+    INTERNALS_NOTE,
+    LOG_RETURN,
+    Attribution,
+    Contribution,
+    Forecast,
+    RowKind,
+    largest_shares,
+)
 from predictor.report.texts import iso, level
 
 BASIS_POINTS: Final = 10_000.0
 
 _TOP: Final = 15
+_RANKING: Final = ("score", "rank")
 _BAND_WIDTH: Final = 28
 """At most; the band is what gives way in a narrow terminal."""
 
@@ -31,22 +40,26 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Table:
     table.add_column("session", no_wrap=True)
     for quantile in forecast.quantiles:
         table.add_column(level(quantile), justify="right", no_wrap=True)
+    for name in _RANKING if forecast.ranks is not None else ():
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("band", min_width=4, max_width=_BAND_WIDTH)
     shown = forecast.values[s] if forecast.prices is None else forecast.prices[s]
     low, high = float(np.min(shown)), float(np.max(shown))
     for h, horizon in enumerate(forecast.horizons):
         session = iso(int(forecast.target_sessions[h])) if len(forecast.target_sessions) else ""
         cells = [_cell(forecast, s, h, q) for q in range(len(forecast.quantiles))]
-        table.add_row(str(horizon), session, *cells, _band(shown[h].tolist(), low, high))
+        ranking = _ranking_cells(forecast, s, h)
+        table.add_row(str(horizon), session, *cells, *ranking, _band(shown[h].tolist(), low, high))
     return table
 
 
 def contributions_table(found: Attribution, symbol: str) -> Table:
-    """Signed bars around a middle, the largest first; what is left is one line."""
+    """Signed bars around a middle, the largest first, neighbours always; what is left is one line."""
     factor, unit = (BASIS_POINTS, "bp") if found.unit == "log return" else (1.0, found.unit)
     s = found.symbols.index(symbol)
     rows = found.table(symbol)
-    top, rest = rows[:_TOP], rows[_TOP:]
+    top = [row for k, row in enumerate(rows) if k < _TOP or row.kind is RowKind.NEIGHBOURS]
+    rest = [row for row in rows[_TOP:] if row.kind is not RowKind.NEIGHBOURS]
     reach = max((abs(row.value) for row in rows), default=0.0)
     title = (
         f"{symbol}: {found.horizon} sessions ahead, {level(found.quantile)}: "
@@ -62,6 +75,18 @@ def contributions_table(found: Attribution, symbol: str) -> Table:
         table.add_row(Text(row.name), lowers, raises, f"{factor * row.value:+.2f}")
     if rest:
         table.add_row(f"others ({len(rest)})", "", "", f"{factor * sum(row.value for row in rest):+.2f}")
+    return table
+
+
+def internals_table(found: Attribution, symbol: str) -> Table:
+    """The largest shares of each internal, under a heading that says what they are."""
+    s = found.symbols.index(symbol)
+    title = Text(f"{symbol}: internals, {INTERNALS_NOTE}")
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("internal")
+    table.add_column("largest shares")
+    for one in found.internals:
+        table.add_row(Text(one.name), Text(largest_shares(one, s)))
     return table
 
 
@@ -83,6 +108,14 @@ def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
     if forecast.prices is None:
         return Text(told)
     return Text.assemble(f"{float(forecast.prices[s, h, q]):,.2f}\n", (told, "dim"))
+
+
+def _ranking_cells(forecast: Forecast, s: int, h: int) -> list[str]:
+    """Score and rank; dashes where the symbol has none, nothing where the model does not rank."""
+    if forecast.scores is None or forecast.ranks is None:
+        return []
+    rank = int(forecast.ranks[s, h])
+    return [f"{float(forecast.scores[s, h]):+.4f}", str(rank)] if rank else ["-", "-"]
 
 
 def _band(values: list[float], low: float, high: float) -> RenderableType:

@@ -9,7 +9,7 @@ import numpy as np
 
 from predictor.embed.fields import AnyArray, Json
 from predictor.errors import QuantraError, answer_of
-from predictor.forecast import Attribution, Explanation, Forecast
+from predictor.forecast import Attribution, Explanation, Forecast, Internal
 from predictor.instance import Instance
 from predictor.service import Outcome
 
@@ -71,13 +71,19 @@ class Arrays:
         return {"buffer": len(self.buffers) - 1, "shape": list(values.shape)}
 
 
-def _described(value: Forecast | Attribution, arrays: Arrays) -> Json:
+def _described(value: Forecast | Attribution | Internal, arrays: Arrays) -> Json:
     """A value's fields by name."""
     return {one.name: _plain(getattr(value, one.name), arrays) for one in fields(value)}
 
 
 def _plain(value: object, arrays: Arrays) -> object:
     """Float64 arrays go beside the JSON; whole numbers and truth values are exact in it."""
-    if not isinstance(value, np.ndarray):
-        return value
-    return arrays.put(value) if value.dtype == np.float64 else value.tolist()
+    match value:
+        case Internal():
+            return _described(value, arrays)
+        case tuple():
+            return [_plain(item, arrays) for item in value]
+        case np.ndarray():
+            return arrays.put(value) if value.dtype == np.float64 else value.tolist()
+        case _:
+            return value

@@ -31,6 +31,9 @@ FloatArray = NDArray[np.float64]
 SYMBOLS_AT_ONCE: Final = 64
 """Symbols that are evaluated together: few enough that a step's arrays stay in the processor's cache."""
 
+FEATURES_AT_ONCE: Final = 4
+"""Features whose values are held together where one after the other will do."""
+
 LONGEST_NAME: Final = 64
 MOST_FEATURES: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -189,6 +192,15 @@ class FeatureSet:
             result[rows] = values
         result.setflags(write=False)
         return result
+
+    def columns(self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS) -> Iterator[FloatArray]:
+        """Each observed feature's values [S, T], one after the other; only a few of them are held at a time.
+
+        What features share is evaluated more than once for it, so where memory is plenty, `evaluate` is faster.
+        """
+        for first in range(0, len(self.observed), FEATURES_AT_ONCE):
+            few = replace(self, observed=self.observed[first : first + FEATURES_AT_ONCE], known=())
+            yield from np.moveaxis(few.evaluate(bars, covariates), -1, 0)
 
     def blocks(self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS) -> Iterator[tuple[slice, FloatArray]]:
         """The observed features [symbols, T, F] of a few symbols after the other, and which symbols these are.

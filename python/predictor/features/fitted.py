@@ -1,6 +1,7 @@
 """Features with their fitted numbers: what an artifact carries as features.json."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Self, final
 
@@ -61,7 +62,7 @@ class FittedFeatures:
     def fit(
         cls,
         features: FeatureSet,
-        values: FloatArray,
+        columns: Iterable[FloatArray],
         *,
         known: FloatArray | None = None,
         statics: StaticFeatures | None = None,
@@ -72,7 +73,7 @@ class FittedFeatures:
 
         Args:
             features: The set.
-            values: Its `evaluate`, cut to the training rows [S, T, F].
+            columns: Of each observed feature its values in the training rows [S, T], such as the set's `columns`.
             known: Its `evaluate_known` of the same rows [S or 1, T, K]; needed where known features read a covariate.
             statics: Variables that were fitted on the training symbols.
             present: Bars that count, [S, T]; all of them if None.
@@ -80,7 +81,7 @@ class FittedFeatures:
         """
         return cls(
             features=features,
-            scaling=Scaling.fit(values, names=features.names, present=present, clip=clip, sparse=features.sparse),
+            scaling=Scaling.fit(columns, names=features.names, present=present, clip=clip, sparse=features.sparse),
             known_scaling=NO_SCALING if known is None else _known_scaling(features, known),
             statics=statics or StaticFeatures(),
         )
@@ -210,7 +211,7 @@ def _known_scaling(features: FeatureSet, known: FloatArray) -> Scaling:
     """Fitted on those known features that read a covariate."""
     chosen = np.array(features.of_covariates, np.bool_)
     names = [name for name, of_covariate in zip(features.known_names, chosen, strict=True) if of_covariate]
-    return Scaling.fit(known[..., chosen], names=names, sparse=names)
+    return Scaling.fit(np.moveaxis(known[..., chosen], -1, 0), names=names, sparse=names)
 
 
 def _scaling_entry(scaling: Scaling) -> dict[str, Json]:

@@ -1,6 +1,6 @@
 """The numbers that bring features to a common size, fitted on training rows and carried by the artifact."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self, final
 
@@ -52,7 +52,7 @@ class Scaling:
     @classmethod
     def fit(
         cls,
-        values: FloatArray,
+        columns: Iterable[FloatArray],
         *,
         names: Sequence[str],
         present: NDArray[np.bool_] | None = None,
@@ -64,7 +64,8 @@ class Scaling:
         Quartiles are interpolated linearly between the two nearest values.
 
         Args:
-            values: float64 [S, T, F] of the training rows only; non-finite values are left out.
+            columns: Of each feature its float64 [S, T] of the training rows only; non-finite values are left out. They
+                may come one by one, so that a long history need not be held with all its features.
             names: F feature names, for messages.
             present: Bars that count, [S, T]; all of them if None.
             clip: How many scales a value may lie from its center.
@@ -75,10 +76,10 @@ class Scaling:
             ConfigurationError: Naming a feature with fewer than 20 finite values, or that hardly varies: its quartiles
                 are equal, or all of its values where it may be sparse.
         """
-        rows = values.reshape(-1, values.shape[-1]) if present is None else values[present]
-        if rows.shape[1] != len(names):
-            raise ConfigurationError(f"{len(names)} feature names were given for {rows.shape[1]} features")
-        fitted = [_fit_one(name, column, sparse=name in sparse) for name, column in zip(names, rows.T, strict=True)]
+        fitted = [
+            _fit_one(name, column if present is None else column[present], sparse=name in sparse)
+            for name, column in zip(names, columns, strict=True)
+        ]
         numbers = np.array(fitted).reshape(-1, 2)
         return cls(center=numbers[:, 0], scale=numbers[:, 1], clip=clip)
 

@@ -1,5 +1,6 @@
 """Everything between bars and answer, stage by stage: the output alone would hide a mistake on the way to it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -11,11 +12,11 @@ from predictor.covariates import Covariates
 from predictor.deadline import Deadline
 from predictor.explain import gauss_legendre
 from predictor.forecast import Forecast
-from predictor.golden.bars import made_up
+from predictor.golden.bars import SYMBOLS, made_up
 from predictor.golden.covariates import made_up_covariates
 from predictor.instance import Instance
 from predictor.model import Model, Prepared
-from predictor.networks import Inputs
+from predictor.networks import Inputs, PanelForecasting
 
 Stages = dict[str, NDArray[np.generic]]
 
@@ -34,10 +35,23 @@ class Question(NamedTuple):
 
 
 def question(model: Model) -> Question:
-    """The golden instance of a model, made up."""
-    bars, pipeline = made_up(model.pipeline), model.pipeline
+    """The golden instance of a model, made up; where there is a graph, of two stocks that it links."""
+    pipeline = model.pipeline
+    bars = replace(made_up(pipeline), symbols=_linked(model) or SYMBOLS)
     future = pipeline.following(int(bars.sessions[-1]))
     return Question(bars, made_up_covariates(pipeline.covariates, len(bars.sessions), future))
+
+
+def _linked(model: Model) -> tuple[str, str] | None:
+    """A stock of the model's graph and one of its neighbours; None where nothing is linked."""
+    network = model.engine.network
+    edges = network.neighbours.cpu().numpy() if isinstance(network, PanelForecasting) else np.empty((0, 0), np.int64)
+    linked = np.argwhere(edges >= 0)
+    if not len(linked):
+        return None
+    stock, place = (int(k) for k in linked[0])
+    universe = model.manifest.universe
+    return universe[stock], universe[int(edges[stock, place])]
 
 
 def prepare(model: Model, asked: Question) -> Prepared:
@@ -55,11 +69,13 @@ def stages_of(model: Model, asked: Question) -> Stages:
     """Every stage by name, in the order of computation; S symbols, N of them usable."""
     prepared = prepare(model, asked)
     inputs = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
+    forecast = model.forecast([prepared])[0]
     return {
         **_before_scaling(model, asked),
         **inputs,
         "units": model.asking.units(prepared).numpy(),
-        **forecast_stages(model.forecast([prepared])[0]),
+        **forecast_stages(forecast),
+        **({} if forecast.scores is None else {"scores": forecast.scores}),
         **_attribution(model, prepared),
     }
 

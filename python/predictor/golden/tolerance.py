@@ -35,6 +35,7 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "scale": Tolerance(0, 1e-12),
     "units": Tolerance(1e-6, 0),
     "values": Tolerance(1e-6, 0),
+    "scores": Tolerance(1e-6, 0),
     "as_of_session": Tolerance(0, 0),
     "target_sessions": Tolerance(0, 0),
     "prices": Tolerance(0, 1e-6),
@@ -54,6 +55,7 @@ AFTER_THE_NETWORK: Final = frozenset(
     {
         "units",
         "values",
+        "scores",
         "prices",
         "attribution_observed",
         "attribution_known",

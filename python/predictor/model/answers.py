@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.explain import Contributions
 from predictor.features import FittedFeatures
-from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
+from predictor.forecast import Attribution, Detail, Forecast, Internal, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS
 from predictor.model.asking import Answer
 from predictor.model.prepared import BoolArray, FloatArray, Prepared
@@ -97,9 +97,14 @@ def universe_hash(symbols: Sequence[str], usable: BoolArray) -> str:
 
 
 def attribution_of(
-    source: Source, prepared: Prepared, point: TargetPoint, found: Contributions, detail: Detail
+    source: Source,
+    prepared: Prepared,
+    point: TargetPoint,
+    found: Contributions,
+    detail: Detail,
+    internals: tuple[Internal, ...] = (),
 ) -> Attribution:
-    """The answer to one point of a query."""
+    """The answer to one point of a query; the internals are of the N usable symbols."""
     usable = prepared.usable
     names, kinds = _rows(source.features, _alone(found))
     return Attribution(
@@ -125,6 +130,7 @@ def attribution_of(
         version=source.identity.version,
         weights_hash=source.identity.weights_hash,
         warnings=prepared.warnings,
+        internals=tuple(replace(one, values=_on_symbols(one.values, usable)) for one in internals),
     )
 
 
@@ -154,12 +160,12 @@ def _per_row(features: FittedFeatures, found: Contributions) -> FloatArray:
         RowKind.NEIGHBOURS: found.neighbours.sum(axis=1),
     }
     alone = np.stack([numbers[kind] for kind in _alone(found)], axis=-1)
-    known = _summed(found.known.sum(axis=1), features.known_groups, len(features.features.known))
-    static = _summed(found.static, features.static_groups, len(features.statics.names))
+    known = summed(found.known.sum(axis=1), features.known_groups, len(features.features.known))
+    static = summed(found.static, features.static_groups, len(features.statics.names))
     return np.concatenate([found.observed.sum(axis=1), known, static, alone], axis=-1)
 
 
-def _summed(columns: FloatArray, groups: tuple[int, ...], count: int) -> FloatArray:
+def summed(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray:
     """[N, count] sums of the columns of each group."""
     sums = np.zeros((len(columns), count))
     for column, group in enumerate(groups):

@@ -1,6 +1,6 @@
 """How the members of an ensemble become one forecast and one explanation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from predictor.artifact import EnsembleManifest
-from predictor.forecast import Attribution, Forecast, RowKind
+from predictor.forecast import Attribution, Forecast, Internal, RowKind
 from predictor.model.answers import Identity, ranks_of, universe_hash
 from predictor.model.prepared import BoolArray, FloatArray
 from predictor.networks import anchor_index, uncrossed
@@ -73,13 +73,15 @@ class JointPrediction:
 
 
 def joint_attribution(
-    identity: Identity, members: Sequence[Attribution], prediction: JointPrediction, warnings: tuple[str, ...]
+    identity: Identity, by_member: Mapping[str, Attribution], prediction: JointPrediction, warnings: tuple[str, ...]
 ) -> Attribution:
     """The mean of the members' contributions, row by row; a row that a member lacks counts as 0 there.
 
     What the ensemble's own offsets add stands in the row `conformal`. The gap is the worst of the members' and of
     the ensemble's own, so it has converged only where all of them have; nodes are the most that a member used.
+    Internals stay each member's own, its name in front: weights of different networks have no mean that means anything.
     """
+    members = list(by_member.values())
     rows = _rows(members)
     longest = max(members, key=lambda found: len(found.sessions))
     per_row = np.mean(np.stack([_on_rows(found, rows) for found in members]), axis=0)
@@ -106,6 +108,16 @@ def joint_attribution(
         version=identity.version,
         weights_hash=identity.weights_hash,
         warnings=warnings,
+        internals=_named_internals(by_member, usable),
+    )
+
+
+def _named_internals(by_member: Mapping[str, Attribution], usable: BoolArray) -> tuple[Internal, ...]:
+    """Those of every member, such as `long: attention`."""
+    return tuple(
+        replace(one, name=f"{name}: {one.name}", values=np.where(usable[:, None], one.values, np.nan))
+        for name, found in by_member.items()
+        for one in found.internals
     )
 
 

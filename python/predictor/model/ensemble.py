@@ -168,7 +168,10 @@ class Ensemble:
         ]
         return tuple(
             joint_attribution(
-                self.identity, answers, self._prediction(target, forecast, prepared, query.tolerance), prepared.warnings
+                self.identity,
+                dict(zip(self.members, answers, strict=True)),
+                self._prediction(target, forecast, prepared, query.tolerance),
+                prepared.warnings,
             )
             for target, answers in zip(asked.targets, zip(*found, strict=True), strict=True)
         )

@@ -18,7 +18,7 @@ from predictor.deadline import Checkpoint
 from predictor.errors import ExplainUnsupportedError, InvalidInputError
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
-from predictor.forecast import Attribution, Forecast, TargetPoint
+from predictor.forecast import Attribution, Forecast, Internal, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
 from predictor.model.answering import Outcome, outcomes
@@ -26,6 +26,7 @@ from predictor.model.answers import Identity, Source, attribution_of, forecast_o
 from predictor.model.asking import AcrossStocks, Asking, ByRow
 from predictor.model.from_bars import prepare_bars
 from predictor.model.from_windows import prepare_window
+from predictor.model.internals import internals_of
 from predictor.model.prepared import Prepared
 from predictor.networks import OutputMap, PanelForecasting, anchor_index
 from predictor.windows import Pipeline
@@ -115,9 +116,18 @@ class Model:
         points = [t.index_in(self.manifest.target.horizons, self.manifest.quantiles) for t in targets]
         prepared = self.prepare(query.instance, now)
         found = self.asking.contributions(prepared, points, tolerance=query.tolerance, deadline=deadline)
+        internals = self._internals(prepared, [h for h, _ in points])
         return tuple(
-            attribution_of(self._source, prepared, t, c, query.detail) for t, c in zip(targets, found, strict=True)
+            attribution_of(self._source, prepared, target, contributions, query.detail, told)
+            for target, contributions, told in zip(targets, found, internals, strict=True)
         )
+
+    def _internals(self, prepared: Prepared, horizons: Sequence[int]) -> list[tuple[Internal, ...]]:
+        """What the network says of itself, for each of these horizons by index."""
+        found = self.engine.internals(prepared.inputs)
+        if found is None:
+            return [()] * len(horizons)
+        return [internals_of(found, self.pipeline.features, self.manifest.target, h) for h in horizons]
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """Every horizon at the quantile nearest to the median."""

@@ -9,6 +9,7 @@ from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.kinds import (
     KINDS,
     Forecasting,
+    Introspective,
     NetworkConfig,
     NetworkKind,
     PanelForecasting,
@@ -41,6 +42,7 @@ __all__ = [
     "InputSizes",
     "Inputs",
     "Internals",
+    "Introspective",
     "LSTMConfig",
     "LSTMForecaster",
     "NetworkConfig",

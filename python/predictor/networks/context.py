@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from predictor.networks.dropout import Dropout
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.target import Target
 
@@ -26,15 +27,21 @@ class HorizonContext(nn.Module):
     Legend: N rows, H horizons, W width of the state and of the context.
     """
 
+    ends: Tensor
+
     def __init__(self, width: int, *, sizes: InputSizes, target: Target, dropout: float) -> None:
         super().__init__()
-        self.ends = [sizes.encoder_length - 1 + target.lag + h for h in target.horizons]
+        ends = [sizes.encoder_length - 1 + target.lag + h for h in target.horizons]
+        self.register_buffer("ends", torch.tensor(ends), persistent=False)
         self.mix = nn.Linear(width + sizes.static + sizes.known, width)
         self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, state: Tensor, inputs: Inputs) -> Tensor:
         """Map the state [N, W] to [N, H, W]."""
-        shared = torch.cat([state, inputs.static], dim=-1).unsqueeze(1).expand(-1, len(self.ends), -1)
-        context = torch.cat([shared, inputs.known[:, self.ends]], dim=-1)
-        return self.dropout(self.norm(functional.elu(self.mix(context))))
+        of_window = torch.cat([state, inputs.static], dim=-1)
+        of_horizon = inputs.known.index_select(1, self.ends)
+        window, horizon = self.mix.weight.split([of_window.shape[-1], of_horizon.shape[-1]], dim=1)
+        # the window's part is one for all horizons, so it is computed once
+        shared = functional.linear(of_window, window, self.mix.bias).unsqueeze(1)
+        return self.dropout(self.norm(functional.elu(shared + functional.linear(of_horizon, horizon))))

@@ -15,7 +15,7 @@ from predictor.networks.lstm import LSTM_ARITHMETIC, LSTMConfig, LSTMForecaster
 from predictor.networks.panel_output import PanelOutput
 from predictor.networks.quantiles import QuantileHead
 from predictor.networks.target import Target
-from predictor.networks.tft import TFT_ARITHMETIC, TFTConfig, TFTForecaster
+from predictor.networks.tft import TFT_ARITHMETIC, Internals, TFTConfig, TFTForecaster
 
 Setting = int | float | str | bool
 NetworkConfig = LSTMConfig | GRUConfig | HybridConfig | TFTConfig | GraphConfig
@@ -45,6 +45,15 @@ class PanelForecasting(Protocol):
 
     def forward(self, inputs: Inputs, nodes: Tensor, panels: int = 1) -> PanelOutput:
         """Quantiles and scores of N = panels x S rows, panel by panel; `nodes` int64 [N], -1 = unknown stock."""
+        ...
+
+
+@runtime_checkable
+class Introspective(Protocol):
+    """What a network offers that tells what it turned to, beside its quantiles."""
+
+    def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
+        """Quantiles [N, H, Q] as `forward` gives them, and the weights that the network gave to its inputs."""
         ...
 
 

@@ -5,6 +5,7 @@ stocks. (Reversible instance normalisation, Kim et al. 2022, with a fixed locati
 """
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -54,8 +55,11 @@ class Normaliser:
         """
         before = np.full((daily.shape[0], self.window - 1), np.nan)
         windows = sliding_window_view(np.concatenate([before, daily], axis=1), self.window, axis=1)[:, -sessions:]
-        blocks = [self._measure(windows[:, k : k + _BLOCK]) for k in range(0, sessions, _BLOCK)]
-        return np.concatenate([b[0] for b in blocks], axis=1), np.concatenate([b[1] for b in blocks], axis=1)
+        location, scale = np.empty((2, len(daily), sessions))
+        for s, t in product(range(0, len(daily), _SYMBOLS), range(0, sessions, _SESSIONS)):
+            block = slice(s, s + _SYMBOLS), slice(t, t + _SESSIONS)
+            location[block], scale[block] = self._measure(windows[block])
+        return location, scale
 
     def _measure(self, windows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Location and scale [S, B] of windows [S, B, W]."""
@@ -79,8 +83,8 @@ class Normaliser:
         return weights[::-1]
 
 
-_BLOCK = 256
-"""Sessions measured at once; bounds the memory of a long history."""
+_SYMBOLS, _SESSIONS = 16, 256
+"""Measured at once; bounds the memory of a long history."""
 
 
 def _ordered_sum(values: FloatArray) -> FloatArray:

@@ -1,6 +1,6 @@
 """The quantile head: outputs that cannot cross, and the loss that teaches them."""
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 import torch
@@ -38,12 +38,12 @@ class QuantileHead(nn.Module):
 
     def forward(self, context: Tensor) -> Tensor:
         """Map [N, H, W] to [N, H, Q], rising along Q."""
-        raw = torch.einsum("nhw,hwq->nhq", context, self.weight) + self.bias
-        a = self.anchor
-        middle = raw[..., a : a + 1]
-        above = functional.softplus(raw[..., a + 1 :]).cumsum(-1)
-        below = functional.softplus(raw[..., :a]).flip(-1).cumsum(-1).flip(-1)
-        return torch.cat([middle - below, middle, middle + above], dim=-1)
+        by_horizon = torch.baddbmm(self.bias.unsqueeze(1), context.transpose(0, 1), self.weight)
+        raw, a = by_horizon.transpose(0, 1), self.anchor
+        middle, steps = raw[..., a], functional.softplus(raw).unbind(-1)
+        above = accumulate(steps[a + 1 :], torch.add, initial=middle)
+        below = accumulate(reversed(steps[:a]), torch.sub, initial=middle)
+        return torch.stack([*reversed(list(below)[1:]), *above], dim=-1)
 
     @torch.no_grad()
     def start_at(self, quantiles: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from predictor.audit_record import AuditRecord
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.forecast import Attribution, Forecast
@@ -17,6 +18,7 @@ class ReportContent:
         forecast: of a panel that holds the symbol.
         attributions: one a horizon and quantile, with cells where a heat map is wanted; may be empty.
         symbol: whose forecast is shown.
+        audit: what stands beside the artifact, if anything does.
     """
 
     info: ModelInfo
@@ -24,3 +26,4 @@ class ReportContent:
     forecast: Forecast
     attributions: tuple[Attribution, ...]
     symbol: str
+    audit: AuditRecord | None = None

@@ -8,6 +8,7 @@ from predictor.errors import MissingPackageError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+_CLEAR: Final = "rgba(0, 0, 0, 0)"
 _CHART: Final = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 
 
@@ -17,17 +18,24 @@ class Drawing:
 
     def __init__(self) -> None:
         self._ids = count(1)
+        self._drawn = False
 
     def html(self, figure: "Figure", *, top: int = 40) -> str:
-        """The figure's `<div>` and the script that fills it, without the title and with `top` pixels in its place."""
-        figure.update_layout(title=None, autosize=True, margin_t=top)
+        """The figure's `<div>` and the script that fills it, without the title and with `top` pixels in its place.
+
+        It stands on the page's own ground, which may be light or dark.
+        """
+        figure.update_layout(title=None, autosize=True, margin_t=top, paper_bgcolor=_CLEAR, plot_bgcolor=_CLEAR)
+        self._drawn = True
         text: str = figure.to_html(
             full_html=False, include_plotlyjs=False, config=_CHART, div_id=f"chart-{next(self._ids)}"
         )
         return text
 
     def library(self) -> str:
-        """The text of plotly.js."""
+        """The text of plotly.js; empty where nothing was drawn."""
+        if not self._drawn:
+            return ""
         try:
             from plotly.offline import get_plotlyjs
         except ModuleNotFoundError as error:

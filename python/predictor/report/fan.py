@@ -63,11 +63,13 @@ class ForecastCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastLine:
-    """One horizon of the forecast table; `session` is empty where unknown."""
+    """One horizon of the forecast table; `session` is empty where unknown, score and rank None without a ranking."""
 
     horizon: int
     session: str
     cells: tuple[ForecastCell, ...]
+    score: float | None
+    rank: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,8 @@ class ForecastView:
     lag: int
     levels: tuple[str, ...]
     lines: tuple[ForecastLine, ...]
+    ranked: int
+    """Symbols that were ranked together; 0 where the model ranks none."""
     warnings: tuple[str, ...]
 
 
@@ -101,6 +105,7 @@ def forecast_view(content: ReportContent, drawing: Drawing) -> ForecastView:
         lag=forecast.lag,
         levels=tuple(map(level, forecast.quantiles)),
         lines=tuple(_forecast_line(forecast, s, h) for h in range(len(forecast.horizons))),
+        ranked=0 if forecast.ranks is None else int(np.count_nonzero(forecast.ranks[:, 0])),
         warnings=forecast.warnings,
     )
 
@@ -124,4 +129,6 @@ def _forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
         horizon=forecast.horizons[h],
         session=iso(session),
         cells=tuple(ForecastCell(value=v, price=p) for v, p in zip(values, prices, strict=True)),
+        score=None if forecast.scores is None else float(forecast.scores[s, h]),
+        rank=None if forecast.ranks is None else int(forecast.ranks[s, h]),
     )

@@ -10,6 +10,7 @@ from predictor import charts
 from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, RowKind
 from predictor.report.drawing import Drawing
+from predictor.report.internals import InternalView, internal_views
 from predictor.report.texts import level, sessions
 
 BASIS_POINTS: Final = 10_000.0
@@ -42,6 +43,7 @@ class ReasonView:
     rows: tuple[ReasonRow, ...]
     bars: str
     heatmap: str
+    internals: tuple[InternalView, ...]
 
 
 def nearest_to_median(attributions: tuple[Attribution, ...]) -> int:
@@ -73,6 +75,7 @@ def reason_view(found: Attribution, symbol: str, drawing: Drawing) -> ReasonView
         rows=_reason_rows(found, values),
         bars=drawing.html(charts.importance_bars(found.row_names, values, unit), top=12),
         heatmap=_heatmap(found, s, drawing),
+        internals=internal_views(found, s, drawing),
     )
 
 

@@ -70,7 +70,7 @@ def loss_chart(training: Training | None, drawing: Drawing) -> str:
             [e.epoch for e in epochs],
             [e.train for e in epochs],
             [e.selection for e in epochs],
-            training.best_epoch,
+            (training.best_epoch, training.best_selection),
             unit="pinball loss",
         )
     )

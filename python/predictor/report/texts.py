@@ -1,8 +1,24 @@
 """Numbers and dates as the page shows them."""
 
 import math
+from pathlib import Path
 
 from predictor.errors import shown_date
+
+
+def artifact_name(path: Path) -> str:
+    """The last two parts of an artifact's folder, which are its name and version; of a recipe's file its folder's."""
+    return "/".join(path.resolve().parts[-2:])
+
+
+def capital(text: str) -> str:
+    """A text that begins a sentence; the rest of it stays as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def unbroken(text: str) -> str:
+    """A text whose numbers keep their percent sign on the same line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def iso(session: int) -> str:

@@ -1,6 +1,6 @@
 """Arrays as raw little-endian bytes, row-major. Decoding copies nothing; the arrays are read-only."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sized
 from math import prod
 from typing import Final, TypeVar
 
@@ -61,9 +61,44 @@ def decode_bool(data: bytes, shape: Shape, field: str) -> NDArray[np.bool_]:
     return np.frombuffer(data, np.bool_).reshape(shape)
 
 
-def decode_int32(values: Iterable[int], count: int) -> NDArray[np.int32]:
-    """A repeated int32 field as an array."""
-    return np.fromiter(values, np.int32, count)
+def decode_int32(values: Collection[int], shape: Shape, field: str) -> NDArray[np.int32]:
+    """A repeated int32 field as an array of this shape.
+
+    Raises:
+        MalformedRequestError: another number of values than the shape needs.
+    """
+    check_values(values, shape, field)
+    return np.fromiter(values, np.int32, len(values)).reshape(shape)
+
+
+def decode_optional_int32(values: Collection[int], shape: Shape, field: str) -> NDArray[np.int32] | None:
+    """The same, where no values mean None."""
+    return decode_int32(values, shape, field) if values else None
+
+
+def decode_sessions(values: Collection[int], count: int, field: str) -> NDArray[np.int32]:
+    """So many sessions, or none where they are unknown; raises as `decode_int32`."""
+    return decode_int32(values, (count if values else 0,), field)
+
+
+def decode_flags(values: Collection[bool], count: int, field: str) -> NDArray[np.bool_]:
+    """A repeated bool field as an array [count]; raises as `decode_int32`."""
+    check_values(values, (count,), field)
+    return np.fromiter(values, np.bool_, count)
+
+
+def check_values(values: Sized, shape: Shape, field: str) -> None:
+    """Compare how many values of a repeated field came with how many the shape needs.
+
+    Raises:
+        MalformedRequestError: they differ.
+    """
+    have, need = len(values), prod(shape)
+    if have != need:
+        raise MalformedRequestError(
+            f"{field}: have {have} values, need {need}",
+            metadata={"field": field, "have": str(have), "need": str(need)},
+        )
 
 
 def check_length(data: bytes, shape: Shape, kind: np.dtype[np.generic], field: str) -> None:

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
-
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError
-from predictor.forecast import Attribution, Explanation, RowKind
+from predictor.forecast import Attribution, Explanation, Internal, RowKind
 from predictor.wire import arrays, methods
 
 _KIND_NUMBERS: Final[Mapping[RowKind, pb.RowKind]] = {
@@ -17,6 +15,7 @@ _KIND_NUMBERS: Final[Mapping[RowKind, pb.RowKind]] = {
     RowKind.LOCATION: pb.ROW_KIND_LOCATION,
     RowKind.SCALE: pb.ROW_KIND_SCALE,
     RowKind.CONFORMAL: pb.ROW_KIND_CONFORMAL,
+    RowKind.NEIGHBOURS: pb.ROW_KIND_NEIGHBOURS,
 }
 _KINDS: Final[Mapping[int, RowKind]] = {number: kind for kind, number in _KIND_NUMBERS.items()}
 
@@ -68,13 +67,19 @@ def _encode(attribution: Attribution) -> pb.Attribution:
         version=attribution.version,
         weights_hash=attribution.weights_hash,
         warnings=attribution.warnings,
+        internals=map(_encode_internal, attribution.internals),
     )
+
+
+def _encode_internal(internal: Internal) -> pb.Internal:
+    return pb.Internal(name=internal.name, labels=internal.labels, values=arrays.encode_float64(internal.values))
 
 
 def _decode(message: pb.Attribution) -> Attribution:
     count = len(message.symbols)
     kinds = tuple(_kind(number) for number in message.row_kinds)
-    times = len(message.per_time) // (8 * max(count, 1))  # the sessions themselves may be unknown
+    arrays.check_values(message.row_names, (len(kinds),), "attribution.row_names")
+    times = len(message.sessions) or len(message.per_time) // (8 * max(count, 1))  # the sessions may be unknown
     cells = (count, times, kinds.count(RowKind.OBSERVED))
     return Attribution(
         symbols=tuple(message.symbols),
@@ -87,7 +92,7 @@ def _decode(message: pb.Attribution) -> Attribution:
         row_names=tuple(message.row_names),
         row_kinds=kinds,
         per_row=arrays.decode_float64(message.per_row, (count, len(kinds)), "attribution.per_row"),
-        sessions=arrays.decode_int32(message.sessions, len(message.sessions)),
+        sessions=arrays.decode_int32(message.sessions, (len(message.sessions),), "attribution.sessions"),
         per_time=arrays.decode_optional_float64(message.per_time, (count, times), "attribution.per_time"),
         cells=arrays.decode_optional_float64(message.cells, cells, "attribution.cells"),
         prediction=arrays.decode_float64(message.prediction, (count,), "attribution.prediction"),
@@ -95,12 +100,21 @@ def _decode(message: pb.Attribution) -> Attribution:
             message.baseline_prediction, (count,), "attribution.baseline_prediction"
         ),
         relative_gap=arrays.decode_float64(message.relative_gap, (count,), "attribution.relative_gap"),
-        converged=np.fromiter(message.converged, np.bool_, len(message.converged)),
-        nodes=arrays.decode_int32(message.nodes, len(message.nodes)),
+        converged=arrays.decode_flags(message.converged, count, "attribution.converged"),
+        nodes=arrays.decode_int32(message.nodes, (count,), "attribution.nodes"),
         model=message.model,
         version=message.version,
         weights_hash=message.weights_hash,
         warnings=tuple(message.warnings),
+        internals=tuple(_decode_internal(one, count) for one in message.internals),
+    )
+
+
+def _decode_internal(message: pb.Internal, count: int) -> Internal:
+    return Internal(
+        name=message.name,
+        labels=tuple(message.labels),
+        values=arrays.decode_float64(message.values, (count, len(message.labels)), "attribution.internals"),
     )
 
 

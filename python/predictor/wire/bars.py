@@ -41,7 +41,7 @@ def decode(message: pb.BarPanel) -> BarPanel:
     _check(message, shape)
     return BarPanel(
         symbols=names,
-        sessions=arrays.decode_int32(message.session_yyyymmdd, shape[1]),
+        sessions=arrays.decode_int32(message.session_yyyymmdd, shape[1:], "bars.session_yyyymmdd"),
         open=arrays.decode_float64(message.open, shape, "bars.open"),
         high=arrays.decode_float64(message.high, shape, "bars.high"),
         low=arrays.decode_float64(message.low, shape, "bars.low"),

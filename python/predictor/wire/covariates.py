@@ -45,7 +45,7 @@ def decode(message: pb.Covariates, symbols: int, sessions: int) -> Covariates:
     return Covariates(
         observed=_decode_values("observed", message.observed, (symbols, sessions)),
         known=_decode_values("known", message.known, (symbols, sessions + future)),
-        future_sessions=arrays.decode_int32(message.future_yyyymmdd, future),
+        future_sessions=arrays.decode_int32(message.future_yyyymmdd, (future,), "covariates.future_yyyymmdd"),
         numbers=_decode_values("numbers", message.numbers, (symbols,)),
         categories=_decode_texts(message.categories, symbols),
     )

@@ -24,6 +24,9 @@ def encode(forecast: Forecast) -> pb.Forecast:
         weights_hash=forecast.weights_hash,
         warnings=forecast.warnings,
         forecast_id=forecast.forecast_id,
+        scores=arrays.encode_float64(forecast.scores),
+        ranks=() if forecast.ranks is None else forecast.ranks.ravel().tolist(),
+        universe_hash=forecast.universe_hash,
     )
 
 
@@ -38,7 +41,7 @@ def decode(message: pb.Forecast) -> Forecast:
     return Forecast(
         symbols=tuple(message.symbols),
         as_of_session=message.as_of_session,
-        target_sessions=arrays.decode_int32(message.target_sessions, len(message.target_sessions)),
+        target_sessions=arrays.decode_sessions(message.target_sessions, shape[1], "forecast.target_sessions"),
         lag=message.lag,
         horizons=tuple(message.horizons),
         quantiles=tuple(message.quantiles),
@@ -52,4 +55,7 @@ def decode(message: pb.Forecast) -> Forecast:
         weights_hash=message.weights_hash,
         warnings=tuple(message.warnings),
         forecast_id=message.forecast_id,
+        scores=arrays.decode_optional_float64(message.scores, shape[:2], "forecast.scores"),
+        ranks=arrays.decode_optional_int32(message.ranks, shape[:2], "forecast.ranks"),
+        universe_hash=message.universe_hash,
     )

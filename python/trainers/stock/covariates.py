@@ -32,7 +32,7 @@ def fit_features(
     known = covariates.known(needs, learnt.symbols, learnt.sessions, known_by=last)
     return FittedFeatures.fit(
         features,
-        features.evaluate(learnt.adjusted(), beside.observed),
+        features.columns(learnt.adjusted(), beside.observed),
         known=features.evaluate_known(calendar.fields(learnt.sessions), known) if features.covariates.known else None,
         statics=_statics(learnt, covariates),
         present=learnt.present,

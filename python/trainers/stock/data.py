@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from predictor.bars import BarPanel
+from predictor.bars import AdjustedBars, BarPanel
 from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
@@ -68,7 +68,6 @@ class History:
         self.bars = bars
         self.pipeline = pipeline
         self.covariates = covariates
-        self.adjusted = bars.adjusted()
         self.encoded: Encoded = _encoded(bars, pipeline, covariates)
         self.labels: FloatArray = pipeline.target.labels(self.adjusted)
         self._observed = torch.from_numpy(np.ascontiguousarray(self.encoded.observed))
@@ -84,6 +83,11 @@ class History:
         self._spread = torch.from_numpy(pipeline.target.spread)
         self._back = torch.arange(1 - pipeline.encoder_length, 1)
         self._ahead = torch.arange(1, pipeline.target.reach + 1)
+
+    @property
+    def adjusted(self) -> AdjustedBars:
+        """The bars without the jumps of splits and dividends, computed anew: few ask, and they are as large as the bars."""
+        return self.bars.adjusted()
 
     def windows(self, part: Part) -> Windows:
         """The windows whose targets lie inside the part, by date, then symbol.

@@ -52,9 +52,7 @@ def loss_chart(found: Evaluation, drawing: Drawing) -> str:
     scale = SCALE / np.asarray(found.target.spread)[:, None]
     value, lower, upper = (scale * array for array in _columns(by))
     names = [row.name for row in found.rows]
-    figure = charts.interval_rows(
-        names, _horizons(found), value, lower, upper, axis=f"pinball loss / spread, x {SCALE}"
-    )
+    figure = charts.interval_rows(names, _horizons(found), value, lower, upper, axis=f"loss / spread, x {SCALE}")
     return drawing.html(figure)
 
 

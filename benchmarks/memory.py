@@ -1,0 +1,100 @@
+"""What a training takes in memory: 1,000 symbols x 2,500 days, rows and panels, against bars and features alone.
+
+Bars are random walks, written to a Parquet file. Each training runs in a process of its own, by the shipped path from
+the file to the saved artifact, every window of it, one epoch. Growth is the most memory that the process held, less
+what it held when everything was imported; bars are the columns of the panel in float64, features what a network
+observes of them in float32 and whether it is known. Linux alone tells the most memory of each stage.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.forecasts.environments import ROOT
+from benchmarks.report import Row, at_most, parse_arguments, publish, shown, unmeasured
+
+SYMBOLS, DAYS = 1000, 2500
+QUICK_SYMBOLS: Final = 50
+KINDS: Final = ("lstm", "graph")
+REACH: Final = 2.0
+SEED: Final = 7
+
+
+def write_bars(path: Path, symbols: int) -> None:
+    """Random walks with volatilities of their own; some symbols begin late."""
+    import polars as pl
+
+    random = np.random.default_rng(SEED)
+    days = np.datetime64("2010-01-04", "D") + np.arange(DAYS) // 5 * 7 + np.arange(DAYS) % 5
+    steps = random.standard_normal((symbols, DAYS)) * random.uniform(0.005, 0.03, (symbols, 1))
+    close = 50.0 * np.exp(np.cumsum(steps, axis=1))
+    opened = close * np.exp(random.standard_normal(close.shape) * 0.003)
+    reach = np.exp(np.abs(random.standard_normal(close.shape)) * 0.005)
+    there = np.arange(DAYS) >= random.integers(0, DAYS // 5, (symbols, 1)) * (random.random((symbols, 1)) < 0.2)
+    names = np.array([f"S{k:04}" for k in range(symbols)])
+    rows, columns = np.nonzero(there)
+    pl.DataFrame(
+        {
+            "symbol": names[rows],
+            "date": days[columns],
+            "open": opened[there],
+            "high": (np.maximum(opened, close) * reach)[there],
+            "low": (np.minimum(opened, close) / reach)[there],
+            "close": close[there],
+            "volume": random.integers(10_000, 10_000_000, close.shape)[there].astype(np.float64),
+            "adj_close": close[there],
+        }
+    ).write_parquet(path)
+
+
+def rows_of(kind: str, bars: Path, *, judged: bool) -> list[Row]:
+    """The growth of one training, and that of each of its stages."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.forecasts.memory_training", kind, str(bars)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python")])},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found = json.loads(ran.stdout.splitlines()[-1])
+    plain = found["bars"] + found["features"]
+    growth = max(stage["peak"] for stage in found["stages"]) - found["imported"]
+    detail = (
+        f"{growth / 1e6:.0f} MB; bars {found['bars'] / 1e6:.0f} MB, features {found['features'] / 1e6:.0f} MB, "
+        f"imports {found['imported'] / 1e6:.0f} MB before; {found['windows']} training windows"
+    )
+    return [
+        at_most(f"{kind}: memory growth / (bars + features)", growth / plain, REACH, detail=detail, judged=judged),
+        *(
+            shown(
+                f"{kind}: {stage['name']}, s",
+                stage["seconds"],
+                detail=f"most {(stage['peak'] - found['imported']) / 1e6:.0f} MB",
+            )
+            for stage in found["stages"]
+        ),
+    ]
+
+
+def main() -> int:
+    given = parse_arguments(__doc__ or "")
+    if sys.platform != "linux":
+        return publish([unmeasured(kind, "only Linux tells the most memory of a stage") for kind in KINDS], given.json)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        bars = Path(folder) / "bars.parquet"
+        write_bars(bars, QUICK_SYMBOLS if given.quick else SYMBOLS)
+        for kind in KINDS:
+            rows += rows_of(kind, bars, judged=not given.quick)
+    return publish(rows, given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Every kind of network and an ensemble behind one server: each is asked and explained over gRPC."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from artifacts import UNIVERSE, recent_bars, save_small_artifact
+from ensembles import save_ensemble
+from serving import serving
+
+from predictor.bars import BarPanel
+from predictor.client import QuantraClient
+from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
+from predictor.instance import Instance, Query
+from predictor.networks import KINDS
+from predictor.service import PredictionService
+
+MODELS = (*KINDS, "joint")
+MEMBERS = ("tft", "lstm")
+SAME = 1e-6
+"""Largest difference on returns."""
+
+WHOLE = 3
+"""The place of the panel of all stocks among `panels()`."""
+TARGETS = (TargetPoint(5, 0.5), TargetPoint(20, 0.9))
+
+each_model = pytest.mark.parametrize("name", MODELS)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    made = {kind: save_small_artifact(folder / kind / "1", kind) for kind in KINDS}
+    save_ensemble(folder / "joint" / "1", {kind: made[kind] for kind in MEMBERS})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def target(models: Path) -> Iterator[str]:
+    """One server of all of them."""
+    with PredictionService.open(models) as service, serving(service) as served:
+        yield served.target
+
+
+def panels() -> list[BarPanel]:
+    """Of several sizes, and one that ends earlier."""
+    return [
+        recent_bars("AAPL", "IBM"),
+        recent_bars("GOOG"),
+        recent_bars("MSFT"),
+        recent_bars(*UNIVERSE),
+        recent_bars(*UNIVERSE).until(20130215),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answers:
+    """What a model said over the wire."""
+
+    reasons: tuple[Attribution, ...]
+    """Of `TARGETS`, for the panel of all stocks."""
+    together: tuple[Forecast, ...]
+    """Of `panels()`, in one call."""
+    alone: tuple[Forecast, ...]
+    """Of `panels()`, a call each."""
+
+
+@pytest.fixture(scope="module")
+def answers(target: str) -> dict[str, Answers]:
+    """Of every model. Explanations come first: they give way to predictions, and would wait for these."""
+    query = Query(instance=Instance(input=panels()[WHOLE]), targets=TARGETS, detail=Detail.CELLS)
+    reasons: dict[str, tuple[Attribution, ...]] = {}
+    for name in MODELS:
+        with QuantraClient(target, name) as client:
+            reasons[name] = client.explain(query).attributions
+    return {name: asked(target, name, reasons[name]) for name in MODELS}
+
+
+def asked(target: str, name: str, reasons: tuple[Attribution, ...]) -> Answers:
+    with QuantraClient(target, name) as client:
+        together = client.predict_many(panels())
+        alone = tuple(client.predict(panel) for panel in panels())
+    assert all(isinstance(one, Forecast) for one in together)
+    return Answers(reasons=reasons, together=tuple(one for one in together if isinstance(one, Forecast)), alone=alone)
+
+
+def test_one_server_lists_every_kind(target: str) -> None:
+    with QuantraClient(target) as client:
+        assert {info.name: info.kind for info in client.models()} == {
+            **{kind: kind for kind in KINDS},
+            "joint": "ensemble",
+        }
+
+
+@each_model
+def test_a_model_forecasts_many_panels_as_each_alone(answers: dict[str, Answers], name: str) -> None:
+    for joined, single in zip(answers[name].together, answers[name].alone, strict=True):
+        assert (joined.symbols, joined.model) == (single.symbols, name)
+        np.testing.assert_allclose(joined.values, single.values, rtol=0, atol=SAME)
+
+
+@each_model
+def test_a_models_quantiles_are_finite_and_never_cross(answers: dict[str, Answers], name: str) -> None:
+    for found in answers[name].alone:
+        assert np.isfinite(found.values).all()
+        assert (np.diff(found.values, axis=-1) >= 0).all()
+
+
+@each_model
+def test_a_models_reasons_add_up_to_the_forecast_that_it_serves(answers: dict[str, Answers], name: str) -> None:
+    served = answers[name].alone[WHOLE]
+    for found, (h, q) in zip(answers[name].reasons, ((1, 1), (3, 2)), strict=True):
+        assert found.converged.all()
+        np.testing.assert_allclose(found.prediction, served.values[:, h, q], rtol=0, atol=SAME)
+        difference = found.prediction - found.baseline_prediction
+        np.testing.assert_allclose(found.per_row.sum(axis=1), difference, rtol=0.01, atol=1e-4)
+
+
+@each_model
+def test_a_models_cells_and_sessions_are_the_same_contributions(answers: dict[str, Answers], name: str) -> None:
+    found = answers[name].reasons[0]
+    kinds = np.array(found.row_kinds)
+    assert found.cells is not None
+    np.testing.assert_allclose(found.cells.sum(axis=1), found.per_row[:, kinds == RowKind.OBSERVED], rtol=0, atol=1e-9)
+    assert found.per_time is not None
+    assert found.per_time.shape == (4, 60)
+
+
+def test_only_the_graph_ranks_and_has_neighbours(answers: dict[str, Answers]) -> None:
+    ranking = {name for name, found in answers.items() if found.alone[WHOLE].ranks is not None}
+    with_neighbours = {name for name, found in answers.items() if RowKind.NEIGHBOURS in found.reasons[0].row_kinds}
+    assert ranking == with_neighbours == {"graph"}
+
+
+def test_only_the_fusion_transformer_tells_its_internals_also_as_a_member(answers: dict[str, Answers]) -> None:
+    names = {name: [one.name for one in found.reasons[0].internals] for name, found in answers.items()}
+    told = ["selection of past variables", "selection of future variables", "attention"]
+    assert {name: found for name, found in names.items() if found} == {
+        "tft": told,
+        "joint": [f"tft: {name}" for name in told],
+    }
