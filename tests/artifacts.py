@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import torch
 from market import bokeh_panel
 from torch import Tensor

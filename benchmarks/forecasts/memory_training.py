@@ -1,28 +1,31 @@
 """Trains once and tells the most memory that each stage held: a JSON line at the end.
 
-python -m benchmarks.forecasts.memory_training lstm|graph BARS
+python -m benchmarks.forecasts.memory_training lstm|graph BARS FEW_BARS
+
+Before anything counts it trains on few bars, so that all code and libraries are loaded.
 """
 
 import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypedDict, final
 
-import polars as pl  # noqa: F401  what reading bars imports shall not count as growth
 import torch
 
 from predictor.bars import BarPanel
 from predictor.features import default_features
-from predictor.networks import configured, kind_named
+from predictor.networks import NetworkKind, configured, kind_named
 from trainers.loop import Report
 from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
-from trainers.stock.training import train
+from trainers.stock.training import Trained, train
 
 STATUS, PEAKS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+BYTES_A_FEATURE = 5
+"""A float32, and whether it is known."""
 RESET_PEAK = "5"
 """What makes Linux forget the most memory so far; see proc(5)."""
 
@@ -63,25 +66,33 @@ def consume(reports: Iterable[Report]) -> Iterator[Report]:
     yield from reports
 
 
-def main() -> int:
-    """Train one epoch on all windows of the bars."""
-    kind, path = kind_named(sys.argv[1]), Path(sys.argv[2])
-    torch.set_num_threads(1)
-    imported, stages = held("VmRSS"), Stages()
-    bars, features = BarPanel.read(path), default_features()
+def trained(kind: NetworkKind, bars: BarPanel, announce: Callable[[str], None]) -> Trained:
+    """One epoch on all windows of the bars, from the features to the saved artifact."""
     recipe = Recipe(
         kind=kind.name,
         config=configured(kind, {"hidden": 16}),
         optimisation=Optimisation(max_epochs=1, batch_size=256),
     )
     with tempfile.TemporaryDirectory() as folder:
-        made = train(Material(bars, features), recipe, Path(folder) / "out", consume=consume, announce=stages.begin)
+        return train(
+            Material(bars, default_features()), recipe, Path(folder) / "out", consume=consume, announce=announce
+        )
+
+
+def main() -> int:
+    """Train on few bars, then on all."""
+    kind, path, few = kind_named(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
+    torch.set_num_threads(1)
+    trained(kind, BarPanel.read(few), lambda _stage: None)
+    loaded, stages = held("VmRSS"), Stages()
+    bars = BarPanel.read(path)
+    made = trained(kind, bars, stages.begin)
     stages.begin("end")
-    cells, columns = bars.close.size, [bars.open, bars.high, bars.low, bars.close, bars.volume, bars.adj_close]
+    columns = [bars.open, bars.high, bars.low, bars.close, bars.volume, bars.adj_close]
     answer = {
-        "imported": imported,
+        "loaded": loaded,
         "bars": sum(column.nbytes for column in columns if column is not None),
-        "features": cells * len(features.observed) * 5,
+        "features": bars.close.size * len(default_features().observed) * BYTES_A_FEATURE,
         "windows": made.told.splits[0].windows,
         "stages": stages.done,
     }

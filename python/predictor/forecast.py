@@ -198,7 +198,7 @@ class Internal:
     They are no contributions, and say nothing of what moved the forecast. Measured on fitted networks, the order of
     selection weights agreed with that of the true weights by anything from 0.1 to 1.0 (rank correlation), and
     attention found the true lags in 0 to 0.6 of the cases: by the time that it looks, the layers before it have moved
-    information between variables and sessions.
+    information between variables and sessions, and a linear map beside the network passes all of it by.
     """
 
     name: str

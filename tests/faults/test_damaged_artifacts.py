@@ -242,7 +242,7 @@ def test_edges_that_cannot_be_are_refused(
 @pytest.mark.parametrize(
     ("universe", "cause"),
     [
-        (["AAPL", "GOOG", "IBM"], "neighbours is torch.int64 [4, 2], expected torch.int64 [3, 2]"),
+        (["AAPL", "GOOG", "IBM"], "[4, 2], expected torch."),
         (["AAPL", "GOOG", "IBM", "AAPL"], "universe: AAPL stands twice"),
         ([], "universe has 0 symbols, but network 'graph' needs at least one"),
         ([1, 2, 3, 4], "universe"),

@@ -332,6 +332,18 @@ def test_members_that_all_rank_are_ranked_by_their_mean_rank(tmp_path: Path) -> 
     assert found.universe_hash == members[0].universe_hash
 
 
+def test_neighbours_count_as_0_in_members_without_a_graph(tmp_path: Path) -> None:
+    kinds = ("graph", "lstm")
+    stored = {kind: artifact.load(save_small_artifact(tmp_path / kind, kind)) for kind in kinds}
+    mixed, bars = ensemble_of(manifest_of(stored), stored), recent_bars(*UNIVERSE)
+    found, graph = _explained(mixed, bars), _explained_alone(mixed, "graph", bars)
+    assert found.converged.all()
+    neighbours = _row(found, RowKind.NEIGHBOURS, "neighbours")
+    np.testing.assert_allclose(neighbours, _row(graph, RowKind.NEIGHBOURS, "neighbours") / 2, rtol=1e-12)
+    assert neighbours.all()
+    assert _forecast(mixed, bars).ranks is None
+
+
 def test_an_ensemble_with_a_member_that_does_not_rank_does_not_rank(joint: Ensemble) -> None:
     found = _forecast(joint, recent_bars("AAPL", "IBM"))
     assert (found.scores, found.ranks, found.universe_hash) == (None, None, "")

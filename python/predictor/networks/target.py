@@ -65,13 +65,18 @@ class Target:
 
     def labels(self, bars: AdjustedBars) -> FloatArray:
         """[S, T, H] the target's value for a forecast made after session t; NaN where the future is not all there."""
-        start = self.lag
+        labels = np.empty((*bars.close.shape, len(self.horizons)))
+        series = bars.close if self.kind is TargetKind.LOG_RETURN else _parkinson_variance(bars)
+        for place, horizon in enumerate(self.horizons):
+            labels[..., place] = self._label(series, horizon)
+        return labels
+
+    def _label(self, series: FloatArray, horizon: int) -> FloatArray:
+        """[S, T] of one horizon, from closes or from daily variances."""
         if self.kind is TargetKind.LOG_RETURN:
-            ends = [_ahead(bars.close, start + h) for h in self.horizons]
-            return np.stack([np.log(end / _ahead(bars.close, start)) for end in ends], axis=-1)
-        variance = _parkinson_variance(bars)
-        means = [sum((_ahead(variance, start + k) for k in range(1, h + 1)), 0.0) / h for h in self.horizons]
-        return np.stack([np.log(np.maximum(mean, _SMALLEST_VARIANCE)) / 2 for mean in means], axis=-1)
+            return np.log(_ahead(series, self.lag + horizon) / _ahead(series, self.lag))
+        mean = sum((_ahead(series, self.lag + k) for k in range(1, horizon + 1)), 0.0) / horizon
+        return np.log(np.maximum(mean, _SMALLEST_VARIANCE)) / 2
 
 
 _SMALLEST_VARIANCE = 1e-10

@@ -68,8 +68,11 @@ class History:
         self.bars = bars
         self.pipeline = pipeline
         self.covariates = covariates
+        adjusted = self.adjusted
+        self.daily: FloatArray = pipeline.target.daily(adjusted)
+        self.labels: FloatArray = pipeline.target.labels(adjusted)
+        del adjusted  # as large as the bars, and the inputs are computed next
         self.encoded: Encoded = _encoded(bars, pipeline, covariates)
-        self.labels: FloatArray = pipeline.target.labels(self.adjusted)
         self._observed = torch.from_numpy(np.ascontiguousarray(self.encoded.observed))
         self._mask = torch.from_numpy(np.ascontiguousarray(self.encoded.mask))
         axis = _calendar_axis(bars, pipeline)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -18,7 +18,7 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
 from predictor.model import output_map
-from predictor.networks import Edges, GraphForecaster, Inputs, build_network, kind_named
+from predictor.networks import Edges, GraphForecaster, build_network, kind_named
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (
@@ -270,21 +270,19 @@ def calibrated(fitted: Fitted, history: History, splits: Splits, recipe: Recipe)
 def _baseline(history: History, splits: Splits) -> BaselineSpec:
     """The average training window."""
     train = history.windows(splits.train)
-    sums = [_sums(batch.inputs) for batch in history.batches(train)]
-    known, static = (torch.stack(group).sum(dim=0) / len(train) for group in zip(*sums, strict=True))
+    sizes = history.pipeline.sizes
+    known, static = (torch.zeros(width, dtype=torch.float64) for width in (sizes.known, sizes.static))
+    for batch in history.batches(train):
+        known += batch.inputs.known.double().mean(dim=1).sum(dim=0)
+        static += batch.inputs.static.double().sum(dim=0)
     location, scale = history.level(train)
     return BaselineSpec(
         name="train_mean",
-        known=tuple(known.tolist()),
-        static=tuple(static.tolist()),
+        known=tuple((known / len(train)).tolist()),
+        static=tuple((static / len(train)).tolist()),
         location=float(location.mean()),
         scale=float(scale.median()),
     )
-
-
-def _sums(inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """[K] and [C] over the windows: each window's mean over its sessions of known features, and its static ones."""
-    return inputs.known.double().mean(dim=1).sum(dim=0), inputs.static.double().sum(dim=0)
 
 
 def engine_of(network: nn.Module, manifest: Manifest) -> Engine:

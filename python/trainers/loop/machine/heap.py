@@ -4,12 +4,12 @@ from typing import Final
 
 import torch
 
-_BLOCK: Final = 2**25 - 2**16
-"""Bytes, a little below the 32 MiB up to which glibc learns from a block that is freed."""
+_BLOCK: Final = 2**24
+"""Bytes. Larger arrays go back to the system when they are freed, as glibc has them."""
 
 
 def keep_freed_memory() -> None:
-    """Let the process keep up to 64 MiB of freed memory, so that a training step finds again what the last one freed.
+    """Let the process keep up to 32 MiB of freed memory, so that a training step finds again what the last one freed.
 
     glibc returns the free end of its heap once that is twice as large as the largest block it has seen freed (see
     M_MMAP_THRESHOLD in mallopt(3)). Small networks free a little more at the end of every step, and the pages, which

@@ -60,7 +60,7 @@ class Case:
 
 def recent(history: History, windows: Windows, sessions: int) -> FloatArray:
     """[N, sessions] the target's daily series up to each window's day; NaN where unknown or before the first bar."""
-    return back_from(history.pipeline.target.daily(history.adjusted), windows, sessions)
+    return back_from(history.daily, windows, sessions)
 
 
 def back_from(daily: FloatArray, windows: Windows, sessions: int) -> FloatArray:
