@@ -21,6 +21,10 @@ from predictor.networks import (
 )
 from trainers.stock.splits import Splits, SplitShares
 
+FLATTEST_VOLATILITY = 0.1
+"""Smallest deviation of a window's daily log volatility. It is 0.3 to 0.5 as a rule, and next to nothing where a stock
+is new and the window holds a few sessions: in units of that, what comes after would be beyond all bounds."""
+
 Schedule = Literal["constant", "cosine"]
 WARMUP = 0.1
 """Share of all steps over which the cosine schedule rises."""
@@ -114,8 +118,9 @@ class Recipe:
         """The normaliser that is used: the chosen one, or the one that fits the target's kind."""
         if self.normaliser is not None:
             return self.normaliser
-        centred = self.target.kind is TargetKind.LOG_VOLATILITY
-        return Normaliser(centred=centred, decay=1.0 if centred else 0.94)
+        if self.target.kind is TargetKind.LOG_VOLATILITY:
+            return Normaliser(centred=True, decay=1.0, floor=FLATTEST_VOLATILITY)
+        return Normaliser()
 
     def splits(self, sessions: NDArray[np.int32]) -> Splits:
         """The four parts of bars on these sessions."""

@@ -16,6 +16,8 @@ from trainers.stock.data import Batch
 
 PENALTIES: Final = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 """Of the ridge regression, a window, for inputs of variance about 1."""
+FARTHEST: Final = 8.0
+"""Targets beyond so many units of their window's volatility count as that: a crash must not decide all weights."""
 TRIED_ON: Final = 0.2
 """Share of the training windows, the newest, on which a penalty is chosen; then all of them are used."""
 
@@ -93,7 +95,10 @@ def _summed(highway: Highway, batches: Batches, *, cut: int) -> tuple[_Sums, _Su
     older, newer, seen = empty, empty, 0
     for batch in batches():
         known = _known(batch)
-        rows, targets = highway.cells(batch.inputs)[known].double(), batch.target[known].double()
+        rows, targets = (
+            highway.cells(batch.inputs)[known].double(),
+            batch.target[known].double().clamp(-FARTHEST, FARTHEST),
+        )
         first = max(0, min(len(rows), cut - seen))
         older, newer = older.plus(rows[:first], targets[:first]), newer.plus(rows[first:], targets[first:])
         seen += len(rows)
