@@ -2,7 +2,7 @@
 
 Bars are random walks, written to a Parquet file. Each training runs in a process of its own, by the shipped path from
 the file to the saved artifact, every window of it, one epoch. Growth is the most memory that the process held, less
-what it held after it had trained on few bars, with all code and libraries loaded; bars are the columns of the panel in float64, features what a network
+what it held when everything was imported; bars are the columns of the panel in float64, features what a network
 observes of them in float32 and whether it is known. Linux alone tells the most memory of each stage.
 """
 
@@ -20,7 +20,7 @@ from benchmarks.forecasts.environments import ROOT
 from benchmarks.report import Row, at_most, parse_arguments, publish, shown, unmeasured
 
 SYMBOLS, DAYS = 1000, 2500
-QUICK_SYMBOLS, FEW_SYMBOLS = 50, 4
+QUICK_SYMBOLS: Final = 50
 KINDS: Final = ("lstm", "graph")
 REACH: Final = 2.0
 SEED: Final = 7
@@ -53,10 +53,10 @@ def write_bars(path: Path, symbols: int) -> None:
     ).write_parquet(path)
 
 
-def rows_of(kind: str, bars: Path, few: Path, *, judged: bool) -> list[Row]:
+def rows_of(kind: str, bars: Path, *, judged: bool) -> list[Row]:
     """The growth of one training, and that of each of its stages."""
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.forecasts.memory_training", kind, str(bars), str(few)],
+        [sys.executable, "-m", "benchmarks.forecasts.memory_training", kind, str(bars)],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python")])},
         stdout=subprocess.PIPE,
@@ -65,10 +65,10 @@ def rows_of(kind: str, bars: Path, few: Path, *, judged: bool) -> list[Row]:
     )
     found = json.loads(ran.stdout.splitlines()[-1])
     plain = found["bars"] + found["features"]
-    growth = max(stage["peak"] for stage in found["stages"]) - found["loaded"]
+    growth = max(stage["peak"] for stage in found["stages"]) - found["imported"]
     detail = (
         f"{growth / 1e6:.0f} MB; bars {found['bars'] / 1e6:.0f} MB, features {found['features'] / 1e6:.0f} MB, "
-        f"before it {found['loaded'] / 1e6:.0f} MB; {found['windows']} training windows"
+        f"before it {found['imported'] / 1e6:.0f} MB; {found['windows']} training windows"
     )
     return [
         at_most(f"{kind}: memory growth / (bars + features)", growth / plain, REACH, detail=detail, judged=judged),
@@ -76,7 +76,7 @@ def rows_of(kind: str, bars: Path, few: Path, *, judged: bool) -> list[Row]:
             shown(
                 f"{kind}: {stage['name']}, s",
                 stage["seconds"],
-                detail=f"most {(stage['peak'] - found['loaded']) / 1e6:.0f} MB",
+                detail=f"most {(stage['peak'] - found['imported']) / 1e6:.0f} MB",
             )
             for stage in found["stages"]
         ),
@@ -90,11 +90,9 @@ def main() -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         bars = Path(folder) / "bars.parquet"
-        few = Path(folder) / "few.parquet"
         write_bars(bars, QUICK_SYMBOLS if given.quick else SYMBOLS)
-        write_bars(few, FEW_SYMBOLS)
         for kind in KINDS:
-            rows += rows_of(kind, bars, few, judged=not given.quick)
+            rows += rows_of(kind, bars, judged=not given.quick)
     return publish(rows, given.json)
 
 

@@ -2,9 +2,9 @@
 
 20 observed covariates and the target's own past, 60 sessions, 20 steps ahead, all of them forecast; one thread. Each
 library runs in a process of its own, in turns, and a ratio is the median of the rounds' own. The judged clock is
-processor time, which a busy machine disturbs less than what passes on the wall; that is shown beside it. So is the ratio
-to a peer whose process is told to keep the memory it frees, as our training loop sees to by itself: where the C library
-gives it back after each step, that doubles the step of a small network.
+processor time, which a busy machine disturbs less than what passes on the wall; that is shown beside it. So is the
+ratio to a peer whose process is told to keep the memory it frees, as our training loop sees to by itself: where the C
+library gives it back after each step, that can double the step of a small network.
 """
 
 import statistics

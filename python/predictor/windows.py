@@ -24,6 +24,9 @@ FloatArray = NDArray[np.float64]
 
 NO_COVARIATES: Final = Covariates()
 
+LONGEST_ENCODER: Final = 2500
+"""Sessions, ten years: a bound for what an artifact may ask to be built."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Encoded:
@@ -55,8 +58,10 @@ class Pipeline:
     """Sessions that the network reads."""
 
     def __post_init__(self) -> None:
-        if self.encoder_length < 1:
-            raise ConfigurationError(f"encoder length is {self.encoder_length} sessions, but must be at least 1")
+        if not 1 <= self.encoder_length <= LONGEST_ENCODER:
+            raise ConfigurationError(
+                f"encoder length is {self.encoder_length} sessions, but must be 1 to {LONGEST_ENCODER}"
+            )
 
     @property
     def sizes(self) -> InputSizes:
@@ -131,8 +136,8 @@ class Pipeline:
         return self._encode(recent, recent.adjusted(), beside, self.encoder_length)
 
     def _encode(self, bars: BarPanel, adjusted: AdjustedBars, covariates: Covariates, sessions: int) -> Encoded:
-        observed, mask = self.features.observed(adjusted, covariates.observed)
         location, scale = self.normaliser.measure(self.target.daily(adjusted), sessions)
+        observed, mask = self.features.observed(adjusted, covariates.observed)
         last = bars.sessions[-sessions:]
         length = sessions + self.target.reach
         return Encoded(

@@ -253,6 +253,14 @@ def test_a_universe_that_cannot_be_is_refused(graph: Path, universe: list[object
     assert cause in refused(graph)
 
 
+@pytest.mark.parametrize("length", [10**10, 2**62])
+@pytest.mark.parametrize("kind", ["graph", "tft"])
+def test_an_encoder_that_no_memory_holds_is_refused_before_it_is_built(kind: str, length: int, tmp_path: Path) -> None:
+    folder = save_small_artifact(tmp_path / kind, kind)
+    forge_manifest(folder, _set("encoder_length", value=length))
+    assert refused(folder) == f"manifest.json: encoder length is {length} sessions, but must be 1 to 2500"
+
+
 def _safetensors(header: bytes, *, claimed: int | None = None, body: bytes = b"") -> bytes:
     return (len(header) if claimed is None else claimed).to_bytes(8, "little") + header + body
 
@@ -343,7 +351,7 @@ FORGED_MANIFESTS: Sequence[tuple[Callable[[Entry], object], str]] = [
     (_set("normaliser", "decay", value=7), "decay is 7"),
     (_set("normaliser", "window", value=10**15), "golden instance"),
     (_set("encoder_length", value=0), "encoder length is 0"),
-    (_set("encoder_length", value=10**15), "golden instance"),
+    (_set("encoder_length", value=10**15), "encoder length is 1000000000000000 sessions, but must be 1 to 2500"),
     (_set("conformal", "offsets", value=[[0, 0, 0]]), "4 rows of 3 numbers"),
     (_set("conformal", "offsets", value=[0, 0, 0, 0]), "offsets"),
     (_set("baseline", "scale", value=0), "scale 0"),

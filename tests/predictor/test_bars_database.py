@@ -196,6 +196,8 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(uri: str) ->
         "postgresql://me:hunter2[x@host/db",
         "postgresql://me:hunter2",
         "postgresql://me:hunter2\nx@host/db",
+        "postgresql://me:hunter2\0x@host/db",
+        "postgresql://me:hunter2\udcff@host/db",
         "postgresql:/me:hunter2@host/db",
         "mysql://me:hunter2@host/db",
         "host=here password=hunter2",
@@ -237,6 +239,7 @@ def server() -> Iterator[Server]:
     values = ", ".join(map(str, rows(panel())))
     with postgresql.running() as started:
         started.execute(
+            "CREATE SEQUENCE counter",
             TABLE.format(name="bars", date="date", price="double precision", volume="double precision"),
             INSERT.format(name="bars", rows=values),
             TABLE.format(name="decimals", date="timestamp", price="numeric(24, 16)", volume="bigint"),
@@ -277,6 +280,8 @@ def test_the_short_scheme_of_postgresql_is_the_same(server: Server) -> None:
         ("SELECT * FROM nowhere", 'gave no bars: .*relation "nowhere" does not exist'),
         ("SELEC", "gave no bars: .*syntax error"),
         ("SELECT interval '1 day' AS date", "gave no bars: .*interval"),
+        ("DELETE FROM bars", "gave no bars: .*cannot execute DELETE in a read-only transaction"),
+        ("SELECT nextval('counter') AS close", "gave no bars: .*nextval.* in a read-only transaction"),
         (f"SELECT '{PASSWORD}'::int", r"gave no bars: .*invalid input syntax for type integer: \"\*\*\*\""),
     ],
 )

@@ -95,6 +95,14 @@ def test_dates_are_read_in_every_usual_form(tmp_path: Path, dates: list[object])
     assert panel.volume.tolist() == [[5.0, 6.0]]
 
 
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York", "UTC"])
+def test_a_moment_is_of_the_day_that_its_own_time_zone_had(tmp_path: Path, zone: str) -> None:
+    moments = pl.Series("date", [datetime(2024, 1, 2), datetime(2024, 1, 3, 23, 30)])  # noqa: DTZ001 (set below)
+    columns = [pl.Series(name, [1.0, 1.0]) for name in ("open", "high", "low", "close", "volume")]
+    pl.DataFrame([moments.dt.replace_time_zone(zone), *columns]).write_parquet(tmp_path / "aaa.parquet")
+    assert BarPanel.read(tmp_path / "aaa.parquet").sessions.tolist() == [20240102, 20240103]
+
+
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [

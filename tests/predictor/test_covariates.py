@@ -1,10 +1,12 @@
 """Covariates are used from the day they became known, and restated values from the day of the restatement."""
 
 from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.catalog import CovariateGroup, CovariateInfo
@@ -131,11 +133,88 @@ def test_a_file_without_known_from_is_refused_and_told_why(tmp_path: Path) -> No
         ("date,known_from,sales\n2024-01-02,soon,1\n", "row 1 after the header, column known_from: 'soon' is no date"),
         ("date,known_from,sales\n2024-01-02,2024-01-02,high\n", "column sales: 'high' is no number"),
         ("symbol,date,known_from,sales\n,2024-01-02,2024-01-02,1\n", "row 1 after the header has no symbol"),
+        (
+            "date,known_from,sales\n2024-01-02,2024-01-02,1\n2024-01-03,2024-01-03,-inf\n",
+            "row 2 after the header, column sales: '-inf' is no finite number",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_named(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(CovariatesError, match=problem):
         CovariateSource.read([csv(tmp_path, text)])
+
+
+@pytest.mark.parametrize("day", ["2024-01-03", "20240103", "2024-01-03 00:00:00", "2024-01-03T00:00:00.000Z"])
+def test_the_day_that_knows_a_value_may_be_written_as_its_midnight(tmp_path: Path, day: str) -> None:
+    (sales,) = CovariateSource.read([csv(tmp_path, f"date,known_from,sales\n2024-01-02,{day},1\n")]).series
+    assert known_at_close(sales) == pytest.approx([NAN, 1, 1, 1, 1, 1], nan_ok=True)
+
+
+@pytest.mark.parametrize("moment", ["2024-01-03 21:30:00", "2024-01-03T16:05-05:00", "2024-01-03T00:00:01"])
+def test_a_value_known_at_a_time_of_day_is_refused_as_the_close_may_come_before_it(tmp_path: Path, moment: str) -> None:
+    with pytest.raises(CovariatesError, match=f"row 1 .*{moment}.* has a time of day.*first day whose close knows it"):
+        CovariateSource.read([csv(tmp_path, f"date,known_from,sales\n2024-01-02,{moment},1\n")])
+
+
+def test_parquet_tells_a_day_from_a_moment_in_its_own_time_zone(tmp_path: Path) -> None:
+    import polars as pl
+
+    days = pl.Series("date", [date(2024, 1, 2)])
+    for name, moment in (("day", datetime(2024, 1, 3)), ("moment", datetime(2024, 1, 3, 9))):  # noqa: DTZ001 - set below
+        known = pl.Series("known_from", [moment]).dt.replace_time_zone("Asia/Tokyo")
+        pl.DataFrame([days, known, pl.Series("sales", [1.0])]).write_parquet(tmp_path / f"{name}.parquet")
+    (sales,) = CovariateSource.read([tmp_path / "day.parquet"]).series
+    assert known_at_close(sales) == pytest.approx([NAN, 1, 1, 1, 1, 1], nan_ok=True)
+    with pytest.raises(CovariatesError, match="has a time of day"):
+        CovariateSource.read([tmp_path / "moment.parquet"])
+
+
+def test_a_column_of_lists_is_refused(tmp_path: Path) -> None:
+    import polars as pl
+
+    pl.DataFrame({"symbol": ["A"], "sector": [["Tech", "Energy"]]}).write_parquet(tmp_path / "file.parquet")
+    with pytest.raises(CovariatesError, match=r"file.parquet: column sector holds List\(String\)"):
+        CovariateSource.read([], tmp_path / "file.parquet")
+
+
+SALES_AND_CAP = (
+    CovariateInfo(name="sales", group=CovariateGroup.OBSERVED),
+    CovariateInfo(name="cap", group=CovariateGroup.STATIC),
+)
+
+
+def of_apple(source: CovariateSource) -> Covariates:
+    """What a model that reads sales and cap is sent beside six bars of AAPL."""
+    bars = bokeh_panel("AAPL").last(6)
+    return source.beside(SALES_AND_CAP, bars, np.zeros(0, np.int32), known_by=int(bars.sessions[-1]))
+
+
+@pytest.mark.parametrize(
+    ("dated", "static"), [("aapl", "AAPL"), ("AAPL", "Aapl")], ids=["in a file of dates", "in a static file"]
+)
+def test_a_symbol_in_other_letters_than_the_bars_is_refused(tmp_path: Path, dated: str, static: str) -> None:
+    source = CovariateSource.read(
+        [csv(tmp_path, f"symbol,date,known_from,sales\n{dated},2012-01-02,2012-01-02,1\n")],
+        csv(tmp_path, f"symbol,cap\nIBM,2\n{static},1\n", "static.csv"),
+    )
+    with pytest.raises(CovariatesError, match=r"are about (aapl|Aapl), the bars about AAPL; write a symbol in"):
+        of_apple(source)
+
+
+def test_a_symbol_that_no_file_names_is_unknown(tmp_path: Path) -> None:
+    source = CovariateSource.read(
+        [csv(tmp_path, "symbol,date,known_from,sales\nIBM,2012-01-02,2012-01-02,1\n")],
+        csv(tmp_path, "symbol,cap\nIBM,2\n", "static.csv"),
+    )
+    found = of_apple(source)
+    np.testing.assert_array_equal(found.observed["sales"], np.full((1, 6), NAN))
+    np.testing.assert_array_equal(found.numbers["cap"], [NAN])
+
+
+def test_a_text_where_the_model_reads_numbers_is_named(tmp_path: Path) -> None:
+    source = CovariateSource.read([], csv(tmp_path, "symbol,cap\nIBM,2\nMSFT,n/a\nAAPL,1\n"))
+    with pytest.raises(CovariatesError, match=r"cap must be a number for every symbol, but MSFT has 'n/a'; leave"):
+        of_apple(source)
 
 
 def test_columns_of_one_file_may_be_stated_on_different_days(tmp_path: Path) -> None:

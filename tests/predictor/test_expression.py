@@ -206,6 +206,14 @@ def test_endless_expressions_are_refused(text: str, problem: str) -> None:
         parse(text, OBSERVED)
 
 
+def test_a_text_whose_canonical_form_could_not_be_read_back_is_refused() -> None:
+    """An artifact holds the canonical text; the sum of 7 groups has 1000 characters, but 2700 with spaces and zeros."""
+    group = f"({'+'.join(['$low*1e15'] * 16)})"
+    parse("+".join([group] * 4), OBSERVED)
+    with pytest.raises(ExpressionError, match=r"written out it has \d+ characters, at most 2000 are allowed"):
+        parse("+".join([group] * 7), OBSERVED)
+
+
 def test_the_caret_of_a_long_look_back_is_at_the_operator_that_exceeds_it() -> None:
     with pytest.raises(ExpressionError) as caught:
         parse("$close + Mean(Ref(Ref($close, 1000), 1000), 2)", OBSERVED)

@@ -1,6 +1,7 @@
 """Every operator against plain Python over each window, to the last bit, and against TA-Lib on real prices."""
 
 import math
+import tracemalloc
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from market import bokeh_panel
 from numpy.typing import NDArray
 
-from predictor.features import OBSERVED, OPERATORS, parse
+from predictor.features import OBSERVED, OPERATORS, kernels, parse
 from predictor.features.evaluator import Plan
 
 FloatArray = NDArray[np.float64]
@@ -391,3 +392,36 @@ def test_macd_agrees_with_talib_within_its_tails(apple: dict[str, FloatArray]) -
     assert (off_macd <= bound)[SETTLED:].all()
     signal = np.maximum.accumulate(bound) + tail_bound(np.nan_to_num(theirs), 0.8, 21)
     assert (off <= bound + signal)[SETTLED:].all()
+
+
+def called(name: str, window: int) -> str:
+    """The operator over prices and volumes, with one number for all of its windows."""
+    operator = OPERATORS[name]
+    series = ("$close", "$volume")[: len(operator.series)]
+    settings = (*(str(window) for _ in operator.windows), *("0.3" for _ in operator.numbers))
+    return f"{name}({', '.join((*series, *settings))})"
+
+
+LOOKING_BACK = [name for name, operator in OPERATORS.items() if operator.windows]
+
+
+@pytest.mark.parametrize("name", LOOKING_BACK)
+def test_a_series_in_parts_gives_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, bars = called(name, 5), bokeh_panel("AAPL", "IBM").last(100)
+    columns = {"close": bars.close, "volume": bars.volume}
+    whole = evaluate(text, columns)
+    monkeypatch.setattr(kernels, "CELLS_AT_ONCE", 30)
+    np.testing.assert_array_equal(evaluate(text, columns), whole)
+
+
+@pytest.mark.parametrize("name", LOOKING_BACK)
+def test_windows_of_a_long_history_are_not_held_at_once(name: str) -> None:
+    """All windows of 1000 bars would take 64 MB for each array of them."""
+    columns = {"close": np.linspace(1.0, 2.0, 9000)[None], "volume": np.linspace(2.0, 1.0, 9000)[None]}
+    tracemalloc.start()
+    try:
+        evaluate(called(name, 1000), columns)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20

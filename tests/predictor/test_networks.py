@@ -32,6 +32,8 @@ from predictor.networks import (
     uncrossed,
     write_config,
 )
+from predictor.networks.context import HorizonContext
+from predictor.networks.rows import row_width, session_rows
 
 THREE = (0.1, 0.5, 0.9)
 SEVEN = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
@@ -217,6 +219,14 @@ def test_measuring_the_last_session_gives_the_bits_of_measuring_all(*, centred: 
         assert np.array_equal(last_scale, scale[:, -sessions:], equal_nan=True)
 
 
+def test_each_of_many_symbols_is_measured_as_it_is_alone() -> None:
+    daily = np.random.default_rng(2).normal(size=(35, 600))
+    together = Normaliser(centred=True).measure(daily, 600)
+    alone = [Normaliser(centred=True).measure(daily[s : s + 1], 600) for s in range(35)]
+    for whole, parts in zip(together, zip(*alone, strict=True), strict=True):
+        assert np.array_equal(whole, np.concatenate(parts), equal_nan=True)
+
+
 def test_the_window_is_all_that_a_scale_depends_on() -> None:
     daily = _daily()
     normaliser = Normaliser(window=60)
@@ -259,6 +269,30 @@ def test_sessions_before_the_first_count_as_unknown() -> None:
 def test_a_normaliser_that_cannot_be_is_refused_by_name(window: int, decay: float, floor: float, named: str) -> None:
     with pytest.raises(ConfigurationError, match=f"normaliser {named}"):
         Normaliser(window=window, decay=decay, floor=floor)
+
+
+# --- what recurrent networks share
+
+
+def test_a_session_s_row_ends_with_the_share_of_its_cells_that_are_known() -> None:
+    inputs = _inputs(2)
+    mask = inputs.mask.clone()
+    mask[0, 3, 1:] = False
+    rows = session_rows(inputs._replace(mask=mask))
+    assert rows.shape == (2, 12, row_width(SIZES))
+    assert float(rows[0, 3, -1]) == 0.25
+    assert rows[1, :, -1].tolist() == [1.0] * 12
+
+
+def test_a_context_mixes_the_state_with_static_and_known_features_of_the_session_that_a_horizon_ends_on() -> None:
+    inputs, state = _inputs(3)._replace(static=torch.randn(3, 2)), torch.randn(3, 8)
+    sizes = replace(SIZES, static=2)
+    context = HorizonContext(8, sizes=sizes, target=TARGET, dropout=0.0)
+    found = context(state, inputs)
+    for place, horizon in enumerate(TARGET.horizons):
+        known = inputs.known[:, SIZES.encoder_length - 1 + TARGET.lag + horizon]
+        mixed = context.mix(torch.cat([state, inputs.static, known], dim=-1))
+        torch.testing.assert_close(found[:, place], context.norm(torch.nn.functional.elu(mixed)), rtol=0, atol=1e-6)
 
 
 # --- the LSTM and the kinds

@@ -8,7 +8,7 @@ import pytest
 from artifacts import small_pipeline
 
 from predictor.errors import ArtifactError, ConfigurationError, CovariateMissingError
-from predictor.features import FittedFeatures, StaticCategory, StaticFeatures, StaticNumber
+from predictor.features import CovariateFields, FittedFeatures, StaticCategory, StaticFeatures, StaticNumber
 from predictor.networks import Target
 
 NAN = float("nan")
@@ -67,7 +67,10 @@ def test_a_text_that_nobody_has_is_refused() -> None:
 
 
 def fitted() -> FittedFeatures:
-    return replace(small_pipeline(Target()).features, statics=STATICS)
+    """Nothing reads `short_interest`, but it has to be sent."""
+    there = small_pipeline(Target()).features
+    beside = CovariateFields(observed=("short_interest",))
+    return replace(there, features=replace(there.features, covariates=beside), statics=STATICS)
 
 
 def test_statics_travel_in_features_json_and_are_part_of_the_schema() -> None:
@@ -85,6 +88,8 @@ def test_statics_travel_in_features_json_and_are_part_of_the_schema() -> None:
         (("categories", 0, "categories"), ["Tech", "Energy"], "sorted and each once"),
         (("numbers", 0, "scale"), 0.0, "has center 2 and scale 0"),
         (("numbers", 0, "name"), "return_1", "stand twice: return_1"),
+        (("numbers", 0, "name"), "short_interest", "names of covariates stand twice: short_interest"),
+        (("numbers", 0, "name"), "cap\x1b[2J", "must have 1 to 64 small letters, digits and underscores"),
         (("clip",), 9.0, "static.clip must be 8"),
     ],
 )
@@ -101,3 +106,22 @@ def test_damaged_statics_are_refused(place: tuple[str | int, ...], value: object
 def test_two_variables_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="given twice: cap"):
         StaticFeatures(numbers=(StaticNumber(name="cap", center=0, scale=1),) * 2)
+
+
+def test_more_variables_than_can_be_learnt_are_refused_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="there are 60000 static covariates, but at most 200"):
+        StaticFeatures(numbers=tuple(StaticNumber(name=f"n{k}", center=0, scale=1) for k in range(60_000)))
+
+
+def test_more_covariates_than_are_read_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="there are 501 covariates, at most 500 are read"):
+        CovariateFields(observed=tuple(f"n{k}" for k in range(501)))
+
+
+def test_strange_categories_of_many_symbols_are_told_shortly() -> None:
+    symbols = tuple(f"S{k:04d}" for k in range(5000))
+    (warning,) = StaticFeatures(categories=(StaticCategory(name="sector", categories=("Tech",)),)).warnings(
+        symbols, {}, {"sector": symbols}
+    )
+    assert warning.startswith("S0000, S0001, S0002, S0003, S0004 and 4995 more: sector is 'S0000', 'S0001', ")
+    assert "'S0004' and 4995 more, which no training symbol had" in warning

@@ -29,7 +29,7 @@ from trainers.stock.audit.future import Fitting, check_future
 from trainers.stock.audit.lags import Judged, check_lags
 from trainers.stock.audit.noise import adjusted_panel, with_noise
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
-from trainers.stock.audit.skill import outcomes
+from trainers.stock.audit.skill import estimate, outcomes
 from trainers.stock.audit.stages import FORECAST, ModelStages, Staged, Stages
 from trainers.stock.audit.trials import (
     Moments,
@@ -226,6 +226,15 @@ def test_no_skill_at_any_lag_decides_nothing() -> None:
     assert check_lags(judged).verdict is AuditVerdict.UNDECIDED
 
 
+def overlapping_sums(seed: int) -> FloatArray:
+    """[120] sums of 20 independent days each, a day apart, around zero."""
+    return np.convolve(np.random.default_rng(seed).standard_normal(139), np.ones(20), mode="valid")
+
+
+def test_skill_of_few_overlapping_outcomes_is_seldom_found_where_there_is_none() -> None:
+    assert np.mean([estimate(overlapping_sums(seed), 20).positive for seed in range(300)]) < 0.08
+
+
 def test_outcomes_of_a_lag_begin_so_many_closes_later() -> None:
     adjusted = bars().adjusted()
     found = outcomes(Target(horizons=(1, 3)), adjusted, 2)
@@ -410,6 +419,33 @@ def test_bars_that_lack_the_training_cannot_be_audited(trained: Path) -> None:
     source = artifact_source(trained, "cpu")
     with pytest.raises(ConfigurationError, match="give the bars that it was trained on"):
         audit(source, bars().last(300), terms=Terms(horizon=3), tactic=Tactic(), depth=Depth(), announce=print)
+
+
+def with_closes(panel: BarPanel, first: int, value: float) -> BarPanel:
+    """Every price from a position on is this value; NaN: there is no bar."""
+    columns = {name: np.array(getattr(panel, name)) for name in ("open", "high", "low", "close", "volume", "adj_close")}
+    for column in columns.values():
+        column[:, first:] = value
+    return replace(panel, **columns)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [(100.0, "prices never move on the days that are judged"), (np.nan, "0 decision days have a forecast and a known")],
+)
+def test_days_that_can_tell_nothing_are_refused_before_anything_is_tried(
+    trained: Path, value: float, problem: str
+) -> None:
+    source = artifact_source(trained, "cpu")
+    with pytest.raises(ConfigurationError, match=problem):
+        audit(
+            source,
+            with_closes(bars(), 320, value),
+            terms=Terms(horizon=3),
+            tactic=Tactic(),
+            depth=Depth(),
+            announce=lambda _stage: None,
+        )
 
 
 def test_the_command_audits_a_recipe_and_writes_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.features import FeatureDefinition, FeatureSet
+from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.networks import GraphConfig, LSTMConfig, Normaliser, Target
 from trainers.progress import Chain
 from trainers.stock import Optimisation, Recipe, Splits, SplitShares, train
@@ -36,6 +36,8 @@ from trainers.stock.backtest import (
 )
 from trainers.stock.backtest.folds import folds_of
 from trainers.stock.backtest.refit import refit_splits
+from trainers.stock.backtest.run import settings_of
+from trainers.stock.backtest.store import ForecastStore
 from trainers.stock.backtest.walk import forecast_refit, refit_job
 from trainers.stock.evaluation.seen import SeenError
 from trainers.stock.material import Material
@@ -256,6 +258,16 @@ def test_a_folder_of_other_settings_is_refused_and_says_which(source: Source, tm
         walked(source, tmp_path / "run", plan, resume=True)
 
 
+def test_a_covariate_that_becomes_known_ahead_makes_another_backtest(recipe_file: Path, tmp_path: Path) -> None:
+    """Its expression stays the same."""
+    observed, known = CovariateFields(observed=("rate",)), CovariateFields(known=("rate",))
+    now, later = (recipe_source(recipe_file, FEATURES.with_covariates(fields)) for fields in (observed, known))
+    assert now.digest != later.digest
+    ForecastStore(tmp_path / "run", settings_of(now, bars(), PLAN), resume=False)
+    with pytest.raises(ConfigurationError, match="other settings: features, source"):
+        ForecastStore(tmp_path / "run", settings_of(later, bars(), PLAN), resume=True)
+
+
 def test_a_folder_of_something_else_is_refused(source: Source, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "letter.txt").write_text("Dear all")
@@ -404,6 +416,19 @@ def test_the_command_shows_people_a_table(
     assert "10 bp are paid on every unit traded" in " ".join(shown.split())
 
 
+def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
+    recipe_file: Path,
+    bars_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(walk, "forecast_refit", Counted(most=0))
+    period = ("--start", "2013-01-02", "--end", "2013-03-01", "--horizon", "3")
+    assert call("--recipe", recipe_file, "--bars", bars_file, *period, "--out", tmp_path / "run") == 130
+    assert "go on with the same command and --resume" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
@@ -412,6 +437,7 @@ def test_the_command_shows_people_a_table(
         (("--start", "2013-01-02", "--end", "2013-03-01", "--refit", "often"), "--refit is 'often'"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--window", "rolling"), "--window is 'rolling'"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--recipe", "r.json"), "either an ARTIFACT or --recipe"),
+        (("--start", "2013-01-02", "--end", "2013-03-01", "--features", "alpha158"), "an artifact brings its own"),
     ],
 )
 def test_bad_usage_ends_with_2(

@@ -48,6 +48,41 @@ def test_two_tranches_with_costs_and_borrowing_are_the_hand_calculation() -> Non
     np.testing.assert_allclose(book.weights[3], [0, 0.25 * 1.1 / (1 + third)], rtol=1e-14)
 
 
+def in_money_and_shares(wanted: FloatArray, closes: FloatArray, terms: Terms) -> tuple[FloatArray, FloatArray]:
+    """Gross and net returns of the same book, kept literally: cash, and shares of each tranche."""
+    shares, last = np.zeros((terms.tranches, closes.shape[1])), np.zeros(closes.shape[1])
+    cash = equity = 1.0
+    gross, net = np.zeros(len(closes)), np.zeros(len(closes))
+    for t, close in enumerate(closes):
+        short = np.maximum(-(shares * last).sum(axis=0), 0).sum() / equity
+        gone = np.isnan(close)
+        sold = shares[:, gone] * last[gone]
+        cash += sold.sum()
+        shares[:, gone] = 0
+        last = np.where(gone, 0.0, close)
+        gross[t] = (cash + (shares * last).sum()) / equity - 1
+        traded, equity = np.abs(sold).sum() / equity, equity * (1 + gross[t])
+        decision, turn = divmod(t - terms.delay, terms.rebalance)
+        if t >= terms.delay and turn == 0:
+            k = decision % terms.tranches
+            bought = np.where(gone, 0.0, wanted[t - terms.delay] / terms.tranches * equity - shares[k] * last)
+            shares[k, ~gone] += bought[~gone] / close[~gone]
+            cash -= bought.sum()
+            traded += np.abs(bought).sum() / equity
+        net[t] = gross[t] - terms.cost * traded - terms.borrow * short
+    return gross, net
+
+
+@pytest.mark.parametrize(("horizon", "rebalance", "delay"), [(1, 1, 1), (5, 1, 1), (5, 2, 0), (7, 3, 2)])
+def test_the_book_is_what_money_and_shares_come_to_gaps_included(horizon: int, rebalance: int, delay: int) -> None:
+    wanted, closes = random_market(3)
+    closes[np.random.default_rng(4).random(closes.shape) < 0.05] = np.nan
+    terms = Terms(horizon=horizon, rebalance=rebalance, delay=delay, cost_bps=12, borrow_bps=80)
+    book, (gross, net) = run_book(wanted, closes, terms), in_money_and_shares(wanted, closes, terms)
+    np.testing.assert_allclose(book.gross, gross, atol=1e-14)
+    np.testing.assert_allclose(book.net, net, atol=1e-14)
+
+
 @pytest.mark.parametrize("delay", [0, 1, 2])
 def test_a_position_earns_from_the_close_that_it_was_traded_at(delay: int) -> None:
     closes = np.array([[1.0], [2.0], [6.0], [24.0], [120.0]])

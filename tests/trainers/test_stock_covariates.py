@@ -219,7 +219,7 @@ def test_a_covariate_with_the_name_of_a_price_is_refused() -> None:
 
 
 def test_a_covariate_that_no_file_has_is_named() -> None:
-    with pytest.raises(CovariateMissingError, match="covariate short_interest is missing"):
+    with pytest.raises(CovariateMissingError, match=r"covariate \w+ is missing: the model reads it"):
         fit_pipeline(bars(), default_features().with_covariates(FIELDS), RECIPE, SPLITS, CovariateSource())
     with pytest.raises(CovariateMissingError, match="covariate short_interest is not sent"):
         History(bars(), pipeline())

@@ -1,7 +1,6 @@
 """An artifact is judged on days that it has not seen, beside the baselines; what cannot be judged is refused."""
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +15,7 @@ import typer
 from market import bokeh_panel
 from numpy.typing import NDArray
 
-from predictor.artifact import Conformal, EnsembleManifest
+from predictor.artifact import Conformal, EnsembleManifest, load
 from predictor.bars import BarPanel
 from predictor.canonical import Record
 from predictor.cli import run
@@ -27,8 +26,9 @@ from predictor.instance import Instance
 from predictor.model import Ensemble, Identity, Model, output_map
 from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
 from predictor.registry import Runtime, load_single
-from trainers.loop import Report, StoppedError
+from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, Trained, train
+from trainers.stock.backtest.refit import assembled
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import Plan
 from trainers.stock.evaluation.baselines.naive import naive
@@ -176,10 +176,9 @@ def test_forecasts_are_those_that_are_served_on_each_day(trained: Trained) -> No
 def test_no_forecast_moves_when_later_bars_change(trained: Trained) -> None:
     model = loaded(trained)
     day = place(20121001)
-    random = np.random.default_rng(0)
     columns = {name: np.array(getattr(bars(), name)) for name in COLUMNS}
     for column in columns.values():
-        column[:, day + 1 :] = 10.0 if column is columns["volume"] else 100 * np.exp(random.normal(0.0, 0.0))
+        column[:, day + 1 :] = 100.0
     later = replace(bars(), **columns)
     before, after = (_forecasts(model, panel, int(bars().sessions[day])) for panel in (bars(), later))
     np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-9)
@@ -287,6 +286,29 @@ def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds
     assert (said.raw[..., 0] > said.calibrated[..., 0]).all()
 
 
+def calibrated_until(made: Trained, session: int) -> Model:
+    """The model, had its calibration part ended with this session."""
+    stored = load(made.folder).artifact
+    splits = Record(stored.manifest.card, "card").json("splits")
+    assert isinstance(splits, dict)
+    assert isinstance(splits["calibration"], dict)
+    assert isinstance(splits["test"], dict)
+    later = {
+        **splits,
+        "calibration": {**splits["calibration"], "last": session},
+        "test": {**splits["test"], "first": session + 100},
+    }
+    manifest = replace(stored.manifest, card={**stored.manifest.card, "splits": later})
+    return assembled(replace(stored, manifest=manifest))
+
+
+def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained: Trained) -> None:
+    """Its own calibration part is what the members share, which ends before that of the later one."""
+    joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
+    with pytest.raises(SeenError, match=r"seen labels up to 2012-10-31.*first allowed decision day is 2012-11-01"):
+        evaluate(joint, bars(), replace(ALONE, start=FIRST_ALLOWED), consume=unwatched, announce=unheard)
+
+
 # --- what is refused, and what is said
 
 
@@ -300,6 +322,16 @@ def test_days_that_were_seen_are_refused_with_the_first_day_that_is_allowed(trai
 def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allowed(trained: Trained) -> None:
     with pytest.raises(SeenError, match=r"bars end on 2012-08-27.*first allowed decision day is 2012-08-28"):
         evaluated(trained, bars().until(LAST_SEEN))
+
+
+def test_an_end_among_the_days_that_were_seen_is_refused_as_a_start_is(trained: Trained) -> None:
+    with pytest.raises(SeenError, match=r"days up to 2012-08-27 are asked for.*is 2012-08-28"):
+        evaluated(trained, wanted=replace(ALONE, end=LAST_SEEN))
+
+
+def test_an_end_before_the_start_is_refused(trained: Trained) -> None:
+    with pytest.raises(ConfigurationError, match="last decision day, 2012-09-28, lies before the first, 2012-10-01"):
+        evaluated(trained, wanted=replace(ALONE, start=20121001, end=20120928))
 
 
 @pytest.mark.usefixtures("few_baselines")
@@ -490,20 +522,8 @@ def test_the_command_calls_seen_days_bad_usage(
     assert "2012-08-28" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("few_baselines")
-def test_a_training_that_is_stopped_ends_the_command_with_the_signals_code(
-    trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopped(*_: object) -> FloatArray:
-        raise StoppedError("stopped by SIGINT", signal=signal.SIGINT)
-
-    monkeypatch.setattr("trainers.stock.evaluation.evaluate.refitted_forecasts", stopped)
-    assert call(trained.folder, "--bars", bars_file) == 128 + signal.SIGINT
-    assert "--seeds 1 evaluates without other trainings" in capsys.readouterr().err
-
-
 def test_the_command_names_a_date_that_is_none(
     trained: Trained, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(trained.folder, "--bars", bars_file, "--start", "June") == 1
-    assert "'June' is no date, such as 2012-12-31" in capsys.readouterr().err
+    assert call(trained.folder, "--bars", bars_file, "--start", "June") == 2
+    assert "--start is 'June', but must be a date" in capsys.readouterr().err

@@ -256,7 +256,7 @@ def test_a_comparison_is_paired_and_carries_diebold_and_mariano_s_statistic() ->
     assert 0 < result.improvement.lower < result.improvement.value < result.improvement.upper
     assert result.by_horizon == (result.improvement,)
     daily = (theirs - ours)[:, 0]
-    assert result.t == pytest.approx(daily.mean() / newey_west_by_hand(daily, found.block))
+    assert result.t == pytest.approx(daily.mean() / (newey_west_by_hand(daily, found.block) * found.stretch))
 
 
 def test_without_statsmodels_a_comparison_has_no_t_statistic(monkeypatch: pytest.MonkeyPatch) -> None:

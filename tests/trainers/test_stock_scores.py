@@ -1,11 +1,13 @@
 """Scores: losses, coverage, and what of them is luck."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from predictor.card import Verdict
 from predictor.networks import Target
 from trainers.stock.evaluation.comparison import Skill
 from trainers.stock.evaluation.comparison import skill as skill_of
@@ -116,6 +118,27 @@ def test_intervals_that_drew_single_days_would_hold_it_far_too_rarely() -> None:
         return bool(np.quantile(means, 0.05) <= 0.0 <= np.quantile(means, 0.95))
 
     assert np.mean([naive(autoregressive(240, 0.5, seed)) for seed in range(60)]) < 0.75
+
+
+def overlapping(days: int, seed: int) -> tuple[Judged, FloatArray, FloatArray]:
+    """Outcomes of 20 days, asked daily, and losses [N, 1] of a band too narrow and of one as bad that is too wide."""
+    walk = np.cumsum(np.random.default_rng(seed).normal(size=days + 20))
+    outcomes = (walk[20:] - walk[:-20])[:, None] / np.sqrt(20)
+    found = judged(outcomes)
+    narrow, wide = (pinball(found, quantiles(outcomes, scale)) for scale in (0.8, 1.226))
+    return replace(found, target=Target(horizons=(20,))), narrow, wide
+
+
+def test_two_equal_models_of_overlapping_outcomes_are_seldom_told_apart() -> None:
+    """Blocks as long as the horizon would tell more than one pair in five apart, where one in ten may be."""
+    verdicts = [skill_of(found, a, {"b": b}).verdict for found, a, b in (overlapping(400, k) for k in range(200))]
+    assert np.mean([verdict is not Verdict.UNDECIDED for verdict in verdicts]) < 0.18
+
+
+def test_an_interval_of_few_blocks_is_stretched_by_kiefer_and_vogelsangs_critical_value() -> None:
+    found = judged(normal_outcomes(200))
+    assert found.block == 20
+    assert found.stretch == pytest.approx(1.8663 / 1.6449, abs=1e-4)
 
 
 def test_a_perfect_model_has_skill_and_the_sentence_says_so() -> None:

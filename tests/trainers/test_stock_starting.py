@@ -122,3 +122,12 @@ def test_windows_are_thinned_evenly(most: int, kept: list[int]) -> None:
 def _quantiles_at_zero(network: TFTForecaster) -> Tensor:
     """[H, Q] of a context of zero."""
     return network.head(torch.zeros(1, 2, 8))[0].detach()
+
+
+def test_where_every_window_lacks_an_outcome_the_highway_is_zero_and_the_head_still_starts() -> None:
+    target = linear() + noise()
+    target[::2, 0] = torch.nan
+    target[1::2, 1] = torch.nan
+    network = started(target)
+    assert (weights_of(network) == 0).all()
+    assert all(bool(parameter.isfinite().all()) for parameter in network.parameters())

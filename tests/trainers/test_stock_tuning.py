@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from market import bokeh_panel
@@ -14,14 +15,15 @@ from predictor.cli import run
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
-from trainers.loop import EpochReport, Report, WindowReport
+from trainers.loop import EpochReport, LoopError, Report, WindowReport
 from trainers.stock.data import History
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.fitting import fit_pipeline, prepare
 from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.tuning import Found, Search, Storage, search
 from trainers.stock.tuning.command import tune_stock
 from trainers.stock.tuning.space import BATCH_SIZES, suggested
+from trainers.stock.tuning.storage import open_study
 
 FEATURES = FeatureSet(
     observed=(
@@ -143,10 +145,37 @@ def test_the_first_trials_error_is_told(history: History, tmp_path: Path) -> Non
         search(asked(history), stored(tmp_path), consume=fail)
 
 
-def test_a_password_in_the_storages_address_is_refused() -> None:
+def test_a_search_without_any_trial_that_came_to_an_end_says_so(history: History, tmp_path: Path) -> None:
+    def fail(reports: Iterable[Report], /) -> Iterator[Report]:
+        del reports
+        raise LoopError("the loss is no number")
+
+    with pytest.raises(LoopError, match="the loss is no number"):
+        search(asked(history, trials=1), stored(tmp_path), consume=fail)
+    with pytest.raises(
+        ConfigurationError, match=r"none of the 1 trials in study 'quantra' came to an end; .* --trials"
+    ):
+        search(asked(history, trials=1), stored(tmp_path), consume=iter)
+
+
+def test_a_horizon_that_no_training_window_knows_is_refused_before_anything_is_fitted(material: Material) -> None:
+    splits = RECIPE.splits(material.bars.sessions)
+    blind = History(material.bars, fit_pipeline(material.bars, FEATURES, RECIPE, splits))
+    blind.labels[..., 1] = np.nan
+    with pytest.raises(ConfigurationError, match="split train knows no outcome 3 sessions ahead; give more bars"):
+        prepare(blind, splits, RECIPE, None)
+
+
+@pytest.mark.parametrize("uri", ["postgresql://me:hidden@host/db", "postgresql://host/db?user=me&password=hidden"])
+def test_a_password_in_the_storages_address_is_refused(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="holds a password") as refused:
-        Storage(uri="postgresql://me:secret@host/db", name="quantra")
-    assert "secret" not in str(refused.value)
+        Storage(uri=uri, name="quantra")
+    assert "hidden" not in str(refused.value)
+
+
+def test_a_database_without_a_driver_cannot_be_opened() -> None:
+    with pytest.raises(ConfigurationError, match="storage of study 'quantra' cannot be opened: "):
+        open_study(Storage(uri="oracle://host/db", name="quantra"), {}, seed=0)
 
 
 def test_the_figures_of_a_search_are_the_fresh_seeds() -> None:

@@ -62,7 +62,7 @@ class Address:
         if scheme == "sqlite":
             return cls(uri=uri, scheme=scheme, database=Path(found["rest"]).stem, passwords=frozenset())
         parts = _SERVER.fullmatch(found["rest"])
-        if parts is None or _HALF_ENCODED.search(uri):
+        if parts is None or _HALF_ENCODED.search(uri) or not uri.isprintable():
             raise ConfigurationError(
                 f"the URI of {origin} cannot be read: write {scheme}://user:password@host:port/database, and in user "
                 "and password percent-encode all but letters, digits and -._~ (@ is %40, / is %2F, % is %25)"

@@ -2,8 +2,9 @@
 
 import importlib.util
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from predictor.bars.address import Address
 from predictor.bars.files import Source, Table, plainly_named, table_of
@@ -47,21 +48,38 @@ def _from_server(address: Address, query: str) -> "pl.DataFrame":
     """The answer of a server. Only connectorx knows SQL Server; ADBC, which does not, is smaller and fails at once."""
     if address.scheme == "mssql":
         _require(("connectorx", "pyarrow"), "sqlserver", "reading bars from SQL Server")
-        return _answer(address, query, "connectorx", RuntimeError)
+        return _answer(address, query, _from_sql_server, RuntimeError)
     _require(("adbc_driver_manager", "adbc_driver_postgresql"), "data", "reading bars from PostgreSQL")
     from adbc_driver_manager import Error
 
-    return _answer(address, query, "adbc", Error)
+    return _answer(address, query, _from_postgresql, Error)
+
+
+def _from_sql_server(uri: str, query: str) -> "pl.DataFrame":
+    import polars as pl
+
+    return pl.read_database_uri(query, uri, engine="connectorx")
+
+
+def _from_postgresql(uri: str, query: str) -> "pl.DataFrame":
+    """What `read_database_uri` does, in a transaction that may not write, and that is rolled back."""
+    import polars as pl
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(uri) as connection, connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION READ ONLY")
+        cursor.execute(query)
+        return pl.DataFrame(cursor.fetch_arrow())  # pyright: ignore[reportArgumentType] - a stream of Arrow, as polars asks
 
 
 def _answer(
-    address: Address, query: str, engine: Literal["adbc", "connectorx"], refusal: type[Exception]
+    address: Address, query: str, ask: Callable[[str, str], "pl.DataFrame"], refusal: type[Exception]
 ) -> "pl.DataFrame":
-    """Ask through polars. The driver's own error may hold the password, so it is neither chained nor shown as it is."""
+    """Ask a server. The driver's own error may hold the password, so it is neither chained nor shown as it is."""
     import polars as pl
 
     try:
-        return pl.read_database_uri(query, address.uri, engine=engine)
+        return ask(address.uri, query)
     except (refusal, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         problem = address.scrubbed(str(error))
     raise BarsError(f"the database gave no bars: {problem}")

@@ -137,6 +137,19 @@ def numbers_of(column: "pl.Series", source: Named) -> FloatArray:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
+def texts_of(column: "pl.Series", source: Named) -> "pl.Series":
+    """A column as texts without blanks around them; an empty cell stays null.
+
+    Raises:
+        BarsError: If its cells are no single values.
+    """
+    import polars as pl
+
+    if column.dtype.is_nested() or isinstance(column.dtype, pl.Binary | pl.Object):
+        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold texts or numbers")
+    return column.cast(pl.String).str.strip_chars()
+
+
 def sessions_of(column: "pl.Series", source: Named) -> NDArray[np.int32]:
     """A column of dates as yyyymmdd: ISO text, dates, times of day (their date) or whole numbers yyyymmdd."""
     import polars as pl
@@ -145,7 +158,7 @@ def sessions_of(column: "pl.Series", source: Named) -> NDArray[np.int32]:
     if text.dtype == pl.String:
         dates = _dates_of_text(text.str.strip_chars())
     elif isinstance(text.dtype, pl.Date | pl.Datetime):
-        dates = text.cast(pl.Date)
+        dates = text.dt.date()  # as it stands there; a cast would count from Greenwich
     else:
         raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold dates")
     _check_read(text.fill_null(""), dates, source, "is no date; write 2013-12-31 or 20131231")
@@ -172,13 +185,12 @@ def _symbols(frame: "pl.DataFrame", source: Source) -> tuple[tuple[str, ...], Ro
 
     if "symbol" not in frame.columns:
         return (source.symbol,), np.zeros(frame.height, dtype=np.intp)
-    column = frame["symbol"].cast(pl.String).str.strip_chars()
+    column = texts_of(frame["symbol"], source)
     empty = np.flatnonzero((column.is_null() | (column == "")).to_numpy())
     if empty.size:
         raise BarsError(f"{source.name}: row {int(empty[0]) + 1} after the header: the symbol is empty")
     symbols = tuple(column.unique(maintain_order=True).to_list())
-    place = {symbol: row for row, symbol in enumerate(symbols)}
-    return symbols, np.array([place[symbol] for symbol in column.to_list()], dtype=np.intp)
+    return symbols, column.cast(pl.Enum(symbols)).to_physical().to_numpy().astype(np.intp)
 
 
 def _check_dates(symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.int32], source: Source) -> None:

@@ -5,6 +5,7 @@
     statics.py    facts of each symbol, such as its sector
     files.py      reading both from CSV and Parquet
     source.py     all files together, and the values that one panel needs
+    names.py      what a covariate may be called
     needs.py      whether what a caller sent is what a model reads
 
 An observed covariate is read up to the last bar. A known one is read of the sessions ahead too, so each of its values
@@ -12,9 +13,10 @@ must be known before the model first looks at it.
 """
 
 from predictor.covariates.aligned import Covariates
+from predictor.covariates.names import check_name
 from predictor.covariates.needs import check_sent
 from predictor.covariates.series import Series
 from predictor.covariates.source import CovariateSource
 from predictor.covariates.statics import StaticTable
 
-__all__ = ["CovariateSource", "Covariates", "Series", "StaticTable", "check_sent"]
+__all__ = ["CovariateSource", "Covariates", "Series", "StaticTable", "check_name", "check_sent"]

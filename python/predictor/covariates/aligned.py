@@ -1,5 +1,6 @@
 """The covariates beside one panel of bars."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self, final
@@ -50,7 +51,7 @@ class Covariates:
 
     def __post_init__(self) -> None:
         """Lock and check."""
-        twice = sorted({name for name in self.names if self.names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
         if twice:
             raise CovariatesError(f"covariates {twice} stand in two groups; give each in one")
         for group, rank in (("observed", 2), ("known", 2), ("numbers", 1)):

@@ -1,24 +1,25 @@
 """Covariates in files, CSV or Parquet, read through polars (extra `data`)."""
 
-import re
 from collections.abc import Sequence
+from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.bars.files import numbers_of, read_frame, sessions_of
+from predictor.bars.files import numbers_of, read_frame, sessions_of, texts_of
+from predictor.covariates.names import check_name
 from predictor.covariates.series import Series
 from predictor.covariates.statics import StaticTable
-from predictor.errors import BarsError, CovariatesError
+from predictor.errors import BarsError, ConfigurationError, CovariatesError
 
 if TYPE_CHECKING:
     import polars as pl
 
 KNOWN_FROM: Final = "known_from"
 _KEYS: Final = ("symbol", "date", KNOWN_FROM)
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_MIDNIGHT: Final = r"^[T ]00:00(:00(\.0+)?)?(Z|[+-][0-9:]+)?$"
 
 
 def read_series(path: Path) -> tuple[Series, ...]:
@@ -46,8 +47,9 @@ def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
         )
     names = _value_columns(path, frame, ("date", KNOWN_FROM))
     date, known_from = (sessions_of(frame[key], path) for key in ("date", KNOWN_FROM))
+    _check_whole_days(path, frame[KNOWN_FROM])
     symbols, owner = _owners(path, frame)
-    columns = [(name, numbers_of(frame[name], path), _stated(frame[name])) for name in names]
+    columns = [(name, _finite(path, frame[name]), _stated(path, frame[name])) for name in names]
     rows = np.arange(1, frame.height + 1)
     return tuple(
         Series(
@@ -71,8 +73,8 @@ def _statics(path: Path, frame: "pl.DataFrame") -> StaticTable:
         raise CovariatesError(f"{path.name}: symbol {twice} has several rows; static values stay the same, keep one")
     return StaticTable(
         symbols=symbols,
-        numbers={name: numbers_of(frame[name], path) for name in names if _is_numeric(frame[name])},
-        texts={name: _texts(frame[name]) for name in names},
+        texts={name: _texts(path, frame[name]) for name in names},
+        numbers={name: _finite(path, frame[name]) for name in names if _is_numeric(frame[name])},
     )
 
 
@@ -85,11 +87,10 @@ def _value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> li
         raise CovariatesError(f"{path.name} has no rows")
     names = [name for name in frame.columns if name not in _KEYS]
     for name in names:
-        if not _NAME.fullmatch(name):
-            raise CovariatesError(
-                f"{path.name}: column {name[:70]!r} must have 1 to 64 letters, digits and underscores, and start with "
-                "a letter, to be named in expressions"
-            )
+        try:
+            check_name(name, f"{path.name}: column")
+        except ConfigurationError as error:
+            raise CovariatesError(error.message) from error
     if not names:
         raise CovariatesError(f"{path.name} has no column of values beside {', '.join(keys)}")
     return names
@@ -99,7 +100,7 @@ def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray
     """The file's symbols, and each row's place among them; none and zeros where it has no such column."""
     if "symbol" not in frame.columns:
         return (), np.zeros(frame.height, np.intp)
-    names = _texts(frame["symbol"])
+    names = _texts(path, frame["symbol"])
     if "" in names:
         raise CovariatesError(
             f"{path.name}: row {names.index('') + 1} after the header has no symbol; a file about all symbols has no "
@@ -110,15 +111,46 @@ def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray
     return symbols, np.array([place[name] for name in names], np.intp)
 
 
-def _texts(column: "pl.Series") -> tuple[str, ...]:
+def _check_whole_days(path: Path, column: "pl.Series") -> None:
+    """Refuse a time of day: the value would be used at the close of that day, which may come before it."""
     import polars as pl
 
-    return tuple(column.cast(pl.String).fill_null("").str.strip_chars().to_list())
+    if column.dtype == pl.String:
+        rest = column.str.strip_chars().str.slice(10)  # after 2013-12-31
+        late = (rest != "") & ~rest.str.contains(_MIDNIGHT)
+    elif isinstance(column.dtype, pl.Datetime):
+        late = column.dt.time() != time(0)
+    else:
+        return
+    rows = late.arg_true()
+    if len(rows):
+        raise CovariatesError(
+            f"{path.name}: row {rows[0] + 1} after the header, column {KNOWN_FROM}: {str(column[rows[0]])!r} has a "
+            "time of day, but a value is used from the close of its day on, which may come before that time; write the "
+            "first day whose close knows it"
+        )
 
 
-def _stated(column: "pl.Series") -> NDArray[np.bool_]:
+def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
+    """A column of numbers, NaN where a cell says nothing or `nan`."""
+    values = numbers_of(column, path)
+    infinite = np.flatnonzero(np.isinf(values))
+    if infinite.size:
+        row = int(infinite[0])
+        raise CovariatesError(
+            f"{path.name}: row {row + 1} after the header, column {column.name}: {str(column[row])!r} is no finite "
+            "number; leave the cell empty, or write nan to withdraw what was said"
+        )
+    return values
+
+
+def _texts(path: Path, column: "pl.Series") -> tuple[str, ...]:
+    return tuple(texts_of(column, path).fill_null("").to_list())
+
+
+def _stated(path: Path, column: "pl.Series") -> NDArray[np.bool_]:
     """Where a cell says anything; NaN does."""
-    return np.array([text != "" for text in _texts(column)], np.bool_)
+    return np.array([text != "" for text in _texts(path, column)], np.bool_)
 
 
 def _is_numeric(column: "pl.Series") -> bool:

@@ -1,6 +1,7 @@
 """All covariate files of a user, and the values that one panel of bars needs of them."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -34,8 +35,8 @@ class CovariateSource:
 
     def __post_init__(self) -> None:
         """Refuse a name that stands twice."""
-        names = (*self.series_names, *self.static_names)
-        twice = sorted({name for name in names if names.count(name) > 1})
+        names = Counter((*self.series_names, *self.static_names))
+        twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             raise CovariatesError(f"covariates given twice: {', '.join(twice)}; name each column once over all files")
 
@@ -87,8 +88,13 @@ class CovariateSource:
             bars: S symbols, T sessions.
             future: int32 [D], the days after them that known covariates are needed of.
             known_by: yyyymmdd, the day by which what is said of those days must be known.
+
+        Raises:
+            CovariatesError: a file writes a symbol in other letters than the bars, or texts where numbers are needed.
         """
         symbols, count = bars.symbols, len(bars.symbols)
+        for written in self._symbols_of_files():
+            _check_letters(written, symbols)
         observed = self._series_of(CovariateGroup.OBSERVED, needs)
         known = self.known(needs, symbols, np.concatenate([bars.sessions, future]), known_by=known_by)
         return Covariates(
@@ -111,6 +117,11 @@ class CovariateSource:
         for one in self._series_of(CovariateGroup.KNOWN, needs):
             one.check_known_ahead(axis, reach)
 
+    def _symbols_of_files(self) -> list[tuple[str, ...]]:
+        """What each file is about."""
+        statics = () if self.statics is None else self.statics.symbols
+        return list(dict.fromkeys((*(one.symbols for one in self.series), statics)))
+
     def _series_of(self, group: CovariateGroup, needs: Sequence[CovariateInfo]) -> list[Series]:
         names = {one.name for one in needs if one.group is group}
         return [one for one in self.series if one.name in names]
@@ -130,7 +141,7 @@ class CovariateSource:
         table = self.statics
         if table is None:
             return {}
-        names = [one.name for one in _statics(wanted) if not one.categories and one.name in table.numbers]
+        names = [one.name for one in _statics(wanted) if not one.categories and one.name in table.names]
         return {name: table.numbers_of(name, symbols) for name in names}
 
     def _categories(self, wanted: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -139,6 +150,18 @@ class CovariateSource:
             return {}
         names = [one.name for one in _statics(wanted) if one.categories and one.name in table.texts]
         return {name: table.texts_of(name, symbols) for name in names}
+
+
+def _check_letters(written: Sequence[str], symbols: Sequence[str]) -> None:
+    """Refuse a symbol that only capital letters keep from its bars: it would be unknown, and nobody would be told."""
+    exact = set(written)
+    meant = {symbol.casefold(): symbol for symbol in symbols if symbol not in exact}
+    for one in exact.difference(symbols):
+        if one.casefold() in meant:
+            raise CovariatesError(
+                f"the covariates are about {one}, the bars about {meant[one.casefold()]}; write a symbol in the same "
+                "letters everywhere"
+            )
 
 
 def _statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:

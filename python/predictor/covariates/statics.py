@@ -7,6 +7,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.errors import CovariatesError
+
 FloatArray = NDArray[np.float64]
 
 
@@ -31,10 +33,28 @@ class StaticTable:
         return tuple(self.texts)
 
     def numbers_of(self, name: str, symbols: Sequence[str]) -> FloatArray:
-        """[S] of a column of numbers; NaN for a symbol that the table lacks."""
+        """[S] of a column of numbers; NaN for a symbol that the table lacks.
+
+        Raises:
+            CovariatesError: The column holds texts.
+        """
+        if name not in self.numbers:
+            raise CovariatesError(
+                f"static covariate {name} must be a number for every symbol, but {self._first_text(name)}; leave a "
+                "cell empty where it is unknown"
+            )
         place = {symbol: k for k, symbol in enumerate(self.symbols)}
         values = np.append(self.numbers[name], np.nan)
         return values[[place.get(symbol, -1) for symbol in symbols]]
+
+    def _first_text(self, name: str) -> str:
+        """What stands in the way of reading a column as numbers."""
+        for symbol, text in zip(self.symbols, self.texts[name], strict=True):
+            try:
+                float(text or 0)
+            except ValueError:
+                return f"{symbol} has {text!r}"
+        return "no symbol has one"
 
     def texts_of(self, name: str, symbols: Sequence[str]) -> tuple[str, ...]:
         """One a symbol; empty for a symbol that the table lacks."""

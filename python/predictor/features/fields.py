@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.bars import AdjustedBars
 from predictor.bars.adjustment import FORMULAS as ADJUSTMENT
+from predictor.covariates import check_name
 from predictor.errors import ConfigurationError, CovariateMissingError
 from predictor.sessions import HOLIDAY_REACH
 
@@ -73,6 +74,8 @@ FORMULAS: Final[Mapping[str, Mapping[str, str]]] = {
 Columns = Mapping[str, FloatArray]
 NO_COLUMNS: Final[Columns] = {}
 
+MOST_COVARIATES: Final = 500
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,7 @@ class CovariateFields:
         known: Read by known features, of future sessions too.
 
     Raises:
-        ConfigurationError: A name that stands twice, or is that of another column.
+        ConfigurationError: There are too many, or a name is no name, stands twice, or is that of another column.
     """
 
     observed: tuple[str, ...] = ()
@@ -92,8 +95,12 @@ class CovariateFields:
 
     def __post_init__(self) -> None:
         """Check the names."""
+        names = (*self.observed, *self.known)
+        if len(names) > MOST_COVARIATES:
+            raise ConfigurationError(f"there are {len(names)} covariates, at most {MOST_COVARIATES} are read")
         taken = {*OBSERVED.formulas, *KNOWN.formulas}
-        for name in (*self.observed, *self.known):
+        for name in names:
+            check_name(name)
             if name in taken:
                 raise ConfigurationError(f"covariate {name} has the name of another column; rename it in its file")
             taken.add(name)

@@ -1,6 +1,7 @@
 """Features with their fitted numbers: what an artifact carries as features.json."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Self, final
@@ -19,7 +20,7 @@ from predictor.features.statics import StaticFeatures
 FloatArray = NDArray[np.float64]
 
 SOURCE = "features.json"
-
+_SHOWN: Final = 5
 
 NO_SCALING: Final = Scaling(center=np.zeros(0), scale=np.ones(0))
 
@@ -53,10 +54,9 @@ class FittedFeatures:
         have, want = self.known_scaling.center.size, sum(self.features.of_covariates)
         if have != want:
             raise ConfigurationError(f"the known scaling was fitted for {have} features, but {want} read a covariate")
-        rows = (*self.features.names, *self.known_columns, *self.statics.names)
-        twice = sorted({name for name in rows if rows.count(name) > 1})
-        if twice:
-            raise ConfigurationError(f"names of features and static covariates stand twice: {', '.join(twice)}")
+        _check_once((*self.features.names, *self.known_columns, *self.statics.names), "features and static covariates")
+        beside = self.features.covariates
+        _check_once((*beside.observed, *beside.known, *self.statics.names), "covariates")
 
     @classmethod
     def fit(
@@ -196,6 +196,13 @@ class FittedFeatures:
     def schema_hash(self) -> str:
         """SHA-256 of the bytes of features.json, in hex: windows made with another hash are another model's."""
         return hashlib.sha256(self.to_json()).hexdigest()
+
+
+def _check_once(names: tuple[str, ...], whose: str) -> None:
+    """Raise ConfigurationError if a name stands twice."""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ConfigurationError(f"names of {whose} stand twice: {', '.join(twice[:_SHOWN])}")
 
 
 def _entry(definition: FeatureDefinition) -> dict[str, str]:

@@ -25,6 +25,9 @@ PairKernel = Callable[[FloatArray, FloatArray], FloatArray]
 RELATIVE_EPSILON: Final = 1e-9
 """A spread below this share of the level counts as rounding."""
 
+CELLS_AT_ONCE: Final = 1 << 18
+"""Cells of windows that are held at once, 2 MiB: little enough for a processor's cache, however long the history."""
+
 
 def windows_of(series: FloatArray, n: int) -> FloatArray:
     """A view [n, R - n + 1, S]: its first row the oldest value of every window, its last row the youngest."""
@@ -41,6 +44,21 @@ def add_oldest_first(windows: FloatArray) -> FloatArray:
     if windows[0].size == 1:
         return np.add.accumulate(windows)[-1]
     return np.add.reduce(windows)
+
+
+def over_windows(n: int, value: Callable[..., FloatArray]) -> Kernel:
+    """A kernel that sees windows as an array [n, rows, S] and gives a value for each, some rows after the other.
+
+    A value depends on its own window alone, so where the rows are parted changes no bit.
+    """
+
+    def kernel(*series: FloatArray) -> FloatArray:
+        rows, symbols = series[0].shape[0] - n + 1, series[0].shape[1]
+        step = max(1, CELLS_AT_ONCE // (n * symbols))
+        parts = (slice(first, min(first + step, rows) + n - 1) for first in range(0, rows, step))
+        return np.concatenate([value(*(windows_of(one[part], n) for one in series)) for part in parts])
+
+    return kernel
 
 
 def ref(n: int) -> SeriesKernel:
@@ -66,12 +84,11 @@ def mean(n: int) -> SeriesKernel:
 def variance(n: int) -> SeriesKernel:
     """The squared deviations from the window's mean, added and divided by n - 1."""
 
-    def kernel(x: FloatArray) -> FloatArray:
-        windows = windows_of(x, n)
+    def value(windows: FloatArray) -> FloatArray:
         deviations = windows - add_oldest_first(windows) / n
         return add_oldest_first(np.multiply(deviations, deviations, deviations)) / (n - 1)
 
-    return kernel
+    return over_windows(n, value)
 
 
 def deviation(n: int) -> SeriesKernel:
@@ -116,7 +133,11 @@ def exponential_weights(decay: float, taps: int) -> FloatArray:
 def smoothed(decay: float, taps: int) -> SeriesKernel:
     """The weighted sum of the last `taps` values: each is multiplied by its weight, then they are added."""
     weights = exponential_weights(decay, taps)[:, None, None]
-    return lambda x: add_oldest_first(windows_of(x, taps) * weights)
+
+    def value(windows: FloatArray) -> FloatArray:
+        return add_oldest_first(windows * weights)
+
+    return over_windows(taps, value)
 
 
 def exponential(n: int, taps: int) -> SeriesKernel:
@@ -136,11 +157,10 @@ def slope(n: int) -> SeriesKernel:
     """
     places = _places(n)
 
-    def kernel(x: FloatArray) -> FloatArray:
-        windows = windows_of(x, n)
+    def value(windows: FloatArray) -> FloatArray:
         return add_oldest_first((windows - windows[0]) * places) / _spread_of_places(n)
 
-    return kernel
+    return over_windows(n, value)
 
 
 def _places(n: int) -> FloatArray:
@@ -160,13 +180,13 @@ def correlation(n: int) -> PairKernel:
     0 within 1e-6; where a sum of squares is 0 all the same (a constant 0), the result is 0.
     """
 
-    def kernel(x: FloatArray, y: FloatArray) -> FloatArray:
-        x_off, x_root = _deviations(windows_of(x, n), n)
-        y_off, y_root = _deviations(windows_of(y, n), n)
+    def value(x: FloatArray, y: FloatArray) -> FloatArray:
+        x_off, x_root = _deviations(x, n)
+        y_off, y_root = _deviations(y, n)
         below = x_root * y_root
         return add_oldest_first(np.multiply(x_off, y_off, x_off)) / (below + (below == 0))
 
-    return kernel
+    return over_windows(n, value)
 
 
 def _deviations(windows: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
@@ -185,13 +205,13 @@ def determination(n: int) -> SeriesKernel:
     places = _places(n)
     spread = math.sqrt(_spread_of_places(n))
 
-    def kernel(x: FloatArray) -> FloatArray:
-        off, root = _deviations(windows_of(x, n), n)
+    def value(windows: FloatArray) -> FloatArray:
+        off, root = _deviations(windows, n)
         below = root * spread
         correlated = add_oldest_first(np.multiply(off, places, off)) / (below + (below == 0))
         return correlated * correlated
 
-    return kernel
+    return over_windows(n, value)
 
 
 def residual(n: int) -> SeriesKernel:
@@ -201,34 +221,31 @@ def residual(n: int) -> SeriesKernel:
     """
     places = _places(n)
 
-    def kernel(x: FloatArray) -> FloatArray:
-        windows = windows_of(x, n)
+    def value(windows: FloatArray) -> FloatArray:
         steps = windows - windows[0]
         average = add_oldest_first(steps) / n
         rise = add_oldest_first(steps * places) / _spread_of_places(n)
         return steps[-1] - (average + rise * ((n - 1) / 2))
 
-    return kernel
+    return over_windows(n, value)
 
 
 def place_of_largest(n: int) -> SeriesKernel:
     """Where the largest of the last n values stands: 1 for the oldest to n for the youngest, the oldest of equals."""
-    return _place_of(largest, n)
+    return _place_of(np.maximum, n)
 
 
 def place_of_smallest(n: int) -> SeriesKernel:
     """Where the smallest of the last n values stands: 1 for the oldest to n for the youngest, the oldest of equals."""
-    return _place_of(smallest, n)
+    return _place_of(np.minimum, n)
 
 
-def _place_of(extreme: Callable[[int], SeriesKernel], n: int) -> SeriesKernel:
-    found = extreme(n)
+def _place_of(pick: np.ufunc, n: int) -> SeriesKernel:
+    def value(windows: FloatArray) -> FloatArray:
+        best = pick.reduce(windows)
+        return np.where(np.isnan(best), math.nan, (windows == best).argmax(axis=0) + 1.0)
 
-    def kernel(x: FloatArray) -> FloatArray:
-        best = found(x)
-        return np.where(np.isnan(best), math.nan, (windows_of(x, n) == best).argmax(axis=0) + 1.0)
-
-    return kernel
+    return over_windows(n, value)
 
 
 def quantile(n: int, level: float) -> SeriesKernel:
@@ -241,13 +258,12 @@ def quantile(n: int, level: float) -> SeriesKernel:
     upper = min(lower + 1, n - 1)
     fraction = level * (n - 1) - lower
 
-    def kernel(x: FloatArray) -> FloatArray:
-        windows = windows_of(x, n)
+    def value(windows: FloatArray) -> FloatArray:
         ordered = np.partition(windows, (lower, upper), axis=0)
         low, high = ordered[lower], ordered[upper]
         return np.where(high == low, low, low + (high - low) * fraction) * _known(windows)
 
-    return kernel
+    return over_windows(n, value)
 
 
 def greater(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -268,14 +284,13 @@ def plus(number: float) -> SeriesKernel:
 def rank(n: int) -> SeriesKernel:
     """The youngest value's place among the last n, divided by n; equal values share the mean of their places."""
 
-    def kernel(x: FloatArray) -> FloatArray:
-        windows = windows_of(x, n)
+    def value(windows: FloatArray) -> FloatArray:
         youngest = windows[-1]
         below = add_oldest_first((windows < youngest).astype(np.float64))
         equal = add_oldest_first((windows == youngest).astype(np.float64))
         return (below + (equal + 1.0) / 2.0) / n * _known(windows)
 
-    return kernel
+    return over_windows(n, value)
 
 
 def _known(windows: FloatArray) -> FloatArray:

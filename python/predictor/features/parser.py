@@ -38,7 +38,8 @@ def parse(text: str, fields: FieldSet) -> Expression:
     """Read an expression and check everything that can be checked without bars.
 
     Args:
-        text: At most 2000 characters, 500 nodes, nested at most 32 deep, looking back at most 2000 bars.
+        text: At most 2000 characters, in its canonical form too, 500 nodes, nested at most 32 deep, looking back at
+            most 2000 bars.
         fields: The columns that it may read.
 
     Raises:
@@ -105,6 +106,10 @@ class _Parser:
             raise self._error(self._token.position, f"expected an operator or the end, found {self._token.text!r}")
         if part.constant:
             raise self._error(part.position, "a feature must read at least one field")
+        length = len(str(part.tree))
+        if length > LONGEST_TEXT:  # an artifact holds that text, and must be able to read it
+            problem = f"with spaces and whole numbers written out it has {length} characters, at most {LONGEST_TEXT}"
+            raise self._error(part.position, f"{problem} are allowed")
         return part.tree
 
     @property

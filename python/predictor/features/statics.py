@@ -4,6 +4,7 @@ A category is one column a known text and one for `unknown`: 1 in the column tha
 two columns: (value - center) / scale, clipped, and 0 where it is unknown; then 1 where it is unknown, else 0.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.canonical import Json, Record
+from predictor.covariates import check_name
 from predictor.errors import ConfigurationError, CovariateMissingError
 from predictor.features.scaling import DEFAULT_CLIP
 
@@ -21,6 +23,7 @@ FloatArray = NDArray[np.float64]
 ValueT = TypeVar("ValueT")
 
 UNKNOWN: Final = "unknown"
+MOST_VARIABLES: Final = 200
 MOST_CATEGORIES: Final = 500
 _SHOWN: Final = 5
 
@@ -139,7 +142,7 @@ class StaticFeatures:
     """All static variables of a model, fitted; numbers first, then categories.
 
     Raises:
-        ConfigurationError: A name stands twice.
+        ConfigurationError: There are too many, or a name stands twice or could be no covariate's.
     """
 
     numbers: tuple[StaticNumber, ...] = ()
@@ -147,7 +150,13 @@ class StaticFeatures:
 
     def __post_init__(self) -> None:
         """Check the names."""
-        twice = sorted({name for name in self.names if self.names.count(name) > 1})
+        if len(self.names) > MOST_VARIABLES:
+            raise ConfigurationError(
+                f"there are {len(self.names)} static covariates, but at most {MOST_VARIABLES} can be learnt"
+            )
+        for name in self.names:
+            check_name(name, "static covariate")
+        twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
         if twice:
             raise ConfigurationError(f"static covariates given twice: {', '.join(twice)}")
 
@@ -210,12 +219,12 @@ class StaticFeatures:
             if absent:
                 yield f"{_listed(absent)}: {number.name} is unknown, and the forecast is made without it"
         for category in self.categories:
-            pairs = list(zip(symbols, texts[category.name], strict=True))
-            strange = [symbol for symbol, text in pairs if text and text not in category.categories]
+            pairs, learnt = list(zip(symbols, texts[category.name], strict=True)), {"", *category.categories}
+            strange = {symbol: text for symbol, text in pairs if text not in learnt}
             if strange:
-                said = ", ".join(sorted({repr(text) for symbol, text in pairs if symbol in strange})[:_SHOWN])
+                said = _listed(sorted({repr(text) for text in strange.values()}))
                 yield (
-                    f"{_listed(strange)}: {category.name} is {said}, which no training symbol had; it counts as "
+                    f"{_listed(list(strange))}: {category.name} is {said}, which no training symbol had; it counts as "
                     f"{UNKNOWN}"
                 )
             absent = [symbol for symbol, text in pairs if not text]
@@ -264,6 +273,6 @@ def _given(name: str, group: Mapping[str, ValueT], kind: str, other: Mapping[str
     raise CovariateMissingError(f"static covariate {name} {problem}", metadata={"covariate": name})
 
 
-def _listed(symbols: Sequence[str]) -> str:
-    more = len(symbols) - _SHOWN
-    return ", ".join(symbols[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

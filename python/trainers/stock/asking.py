@@ -1,6 +1,6 @@
 """What a frozen network says about windows of a history, whichever way it reads them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,8 +37,24 @@ def ask(engine: Engine, history: History, windows: Windows, universe: Sequence[s
     """
     if isinstance(engine.network, PanelForecasting):
         return _by_day(engine, history, windows, universe)
-    units = [engine.units(batch.inputs) for batch in history.batches(windows)]
-    return Said(units=torch.cat(units), scores=None)
+    return Said(
+        units=joined((engine.units(batch.inputs) for batch in history.batches(windows)), len(windows)), scores=None
+    )
+
+
+def joined(parts: Iterable[Tensor], count: int) -> Tensor:
+    """Parts one after the other, [count, ...].
+
+    Each goes to its place as it comes: small parts that stay between large arrays that come and go would keep the
+    memory of these from being used again.
+    """
+    whole, first = torch.empty(0), 0
+    for part in parts:
+        if first == 0:
+            whole = part.new_empty((count, *part.shape[1:]))
+        whole[first : first + len(part)] = part
+        first += len(part)
+    return whole
 
 
 def values(engine: Engine, history: History, windows: Windows, universe: Sequence[str] = ()) -> FloatArray:

@@ -89,7 +89,7 @@ class History:
 
     @property
     def adjusted(self) -> AdjustedBars:
-        """The bars without the jumps of splits and dividends, computed anew: few ask, and they are as large as the bars."""
+        """The bars without the jumps of splits and dividends, computed anew: few ask, and they are large."""
         return self.bars.adjusted()
 
     def windows(self, part: Part) -> Windows:

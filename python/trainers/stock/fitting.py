@@ -225,9 +225,19 @@ def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
         target=recipe.target,
         levels=recipe.quantiles,
     )
+    _refuse_unknown(history, train)
     some = train.thinned(STARTED_FROM)
     start(network, lambda: history.batches(some), recipe.quantiles)
     return network
+
+
+def _refuse_unknown(history: History, train: Windows) -> None:
+    """Raise ConfigurationError if a horizon has no known outcome to learn from."""
+    for h, horizon in enumerate(history.pipeline.target.horizons):
+        if not np.isfinite(history.labels[train.symbols, train.positions, h]).any():
+            raise ConfigurationError(
+                f"split train knows no outcome {horizon} sessions ahead; give more bars or leave the horizon out"
+            )
 
 
 def _universe(history: History, recipe: Recipe) -> tuple[str, ...]:

@@ -146,6 +146,18 @@ def numbers(name: str, text: str) -> tuple[float, ...]:
         raise ConfigurationError(f"{name} is {text!r}, but must be numbers with commas, such as 0.1,0.5,0.9") from error
 
 
+def session_of(flag: str, text: str) -> int:
+    """Yyyymmdd of an ISO date.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    try:
+        return _session(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{flag} is {text!r}, but must be a date such as 2011-01-03") from error
+
+
 def _session(text: str) -> int:
     """Yyyymmdd of an ISO date."""
     return int(date.fromisoformat(text.strip()).strftime("%Y%m%d"))

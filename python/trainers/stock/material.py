@@ -27,10 +27,17 @@ class Material:
 
     def identity(self) -> Mapping[str, Json]:
         """What a stopped training or search knows its material by."""
-        features = (*self.features.observed, *self.features.known)
         return {
             "bars": bars_hash(self.bars),
             "covariates": self.covariates.digest(),
-            "features": {feature.name: feature.expression for feature in features},
+            "features": features_identity(self.features),
             "edges": "training returns" if self.edges is None else self.edges.digest,
         }
+
+
+def features_identity(features: FeatureSet) -> dict[str, Json]:
+    """What a feature set is known by: names and expressions in their order, which decides on the weights too."""
+    return {
+        "observed": [[feature.name, feature.expression] for feature in features.observed],
+        "known": [[feature.name, feature.expression] for feature in features.known],
+    }

@@ -75,9 +75,11 @@ class _Sums(NamedTuple):
 def _least_squares(highway: Highway, batches: Batches) -> Tensor:
     """[H, C] the ridge regression whose penalty does best on the newest windows; 0 where none beats the mean.
 
-    Windows with an unknown target are left out.
+    Windows with an unknown target are left out; without any other it is 0 too.
     """
     total = sum(int(_known(batch).sum()) for batch in batches())
+    if total == 0:
+        return torch.zeros_like(highway.weight)
     older, newer = _summed(highway, batches, cut=total - int(TRIED_ON * total))
     mean = torch.zeros_like(older.products)
     mean[-1] = older.products[-1] / older.squares[-1, -1]

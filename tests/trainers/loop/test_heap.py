@@ -15,7 +15,7 @@ from trainers.loop import Loop, Loss, Phase
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    blocks = [torch.ones(2**20) for _ in range(8)]
+    blocks = [torch.ones(2**19) for _ in range(8)]
     del blocks
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
@@ -26,7 +26,7 @@ with Loop([phase], modules={"net": net}, device="cpu").running():
     faults()
     print(faults() + faults())
 """
-PAGES = 8 * 2**22 // 4096
+PAGES = 8 * 2**21 // 4096
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have limits of their own")

@@ -17,7 +17,7 @@ from predictor.cli.options import CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.report.texts import artifact_name
-from trainers.loop import LoopError, StoppedError
+from trainers.loop import LoopError
 from trainers.options import DeviceOption, JsonOption
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.audit.run import Depth, audit
@@ -86,9 +86,6 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
     try:
         panel = chosen_bars(bars, query, bars_env)
         record = audit(source, panel, terms=terms, tactic=tactic, depth=depth, announce=announce)
-    except StoppedError as error:
-        sys.stderr.write(f"{error.message}; an audit begins anew\n")
-        raise typer.Exit(128 + error.signal) from error
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     path = (artifact or recipe or Path()).resolve()

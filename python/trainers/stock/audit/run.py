@@ -98,6 +98,7 @@ def audit(
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
     announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
     judged = _judged(subject, positions, terms, tactic)
+    _refuse_unknown(judged)
     book = _book(judged, terms)
     announce(f"replacing the future by noise at {depth.sessions} sessions")
     chosen = _spread(positions, depth.sessions)
@@ -182,17 +183,26 @@ def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tacti
     )
 
 
+def _refuse_unknown(judged: Judged) -> None:
+    """Refuse days without forecasts, and prices that never move: nothing could be told of them."""
+    came = judged.outcomes[-1]
+    known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
+    days = int(known.any(axis=(1, 2)).sum())
+    if days < FEWEST_DAYS:
+        raise ConfigurationError(
+            f"{days} decision days have a forecast and a known outcome, but at least {FEWEST_DAYS} are needed: give "
+            "bars of stocks that are traded on them"
+        )
+    if np.ptp(came[known]) == 0:
+        raise ConfigurationError(
+            "prices never move on the days that are judged, so they can be neither forecast nor traded; give other bars"
+        )
+
+
 def _book(judged: Judged, terms: Terms) -> Book:
     """The strategy's book from its first trade on."""
-    book = run_book(weights_of(judged.forecasts, judged.horizon, judged.tactic), judged.closes, terms)
-    traded = slice(terms.delay, None)
-    return Book(
-        gross=book.gross[traded],
-        net=book.net[traded],
-        traded=book.traded[traded],
-        weights=book.weights[traded],
-        closed=book.closed[traded],
-    )
+    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
+    return run_book(wanted, judged.closes, terms).since(terms.delay)
 
 
 def _spread(positions: NDArray[np.int64], count: int) -> list[int]:

@@ -12,6 +12,7 @@ from trainers.stock.backtest.performance import mean_error
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import History
 from trainers.stock.evaluation.correlation import ranks
+from trainers.stock.evaluation.hac import stretch
 from trainers.stock.splits import Splits
 
 FloatArray = NDArray[np.float64]
@@ -22,7 +23,7 @@ FEWEST_STOCKS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean over days and its standard error (Newey & West 1987)."""
+    """A mean over days and its standard error (Newey & West 1987), larger the fewer the days are."""
 
     value: float
     error: float
@@ -92,7 +93,8 @@ def relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
 
 def estimate(daily: FloatArray, horizon: int) -> Estimate:
     """Mean of a daily series whose outcomes overlap over `horizon` sessions."""
-    return Estimate(value=float(daily.mean()), error=mean_error(daily, 2 * horizon))
+    lag = min(2 * horizon, len(daily))
+    return Estimate(value=float(daily.mean()), error=mean_error(daily, lag) * stretch(lag / len(daily)))
 
 
 def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:

@@ -48,6 +48,17 @@ class Book:
         """[T] sum of the absolute weights after the close."""
         return np.abs(self.weights).sum(axis=1)
 
+    def since(self, position: int) -> "Book":
+        """The book from the session at this position on."""
+        kept = slice(position, None)
+        return Book(
+            gross=self.gross[kept],
+            net=self.net[kept],
+            traded=self.traded[kept],
+            weights=self.weights[kept],
+            closed=self.closed[kept],
+        )
+
 
 def run_book(wanted: FloatArray, closes: FloatArray, terms: Terms) -> Book:
     """Trade what a strategy wants.

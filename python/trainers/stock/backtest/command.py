@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -21,7 +20,6 @@ from predictor.covariates import CovariateSource
 from predictor.errors import shown_date
 from predictor.replacement import replace_file
 from predictor.report.texts import artifact_name
-from trainers.loop import StoppedError
 from trainers.options import DeviceOption, JsonOption, ResumeOption
 from trainers.stock.backtest.folds import Fold, Plan, decision_span
 from trainers.stock.backtest.page import write_backtest
@@ -33,7 +31,7 @@ from trainers.stock.backtest.strategies import Strategy, Tactic
 from trainers.stock.backtest.tables import backtest_tables
 from trainers.stock.backtest.terms import Terms
 from trainers.stock.evaluation.seen import SeenError
-from trainers.stock.flags import KnownOption, covariate_fields, features_named
+from trainers.stock.flags import KnownOption, covariate_fields, features_named, session_of
 
 EXAMPLE: Final = (
     "Example: quantra backtest models/demo/1 --bars bars.csv --start 2011-03-01 --end 2013-03-01 --refit 63"
@@ -145,9 +143,9 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
             workers=workers,
             watch=_watch(as_json=as_json),
         )
-    except StoppedError as error:
-        sys.stderr.write(f"{error.message}; go on with the same command and --resume\n")
-        raise typer.Exit(128 + error.signal) from error
+    except KeyboardInterrupt:
+        sys.stderr.write("what is forecast so far is kept; go on with the same command and --resume\n")
+        raise
     replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(found)))
     if report is not None:
         write_backtest(report, artifact_name(artifact or recipe or folder.path), found)
@@ -160,9 +158,11 @@ def chosen_source(
     """What the flags name; `reads` are those of features and of known covariates, which a recipe does not tell.
 
     Raises:
-        typer.BadParameter: neither or both of artifact and recipe.
+        typer.BadParameter: neither or both of artifact and recipe, or an artifact with what only a recipe needs.
     """
     if artifact is not None and recipe is None:
+        if reads != ("default", ""):
+            raise typer.BadParameter("--features and --known go with --recipe; an artifact brings its own")
         return artifact_source(artifact, device, covariates)
     if recipe is None or artifact is not None:
         raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
@@ -183,18 +183,6 @@ def check_allowed(source: Source, bars: BarPanel, plan: Plan) -> None:
         refuse_in_sample(source.standing, bars.sessions, first, plan.embargo)
     except SeenError as error:
         raise typer.BadParameter(error.message) from error
-
-
-def session_of(flag: str, text: str) -> int:
-    """Yyyymmdd of an ISO date.
-
-    Raises:
-        typer.BadParameter: it is none.
-    """
-    try:
-        return int(date.fromisoformat(text.strip()).strftime("%Y%m%d"))
-    except ValueError as error:
-        raise typer.BadParameter(f"{flag} is {text!r}, but must be a date such as 2011-01-03") from error
 
 
 def beside(path: Path | None, suffix: str) -> Path:

@@ -25,7 +25,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.start > self.end:
-            raise ConfigurationError(f"the backtest ends {shown_date(self.end)}, before it starts on {self.start}")
+            raise ConfigurationError(
+                f"the backtest ends {shown_date(self.end)}, before it starts, {shown_date(self.start)}"
+            )
         for name, least in (("refit", 1), ("rolling", 1), ("embargo", 0)):
             value: int | None = getattr(self, name)
             if value is not None and value < least:

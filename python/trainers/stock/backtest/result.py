@@ -83,13 +83,7 @@ class Backtest:
 
 def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -> Track:
     """A book from its first trade on; before that nothing can be earned, and its sessions would only dilute."""
-    traded = Book(
-        gross=book.gross[terms.delay :],
-        net=book.net[terms.delay :],
-        traded=book.traded[terms.delay :],
-        weights=book.weights[terms.delay :],
-        closed=book.closed[terms.delay :],
-    )
+    traded = book.since(terms.delay)
     return Track(name=name, sessions=sessions[terms.delay :], book=traded, figures=figures_of(traded))
 
 

@@ -21,6 +21,7 @@ from trainers.stock.backtest.strategies import Tactic, weights_of
 from trainers.stock.backtest.terms import Terms
 from trainers.stock.backtest.walk import forecast_standing, refit_job, walk_refits
 from trainers.stock.card import bars_hash
+from trainers.stock.material import features_identity
 
 FloatArray = NDArray[np.float64]
 Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
@@ -91,7 +92,7 @@ def backtest(
         refuse_in_sample(source.standing, bars.sessions, int(bars.sessions[first]), plan.embargo)
     _check_horizon(source, terms.horizon)
     folds = folds_for(source, bars, plan)
-    store = ForecastStore(folder.path, _settings(source, bars, plan), resume=folder.resume)
+    store = ForecastStore(folder.path, settings_of(source, bars, plan), resume=folder.resume)
     for _fold in watch(_forecast(source, bars, plan, folds, store, workers), len(folds)):
         pass
     forecasts = joined([store.read(fold) for fold in folds])
@@ -136,13 +137,12 @@ def _stand(source: Source, standing: Standing, bars: BarPanel, fold: Fold, store
     yield fold
 
 
-def _settings(source: Source, bars: BarPanel, plan: Plan) -> dict[str, Json]:
+def settings_of(source: Source, bars: BarPanel, plan: Plan) -> dict[str, Json]:
     """Everything that the forecasts follow from."""
-    features = source.features
     return {
         "source": source.digest,
         "recipe": None if source.recipe is None else source.recipe.settings(),
-        "features": {feature.name: feature.expression for feature in (*features.observed, *features.known)},
+        "features": features_identity(source.features),
         "bars": bars_hash(bars),
         "covariates": source.covariates.digest(),
         "plan": asdict(plan),

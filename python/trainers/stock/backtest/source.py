@@ -9,17 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor import artifact, canonical
-from predictor.artifact import EnsembleManifest, Manifest
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError, shown_date
 from predictor.features import FeatureSet, default_features
 from predictor.inference import choose_device
-from predictor.model import Answering, Ensemble, Model
+from predictor.model import Answering, Model
 from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refit import MAX_ROWS
 from trainers.stock.data import NO_SOURCE
-from trainers.stock.evaluation.seen import SeenError, seen_until, splits_of
+from trainers.stock.evaluation.reading import Judgeable, last_seen
+from trainers.stock.evaluation.seen import SeenError, splits_of
+from trainers.stock.material import features_identity
 from trainers.stock.recipe import Recipe
 from trainers.stock.recipes import read_recipe, read_recipe_file
 from trainers.stock.splits import Splits
@@ -32,16 +33,13 @@ class Standing:
     model: Answering
     splits: Splits
     """As its card tells them."""
+    last_seen: int
+    """Session of the last label used for training, selection or calibration, also of a member's; yyyymmdd."""
 
     @property
     def first_seen(self) -> int:
         """First session of its training, yyyymmdd."""
         return self.splits.train.first
-
-    @property
-    def last_seen(self) -> int:
-        """Session of the last label used for training, selection or calibration, yyyymmdd."""
-        return seen_until(self.splits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,8 +84,8 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
         ArtifactError: it is damaged, or its card tells no splits, or that of a single network no recipe.
         ConfigurationError: the recipe is not one that this program knows.
     """
-    model = load_model(folder, (folder.name, 0), Runtime(choose_device(device), MAX_ROWS))
-    manifest = _manifest(model)
+    model = _judgeable(load_model(folder, (folder.name, 0), Runtime(choose_device(device), MAX_ROWS)))
+    manifest = model.manifest
     digest = hashlib.sha256((folder / artifact.MANIFEST).read_bytes()).hexdigest()
     single = isinstance(model, Model)
     if single and "recipe" not in manifest.card:
@@ -100,14 +98,14 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
         recipe=read_recipe(manifest.card["recipe"], "recipe in the card") if single else None,
         features=model.pipeline.features.features if single else default_features(),
         covariates=covariates,
-        standing=Standing(model=model, splits=splits_of(manifest.card)),
+        standing=Standing(model=model, splits=splits_of(manifest.card), last_seen=last_seen(model)),
         card=manifest.card,
     )
 
 
-def _manifest(model: Answering) -> Manifest | EnsembleManifest:
-    if isinstance(model, Model | Ensemble):
-        return model.manifest
+def _judgeable(model: Answering) -> Judgeable:
+    if isinstance(model, Judgeable):
+        return model
     raise ConfigurationError(f"a {type(model).__name__} has no manifest")
 
 
@@ -118,8 +116,8 @@ def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource 
         ConfigurationError: the file holds no recipe.
     """
     recipe = read_recipe_file(path)
-    named = {feature.name: feature.expression for feature in (*features.observed, *features.known)}
-    digest = hashlib.sha256(canonical.to_bytes({"recipe": recipe.settings(), "features": named})).hexdigest()
+    told = {"recipe": recipe.settings(), "features": features_identity(features)}
+    digest = hashlib.sha256(canonical.to_bytes(told)).hexdigest()
     return Source(
         told=f"recipe {digest[:12]} ({recipe.kind})",
         digest=digest,

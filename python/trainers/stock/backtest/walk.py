@@ -15,7 +15,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, QuantraError, shown_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.model import Answering
-from trainers.loop import LoopError, StoppedError
+from trainers.loop import LoopError
 from trainers.stock.backtest.daily import daily_forecasts
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import Forecasts
@@ -115,7 +115,7 @@ def walk_refits(jobs: Sequence[RefitJob], store: ForecastStore, *, workers: int)
 def _in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) -> Iterator[Fold]:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        asked = {pool.submit(_told_elsewhere, job): job.fold for job in jobs}
+        asked = {pool.submit(_told, job): job.fold for job in jobs}
         try:
             for done in as_completed(asked):
                 store.keep(asked[done], done.result())
@@ -135,16 +135,6 @@ def _told(job: RefitJob) -> Forecasts:
     try:
         return forecast_refit(job)
     except (ConfigurationError, LoopError) as error:
-        if isinstance(error, StoppedError):
-            raise
         spans = f"{shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
         message = f"fold {fold.number}, which learns from {spans}: {error}"
         raise ConfigurationError(message) from error
-
-
-def _told_elsewhere(job: RefitJob) -> Forecasts:
-    """The same in a process of the pool, whose interruption the first process tells."""
-    try:
-        return _told(job)
-    except StoppedError as error:
-        raise QuantraError(error.message) from error

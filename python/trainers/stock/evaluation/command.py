@@ -1,7 +1,6 @@
 """`quantra evaluate`."""
 
 import sys
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,7 +16,7 @@ from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
 from predictor.report.texts import artifact_name
-from trainers.loop import LoopError, StoppedError
+from trainers.loop import LoopError
 from trainers.options import DeviceOption, ThreadsOption
 from trainers.progress import progress_for
 from trainers.stock.data import ROWS
@@ -27,6 +26,7 @@ from trainers.stock.evaluation.page import write_evaluation
 from trainers.stock.evaluation.reading import Judgeable
 from trainers.stock.evaluation.seen import SeenError
 from trainers.stock.evaluation.tables import told
+from trainers.stock.flags import session_of
 
 EXAMPLE: Final = "Example: quantra evaluate models/demo/1 --bars bars.csv --aci"
 WANTED: Final = Wanted()
@@ -63,7 +63,13 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
     One training can be lucky, so its recipe is trained with four other seeds too; --seeds 1 leaves that out.
     """
     torch.set_num_threads(threads)
-    wanted = Wanted(start=_session(start), end=_session(end), seeds=seeds, adaptive=adaptive, device=device)
+    wanted = Wanted(
+        start=session_of("--start", start) if start else None,
+        end=session_of("--end", end) if end else None,
+        seeds=seeds,
+        adaptive=adaptive,
+        device=device,
+    )
     model = _model(artifact, device)
     try:
         found = evaluate(
@@ -76,9 +82,6 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
         )
     except SeenError as error:
         raise typer.BadParameter(error.message) from error
-    except StoppedError as error:
-        sys.stderr.write(f"{error.message}; --seeds 1 evaluates without other trainings\n")
-        raise typer.Exit(128 + error.signal) from error
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     if report is not None:
@@ -105,13 +108,3 @@ def _show(found: Evaluation) -> None:
 def _announce(stage: str) -> None:
     """Say what begins, beside standard output, which a program may read."""
     Console(stderr=True, highlight=False).print(f"{stage} …", style="dim")
-
-
-def _session(text: str) -> int | None:
-    """Yyyymmdd of an ISO date; None of nothing."""
-    if not text:
-        return None
-    try:
-        return int(date.fromisoformat(text).strftime("%Y%m%d"))
-    except ValueError as error:
-        raise ConfigurationError(f"{text!r} is no date, such as 2012-12-31") from error

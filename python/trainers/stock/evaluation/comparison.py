@@ -27,7 +27,8 @@ class Comparison:
     """[H]"""
     t: float | None
     """Diebold & Mariano's (1995) statistic of the daily differences, positive where the other's loss is larger; the
-    errors are Newey-West's. None without the package statsmodels, or where nothing differs."""
+    errors are Newey-West's, stretched as the interval is. None without the package statsmodels, or where nothing
+    differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +105,15 @@ def compare(judged: Judged, model: FloatArray, other: FloatArray, name: str) -> 
 
 
 def improvement(judged: Judged, ours: FloatArray, theirs: FloatArray) -> Interval:
-    """1 - ours / theirs of losses [N]; NaN where theirs are 0, on which nothing can improve."""
+    """1 - ours / theirs of losses [N]; NaN where theirs are 0, on which nothing can improve.
+
+    The interval is stretched around the value: resamples of few blocks alone would claim too much.
+    """
     both = np.stack([ours, theirs], axis=-1)
     both[np.isnan(both).any(axis=-1)] = nan
     means, resamples = resampled_mean(judged, both)
-    return interval(float(_gain(means)), _gain(resamples))
+    value, found = float(_gain(means)), _gain(resamples)
+    return interval(value, value + judged.stretch * (found - value))
 
 
 def _gain(means: FloatArray) -> FloatArray:
@@ -121,4 +126,4 @@ def _diebold_mariano(judged: Judged, differences: FloatArray) -> float | None:
     found = newey_west(daily, judged.block)
     if found is None or found[1] <= 0:
         return None
-    return found[0] / found[1]
+    return found[0] / (found[1] * judged.stretch)

@@ -21,12 +21,12 @@ from trainers.stock.evaluation.evaluation import Days, Evaluation
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.pit import pit
 from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat, since_calendar
-from trainers.stock.evaluation.reading import Judgeable, Reading, calendar_of, reading_of
+from trainers.stock.evaluation.reading import Judgeable, Reading, calendar_of, last_seen, reading_of
 from trainers.stock.evaluation.refits import Refitting, other_seeds, refitted_forecasts
 from trainers.stock.evaluation.resampling import LEVEL, RESAMPLES
 from trainers.stock.evaluation.scores import ModelScores, Role
 from trainers.stock.evaluation.seeds import Seeds, over_seeds
-from trainers.stock.evaluation.seen import seen_until, splits_of, unseen_part
+from trainers.stock.evaluation.seen import splits_of, unseen_part
 from trainers.stock.evaluation.standing import Standing, standing
 from trainers.stock.evaluation.symbols import by_symbol
 from trainers.stock.recipes import read_recipe
@@ -117,7 +117,7 @@ def evaluate(
         unit=UNITS[judged.target.kind],
         target=judged.target,
         levels=levels,
-        days=Days.of(history, exam.asked.windows, seen_until(exam.splits)),
+        days=Days.of(history, exam.asked.windows, last_seen(model)),
         level=LEVEL,
         method=f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions",
         correlated=way(judged),
@@ -141,7 +141,7 @@ def _exam(
 ) -> Exam:
     splits, calendar = splits_of(model.manifest.card), calendar_of(model)
     test = unseen_part(
-        bars.sessions, seen_until(splits), model.manifest.target, calendar, start=wanted.start, end=wanted.end
+        bars.sessions, last_seen(model), model.manifest.target, calendar, start=wanted.start, end=wanted.end
     )
     recent = since_calendar(bars, calendar)
     check_bars(recent, calendar, splits)

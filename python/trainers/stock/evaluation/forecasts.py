@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from predictor.inference import Engine
 from predictor.networks import OutputMap
-from trainers.stock.asking import ask
-from trainers.stock.data import History, Windows
+from trainers.stock.asking import ask, joined
+from trainers.stock.data import ROWS, History, Windows
 
 FloatArray = NDArray[np.float64]
 
@@ -40,10 +41,15 @@ def forecasts_of(
         universe: symbols in the order of the network's nodes, where it looks across stocks.
     """
     said = ask(engine, history, windows, universe)
-    location, scale = history.level(windows)
-    none = torch.zeros_like(output.offsets)
+    levels = (said.units, *history.level(windows))
     return Forecasts(
-        raw=output.values(said.units, location, scale, none).numpy(),
-        calibrated=output.values(said.units, location, scale).numpy(),
+        raw=_mapped(output, *levels, torch.zeros_like(output.offsets)),
+        calibrated=_mapped(output, *levels, output.offsets),
         scores=None if said.scores is None else said.scores.double().numpy(),
     )
+
+
+def _mapped(output: OutputMap, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor) -> FloatArray:
+    """[N, H, Q] in the target's unit, a bounded number of windows at a time."""
+    parts = zip(units.split(ROWS), location.split(ROWS), scale.split(ROWS), strict=True)
+    return joined((output.values(*part, offsets) for part in parts), len(units)).numpy()

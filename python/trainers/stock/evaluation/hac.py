@@ -1,4 +1,4 @@
-"""Errors of a daily series' mean whose days are not independent: Newey & West (1987)."""
+"""Errors of a daily series' mean whose days are not independent: Newey & West (1987), and what they lack if short."""
 
 from importlib.util import find_spec
 
@@ -22,3 +22,15 @@ def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
     known = daily[np.isfinite(daily)]
     fit = OLS(known, np.ones(len(known))).fit(cov_type="HAC", cov_kwds={"maxlags": min(lag, len(known) - 1)})
     return float(fit.params[0]), float(fit.bse[0])
+
+
+def stretch(share: float) -> float:
+    """How much larger an error must be that was estimated from few independent stretches of days.
+
+    The critical value at 95 % where Bartlett's window, or the bootstrap's block, is this share of all days (Kiefer &
+    Vogelsang 2005, table 1; Shao & Politis 2013), over the normal distribution's.
+
+    Args:
+        share: lag or block over days, from 0 to 1.
+    """
+    return 1 + (2.1859 * share + 0.3142 * share**2 - 0.3427 * share**3) / 1.6449

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from predictor.networks import Target
 from trainers.stock.data import History, Windows
+from trainers.stock.evaluation.hac import stretch
 
 FloatArray = NDArray[np.float64]
 
@@ -50,7 +51,7 @@ class Judged:
 
     @property
     def block(self) -> int:
-        """Sessions a block of the bootstrap: the longest horizon, at least 20; shorter if too few days are there.
+        """Sessions a block of the bootstrap: twice the longest horizon, at least 20; shorter if too few days are there.
 
         A single block would be all days in every resample, and the interval a point.
         """
@@ -58,8 +59,13 @@ class Judged:
 
     @property
     def wanted_block(self) -> int:
-        """Sessions after which windows no longer share outcomes: the longest horizon, at least 20."""
-        return max(20, self.horizons[-1])
+        """Twice the longest horizon, at least 20: a block cuts the overlap of outcomes at both of its ends."""
+        return max(20, 2 * self.horizons[-1])
+
+    @property
+    def stretch(self) -> float:
+        """How much wider than resamples of so few blocks spread the interval of a comparison must be."""
+        return stretch(self.block / self.days)
 
     @property
     def days(self) -> int:

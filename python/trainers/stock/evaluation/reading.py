@@ -14,6 +14,7 @@ from predictor.model.combination import joint_quantiles
 from predictor.sessions import SessionCalendar
 from trainers.stock.data import NO_SOURCE, History, Windows
 from trainers.stock.evaluation.forecasts import Forecasts, forecasts_of
+from trainers.stock.evaluation.seen import seen_until, splits_of
 from trainers.stock.splits import Part
 
 Judgeable = Model | Ensemble
@@ -53,6 +54,19 @@ def calendar_of(model: Judgeable) -> SessionCalendar:
     """The sessions that the model counts by; the members of an ensemble share them."""
     first = next(iter(model.members.values())) if isinstance(model, Ensemble) else model
     return first.pipeline.calendar
+
+
+def last_seen(model: Judgeable) -> int:
+    """The last session, yyyymmdd, that a label touched which anything in the model was made from.
+
+    An ensemble is calibrated on the days that its members share; one of them may have seen later days.
+
+    Raises:
+        ArtifactError: a card does not tell.
+    """
+    members = model.members.values() if isinstance(model, Ensemble) else ()
+    cards = [model.manifest.card, *(member.manifest.card for member in members)]
+    return max(seen_until(splits_of(card)) for card in cards)
 
 
 def _single(model: Model, bars: BarPanel, covariates: CovariateSource) -> "_Alone":

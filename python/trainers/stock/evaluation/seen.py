@@ -56,12 +56,18 @@ def unseen_part(
 
     Raises:
         SeenError: the bars, or the days that are wanted, lie within what was seen.
-        ConfigurationError: no bar is left for an outcome.
+        ConfigurationError: no bar is left for an outcome, or `end` lies before `start`.
     """
     first = int(np.searchsorted(sessions, seen, side="right"))
     allowed = int(sessions[first]) if first < len(sessions) else int(calendar.following(seen, 1)[0])
     if start is not None and start <= seen:
         raise _refusal(f"decision days from {shown_date(start)} on are asked for", seen, allowed)
+    if end is not None and end < allowed:
+        raise _refusal(f"decision days up to {shown_date(end)} are asked for", seen, allowed)
+    if start is not None and end is not None and end < start:
+        raise ConfigurationError(
+            f"the last decision day, {shown_date(end)}, lies before the first, {shown_date(start)}"
+        )
     if first == len(sessions):
         raise _refusal(f"the bars end on {shown_date(int(sessions[-1]))}", seen, allowed)
     if start is not None:

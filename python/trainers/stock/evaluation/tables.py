@@ -40,7 +40,11 @@ def told(found: Evaluation) -> Iterator[RenderableType]:
     yield _pit(found)
     yield _symbols(found)
     share = f"{100 * found.level:.0f} %"
-    yield Text(f"Intervals: the middle {share} of a {found.method}. IC: {found.correlated}.", style="dim")
+    yield Text(
+        f"Intervals: the middle {share} of a {found.method}; those of comparisons are wider, as so few blocks demand. "
+        f"IC: {found.correlated}.",
+        style="dim",
+    )
     for note in found.notes:
         yield Text(f"note: {note}", style="yellow")
 

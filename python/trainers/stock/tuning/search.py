@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from predictor.canonical import Json
+from predictor.errors import ConfigurationError
 from trainers.loop import EpochReport, LoopError, Report
 from trainers.progress import Consumer
 from trainers.stock.data import History
@@ -98,8 +99,8 @@ def search(
         announce: told of every trial and seed.
 
     Raises:
-        ConfigurationError: see `open_study`.
-        LoopError: every trial failed; this is the last one's error.
+        ConfigurationError: see `open_study`; or no trial of an earlier run came to an end, and no more are asked for.
+        LoopError: a trial failed before any came to an end.
     """
     from optuna.trial import TrialState
 
@@ -114,6 +115,11 @@ def search(
         # The first error is told: settings that no trial survives would fail every one of them.
         forgiven = (LoopError,) if ended(complete) else ()
         study.optimize(partial(_loss_of_trial, asked, consume), n_trials=1, catch=forgiven)
+    if not ended(complete):
+        raise ConfigurationError(
+            f"none of the {len(ended(pruned, failed))} trials in study {storage.name!r} came to an end; mend what they "
+            "failed at and ask for more --trials, or choose another --storage"
+        )
     recipe = suggested(study.best_trial, asked.recipe)
     return Found(
         recipe=recipe,

@@ -1,10 +1,11 @@
 """Where a search's trials are kept, so that it goes on after it was stopped, or in several processes at once."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from predictor import canonical
 from predictor.canonical import Json
@@ -17,6 +18,7 @@ SETTINGS: Final = "settings_sha256"
 STARTUP_TRIALS: Final = 5
 """Trials that are drawn blindly and never pruned; later ones are compared with them."""
 WARMUP_EPOCHS: Final = 2
+_SECRET: Final = re.compile(r"passw|pwd|secret|token", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,8 @@ class Storage:
 
     def __post_init__(self) -> None:
         """Refuse a password, which the command line would show to every user of the machine."""
-        if urlsplit(self.uri).password:
+        parts = urlsplit(self.uri)
+        if parts.password or any(_SECRET.search(name) for name, _ in parse_qsl(parts.query)):
             raise ConfigurationError("the storage's address holds a password; leave it to the database's password file")
 
 
@@ -64,7 +67,7 @@ def open_study(storage: Storage, settings: Mapping[str, Json], seed: int) -> "St
             direction="minimize",
             pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS),
         )
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, ImportError) as error:  # the second: no driver for such a database is installed
         raise ConfigurationError(f"the storage of study {storage.name!r} cannot be opened: {error.args[0]}") from error
     # Another seed after each stop: the same one would draw the same first trials again.
     study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials), n_startup_trials=STARTUP_TRIALS)

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from predictor.networks import Target
+from trainers.stock.asking import joined
 from trainers.stock.data import ROWS, History, Windows
 from trainers.stock.splits import Part
 
@@ -53,9 +55,8 @@ class Case:
         return len(self.windows), len(self.target.horizons), len(self.levels)
 
     def learnt_at_most(self, count: int) -> Windows:
-        """The training windows, or evenly spaced ones where there are more; bounds the time of a fit."""
-        step = -(-len(self.learnt) // count)
-        return Windows(symbols=self.learnt.symbols[::step], positions=self.learnt.positions[::step])
+        """The training windows, or evenly spaced ones where there are more; bounds the time and memory of a fit."""
+        return self.learnt.thinned(count)
 
 
 def recent(history: History, windows: Windows, sessions: int) -> FloatArray:
@@ -73,7 +74,8 @@ def back_from(daily: FloatArray, windows: Windows, sessions: int) -> FloatArray:
 
 def in_blocks(windows: Windows, compute: Callable[[Windows], FloatArray]) -> FloatArray:
     """What is computed of windows, a bounded number of them at a time: [N, …] from a function of n windows."""
-    return np.concatenate([compute(block) for block in _blocks(windows)])
+    parts = (torch.from_numpy(compute(block)) for block in _blocks(windows))
+    return joined(parts, len(windows)).numpy()
 
 
 def _blocks(windows: Windows) -> Iterator[Windows]:

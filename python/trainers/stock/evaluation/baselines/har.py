@@ -1,5 +1,7 @@
 """HAR: volatility from its averages over a day, a week and a month (Corsi 2009), all symbols as one."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,9 @@ from trainers.stock.evaluation.baselines.case import Baseline, Case, back_from, 
 FloatArray = NDArray[np.float64]
 
 DAYS = (1, 5, 22)
+LEARNT_FROM: Final = 200_000
+"""Training windows at most; more do not change four weights, and they take memory."""
+SYMBOLS_AT_ONCE: Final = 64
 
 
 def har(case: Case) -> Baseline:
@@ -18,11 +23,10 @@ def har(case: Case) -> Baseline:
     Of volatility the quantiles are those of the training residuals. Of returns they are those of training outcomes in
     units of what the same regression forecasts, times what it forecasts now.
     """
-    target = Target(kind=TargetKind.LOG_VOLATILITY, lag=case.target.lag, horizons=case.target.horizons)
-    daily = target.daily(case.history.adjusted)
-    labels = target.labels(case.history.adjusted)[case.learnt.symbols, case.learnt.positions]
-    learnt, asked = (in_blocks(w, lambda block: _averages(daily, block)) for w in (case.learnt, case.windows))
-    outcomes = case.history.outcomes(case.learnt)
+    windows = case.learnt_at_most(LEARNT_FROM)
+    daily, labels = _volatility(case, windows)
+    learnt, asked = (in_blocks(w, lambda block: _averages(daily, block)) for w in (windows, case.windows))
+    outcomes = case.history.outcomes(windows)
     forecasts = np.empty(case.shape)
     for h, horizon in enumerate(case.target.horizons):
         weights = _least_squares(learnt, labels[:, h])
@@ -34,6 +38,19 @@ def har(case: Case) -> Baseline:
             units = _quantiles(outcomes[:, h] / (root * np.exp(centre)), case.levels)
             forecasts[:, h] = root * np.exp(now)[:, None] * units
     return Baseline(name="HAR (1, 5, 22 days)", forecasts=forecasts)
+
+
+def _volatility(case: Case, windows: Windows) -> tuple[FloatArray, FloatArray]:
+    """Daily log volatility [S, T], and what the windows came to, [N, H]; a few symbols adjusted at a time."""
+    target = Target(kind=TargetKind.LOG_VOLATILITY, lag=case.target.lag, horizons=case.target.horizons)
+    bars = case.history.bars
+    daily, labels = np.empty(bars.close.shape), np.empty((len(windows), len(target.horizons)))
+    for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
+        few = bars.select(bars.symbols[first : first + SYMBOLS_AT_ONCE]).adjusted()
+        daily[first : first + SYMBOLS_AT_ONCE] = target.daily(few)
+        own = (windows.symbols >= first) & (windows.symbols < first + SYMBOLS_AT_ONCE)
+        labels[own] = target.labels(few)[windows.symbols[own] - first, windows.positions[own]]
+    return daily, labels
 
 
 def _averages(daily: FloatArray, windows: Windows) -> FloatArray:
