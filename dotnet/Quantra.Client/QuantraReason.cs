@@ -51,6 +51,9 @@ public static class QuantraReason
     /// <summary>Settings that contradict themselves.</summary>
     public const string ConfigurationInvalid = "CONFIGURATION_INVALID";
 
+    /// <summary>A score is asked for on days that the model was trained, selected or calibrated on.</summary>
+    public const string InSample = "IN_SAMPLE";
+
     /// <summary>No model of that name.</summary>
     public const string ModelNotFound = "MODEL_NOT_FOUND";
 

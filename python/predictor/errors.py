@@ -16,6 +16,7 @@
     │   ├── CovariateMissingError      a covariate that the model reads was not sent
     │   ├── UnknownCovariateError      a covariate that the model does not read
     │   └── ConfigurationError         settings that contradict themselves
+    │       └── InSampleError          days that the model was trained, selected or calibrated on
     ├── ModelNotFoundError             no model of that name
     ├── VersionNotFoundError           the model has no such version or alias
     ├── ArtifactError                  an artifact that is damaged, incomplete, foreign or newer
@@ -159,6 +160,10 @@ class ConfigurationError(InvalidInputError):
     """Settings that contradict themselves or each other."""
 
 
+class InSampleError(ConfigurationError):
+    """A score is asked for on days that the model was trained, selected or calibrated on."""
+
+
 class ModelNotFoundError(QuantraError):
     """No model of that name; the message lists those that exist."""
 
@@ -253,6 +258,7 @@ ANSWERS: Mapping[type[QuantraError], Answer] = {
     CovariateMissingError: Answer(Status.INVALID_ARGUMENT, "COVARIATE_MISSING"),
     UnknownCovariateError: Answer(Status.INVALID_ARGUMENT, "UNKNOWN_COVARIATE"),
     ConfigurationError: Answer(Status.INVALID_ARGUMENT, "CONFIGURATION_INVALID"),
+    InSampleError: Answer(Status.INVALID_ARGUMENT, "IN_SAMPLE"),
     ModelNotFoundError: Answer(Status.NOT_FOUND, "MODEL_NOT_FOUND"),
     VersionNotFoundError: Answer(Status.NOT_FOUND, "VERSION_NOT_FOUND"),
     ArtifactError: Answer(Status.DATA_LOSS, "ARTIFACT_INVALID"),

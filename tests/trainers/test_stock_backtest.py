@@ -15,7 +15,7 @@ from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.cli import run
-from predictor.errors import ArtifactError, ConfigurationError
+from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.networks import GraphConfig, LSTMConfig, Normaliser, Target
 from trainers.progress import Chain
@@ -39,7 +39,6 @@ from trainers.stock.backtest.refit import refit_splits
 from trainers.stock.backtest.run import settings_of
 from trainers.stock.backtest.store import ForecastStore
 from trainers.stock.backtest.walk import forecast_refit, refit_job
-from trainers.stock.evaluation.seen import SeenError
 from trainers.stock.material import Material
 from trainers.stock.recipes import read_recipe
 from trainers.stock.splits import decisions
@@ -297,9 +296,9 @@ def test_days_that_an_artifact_has_seen_are_refused_naming_the_first_allowed(
     last = int(np.searchsorted(bars().sessions, source.standing.last_seen))
     day = f"{session(last + 1)}"
     shown = f"{day[:4]}-{day[4:6]}-{day[6:]}"
-    with pytest.raises(SeenError, match=f"first session that may be decided on is {shown}"):
+    with pytest.raises(InSampleError, match=f"first session that may be decided on is {shown}"):
         walked(source, tmp_path / "run", Plan(start=session(last), end=20130301, refit=refit))
-    with pytest.raises(SeenError, match="is in sample"):
+    with pytest.raises(InSampleError, match="is in sample"):
         walked(source, tmp_path / "run", Plan(start=session(last + 3), end=20130301, refit=refit, embargo=3))
     walked(source, tmp_path / "run", Plan(start=session(last + 1), end=20130301))
 

@@ -225,6 +225,25 @@ def test_a_covariate_that_no_file_has_is_named() -> None:
         History(bars(), pipeline())
 
 
+def fitted_on(folder: Path, *texts: str) -> Pipeline:
+    """A pipeline that reads one static column, of each symbol one text."""
+    rows = "".join(f"{symbol},{text}\n" for symbol, text in zip(SYMBOLS, texts, strict=True))
+    (folder / "static.csv").write_text(f"symbol,beta\n{rows}", encoding="utf-8")
+    return fit_pipeline(bars(), default_features(), RECIPE, SPLITS, CovariateSource.read([], folder / "static.csv"))
+
+
+def test_a_text_among_static_numbers_is_refused_as_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(CovariatesError, match="beta is a number for most symbols, but not for IBM; leave a cell"):
+        fitted_on(tmp_path, "1.5", "2", "n/a")
+
+
+@pytest.mark.parametrize(("texts", "columns"), [(("1.5", "2", ""), 2), (("10", "Tech", "Media"), 4)])
+def test_numbers_and_unknown_are_a_number_and_a_number_among_texts_is_a_category(
+    tmp_path: Path, texts: tuple[str, ...], columns: int
+) -> None:
+    assert fitted_on(tmp_path, *texts).sizes.static == columns
+
+
 def test_known_inputs_must_be_columns_of_a_file() -> None:
     fields = covariate_fields(files_read(), "rebalance")
     assert (set(fields.observed), fields.known) == ({"short_interest", "credit_spread"}, ("rebalance",))
@@ -285,6 +304,19 @@ def test_an_unheard_category_works_and_warns() -> None:
     assert np.array_equal(forecast.values, same.values)
     (other,) = forecasts(panel, beside)
     assert not np.array_equal(forecast.values[1], other.values[1])
+
+
+def test_a_covariate_that_is_unknown_on_all_sessions_is_told() -> None:
+    panel = bars().last(200)
+    beside = files_read().for_model(model().info((), is_default=True), panel)
+    unheard, late = (beside.observed["short_interest"].copy() for _ in range(2))
+    unheard[1] = np.nan
+    late[1, :-1] = np.nan
+    warning = "GOOG: short_interest is unknown on all sessions, and the forecast is made without it"
+    (forecast,) = forecasts(panel, replace(beside, observed={**beside.observed, "short_interest": unheard}))
+    assert warning in forecast.warnings
+    (forecast,) = forecasts(panel, replace(beside, observed={**beside.observed, "short_interest": late}))
+    assert warning not in forecast.warnings
 
 
 def forecasts(panel: BarPanel, beside: Covariates) -> list[Forecast]:

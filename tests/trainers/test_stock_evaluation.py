@@ -19,7 +19,7 @@ from predictor.artifact import Conformal, EnsembleManifest, load
 from predictor.bars import BarPanel
 from predictor.canonical import Record
 from predictor.cli import run
-from predictor.errors import ArtifactError, ConfigurationError
+from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import default_features
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
@@ -38,7 +38,7 @@ from trainers.stock.evaluation.evaluate import OURS, Wanted, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.reading import reading_of
-from trainers.stock.evaluation.seen import SeenError, seen_until, splits_of, unseen_part
+from trainers.stock.evaluation.seen import seen_until, splits_of, unseen_part
 from trainers.stock.material import Material
 from trainers.stock.splits import Part
 
@@ -305,7 +305,7 @@ def calibrated_until(made: Trained, session: int) -> Model:
 def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained: Trained) -> None:
     """Its own calibration part is what the members share, which ends before that of the later one."""
     joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
-    with pytest.raises(SeenError, match=r"seen labels up to 2012-10-31.*first allowed decision day is 2012-11-01"):
+    with pytest.raises(InSampleError, match=r"seen labels up to 2012-10-31.*first allowed decision day is 2012-11-01"):
         evaluate(joint, bars(), replace(ALONE, start=FIRST_ALLOWED), consume=unwatched, announce=unheard)
 
 
@@ -314,18 +314,19 @@ def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained:
 
 @pytest.mark.usefixtures("few_baselines")
 def test_days_that_were_seen_are_refused_with_the_first_day_that_is_allowed(trained: Trained) -> None:
-    with pytest.raises(SeenError, match=r"2012-08-27 on are asked for.*seen labels up to 2012-08-27.*is 2012-08-28"):
+    told = r"2012-08-27 on are asked for.*seen labels up to 2012-08-27.*is 2012-08-28"
+    with pytest.raises(InSampleError, match=told):
         evaluated(trained, wanted=replace(ALONE, start=LAST_SEEN))
     assert evaluated(trained, wanted=replace(ALONE, start=FIRST_ALLOWED)).days.first == FIRST_ALLOWED
 
 
 def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allowed(trained: Trained) -> None:
-    with pytest.raises(SeenError, match=r"bars end on 2012-08-27.*first allowed decision day is 2012-08-28"):
+    with pytest.raises(InSampleError, match=r"bars end on 2012-08-27.*first allowed decision day is 2012-08-28"):
         evaluated(trained, bars().until(LAST_SEEN))
 
 
 def test_an_end_among_the_days_that_were_seen_is_refused_as_a_start_is(trained: Trained) -> None:
-    with pytest.raises(SeenError, match=r"days up to 2012-08-27 are asked for.*is 2012-08-28"):
+    with pytest.raises(InSampleError, match=r"days up to 2012-08-27 are asked for.*is 2012-08-28"):
         evaluated(trained, wanted=replace(ALONE, end=LAST_SEEN))
 
 

@@ -5,7 +5,8 @@ import numpy as np
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.catalog import CovariateGroup, CovariateInfo
-from predictor.covariates import CovariateSource
+from predictor.covariates import CovariateSource, StaticTable, listed
+from predictor.errors import CovariatesError
 from predictor.features import CovariateFields, FeatureSet, FittedFeatures, StaticFeatures
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
@@ -24,6 +25,7 @@ def fit_features(
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
+        CovariatesError: a static covariate is a number for most symbols, and a text for a few.
         ConfigurationError: a feature or a static covariate hardly varies.
     """
     last = int(learnt.sessions[-1])
@@ -56,11 +58,23 @@ def _needs(fields: CovariateFields) -> tuple[CovariateInfo, ...]:
     )
 
 
+def _refuse_a_stray_text(table: StaticTable, name: str) -> None:
+    """A few texts among numbers are mistakes, which would make each of the numbers a category of its own."""
+    stray = table.without_number(name)
+    if 0 < 2 * len(stray) < sum(text != "" for text in table.texts[name]):
+        raise CovariatesError(
+            f"static covariate {name} is a number for most symbols, but not for {listed(stray)}; leave a cell empty "
+            "where it is unknown, or write a letter before each if they are codes"
+        )
+
+
 def _statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeatures:
     """Fitted on the symbols that have a bar in the training part."""
     table = covariates.statics
     if table is None:
         return StaticFeatures()
+    for name in table.names:
+        _refuse_a_stray_text(table, name)
     traded = np.flatnonzero(learnt.present.any(axis=1))
     symbols = [learnt.symbols[s] for s in traded]
     return StaticFeatures.fit(

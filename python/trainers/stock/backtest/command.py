@@ -17,7 +17,7 @@ from predictor.canonical import Json
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
-from predictor.errors import shown_date
+from predictor.errors import InSampleError, shown_date
 from predictor.replacement import replace_file
 from predictor.report.texts import artifact_name
 from trainers.options import DeviceOption, JsonOption, ResumeOption
@@ -30,7 +30,6 @@ from trainers.stock.backtest.source import Source, artifact_source, recipe_sourc
 from trainers.stock.backtest.strategies import Strategy, Tactic
 from trainers.stock.backtest.tables import backtest_tables
 from trainers.stock.backtest.terms import Terms
-from trainers.stock.evaluation.seen import SeenError
 from trainers.stock.flags import KnownOption, covariate_fields, features_named, session_of
 
 EXAMPLE: Final = (
@@ -181,7 +180,7 @@ def check_allowed(source: Source, bars: BarPanel, plan: Plan) -> None:
     first = int(bars.sessions[decision_span(bars.sessions, plan)[0]])
     try:
         refuse_in_sample(source.standing, bars.sessions, first, plan.embargo)
-    except SeenError as error:
+    except InSampleError as error:
         raise typer.BadParameter(error.message) from error
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from predictor import artifact, canonical
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
-from predictor.errors import ArtifactError, ConfigurationError, shown_date
+from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
 from predictor.features import FeatureSet, default_features
 from predictor.inference import choose_device
 from predictor.model import Answering, Model
@@ -19,7 +19,7 @@ from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refit import MAX_ROWS
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.evaluation.reading import Judgeable, last_seen
-from trainers.stock.evaluation.seen import SeenError, splits_of
+from trainers.stock.evaluation.seen import splits_of
 from trainers.stock.material import features_identity
 from trainers.stock.recipe import Recipe
 from trainers.stock.recipes import read_recipe, read_recipe_file
@@ -140,14 +140,14 @@ def refuse_in_sample(standing: Standing, sessions: NDArray[np.int32], start: int
         embargo: sessions that must lie between.
 
     Raises:
-        SeenError: naming the first session that is allowed.
+        InSampleError: naming the first session that is allowed.
     """
     allowed = int(np.searchsorted(sessions, standing.last_seen, side="right")) + embargo
     if allowed < len(sessions) and start >= sessions[allowed]:
         return
     seen = shown_date(standing.last_seen)
     first = "none of these bars" if allowed >= len(sessions) else shown_date(int(sessions[allowed]))
-    raise SeenError(
+    raise InSampleError(
         f"{shown_date(start)} is in sample: labels up to {seen} were used for training, selection or calibration. The "
         f"first session that may be decided on is {first}"
     )

@@ -12,7 +12,7 @@ from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.machine import write_json
 from predictor.cli.options import AsJson, CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, InSampleError
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
 from predictor.report.texts import artifact_name
@@ -24,7 +24,6 @@ from trainers.stock.evaluation.evaluate import Wanted, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.page import write_evaluation
 from trainers.stock.evaluation.reading import Judgeable
-from trainers.stock.evaluation.seen import SeenError
 from trainers.stock.evaluation.tables import told
 from trainers.stock.flags import session_of
 
@@ -80,7 +79,7 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
             announce=_announce,
             covariates=CovariateSource.read(covariates or (), static),
         )
-    except SeenError as error:
+    except InSampleError as error:
         raise typer.BadParameter(error.message) from error
     except LoopError as error:
         raise ConfigurationError(str(error)) from error

@@ -99,7 +99,7 @@ def evaluate(
         covariates: files of what the model reads beside the bars.
 
     Raises:
-        SeenError: the model has seen the days, or all of the bars.
+        InSampleError: the model has seen the days, or all of the bars.
         ConfigurationError: the bars do not fit the model's calendar, hold no window to judge or to fit baselines on,
             or their outcomes never differ.
         ArtifactError: the card does not tell what the model has seen.

@@ -7,14 +7,10 @@ from numpy.typing import NDArray
 
 from predictor.canonical import Json, Record
 from predictor.card import SOURCE
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.networks import Target
 from predictor.sessions import SessionCalendar
 from trainers.stock.splits import Part, Splits
-
-
-class SeenError(ConfigurationError):
-    """Days are asked for that the artifact was trained, selected or calibrated on."""
 
 
 def splits_of(card: Mapping[str, Json]) -> Splits:
@@ -55,7 +51,7 @@ def unseen_part(
         end: the last; None for the last whose outcome the bars hold.
 
     Raises:
-        SeenError: the bars, or the days that are wanted, lie within what was seen.
+        InSampleError: the bars, or the days that are wanted, lie within what was seen.
         ConfigurationError: no bar is left for an outcome, or `end` lies before `start`.
     """
     first = int(np.searchsorted(sessions, seen, side="right"))
@@ -84,8 +80,8 @@ def unseen_part(
     return Part("test", int(sessions[begin]), int(sessions[last]))
 
 
-def _refusal(asked: str, seen: int, allowed: int) -> SeenError:
-    return SeenError(
+def _refusal(asked: str, seen: int, allowed: int) -> InSampleError:
+    return InSampleError(
         f"{asked}, but the artifact has seen labels up to {shown_date(seen)}, in training, selection or calibration; "
         f"scores there would mean nothing. The first allowed decision day is {shown_date(allowed)}"
     )
