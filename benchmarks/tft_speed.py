@@ -1,7 +1,7 @@
 """How long our TFT and LSTM take beside neuralforecast's of the same size: a training step, 1 and 256 forecasts.
 
 20 observed covariates and the target's own past, 60 sessions, 20 steps ahead, all of them forecast; one thread. Each
-library runs in a process of its own, in turns, and a ratio is the median of the rounds' own. The judged clock is
+library runs in processes of its own, in turns, and a ratio is the median of the rounds' own. The judged clock is
 processor time, which a busy machine disturbs less than what passes on the wall; that is shown beside it. So is the
 ratio to a peer whose process is told to keep the memory it frees, as our training loop sees to by itself: where the C
 library gives it back after each step, that can double the step of a small network.
@@ -41,6 +41,18 @@ class Rounds(NamedTuple):
     """The peer where it keeps the memory that it frees."""
 
 
+def compared(kind: Kind, work: Work, *, quick: bool) -> list[Row]:
+    """Both, in fresh processes: what a process did before decides whether its C library gives memory back."""
+    peer = python_of(PEER)
+    with (
+        Timed(Path(sys.executable), "ours") as ours,
+        Timed(peer, PEER) as theirs,
+        Timed(peer, PEER, keeping=True) as keeping,
+    ):
+        taken = measured((ours, theirs, keeping), kind, work, quick=quick)
+    return rows_of(kind, work, taken, judged=not quick)
+
+
 def measured(sides: Sequence[Timed], kind: Kind, work: Work, *, quick: bool) -> Rounds:
     """All in turn; the first round has some calls more that do not count."""
     rounds, calls = (2, max(1, CALLS[work] // 5)) if quick else (ROUNDS, CALLS[work])
@@ -77,15 +89,8 @@ def _milliseconds(seconds: Sequence[float]) -> float:
 def main() -> int:
     given = parse_arguments(__doc__ or "")
     rows: list[Row] = []
-    peer = python_of(PEER)
-    with (
-        Timed(Path(sys.executable), "ours") as ours,
-        Timed(peer, PEER) as theirs,
-        Timed(peer, PEER, keeping=True) as keeping,
-    ):
-        for kind, work in REACH:
-            taken = measured((ours, theirs, keeping), kind, work, quick=given.quick)
-            rows += rows_of(kind, work, taken, judged=not given.quick)
+    for kind, work in REACH:
+        rows += compared(kind, work, quick=given.quick)
     return publish(rows, given.json)
 
 
