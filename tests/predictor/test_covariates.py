@@ -213,7 +213,7 @@ def test_a_symbol_that_no_file_names_is_unknown(tmp_path: Path) -> None:
 
 def test_a_text_where_the_model_reads_numbers_is_named(tmp_path: Path) -> None:
     source = CovariateSource.read([], csv(tmp_path, "symbol,cap\nIBM,2\nMSFT,n/a\nAAPL,1\n"))
-    with pytest.raises(CovariatesError, match=r"cap must be a number for every symbol, but MSFT has 'n/a'; leave"):
+    with pytest.raises(CovariatesError, match=r"cap must be a number for every symbol, but that of MSFT is not; leave"):
         of_apple(source)
 
 

@@ -31,7 +31,7 @@ from predictor.errors import (
     UnknownHorizonError,
 )
 from predictor.explain.explainer import FLOOR
-from predictor.features import FeatureDefinition
+from predictor.features import FeatureDefinition, StaticCategory, StaticFeatures, StaticNumber
 from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
@@ -391,6 +391,19 @@ def _other_meaning(made: Artifact) -> Artifact:
 def test_members_that_do_not_fit_are_refused(spoil: Callable[[Artifact], Artifact], cause: str) -> None:
     with pytest.raises(ConfigurationError, match=cause):
         check_fit({"a": artifact_of(), "b": spoil(artifact_of())})
+
+
+def _with_statics(statics: StaticFeatures) -> Artifact:
+    made = artifact_of()
+    return replace(made, pipeline=replace(made.pipeline, features=replace(made.pipeline.features, statics=statics)))
+
+
+def test_members_that_read_one_static_covariate_as_number_and_as_text_are_refused() -> None:
+    """Nobody could ask them together: a covariate is sent once."""
+    number = StaticFeatures(numbers=(StaticNumber(name="cap", center=0.0, scale=1.0),))
+    text = StaticFeatures(categories=(StaticCategory(name="cap", categories=("large", "small")),))
+    with pytest.raises(ConfigurationError, match="'cap' of a is a static number, that of b is a static text"):
+        check_fit({"a": _with_statics(number), "b": _with_statics(text)})
 
 
 # --- served

@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+import logging
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +36,8 @@ class Written:
 
     made: Artifact
     exported: Exported
+    logged: tuple[str, ...]
+    """Warnings while the file was made."""
 
     def run(self, inputs: Inputs, nodes: NDArray[np.int64] | None = None) -> list[NDArray[np.float64]]:
         """The file's answers."""
@@ -53,7 +57,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
     made = artifact_of(request.param, target=VOLATILITY if request.param == "gru" else None)
     folder = save_artifact(tmp_path_factory.mktemp(request.param) / "1", made)
-    return Written(made, export_onnx(folder, folder.parent / "model.onnx"))
+    handler = BufferingHandler(1000)
+    logging.getLogger().addHandler(handler)
+    try:
+        exported = export_onnx(folder, folder.parent / "model.onnx")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    logged = (record.getMessage() for record in handler.buffer if record.levelno >= logging.WARNING)
+    return Written(made, exported, tuple(logged))
 
 
 def test_every_kind_of_network_is_exported() -> None:
@@ -122,6 +133,10 @@ def test_the_file_is_sound_and_written_whole(written: Written) -> None:
 
 
 # --- refusals; none of them gets as far as tracing a network, unless it says so
+
+
+def test_nobody_is_told_what_the_exporter_thinks_of_its_own_parts(written: Written) -> None:
+    assert written.logged == ()
 
 
 def test_a_file_is_never_overwritten(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.model import Model
 from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
-from predictor.registry import Runtime, load_model
+from predictor.registry import Runtime
 from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
 from trainers.stock.card import bars_hash
@@ -68,7 +68,7 @@ def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
 
 
 def loaded(folder: Path) -> Model:
-    return load_model(folder, ("tiny", 1), Runtime(device=torch.device("cpu"), max_rows=256))
+    return load_single(folder, ("tiny", 1), Runtime(device=torch.device("cpu"), max_rows=256))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

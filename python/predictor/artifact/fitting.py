@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from predictor.artifact.parts import Artifact
+from predictor.covariates import sent_as
 from predictor.errors import ConfigurationError
 from predictor.networks import Target
 from predictor.sessions import SessionCalendar
@@ -82,5 +83,5 @@ def _check_covariates(members: Mapping[str, Artifact]) -> None:
     groups: dict[str, tuple[str, str]] = {}
     for name, member in members.items():
         for need in member.pipeline.covariates:
-            other, group = groups.setdefault(need.name, (name, need.group.value))
-            _check_alike(f"group of covariate {need.name!r}", other, group, name, need.group.value)
+            other, group = groups.setdefault(need.name, (name, sent_as(need)))
+            _check_alike(f"group of covariate {need.name!r}", other, group, name, sent_as(need))

@@ -1,13 +1,14 @@
 """The covariates beside one panel of bars."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.covariates.names import listed
 from predictor.errors import CovariateMissingError, CovariatesError, shown_date
 
 FloatArray = NDArray[np.float64]
@@ -111,6 +112,13 @@ class Covariates:
             observed={name: values[:, -count:] for name, values in self.observed.items()},
             known={name: values[:, -ahead:] for name, values in self.known.items()},
         )
+
+    def warnings(self, symbols: Sequence[str]) -> Iterator[str]:
+        """Which observed and known values are unknown on every session, for whoever reads the forecast."""
+        for name, values in (*self.observed.items(), *self.known.items()):
+            absent = [symbol for symbol, row in zip(symbols, np.isnan(values), strict=True) if row.all()]
+            if absent:
+                yield f"{listed(absent)}: {name} is unknown on all sessions, and the forecast is made without it"
 
     def only(self, names: Collection[str]) -> Self:
         """Those of these names."""

@@ -17,7 +17,7 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
     """
     groups = _groups(sent)
     for need in needs:
-        wanted = _group_of(need)
+        wanted = sent_as(need)
         if groups.get(need.name) != wanted:
             found = f"sent as {groups[need.name]}" if need.name in groups else "not sent"
             raise CovariateMissingError(
@@ -42,7 +42,8 @@ def _groups(sent: Covariates) -> dict[str, str]:
     }
 
 
-def _group_of(need: CovariateInfo) -> str:
+def sent_as(need: CovariateInfo) -> str:
+    """The group that a covariate must be sent in, in words."""
     if need.group is not CovariateGroup.STATIC:
         return need.group.value
     return "a static text" if need.categories else "a static number"

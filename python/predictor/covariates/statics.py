@@ -39,24 +39,30 @@ class StaticTable:
             CovariatesError: The column holds texts.
         """
         if name not in self.numbers:
+            symbol = next(iter(self.without_number(name)), "none")
             raise CovariatesError(
-                f"static covariate {name} must be a number for every symbol, but {self._first_text(name)}; leave a "
-                "cell empty where it is unknown"
+                f"static covariate {name} must be a number for every symbol, but that of {symbol} is not; leave a cell "
+                "empty where it is unknown"
             )
         place = {symbol: k for k, symbol in enumerate(self.symbols)}
         values = np.append(self.numbers[name], np.nan)
         return values[[place.get(symbol, -1) for symbol in symbols]]
 
-    def _first_text(self, name: str) -> str:
-        """What stands in the way of reading a column as numbers."""
-        for symbol, text in zip(self.symbols, self.texts[name], strict=True):
-            try:
-                float(text or 0)
-            except ValueError:
-                return f"{symbol} has {text!r}"
-        return "no symbol has one"
+    def without_number(self, name: str) -> tuple[str, ...]:
+        """The symbols of which a column says something that is no number."""
+        return tuple(
+            symbol for symbol, text in zip(self.symbols, self.texts[name], strict=True) if text and not _is_number(text)
+        )
 
     def texts_of(self, name: str, symbols: Sequence[str]) -> tuple[str, ...]:
         """One a symbol; empty for a symbol that the table lacks."""
         texts = dict(zip(self.symbols, self.texts[name], strict=True))
         return tuple(texts.get(symbol, "") for symbol in symbols)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text  # which Python takes and files do not

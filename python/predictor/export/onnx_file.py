@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
 PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
+_TALKERS: Final = ("torch.onnx", "onnxscript")
 ROWS: Final = "rows"
 """The name of the dimension that each call chooses."""
 TOLERANCES: Final = {"values": 1e-6, "scores": 1e-5}
@@ -144,19 +145,20 @@ def _traced(whole: WholeModel, inputs: Inputs) -> "ModelProto":
 
 @contextmanager
 def _exporter_alone() -> Generator[None]:
-    """Keep to itself what torch's exporter warns of: its own parts, and packages that nobody needs here.
+    """Keep to themselves what torch's exporter and its optimizer warn of: their own parts, and packages unused here.
 
     What comes out is judged by its numbers.
     """
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    before = {name: logging.getLogger(name).level for name in _TALKERS}
+    for name in _TALKERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def _name_rows(graph: "GraphProto") -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.canonical import Json, Record
-from predictor.covariates import check_name
+from predictor.covariates import check_name, listed
 from predictor.errors import ConfigurationError, CovariateMissingError
 from predictor.features.scaling import DEFAULT_CLIP
 
@@ -25,7 +25,6 @@ ValueT = TypeVar("ValueT")
 UNKNOWN: Final = "unknown"
 MOST_VARIABLES: Final = 200
 MOST_CATEGORIES: Final = 500
-_SHOWN: Final = 5
 
 
 @final
@@ -217,19 +216,19 @@ class StaticFeatures:
         for number in self.numbers:
             absent = [symbol for symbol, value in zip(symbols, numbers[number.name], strict=True) if np.isnan(value)]
             if absent:
-                yield f"{_listed(absent)}: {number.name} is unknown, and the forecast is made without it"
+                yield f"{listed(absent)}: {number.name} is unknown, and the forecast is made without it"
         for category in self.categories:
             pairs, learnt = list(zip(symbols, texts[category.name], strict=True)), {"", *category.categories}
             strange = {symbol: text for symbol, text in pairs if text not in learnt}
             if strange:
-                said = _listed(sorted({repr(text) for text in strange.values()}))
+                said = listed(sorted({repr(text) for text in strange.values()}))
                 yield (
-                    f"{_listed(list(strange))}: {category.name} is {said}, which no training symbol had; it counts as "
+                    f"{listed(list(strange))}: {category.name} is {said}, which no training symbol had; it counts as "
                     f"{UNKNOWN}"
                 )
             absent = [symbol for symbol, text in pairs if not text]
             if absent:
-                yield f"{_listed(absent)}: {category.name} is unknown, and the forecast is made without it"
+                yield f"{listed(absent)}: {category.name} is unknown, and the forecast is made without it"
 
     def to_json(self) -> dict[str, Json]:
         """As it stands in features.json."""
@@ -271,8 +270,3 @@ def _given(name: str, group: Mapping[str, ValueT], kind: str, other: Mapping[str
         return group[name]
     problem = f"must be {kind}" if name in other else f"is missing: the model reads it, as {kind}, one a symbol"
     raise CovariateMissingError(f"static covariate {name} {problem}", metadata={"covariate": name})
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

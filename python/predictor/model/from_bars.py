@@ -48,6 +48,7 @@ def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: da
         raise NoUsableSymbolError("; ".join(warnings))
     if not pipeline.calendar.is_exchange:
         warnings.append(NO_EXCHANGE)
+    warnings.extend(covariates.last(pipeline.bars_needed).warnings(bars.symbols))
     warnings.extend(pipeline.features.statics.warnings(bars.symbols, sent.numbers, sent.categories))
     keep = torch.from_numpy(usable)
     return Prepared(
