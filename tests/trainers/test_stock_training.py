@@ -22,7 +22,7 @@ from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.model import Model
 from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
-from predictor.registry import Runtime
+from predictor.registry import Runtime, load_single
 from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
 from trainers.stock.card import bars_hash

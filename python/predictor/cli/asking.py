@@ -60,12 +60,8 @@ def predict(  # noqa: PLR0913 - one argument a flag
     _check_plot(plot)
     with open_source(artifact, server, model, device) as source:
         panel = _panel(source, chosen_bars(bars, query, bars_env), symbol)
-        asked = Instance(
-            input=panel,
-            covariates=_beside(source, panel, covariates, static),
-            gap_policy=gaps,
-            allow_incomplete_last_bar=allow_incomplete_last_bar,
-        )
+        beside = _beside(source, panel, covariates, static)
+        asked = _asked(panel, beside, gaps, allow_incomplete=allow_incomplete_last_bar)
         forecast = _narrowed(source.predict(asked), symbol, horizon, quantile)
     if plot is not None:
         _write_chart(forecast_chart(panel, forecast, forecast.symbols[0]), plot)
@@ -102,12 +98,8 @@ def explain(  # noqa: PLR0913 - one argument a flag
     _check_plot(plot)
     with open_source(artifact, server, model, device) as source:
         panel = _panel(source, chosen_bars(bars, query, bars_env), symbol)
-        asked = Instance(
-            input=panel,
-            covariates=_beside(source, panel, covariates, static),
-            gap_policy=gaps,
-            allow_incomplete_last_bar=allow_incomplete_last_bar,
-        )
+        beside = _beside(source, panel, covariates, static)
+        asked = _asked(panel, beside, gaps, allow_incomplete=allow_incomplete_last_bar)
         explanation = source.explain(Query(instance=asked, targets=(TargetPoint(horizon, quantile),)))
     found = explanation.attributions[0]
     shown = (symbol,) if symbol else found.symbols
@@ -137,6 +129,10 @@ def _beside(source: Answerer, panel: BarPanel, paths: list[Path] | None, static:
     if not paths and static is None:
         return Covariates()
     return CovariateSource.read(paths or (), static).for_model(source.model(), panel)
+
+
+def _asked(panel: BarPanel, beside: Covariates, gaps: GapPolicy, *, allow_incomplete: bool) -> Instance:
+    return Instance(input=panel, covariates=beside, gap_policy=gaps, allow_incomplete_last_bar=allow_incomplete)
 
 
 def _narrowed(forecast: Forecast, symbol: str, horizon: int | None, quantile: float | None) -> Forecast:
