@@ -75,7 +75,8 @@ class Forecast:
     scores: FloatArray | None = None
     """[S, H] of a ranking model: larger is expected to do better than the panel's others; without a unit."""
     ranks: IntArray | None = None
-    """[S, H] place by score among the symbols that could be forecast, 1 = best; 0 for a symbol that could not."""
+    """[S, H] place by score among the symbols that could be forecast, 1 = best, shared by equal scores; 0 for a symbol
+    that could not."""
     universe_hash: str = ""
     """Names the symbols that were ranked together; ranks of other universes are not comparable. Empty = no ranks."""
 

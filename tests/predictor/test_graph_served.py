@@ -15,6 +15,7 @@ from predictor.bars import BarPanel
 from predictor.client import QuantraClient
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.forecaster import Forecaster
+from predictor.model.answers import ranks_of
 from predictor.service import PredictionService
 
 SAME = 1e-6
@@ -175,3 +176,8 @@ def test_a_symbol_that_misses_the_last_bar_has_no_reasons_and_is_nobodys_reason(
     assert np.isnan(found.per_row[1]).all()
     assert found.converged.tolist() == [True, False, True, True]
     np.testing.assert_allclose(found.per_row[[0, 2, 3]], rest.per_row, rtol=0, atol=SAME)
+
+
+def test_stocks_of_equal_score_share_the_best_of_their_places() -> None:
+    scores = np.array([[0.5, 1.0], [0.5, 1.0], [2.0, 1.0], [-1.0, 1.0]])
+    assert ranks_of(scores).tolist() == [[2, 1], [2, 1], [1, 1], [4, 1]]

@@ -83,11 +83,9 @@ def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:
 
 
 def ranks_of(scores: FloatArray) -> NDArray[np.int32]:
-    """[N, H] places by score, 1 = best; equal scores in the order of the panel."""
-    order = np.argsort(-scores, axis=0, kind="stable")
-    ranks = np.empty(scores.shape, np.int32)
-    np.put_along_axis(ranks, order, np.arange(1, len(scores) + 1, dtype=np.int32)[:, None], axis=0)
-    return ranks
+    """[N, H] places by score, 1 = best; equal scores share the best of their places."""
+    better = [np.searchsorted(np.sort(-column), -column) for column in scores.T]
+    return np.stack(better, axis=1).astype(np.int32) + np.int32(1)
 
 
 def universe_hash(symbols: Sequence[str], usable: BoolArray) -> str:
