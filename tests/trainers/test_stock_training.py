@@ -21,7 +21,7 @@ from predictor.features import FeatureSet, default_features
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.model import Model
-from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
+from predictor.networks import GraphConfig, LSTMConfig, Normaliser, Target, TargetKind
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
@@ -424,3 +424,13 @@ def test_gradients_that_are_never_clipped_are_a_setting_that_json_can_hold() -> 
 def test_a_network_takes_only_its_own_settings() -> None:
     with pytest.raises(ConfigurationError, match="a network of kind 'tft' takes TFTConfig, not LSTMConfig"):
         Recipe(kind="tft")
+
+
+def test_a_ranking_model_is_never_kept_as_it_started(tmp_path: Path) -> None:
+    """Its quantiles would mean something, but its scores have learnt nothing yet."""
+    settings = replace(QUICK, max_epochs=1, learning_rate=0.9)
+    config = GraphConfig(hidden=4, heads=1, neighbours=1)
+    recipe = replace(SHORT, kind="graph", config=config, optimisation=settings)
+    panel = bokeh_panel("AAPL", "IBM").last(400)
+    made = train(Material(panel, default_features()), recipe, tmp_path / "1", consume=unwatched)
+    assert card_of(made).record("training").integer("best_epoch") == 1

@@ -28,6 +28,8 @@ class Lesson(Generic[BatchT]):
     train: ResidentSource[BatchT]
     selection: ResidentSource[BatchT]
     cutting: Cutting[BatchT]
+    start_counts: bool
+    """Whether the network may be kept as it starts: its quantiles then mean something, its scores do not yet."""
 
 
 def lesson_of(network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe) -> Lesson[Any]:
@@ -49,6 +51,7 @@ def by_windows(
         ),
         selection=_windows(history, selection, ROWS, seed=0, shuffle=False),
         cutting=BySamples(),
+        start_counts=True,
     )
 
 
@@ -69,6 +72,7 @@ def by_days(
         train=taught.source(np.unique(train.positions), days=_days(settings.batch_size, stocks), seed=settings.seed),
         selection=days.source(np.unique(selection.positions), days=_days(ROWS, stocks), shuffle=False),
         cutting=ByPanels(),
+        start_counts=False,
     )
 
 
