@@ -20,7 +20,7 @@ from trainers.stock.data import History
 from trainers.stock.fitting import fit_pipeline, prepare
 from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
-from trainers.stock.tuning import Found, Search, Storage, search
+from trainers.stock.tuning import Found, Search, Storage, search, storage
 from trainers.stock.tuning.command import tune_stock
 from trainers.stock.tuning.space import BATCH_SIZES, suggested
 from trainers.stock.tuning.storage import open_study
@@ -219,3 +219,18 @@ def test_the_card_of_what_was_found_tells_of_the_search(
     assert artifact.load(out).artifact.manifest.card["tuning"] == last["tuning"]
     assert last["tuning"]["trials"] == 1
     assert (out.parent / "1.tune.db").is_file()
+
+
+def test_without_optuna_the_extra_is_named_before_anything_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(_name: str) -> None:
+        """No package."""
+
+    monkeypatch.setattr(storage, "find_spec", missing)
+    app = typer.Typer(add_completion=False)
+    app.command()(tune_stock)
+    with pytest.raises(SystemExit) as ended:
+        run(app, [f"--bars={tmp_path / 'none.csv'}", f"--out={tmp_path / '1'}"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "a search for settings needs the package optuna: pip install 'quantra[tune]'\n"

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +19,7 @@ from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import DeviceOption, JsonOption, LoopOptions, PrecisionOption, SeedOption, ThreadsOption
 from trainers.progress import Consumer, JsonLines, progress_for
+from trainers.stock.announcing import announcer
 from trainers.stock.data import History
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import (
@@ -49,7 +49,7 @@ from trainers.stock.material import Material
 from trainers.stock.recipe import Recipe, optimisation_of
 from trainers.stock.training import Trained, train
 from trainers.stock.tuning.search import Found, Search, search
-from trainers.stock.tuning.storage import Storage
+from trainers.stock.tuning.storage import Storage, require_optuna
 
 DEFAULTS = Recipe()
 LOOP = LoopOptions()
@@ -93,6 +93,7 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
     Trials are judged by the selection part. The same command goes on where a search was stopped; with a database
     server as --storage, several machines search together.
     """
+    require_optuna()
     if out.exists():
         raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
     torch.set_num_threads(threads)
@@ -128,7 +129,7 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
         trials=trials,
         seeds=seeds,
     )
-    announce, consume = _announcer(as_json=as_json), _consumer(as_json=as_json)
+    announce, consume = announcer(as_json=as_json), _consumer(as_json=as_json)
     try:
         found = search(asked, kept, consume=consume, announce=announce)
         announce("training the best one for its artifact")
@@ -140,17 +141,6 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
 
 def _consumer(*, as_json: bool) -> Consumer:
     return JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
-
-
-def _announcer(*, as_json: bool) -> Callable[[str], None]:
-    def announce(stage: str) -> None:
-        if as_json:
-            sys.stdout.write(json.dumps({"kind": "stage", "stage": stage}) + "\n")
-            sys.stdout.flush()
-        else:
-            Console().print(f"{stage} …", style="dim")
-
-    return announce
 
 
 def _tell(found: Found, trained: Trained, *, as_json: bool) -> None:

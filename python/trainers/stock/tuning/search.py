@@ -99,12 +99,13 @@ def search(
         announce: told of every trial and seed.
 
     Raises:
+        MissingPackageError: optuna is not installed.
         ConfigurationError: see `open_study`; or no trial of an earlier run came to an end, and no more are asked for.
         LoopError: a trial failed before any came to an end.
     """
+    study = open_study(storage, asked.settings, asked.recipe.optimisation.seed)
     from optuna.trial import TrialState
 
-    study = open_study(storage, asked.settings, asked.recipe.optimisation.seed)
     complete, pruned, failed = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
 
     def ended(*states: TrialState) -> "Sequence[FrozenTrial]":

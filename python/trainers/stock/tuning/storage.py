@@ -4,12 +4,13 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from predictor import canonical
 from predictor.canonical import Json
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, MissingPackageError
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -40,6 +41,12 @@ class Storage:
             raise ConfigurationError("the storage's address holds a password; leave it to the database's password file")
 
 
+def require_optuna() -> None:
+    """Raise MissingPackageError, naming the extra, unless optuna is installed."""
+    if find_spec("optuna") is None:
+        raise MissingPackageError.of("optuna", "tune", "a search for settings")
+
+
 def open_study(storage: Storage, settings: Mapping[str, Json], seed: int) -> "Study":
     """The study, made if it is not there.
 
@@ -49,13 +56,11 @@ def open_study(storage: Storage, settings: Mapping[str, Json], seed: int) -> "St
         seed: of the values that are drawn.
 
     Raises:
-        ConfigurationError: optuna is not installed, the storage cannot be opened, or the study there searches
-            something else.
+        MissingPackageError: optuna is not installed.
+        ConfigurationError: the storage cannot be opened, or the study there searches something else.
     """
-    try:
-        import optuna
-    except ImportError as error:
-        raise ConfigurationError("optuna is not installed: pip install 'quantra[tune]'") from error
+    require_optuna()
+    import optuna
     from sqlalchemy.exc import SQLAlchemyError
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
