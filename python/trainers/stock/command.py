@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -49,6 +49,7 @@ from trainers.options import (
     ThreadsOption,
     consumer,
 )
+from trainers.stock.announcing import announcer
 from trainers.stock.edges import read_edges
 from trainers.stock.flags import (
     HORIZONS,
@@ -226,7 +227,7 @@ def _trained(material: Material, recipe: Recipe, out: Path, options: LoopOptions
             recipe,
             out,
             consume=consumer(options, folder, sys.stdout, rank=rank),
-            announce=_announcer(as_json=options.as_json) if rank == 0 else _unheard,
+            announce=announcer(as_json=options.as_json) if rank == 0 else _unheard,
             keeping=Keeping(
                 folder=folder / "checkpoints",
                 resume=options.resume,
@@ -279,16 +280,3 @@ def _tell_finished(out: Path, *, as_json: bool) -> None:
 
 def _unheard(_stage: str) -> None:
     """The first process of a group announces for all."""
-
-
-def _announcer(*, as_json: bool) -> Callable[[str], None]:
-    """What tells a person or a program which stage begins."""
-
-    def announce(stage: str) -> None:
-        if as_json:
-            sys.stdout.write(json.dumps({"kind": "stage", "stage": stage}) + "\n")
-            sys.stdout.flush()
-        else:
-            Console().print(f"{stage} …", style="dim")
-
-    return announce

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,6 +18,7 @@ from predictor.errors import ConfigurationError
 from predictor.report.texts import artifact_name
 from trainers.loop import LoopError
 from trainers.options import DeviceOption, JsonOption
+from trainers.stock.announcing import announcer
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.audit.run import Depth, audit
 from trainers.stock.backtest.command import (
@@ -82,7 +82,7 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
     tactic = Tactic(strategy=strategy, share=share, threshold_bps=threshold_bps, volatility=volatility)
     terms = Terms(horizon=chosen_horizon(source.horizons, horizon), cost_bps=cost_bps, borrow_bps=borrow_bps)
     depth = Depth(sessions=sessions, permutations=permutations, epochs=epochs, trials=trials)
-    announce = _announcer(as_json=as_json)
+    announce = announcer(as_json=as_json)
     try:
         panel = chosen_bars(bars, query, bars_env)
         record = audit(source, panel, terms=terms, tactic=tactic, depth=depth, announce=announce)
@@ -93,17 +93,6 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
     if report is not None:
         write_audit_page(report, artifact_name(path), record)
     _tell(record, audit_path(path), as_json=as_json)
-
-
-def _announcer(*, as_json: bool) -> Callable[[str], None]:
-    """What tells a person or a program which stage begins."""
-
-    def announce(stage: str) -> None:
-        line = json.dumps({"kind": "stage", "stage": stage}) if as_json else f"{stage} …"
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-    return announce
 
 
 def _tell(record: AuditRecord, path: Path, *, as_json: bool) -> None:

@@ -1,6 +1,5 @@
 """`quantra ensemble`."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -16,6 +15,7 @@ from predictor.cli.options import AsJson, CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
 from predictor.covariates import CovariateSource
 from trainers.options import ThreadsOption
+from trainers.stock.announcing import announce_beside
 from trainers.stock.ensembles.join import Joined, join
 
 EXAMPLE: Final = "Example: quantra ensemble --bars bars.csv --out models/joint/1 models/lstm/1 models/tft/1"
@@ -40,7 +40,9 @@ def ensemble(  # noqa: PLR0913 - one argument a flag
     """
     torch.set_num_threads(threads)
     source = CovariateSource.read(covariates or (), static)
-    joined = join(chosen_bars(bars, query, bars_env), named(artifacts), out, covariates=source, announce=_announce)
+    joined = join(
+        chosen_bars(bars, query, bars_env), named(artifacts), out, covariates=source, announce=announce_beside
+    )
     if as_json:
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
         return
@@ -72,8 +74,3 @@ def _beside_members(card: Card) -> str:
         return ""
     figures = f"{100 * best.improvement:+.1f} % ({100 * best.lower:+.1f} % to {100 * best.upper:+.1f} %)"
     return f"Improvement on its best member, {best.baseline}: {figures}."
-
-
-def _announce(stage: str) -> None:
-    """Say what begins, beside standard output, which a program may read."""
-    Console(file=sys.stderr, highlight=False).print(f"{stage} …", style="dim")

@@ -19,6 +19,7 @@ from predictor.report.texts import artifact_name
 from trainers.loop import LoopError
 from trainers.options import DeviceOption, ThreadsOption
 from trainers.progress import progress_for
+from trainers.stock.announcing import announce_beside
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluate import Wanted, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
@@ -76,7 +77,7 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
             chosen_bars(bars, query, bars_env),
             wanted,
             consume=progress_for(sys.stderr),
-            announce=_announce,
+            announce=announce_beside,
             covariates=CovariateSource.read(covariates or (), static),
         )
     except InSampleError as error:
@@ -102,8 +103,3 @@ def _show(found: Evaluation) -> None:
     console = Console(highlight=False)
     for part in told(found):
         console.print(part)
-
-
-def _announce(stage: str) -> None:
-    """Say what begins, beside standard output, which a program may read."""
-    Console(stderr=True, highlight=False).print(f"{stage} …", style="dim")

@@ -105,10 +105,10 @@ def _by_horizon(found: Evaluation) -> Table:
     ours = next(row for row in found.rows if row.role is Role.MODEL)
     naive = next(row for row in found.rows if row.name == NAIVE[found.target.kind])
     metrics = metrics_of(found, (ours,))
-    table = _table("this model by horizon", *(metric.name for metric in metrics), f"MAE {naive.name}")
-    for own, other in zip(ours.horizons, naive.horizons, strict=True):
-        cells = [metric.shown(metric.of(own)) for metric in metrics]
-        table.add_row(f"{own.horizon} d", *cells, loss_text(other.mae.value))
+    table = _table("this model by horizon", *_horizons(found))
+    for metric in metrics:
+        table.add_row(metric.name, *(metric.shown(metric.of(own)) for own in ours.horizons))
+    table.add_row(f"MAE {naive.name}", *(loss_text(other.mae.value) for other in naive.horizons))
     return table
 
 
