@@ -15,7 +15,7 @@ from trainers.stock.evaluation.comparison import compare
 from trainers.stock.evaluation.correlation import ACROSS_DAYS, ACROSS_SYMBOLS, correlations, ranks, way
 from trainers.stock.evaluation.hac import newey_west
 from trainers.stock.evaluation.judged import Judged
-from trainers.stock.evaluation.losses import absolute_error, crps, inside, pinball, pinball_by_level, qlike, winkler
+from trainers.stock.evaluation.losses import absolute_error, crps, inside, pinball, pinball_at, qlike, winkler
 from trainers.stock.evaluation.pit import pit
 from trainers.stock.evaluation.resampling import interval, resampled_mean
 from trainers.stock.evaluation.scores import Role, score
@@ -64,7 +64,7 @@ def test_crps_of_many_quantiles_is_that_of_the_normal_distribution() -> None:
 
 
 def test_crps_of_three_quantiles_weighs_each_by_the_levels_it_stands_for() -> None:
-    losses = pinball_by_level(one(0.4), forecast(-1.0, 0.0, 1.0))[0, 0]
+    losses = [pinball_at(one(0.4), forecast(-1.0, 0.0, 1.0), level)[0, 0] for level in range(3)]
     assert crps(one(0.4), forecast(-1.0, 0.0, 1.0))[0, 0] == pytest.approx(
         2 * (0.3 * losses[0] + 0.4 * losses[1] + 0.3 * losses[2])
     )
@@ -117,7 +117,7 @@ def test_qlike_is_least_for_the_mean_of_a_lognormal_variance() -> None:
 def test_the_risk_is_twice_the_losses_over_the_sizes_of_the_outcomes() -> None:
     outcomes = np.array([[1.0], [-3.0], [2.0]])
     quantiles = np.broadcast_to([-1.0, 0.5, 1.5], (3, 1, 3))
-    losses = pinball_by_level(judged(outcomes), quantiles)[:, 0]
+    losses = np.concatenate([pinball_at(judged(outcomes), quantiles, level) for level in range(3)], axis=1)
     found = score(judged(outcomes), quantiles, name="x", role=Role.MODEL).horizons[0]
     assert found.risk == pytest.approx(tuple(2 * losses.sum(axis=0) / 6.0))
 

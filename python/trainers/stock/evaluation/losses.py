@@ -13,16 +13,17 @@ from trainers.stock.evaluation.resampling import quotient
 FloatArray = NDArray[np.float64]
 
 
-def pinball_by_level(judged: Judged, forecasts: FloatArray) -> FloatArray:
-    """[N, H, Q] pinball loss of forecasts [N, H, Q] (Koenker & Bassett 1978), in the target's unit."""
-    levels = np.array(judged.levels)
-    error = judged.outcomes[..., None] - forecasts
-    return np.maximum(levels * error, (levels - 1) * error)
+def pinball_at(judged: Judged, forecasts: FloatArray, level: int) -> FloatArray:
+    """[N, H] pinball loss (Koenker & Bassett 1978) of one of the quantiles [N, H, Q], in the target's unit."""
+    tau = judged.levels[level]
+    error = judged.outcomes - forecasts[..., level]
+    return np.maximum(tau * error, (tau - 1) * error)
 
 
 def pinball(judged: Judged, forecasts: FloatArray) -> FloatArray:
     """[N, H] pinball loss of forecasts [N, H, Q], mean over the quantiles, in the target's unit."""
-    return pinball_by_level(judged, forecasts).mean(-1)
+    count = len(judged.levels)
+    return _weighted(judged, forecasts, np.full(count, 1 / count))
 
 
 def overall(judged: Judged, losses: FloatArray) -> FloatArray:
@@ -37,7 +38,7 @@ def crps(judged: Judged, forecasts: FloatArray) -> FloatArray:
     It is twice the integral of the pinball loss over the levels (Laio & Tamea 2007, eq. 6); each level stands for those
     up to halfway to its neighbours, the outermost for all beyond.
     """
-    return 2 * pinball_by_level(judged, forecasts) @ _level_widths(judged.levels)
+    return _weighted(judged, forecasts, 2 * _level_widths(judged.levels))
 
 
 def below(judged: Judged, forecasts: FloatArray) -> FloatArray:
@@ -84,6 +85,14 @@ def qlike(judged: Judged, forecasts: FloatArray) -> FloatArray:
     deviation = (forecasts[..., -1] - forecasts[..., 0]) / reach if reach > 0 else 0.0
     ratio = 2 * (judged.outcomes - median(judged, forecasts) - deviation**2)
     return np.exp(ratio) - ratio - 1
+
+
+def _weighted(judged: Judged, forecasts: FloatArray, weights: FloatArray) -> FloatArray:
+    """[N, H] pinball losses, those of each quantile times its weight [Q]; one at a time, which needs less memory."""
+    total = np.zeros(judged.outcomes.shape)
+    for level, weight in enumerate(weights):
+        total += weight * pinball_at(judged, forecasts, level)
+    return total
 
 
 def _level_widths(levels: tuple[float, ...]) -> FloatArray:

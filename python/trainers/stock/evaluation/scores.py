@@ -17,13 +17,12 @@ from trainers.stock.evaluation.losses import (
     median,
     overall,
     pinball,
-    pinball_by_level,
+    pinball_at,
     qlike,
     winkler,
 )
 from trainers.stock.evaluation.resampling import (
     Interval,
-    by_day,
     interval,
     intervals,
     quotient,
@@ -134,8 +133,9 @@ def _by_horizon(
 
 def below_by_level(judged: Judged, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
     """[H][Q] share of outcomes at or below each quantile."""
-    means, resamples = resampled_mean(judged, below(judged, forecasts))
-    return tuple(intervals(means[h], resamples[:, h]) for h in range(len(judged.horizons)))
+    levels = range(len(judged.levels))
+    shares = (_each(judged, below(judged, forecasts[..., [level]])[..., 0]) for level in levels)
+    return tuple(zip(*shares, strict=True))
 
 
 def _each(judged: Judged, values: FloatArray) -> tuple[Interval, ...]:
@@ -145,6 +145,13 @@ def _each(judged: Judged, values: FloatArray) -> tuple[Interval, ...]:
 
 def _by_level(judged: Judged, forecasts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean pinball loss and q-risk, [H, Q] both."""
-    total, count = by_day(judged, pinball_by_level(judged, forecasts))
-    sizes, _ = by_day(judged, np.abs(judged.outcomes))
-    return quotient(total.sum(axis=0), count.sum(axis=0)), quotient(2 * total.sum(axis=0), sizes.sum(axis=0)[:, None])
+    sizes, _ = _sums(np.abs(judged.outcomes))
+    levels = range(len(judged.levels))
+    totals, counts = zip(*(_sums(pinball_at(judged, forecasts, level)) for level in levels), strict=True)
+    total = np.stack(totals, axis=1)
+    return quotient(total, np.stack(counts, axis=1)), quotient(2 * total, sizes[:, None])
+
+
+def _sums(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of values [N, H]: the sum of those that are known, and how many they are, [H] both."""
+    return np.nansum(values, axis=0), np.isfinite(values).sum(axis=0).astype(np.float64)

@@ -39,6 +39,7 @@ def standing(judged: Judged, name: str, ours: Forecasts, case: Case, plan: Plan)
         rows.append(score(judged, made.forecasts, name=made.name, role=Role.BASELINE))
         losses[made.name] = pinball(judged, made.forecasts)
         notes += made.notes
+        del made  # before the next one is made
     others = {row.name: losses[row.name] for row in rows[1:]}
     return Standing(
         rows=tuple(rows),

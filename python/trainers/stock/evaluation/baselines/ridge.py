@@ -25,6 +25,19 @@ def is_installed() -> bool:
 
 def ridge(case: Case) -> Baseline:
     """The mean by ridge regression, the quantiles by those of its training residuals, one regression a horizon."""
+    fitted, spreads = _fitted(case)
+
+    def centres(windows: Windows) -> FloatArray:
+        """The mean [n, H]."""
+        asked = regressors(case.history, windows)
+        return np.stack([fit.predict(asked) for fit in fitted], axis=1)
+
+    units = in_blocks(case.windows, centres)[..., None] + spreads
+    return Baseline(name=NAME, forecasts=restored(case, units))
+
+
+def _fitted(case: Case) -> "tuple[list[Pipeline], FloatArray]":
+    """A regression a horizon, and the quantiles of its training residuals [H, Q]."""
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -38,11 +51,4 @@ def ridge(case: Case) -> Baseline:
         fit = make_pipeline(StandardScaler(), Ridge(PENALTY)).fit(known[rows], outcome[rows])
         fitted.append(fit)
         spreads.append(np.quantile(outcome[rows] - fit.predict(known[rows]), case.levels))
-
-    def centres(windows: Windows) -> FloatArray:
-        """The mean [n, H]."""
-        asked = regressors(case.history, windows)
-        return np.stack([fit.predict(asked) for fit in fitted], axis=1)
-
-    units = in_blocks(case.windows, centres)[..., None] + np.stack(spreads)
-    return Baseline(name=NAME, forecasts=restored(case, units))
+    return fitted, np.stack(spreads)
