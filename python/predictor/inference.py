@@ -14,8 +14,13 @@ def choose_device(name: str) -> torch.device:
     """The device of that name; `auto` takes CUDA where it is, else the CPU.
 
     Raises:
-        ConfigurationError: there is no such device here.
+        ConfigurationError: there is no such device here, or it is Apple's, which has no float64.
     """
+    if name.partition(":")[0] == "mps":
+        raise ConfigurationError(
+            f"device {name!r} has no float64, in which forecasts and explanations are computed after the network; "
+            "use --device cpu. A model can be trained on it all the same"
+        )
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -383,6 +383,11 @@ def test_a_device_that_is_not_there_is_named(tmp_path: Path) -> None:
         PredictionService.open(tmp_path, device="abacus")
 
 
+def test_a_device_without_float64_is_refused_before_it_is_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="device 'mps' has no float64.*use --device cpu"):
+        PredictionService.open(tmp_path, device="mps")
+
+
 def _registry(model: Model) -> Registry:
     line = Line(versions={model.identity.version: model}, aliases={})
     return Registry(lines={model.identity.name: line}, problems=())

@@ -262,7 +262,7 @@ def test_the_fast_path_rounds_no_worse_than_float32(monkeypatch: pytest.MonkeyPa
         ({"hidden": 1}, "hidden is 1, but must be 2 to 4096"),
         ({"hidden": 4100}, "hidden is 4100"),
         ({"heads": 0}, "heads is 0"),
-        ({"heads": 5}, "heads is 5, but must be at least 1 and divide hidden, 32"),
+        ({"heads": 5}, "hidden is 32, but must be a multiple of heads, 5"),
         ({"dropout": 1.0}, "dropout is 1"),
         ({"dropout": -0.1}, "dropout is -0.1"),
     ],

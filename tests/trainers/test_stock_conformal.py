@@ -76,8 +76,16 @@ def test_without_the_offsets_the_same_tails_are_wrong() -> None:
     assert np.abs(below[:, [0, 2]] - [0.1, 0.9]).min() > 0.02
 
 
-def test_the_anchor_stays_where_it_is() -> None:
+def test_the_median_stays_where_it_is() -> None:
     assert offsets_for(outcomes(500, seed=3) + 0.8)[:, 1].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("levels", [(0.1, 0.9), (0.05, 0.95), (0.9,)])
+def test_where_no_level_is_the_median_every_tail_is_calibrated(levels: tuple[float, ...]) -> None:
+    units = np.zeros((4000, 2, len(levels)))
+    offsets = offsets_for(outcomes(4000, seed=1), units, levels)
+    below = (outcomes(4000, seed=2)[..., None] <= units + offsets).mean(axis=0)
+    np.testing.assert_allclose(below, [levels, levels], atol=0.02)
 
 
 def test_the_offset_is_the_corrected_order_statistic() -> None:

@@ -1,18 +1,58 @@
-"""Edges come from the training window alone, find who moves together beyond the market, or are read from a file."""
+"""Edges come from the training window alone, find who moves together beyond the market, or are given and then kept."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
-from trainers.stock.edges import correlations, fit_edges, read_edges, training_edges, without_market
+from predictor.features import FeatureDefinition, FeatureSet
+from predictor.model import Model
+from predictor.networks import Edges, GraphConfig, Normaliser, Target
+from trainers.progress import Chain
+from trainers.stock import Optimisation, Recipe, train
+from trainers.stock.backtest import Folder, Plan, Source, Tactic, Terms, artifact_source, backtest
+from trainers.stock.backtest.folds import folds_of
+from trainers.stock.backtest.run import GIVEN_EDGES, settings_of
+from trainers.stock.backtest.store import ForecastStore
+from trainers.stock.backtest.walk import forecast_refit, refit_job
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.edges import (
+    among,
+    correlations,
+    fit_edges,
+    given_edges,
+    read_edges,
+    training_edges,
+    without_market,
+)
+from trainers.stock.evaluation.reading import reading_of
+from trainers.stock.evaluation.refits import Refitting, refitted_forecasts
+from trainers.stock.material import Material
 
 FloatArray = NDArray[np.float64]
+
+SYMBOLS = ("AAPL", "GOOG", "IBM", "MSFT")
+FEATURES = FeatureSet(observed=(FeatureDefinition("r1", "Log($close / Ref($close, 1))", "return", "log return"),))
+RECIPE = Recipe(
+    kind="graph",
+    calendar="XNYS",
+    config=GraphConfig(hidden=4, heads=1, neighbours=2, frequencies=1, patch=2),
+    target=Target(lag=1, horizons=(1, 3)),
+    encoder_length=8,
+    normaliser=Normaliser(window=20),
+    optimisation=Optimisation(max_epochs=1, batch_size=256, learning_rate=0.02, device="cpu"),
+)
+GIVEN = Edges(
+    neighbours=torch.tensor([[3, -1], [2, 0], [1, -1], [-1, -1]]),
+    weights=torch.tensor([[0.5, 0.0], [-2.0, 1.0], [3.0, 0.0], [0.0, 0.0]]),
+)
+"""As no correlation would have them."""
 
 
 def sectors(*, sessions: int = 400, seed: int = 0) -> FloatArray:
@@ -104,7 +144,10 @@ def test_given_edges_keep_the_largest_weights(tmp_path: Path) -> None:
         ("A,X,1", "line 2: 'X' is not among the 2 symbols"),
         ("A,B,near", "'near' is no number"),
         ("A,B,inf", "must be finite"),
-        ("A,A,1", "to itself"),
+        ("A,A,1", "line 2: the edge from A to A leads to the stock itself"),
+        ("A,B", "line 2: it must have 3 cells"),
+        ("A,B,1,9", "line 2: it must have 3 cells"),
+        ("A,B,1\nA,B,2", "line 3: the edge from A to B stands there twice"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
@@ -117,7 +160,102 @@ def test_a_file_with_other_columns_is_refused(tmp_path: Path) -> None:
         read_edges(written(tmp_path, header="from,to"), ("A",), neighbours=1)
 
 
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"missing\.csv cannot be read: No such file"):
+        read_edges(tmp_path / "missing.csv", ("A",), neighbours=1)
+    (tmp_path / "latin.csv").write_bytes("symbol,neighbour,weight\nÄ,B,1\n".encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=r"latin\.csv is not UTF-8 text"):
+        read_edges(tmp_path / "latin.csv", ("A",), neighbours=1)
+
+
+def test_a_file_of_a_spreadsheet_begins_with_a_mark_that_is_no_part_of_the_first_column(tmp_path: Path) -> None:
+    path = tmp_path / "edges.csv"
+    path.write_text("symbol,neighbour,weight\nA,B,1\n", encoding="utf-8-sig")
+    assert read_edges(path, ("A", "B"), neighbours=1).neighbours.tolist() == [[1], [-1]]
+
+
 def test_a_handful_of_stocks_is_near_by_plain_returns() -> None:
     market = np.random.default_rng(3).normal(0, 0.01, 300)
     edges = fit_edges(market + np.random.default_rng(4).normal(0, 0.01, (3, 300)), neighbours=2)
     assert [set(row) for row in edges.neighbours.tolist()] == [{1, 2}, {0, 2}, {0, 1}]
+
+
+# --- edges that were given stay
+
+
+def graph_bars() -> BarPanel:
+    return bokeh_panel(*SYMBOLS).last(600)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    """An artifact of a graph that was trained with given edges, on all but the newest year."""
+    learnt = graph_bars().until(int(graph_bars().sessions[399]))
+    folder = tmp_path_factory.mktemp("given") / "1"
+    train(Material(learnt, FEATURES, NO_SOURCE, GIVEN), RECIPE, folder, consume=Chain())
+    return artifact_source(folder, "cpu")
+
+
+def model_of(source: Source) -> Model:
+    assert source.standing is not None
+    assert isinstance(source.standing.model, Model)
+    return source.standing.model
+
+
+def assert_given(found: Edges | None) -> None:
+    assert found is not None
+    assert found.neighbours.tolist() == GIVEN.neighbours.tolist()
+    assert found.weights.tolist() == GIVEN.weights.tolist()
+
+
+def test_an_artifact_tells_that_its_edges_were_given_and_holds_them(given: Source) -> None:
+    assert given.card["edges"] == {"source": "given"}
+    assert_given(given.given_edges(SYMBOLS))
+
+
+def test_edges_from_returns_are_not_those_of_another_training(tmp_path: Path) -> None:
+    material = Material(graph_bars().last(300), FEATURES)
+    made = train(material, RECIPE, tmp_path / "1", consume=Chain())
+    assert made.card["edges"] == {"source": "training returns"}
+    assert artifact_source(made.folder, "cpu").given_edges(SYMBOLS) is None
+
+
+def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
+    found = among(GIVEN, SYMBOLS, ("IBM", "FB", "GOOG", "AAPL"))
+    assert found.neighbours.tolist() == [[2, -1], [-1, -1], [0, 3], [-1, -1]]
+    assert found.weights.tolist() == [[3.0, 0.0], [0.0, 0.0], [-2.0, 1.0], [0.0, 0.0]]
+
+
+def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: Source) -> None:
+    model, recipe = model_of(given), given.known_recipe()
+    assert given.standing is not None
+    reading, splits = reading_of(model, graph_bars()), given.standing.splits
+    refitting = Refitting(
+        bars=graph_bars(),
+        features=FEATURES,
+        recipe=recipe,
+        splits=splits,
+        covariates=NO_SOURCE,
+        edges=given_edges(model, SYMBOLS),
+    )
+    windows = reading.windows(splits.test)
+    ours = reading.forecasts(windows).calibrated
+    again = refitted_forecasts(refitting, recipe.optimisation.seed, windows, Chain())
+    np.testing.assert_allclose(again, ours, rtol=0, atol=1e-7)
+    other = refitted_forecasts(replace(refitting, edges=None), recipe.optimisation.seed, windows, Chain())
+    assert np.abs(other - ours).max() > 1e-5
+
+
+def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(given: Source, tmp_path: Path) -> None:
+    bars = graph_bars()
+    plan = Plan(start=int(bars.sessions[500]), end=int(bars.sessions[520]), refit=30)
+    terms, folder = Terms(horizon=3), Folder(path=tmp_path / "backtest")
+    found = backtest(given, bars, plan, terms=terms, tactic=Tactic(), folder=folder)
+    assert GIVEN_EDGES in found.notes
+    (fold,) = folds_of(bars.sessions, plan)
+    kept = ForecastStore(folder.path, settings_of(given, bars, plan), resume=True).read(fold)
+    wanted, other = (
+        forecast_refit(refit_job(fold, bars, FEATURES, given.known_recipe(), edges=edges)) for edges in (GIVEN, None)
+    )
+    np.testing.assert_array_equal(kept.values, wanted.values)
+    assert np.abs(kept.values - other.values).max() > 1e-5

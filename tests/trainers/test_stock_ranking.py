@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from predictor.bars import BarPanel
-from predictor.features import default_features
+from predictor.features import FeatureDefinition, FeatureSet, default_features
 from predictor.networks import Inputs, InputSizes, Target
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.panel_output import PanelOutput
@@ -28,6 +28,7 @@ from trainers.stock.splits import decisions
 
 STOCKS, PANELS, HORIZONS, LEVELS = 7, 3, 2, (0.1, 0.5, 0.9)
 ROWS = STOCKS * PANELS
+EVERY_DAY = np.ones((STOCKS, PANELS), np.bool_)
 TARGET = Target(horizons=(1, 5))
 SIZES = InputSizes(encoder_length=10, future_length=5, observed=2, known=1, static=0, nodes=STOCKS)
 
@@ -188,7 +189,7 @@ def test_a_training_without_any_target_is_an_error() -> None:
     given = batch()._replace(target=torch.full((ROWS, HORIZONS), torch.nan))
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
     loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", cutting=ByPanels())
-    days = Days(_Always(given), stocks=STOCKS)
+    days = Days(_Always(given), traded=EVERY_DAY)
     with loop.running() as run, pytest.raises(EmptyTargetError):
         list(run.epochs(days.source(np.arange(PANELS), days=PANELS), max_epochs=1))
 
@@ -211,7 +212,7 @@ class _Always:
 def test_every_weight_learns_and_the_loss_falls() -> None:
     model = network()
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
-    days = Days(_Always(batch()), stocks=STOCKS)
+    days = Days(_Always(batch()), traded=EVERY_DAY)
     loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", cutting=ByPanels(), audit_windows=5)
     before = task.loss(batch()).mean.item()
     with loop.running() as run:
@@ -236,10 +237,25 @@ def test_an_absent_row_has_no_target_even_where_its_outcome_is_known() -> None:
     mask[3, -1] = False
     inputs = given.inputs._replace(mask=mask)
     inputs.scale[4] = torch.nan
-    found = Days(_Always(given._replace(inputs=inputs)), stocks=STOCKS).gather(np.array([0]))
+    found = Days(_Always(given._replace(inputs=inputs)), traded=EVERY_DAY).gather(np.array([0]))
     assert torch.isnan(found.target[3:5]).all()
     assert not found.inputs.mask[3:5].any()
     assert found.inputs.scale[4] == 1
+
+
+def test_a_stock_without_a_bar_is_absent_whatever_else_is_known_of_it() -> None:
+    """A covariate, or a feature that reads the days before alone, is known also of a stock that is not traded."""
+    panel, position = bars(), 300
+    columns = {name: getattr(panel, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
+    for column in columns.values():
+        column[2, position] = np.nan
+    yesterday = FeatureSet(observed=(FeatureDefinition("r", "Log(Ref($close, 1) / Ref($close, 2))", "", ""),))
+    found = history_of(replace(panel, **columns), yesterday)
+    assert found.encoded.mask[2, position].any()
+    assert np.isfinite(found.encoded.scale[2, position])
+    day = Days(found, traded=found.bars.present).gather(np.array([position]))
+    assert day.inputs.mask.any(dim=(1, 2)).tolist() == [True, False, False]
+    assert torch.isnan(day.target[2]).all()
 
 
 def bars() -> BarPanel:
@@ -247,9 +263,9 @@ def bars() -> BarPanel:
     return bokeh_panel("AAPL", "FB", "IBM").between(20110103, 20121231)
 
 
-def history_of(panel: BarPanel) -> History:
-    recipe = Recipe(calendar="XNYS", encoder_length=20)
-    return History(panel, fit_pipeline(panel, default_features(), recipe, recipe.splits(panel.sessions)))
+def history_of(panel: BarPanel, features: FeatureSet | None = None) -> History:
+    recipe = Recipe(calendar="XNYS", target=Target(lag=1), encoder_length=20)
+    return History(panel, fit_pipeline(panel, features or default_features(), recipe, recipe.splits(panel.sessions)))
 
 
 @cache
@@ -273,7 +289,9 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
     model = GraphForecaster(config, sizes=sizes, target=history().pipeline.target, levels=LEVELS).eval()
     model.connect(training_edges(bars(), int(bars().sessions[250]), neighbours=2))
     other = with_another_future(bars(), position)
-    days = [Days(found, stocks=3).gather(np.array([position])) for found in (history(), history_of(other))]
+    days = [
+        Days(found, traded=found.bars.present).gather(np.array([position])) for found in (history(), history_of(other))
+    ]
     plain, moved = (model(day.inputs, day.nodes, day.panels) for day in days)
     torch.testing.assert_close(plain.quantiles, moved.quantiles, atol=1e-6, rtol=0)
     torch.testing.assert_close(plain.scores, moved.scores, atol=1e-6, rtol=0)
@@ -283,7 +301,7 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
 def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() -> None:
     found, recipe = history(), Recipe(calendar="XNYS", encoder_length=20)
     positions = decisions(recipe.splits(found.bars.sessions).train, found.bars.sessions, found.pipeline.target)[-2:]
-    days = Days(found, stocks=3).gather(positions)
+    days = Days(found, traded=found.bars.present).gather(positions)
     assert days.panels == 2
     assert days.nodes.tolist() == [0, 1, 2] * 2
     assert not days.inputs.mask[1::3].any()

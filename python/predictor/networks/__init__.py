@@ -2,7 +2,6 @@
 
 from predictor.networks.edges import Edges
 from predictor.networks.graph import GraphConfig, GraphForecaster
-from predictor.networks.gru import GRUConfig, GRUForecaster
 from predictor.networks.highway import Highway
 from predictor.networks.hybrid import HybridConfig, HybridForecaster
 from predictor.networks.inputs import Inputs, InputSizes
@@ -20,11 +19,11 @@ from predictor.networks.kinds import (
     read_config,
     write_config,
 )
-from predictor.networks.lstm import LSTMConfig, LSTMForecaster
 from predictor.networks.normaliser import Normaliser
 from predictor.networks.output import OutputMap, normalise, restore, uncrossed
 from predictor.networks.panel_output import PanelOutput
 from predictor.networks.quantiles import QuantileHead, anchor_index, check_quantiles, pinball_loss
+from predictor.networks.recurrent import GRUConfig, GRUForecaster, LSTMConfig, LSTMForecaster
 from predictor.networks.target import Target, TargetKind
 from predictor.networks.tft import Internals, TFTConfig, TFTForecaster
 

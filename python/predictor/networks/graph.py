@@ -65,11 +65,8 @@ class GraphConfig:
         check_whole("patch", self.patch, MOST_PATCH)
         check_heads(self.heads, self.hidden)
         check_dropout(self.dropout)
-        if not 0 <= self.neighbours <= MOST_NEIGHBOURS or not 0 <= self.frequencies <= MOST_FREQUENCIES:
-            raise ConfigurationError(
-                f"neighbours is {self.neighbours} and frequencies {self.frequencies}, but they must be 0 to "
-                f"{MOST_NEIGHBOURS} and 0 to {MOST_FREQUENCIES}"
-            )
+        check_whole("neighbours", self.neighbours, MOST_NEIGHBOURS, least=0)
+        check_whole("frequencies", self.frequencies, MOST_FREQUENCIES, least=0)
 
 
 class GraphForecaster(nn.Module):
@@ -169,20 +166,22 @@ class GraphForecaster(nn.Module):
         return self.gru(patches)[0][:, -1]
 
     def _around(self, inputs: Inputs, nodes: Tensor, panels: int) -> tuple[Tensor, Tensor]:
-        """The row of each row's neighbours, int64 [N, k], -1 where there is none or it is absent; and their weights."""
+        """The row of each row's neighbours, int64 [N, k], -1 where there is none or it is absent; and their weights.
+
+        A weight is that of an edge only where a neighbour is found.
+        """
         rows, universe = nodes.shape[0], self.neighbours.shape[0]
         row = torch.arange(rows, device=nodes.device)
         panel = row // (rows // panels)
         present = inputs.mask[:, -1].any(-1)
         # Strangers and absent rows share one more place, which no neighbour has.
-        place = torch.where(present & (nodes >= 0), nodes, universe) + panel * (universe + 1)
-        row_of_node = torch.full((panels * (universe + 1),), -1, device=nodes.device).scatter(0, place, row)
-        named = torch.cat([self.neighbours, self.neighbours.new_full((1, self.neighbours.shape[1]), -1)])
-        near = torch.cat([self.weights, self.weights.new_zeros(1, self.weights.shape[1])])
-        mine = torch.where(nodes >= 0, nodes, universe)
-        wanted = named[mine]
-        found = row_of_node[wanted.clamp(min=0) + (panel * (universe + 1))[:, None]]
-        return torch.where(wanted >= 0, found, -1), near[mine]
+        first = panel * (universe + 1)
+        place = first + torch.where(present & (nodes >= 0), nodes, universe)
+        row_of_place = torch.full((panels * (universe + 1),), -1, device=nodes.device).scatter(0, place, row)
+        mine = nodes.clamp(min=0)
+        wanted = torch.where((nodes >= 0)[:, None], self.neighbours[mine], -1)
+        found = row_of_place[first[:, None] + wanted.clamp(min=0)]
+        return torch.where(wanted >= 0, found, -1), self.weights[mine]
 
 
 class NeighbourAttention(nn.Module):

@@ -29,6 +29,10 @@ class Inputs(NamedTuple):
         """The windows from `start` up to `stop`."""
         return Inputs(*(group[start:stop] for group in self))
 
+    def for_learning(self) -> "Inputs":
+        """The same in float32 throughout: no loss needs more, and Apple's devices have no float64."""
+        return self._replace(location=self.location.float(), scale=self.scale.float())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSizes:

@@ -8,12 +8,18 @@ from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
 from predictor.networks.graph import GRAPH_ARITHMETIC, GraphConfig, GraphForecaster
-from predictor.networks.gru import GRU_ARITHMETIC, GRUConfig, GRUForecaster
 from predictor.networks.hybrid import HYBRID_ARITHMETIC, HybridConfig, HybridForecaster
 from predictor.networks.inputs import Inputs, InputSizes
-from predictor.networks.lstm import LSTM_ARITHMETIC, LSTMConfig, LSTMForecaster
 from predictor.networks.panel_output import PanelOutput
 from predictor.networks.quantiles import QuantileHead
+from predictor.networks.recurrent import (
+    GRU_ARITHMETIC,
+    LSTM_ARITHMETIC,
+    GRUConfig,
+    GRUForecaster,
+    LSTMConfig,
+    LSTMForecaster,
+)
 from predictor.networks.target import Target
 from predictor.networks.tft import TFT_ARITHMETIC, Internals, TFTConfig, TFTForecaster
 

@@ -15,7 +15,7 @@ class OutputMap:
     spread: Tensor
     """float64 [H] how the target's scale grows with the horizon."""
     offsets: Tensor
-    """float64 [H, Q] conformal offsets in units of the window's volatility; 0 at the anchor."""
+    """float64 [H, Q] conformal offsets in units of the window's volatility; 0 at the median."""
     levels: tuple[float, ...]
 
     def values(self, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor | None = None) -> Tensor:

@@ -9,10 +9,10 @@ MOST_LAYERS: Final = 16
 MOST_HEADS: Final = 64
 
 
-def check_whole(name: str, value: int, most: int) -> None:
-    """Raise ConfigurationError, naming the setting, unless it lies between 1 and `most`."""
-    if not 1 <= value <= most:
-        raise ConfigurationError(f"{name} is {value}, but must be 1 to {most}")
+def check_whole(name: str, value: int, most: int, *, least: int = 1) -> None:
+    """Raise ConfigurationError, naming the setting, unless it lies between `least` and `most`."""
+    if not least <= value <= most:
+        raise ConfigurationError(f"{name} is {value}, but must be {least} to {most}")
 
 
 def check_dropout(dropout: float) -> None:

@@ -15,11 +15,9 @@ from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.rows import ROW_ARITHMETIC, row_width, session_rows
 from predictor.networks.selection import VariableSelection
+from predictor.networks.settings import MOST_HIDDEN, check_dropout, check_heads, check_whole
 from predictor.networks.target import Target
 from predictor.networks.tracing import is_traced
-
-MOST_HIDDEN = 4096
-"""Bound for what an artifact may ask to be built; far beyond what daily bars can teach."""
 
 ROWS: Final = 128
 """Windows forecast at once in eval mode: what is between layers then stays in a CPU's cache."""
@@ -56,12 +54,9 @@ class TFTConfig:
     """Whether a linear map of the observed features is added to the forecast. False: the paper's network."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.hidden <= MOST_HIDDEN:  # noqa: PLR2004 - a layer norm of one value is constant
-            raise ConfigurationError(f"hidden is {self.hidden}, but must be 2 to {MOST_HIDDEN}")
-        if self.heads < 1 or self.hidden % self.heads:
-            raise ConfigurationError(f"heads is {self.heads}, but must be at least 1 and divide hidden, {self.hidden}")
-        if not 0 <= self.dropout < 1:
-            raise ConfigurationError(f"dropout is {self.dropout:g}, but must be at least 0 and below 1")
+        check_whole("hidden", self.hidden, MOST_HIDDEN, least=2)  # a layer norm of one value is constant
+        check_heads(self.heads, self.hidden)
+        check_dropout(self.dropout)
 
 
 class Internals(NamedTuple):

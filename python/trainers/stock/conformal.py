@@ -1,18 +1,21 @@
 """Conformal calibration: shift each quantile so that it held on the calibration split.
 
 Conformalised quantile regression (Romano, Patterson & Candès 2019), one offset a horizon and quantile, so that both
-tails are right and not only the band; the anchor (median) stays. Windows that overlap are not independent: the number
+tails are right and not only the band; the median stays. Windows that overlap are not independent: the number
 of effective samples says how much an offset is worth.
 """
+
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.artifact import Conformal
 from predictor.errors import ConfigurationError
-from predictor.networks import anchor_index
 
 FloatArray = NDArray[np.float64]
+
+MEDIAN: Final = 0.5
 
 
 def calibrate(
@@ -35,9 +38,11 @@ def calibrate(
             raise ConfigurationError(
                 f"split calibration knows no outcome {horizon} sessions ahead; give more bars or leave the horizon out"
             )
-    anchor = anchor_index(levels)
     offsets = [
-        tuple(0.0 if q == anchor else _offset(outcomes[:, h] - units[:, h, q], level) for q, level in enumerate(levels))
+        tuple(
+            0.0 if level == MEDIAN else _offset(outcomes[:, h] - units[:, h, q], level)
+            for q, level in enumerate(levels)
+        )
         for h in range(len(horizons))
     ]
     return Conformal(offsets=tuple(offsets), effective_samples=tuple(sessions / h for h in horizons))
@@ -48,5 +53,5 @@ def _offset(residuals: FloatArray, level: float) -> float:
     known = np.sort(residuals[np.isfinite(residuals)])
     count = len(known)
     exact = round((count + 1) * level, 9)  # 0.55 * 100 is a little more than 55
-    rank = np.ceil(exact) if level > 0.5 else np.floor(exact)  # noqa: PLR2004 - the median
+    rank = np.ceil(exact) if level > MEDIAN else np.floor(exact)
     return float(known[int(np.clip(rank, 1, count)) - 1])

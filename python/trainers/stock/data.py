@@ -45,9 +45,15 @@ class Windows:
         return len(self.symbols)
 
     def thinned(self, most: int) -> "Windows":
-        """So many of them at most, evenly."""
-        step = -(-len(self) // most)
-        return Windows(symbols=self.symbols[::step], positions=self.positions[::step])
+        """So many of them at most, evenly over their order: always the same draw, one of each stretch.
+
+        Every k-th of them would be the same few symbols on every day, wherever k divides the number of symbols.
+        """
+        if len(self) <= most:
+            return self
+        drawn = np.arange(most) + np.random.default_rng(0).random(most)
+        kept = np.unique((drawn * (len(self) / most)).astype(np.int64))
+        return Windows(symbols=self.symbols[kept], positions=self.positions[kept])
 
 
 class History:

@@ -36,19 +36,23 @@ class PanelBatch(NamedTuple):
 class Days:
     """Panels of all stocks by the position of their day on the date axis.
 
-    A stock is present on a day if its window knows something of that day's session and has a volatility.
+    A stock is present on a day if it has a bar, and its window knows something of that day's session and has a
+    volatility. A covariate may be known of a stock that is not traded, and makes it nobody's neighbour.
     """
 
-    def __init__(self, history: Gathering, *, stocks: int, nodes: NDArray[np.int64] | None = None) -> None:
+    def __init__(
+        self, history: Gathering, *, traded: NDArray[np.bool_], nodes: NDArray[np.int64] | None = None
+    ) -> None:
         """Bind to a history.
 
         Args:
             history: windows are gathered from it when they are wanted, and never stored.
-            stocks: how many it holds (S).
+            traded: [S, T] where one of its S stocks has a bar.
             nodes: [S] each stock's place in the network's universe, -1 = unknown; None if they stand in its order.
         """
         self._history = history
-        self._stocks = np.arange(stocks, dtype=np.int64)
+        self._traded = traded
+        self._stocks = np.arange(len(traded), dtype=np.int64)
         self._nodes = self._stocks if nodes is None else nodes
 
     def gather(self, positions: NDArray[np.int64]) -> PanelBatch:
@@ -57,7 +61,8 @@ class Days:
         windows = Windows(symbols=symbols, positions=np.repeat(positions, len(self._stocks)))
         batch = self._history.gather(windows)
         inputs = batch.inputs
-        present = inputs.mask[:, -1].any(-1) & torch.isfinite(inputs.scale)
+        traded = torch.from_numpy(self._traded[windows.symbols, windows.positions])
+        present = traded & inputs.mask[:, -1].any(-1) & torch.isfinite(inputs.scale)
         return PanelBatch(
             inputs=_with_absent(inputs, present),
             nodes=torch.from_numpy(self._nodes[symbols]),
@@ -71,7 +76,8 @@ class Days:
         """Batches of so many days, in an order that depends on seed and epoch alone."""
 
         def gather(index: Tensor) -> PanelBatch:
-            return self.gather(positions[index.numpy()])
+            batch = self.gather(positions[index.numpy()])
+            return batch._replace(inputs=batch.inputs.for_learning())
 
         return ResidentSource(gather, samples=len(positions), batch_size=days, seed=seed, shuffle=shuffle)
 

@@ -1,7 +1,7 @@
-"""Edges of a graph of stocks: from the returns of the training window alone, or from a file."""
+"""Edges of a graph of stocks: from the returns of the training window alone, from a file, or from an artifact."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Final
@@ -9,10 +9,14 @@ from typing import Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from predictor.bars import BarPanel
+from predictor.canonical import Json, Record
+from predictor.card import SOURCE
 from predictor.errors import ConfigurationError
-from predictor.networks.edges import Edges
+from predictor.model import Model
+from predictor.networks import Edges, GraphForecaster
 
 FloatArray = NDArray[np.float64]
 
@@ -21,6 +25,8 @@ LEAST_SESSIONS: Final = 60
 MARKET: Final = 5
 """Stocks whose mean return is a market."""
 COLUMNS: Final = ("symbol", "neighbour", "weight")
+RETURNS: Final = "training returns"
+GIVEN: Final = "given"
 
 
 def training_edges(bars: BarPanel, last: int, *, neighbours: int) -> Edges:
@@ -96,19 +102,36 @@ def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
         neighbours: of each symbol, this many of the largest weights are kept.
 
     Raises:
-        ConfigurationError: a column is missing, a symbol is not in the universe, or a weight is no number.
+        ConfigurationError: the file cannot be read, a column or a cell is missing, a symbol is not in the universe, an
+            edge leads to its own stock or stands there twice, or a weight is no number.
     """
     place = {symbol: node for node, symbol in enumerate(symbols)}
     lists: list[list[tuple[float, int]]] = [[] for _ in symbols]
-    with path.open(newline="", encoding="utf-8") as lines:
-        reader = csv.DictReader(lines)
-        if set(reader.fieldnames or ()) != set(COLUMNS):
-            raise ConfigurationError(f"{path.name} has the columns {reader.fieldnames}, but needs {list(COLUMNS)}")
-        for row in reader:
-            where = f"{path.name}, line {reader.line_num}"
-            node = _node(row["symbol"], place, where)
-            lists[node].append((_weight(row["weight"], where), _node(row["neighbour"], place, where)))
+    for where, (symbol, neighbour, weight) in _lines(path):
+        node, other = _node(symbol, place, where), _node(neighbour, place, where)
+        if node == other or other in (named for _, named in lists[node]):
+            problem = "leads to the stock itself, which it always sees" if node == other else "stands there twice"
+            raise ConfigurationError(f"{where}: the edge from {symbol} to {neighbour} {problem}; remove the line")
+        lists[node].append((_weight(weight, where), other))
     return _strongest(lists, neighbours)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
+    """Where each line stands, for messages, and its symbol, neighbour and weight."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigurationError(f"edges {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"edges {path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    reader = csv.DictReader(text.splitlines())
+    if sorted(reader.fieldnames or ()) != sorted(COLUMNS):
+        raise ConfigurationError(f"{path.name} has the columns {reader.fieldnames}, but needs {list(COLUMNS)}")
+    for row in reader:
+        where = f"{path.name}, line {reader.line_num}"
+        if None in row or None in row.values():
+            raise ConfigurationError(f"{where}: it must have {len(COLUMNS)} cells, {', '.join(COLUMNS)}")
+        yield where, (row["symbol"], row["neighbour"], row["weight"])
 
 
 def _node(symbol: str, place: Mapping[str, int], where: str) -> int:
@@ -136,4 +159,44 @@ def _strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edge
     for node, found in enumerate(lists):
         for k, (weight, other) in enumerate(sorted(found, key=lambda edge: (-edge[0], edge[1]))[:count]):
             neighbours[node, k], weights[node, k] = other, weight
+    return Edges(neighbours=neighbours, weights=weights)
+
+
+def edges_card(network: nn.Module, given: Edges | None) -> dict[str, Json]:
+    """What the card says of where a graph's edges come from; nothing where there is no graph."""
+    if not isinstance(network, GraphForecaster):
+        return {}
+    return {"edges": {"source": RETURNS if given is None else GIVEN}}
+
+
+def given_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
+    """The edges that a graph was given when it was trained, for training it again.
+
+    Args:
+        model: as it was trained.
+        symbols: of the bars that it shall be trained on, in their order.
+
+    Returns:
+        None if the model has no graph or took its edges from returns: each training part then has edges of its own.
+
+    Raises:
+        ArtifactError: the card tells of edges, but not where they come from.
+    """
+    network, card = model.engine.network, Record(model.manifest.card, f"{SOURCE}, card")
+    if not isinstance(network, GraphForecaster) or not card.has("edges"):
+        return None
+    if card.record("edges").text("source") == RETURNS:
+        return None
+    kept = Edges(neighbours=network.neighbours.cpu(), weights=network.weights.cpu())
+    return among(kept, model.manifest.universe, symbols)
+
+
+def among(edges: Edges, universe: Sequence[str], symbols: Sequence[str]) -> Edges:
+    """The edges of a universe that lead from one of these symbols to another; a new symbol has none."""
+    node_of = {symbol: node for node, symbol in enumerate(universe)}
+    place_of = {symbol: place for place, symbol in enumerate(symbols)}
+    nodes = torch.tensor([node_of.get(symbol, -1) for symbol in symbols])
+    places = torch.tensor([*(place_of.get(symbol, -1) for symbol in universe), -1])  # the last for "no neighbour", -1
+    neighbours = torch.where(nodes[:, None] >= 0, places[edges.neighbours[nodes]], -1)
+    weights = torch.where(neighbours >= 0, edges.weights[nodes], 0.0)
     return Edges(neighbours=neighbours, weights=weights)

@@ -147,7 +147,9 @@ def prepare(history: History, splits: Splits, recipe: Recipe, edges: Edges | Non
     train, selection = history.windows(splits.train), history.windows(splits.selection)
     network = _network(history, train, recipe)
     if isinstance(network, GraphForecaster):
-        network.connect(edges or training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours))
+        if edges is None:
+            edges = training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours)
+        network.connect(edges)
     lesson = lesson_of(network, history, train, selection, recipe)
     return Prepared(network=network, lesson=lesson, loop=_loop(network, lesson, recipe.optimisation))
 
@@ -204,7 +206,10 @@ def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Lo
 
 
 def undecayed(network: nn.Module) -> Iterator[nn.Parameter]:
-    """Biases and norms: above all the head's bias holds the targets' own quantiles, and should stay free to."""
+    """Biases, and norms that are vectors: above all the head's bias holds the targets' quantiles, and stays free to.
+
+    Gains and shifts of many norms in one tensor, as in the TFT's variable selection, decay as the weights beside them.
+    """
     for name, parameter in network.named_parameters():
         if parameter.requires_grad and (parameter.ndim <= 1 or "bias" in name.rpartition(".")[2]):
             yield parameter

@@ -59,8 +59,8 @@ def by_days(
     network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe
 ) -> Lesson[PanelBatch]:
     """Whole days, shuffled; a batch has as many as come nearest to the recipe's number of windows, at least one."""
-    settings, stocks = recipe.optimisation, len(history.bars.symbols)
-    taught, days = Days(Hiding(history, seed=settings.seed), stocks=stocks), Days(history, stocks=stocks)
+    settings, stocks, traded = recipe.optimisation, len(history.bars.symbols), history.bars.present
+    taught, days = Days(Hiding(history, seed=settings.seed), traded=traded), Days(history, traded=traded)
     task = PanelTask(
         network,
         levels=recipe.quantiles,
@@ -85,6 +85,7 @@ def _windows(
 ) -> ResidentSource[Batch]:
     def gather(index: torch.Tensor) -> Batch:
         rows = index.numpy()
-        return history.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+        batch = history.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+        return batch._replace(inputs=batch.inputs.for_learning())
 
     return ResidentSource(gather, samples=len(windows), batch_size=batch_size, seed=seed, shuffle=shuffle)

@@ -10,6 +10,7 @@ from predictor.features import FeatureSet
 from predictor.networks import Edges
 from trainers.stock.card import bars_hash
 from trainers.stock.data import NO_SOURCE
+from trainers.stock.edges import RETURNS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +32,7 @@ class Material:
             "bars": bars_hash(self.bars),
             "covariates": self.covariates.digest(),
             "features": features_identity(self.features),
-            "edges": "training returns" if self.edges is None else self.edges.digest,
+            "edges": RETURNS if self.edges is None else self.edges.digest,
         }
 
 

@@ -22,6 +22,7 @@ from trainers.progress import Consumer
 from trainers.stock import card
 from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
+from trainers.stock.edges import edges_card
 from trainers.stock.evaluation.baselines import Case, quick_baselines
 from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.judged import Judged
@@ -122,7 +123,7 @@ def train(
         announce(f"{kept}; calibrating it, and scoring it beside the baselines")
         made = calibrated(fitted, history, splits, recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
-        told = _card(made, fitted, history, splits, recipe) | searched
+        told = _card(made, fitted, history, splits, recipe) | edges_card(fitted.network, material.edges) | searched
         made = replace(made, manifest=replace(made.manifest, card=told))
         announce("recording the golden instance, and saving")
         if first:
