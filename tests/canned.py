@@ -11,7 +11,7 @@ import numpy as np
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.deadline import Deadline
 from predictor.errors import ModelNotFoundError, QuantraError
-from predictor.forecast import Attribution, Explanation, Forecast, Internal, RowKind
+from predictor.forecast import Attribution, Explanation, Forecast, Internal, InternalAxis, RowKind
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
 
 _LONGEST_S = 30
@@ -133,8 +133,18 @@ def attribution(symbols: tuple[str, ...]) -> Attribution:
 def telling(symbols: tuple[str, ...]) -> Attribution:
     """The same of a network that tells its internals, and that looks across stocks."""
     weights = np.arange(1.0, 3.0 * len(symbols) + 1).reshape(len(symbols), 3)
-    attention = Internal(name="attention", labels=("-1", "0", "+1"), values=weights / weights.sum(1, keepdims=True))
-    selection = Internal(name="selection of static variables", labels=("sector",), values=np.ones((len(symbols), 1)))
+    attention = Internal(
+        name="attention",
+        axis=InternalAxis.SESSIONS,
+        labels=("-1", "0", "+1"),
+        values=weights / weights.sum(1, keepdims=True),
+    )
+    selection = Internal(
+        name="selection of static variables",
+        axis=InternalAxis.INPUTS,
+        labels=("sector",),
+        values=np.ones((len(symbols), 1)),
+    )
     plain = attribution(symbols)
     return replace(
         plain,

@@ -77,9 +77,22 @@ public sealed class EmbeddedPredictor : IStockPredictor
     public async Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(request);
+        var found = await ExplainManyAsync(request.ToMany(), cancellationToken).ConfigureAwait(false);
+        return found[0];
+    }
+
+    /// <inheritdoc/>
+    public async Task<IReadOnlyList<Attribution>> ExplainManyAsync(
+        ManyExplanationsRequest request,
+        CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
         var question = QuestionWriter.Explain(request, _options.Timeout);
         var reply = await CallAsync("explain", question, cancellationToken).ConfigureAwait(false);
-        return AnswerReader.Read(reply, answer => answer.Objects("attributions", AnswerReader.Attribution))[0];
+        var found = AnswerReader.Read(reply, answer => answer.Objects("attributions", AnswerReader.Attribution));
+        if (request.Targets.Count > 0)
+            AnswerCount.Check(found.Length, request.Targets.Count);
+        return found;
     }
 
     /// <inheritdoc/>

@@ -105,6 +105,24 @@ public abstract class PredictorTests
     }
 
     [Fact]
+    public async Task Covariate_files_give_the_values_that_Python_reads_of_them()
+    {
+        string[] dated = ["short_interest.csv", "market.csv", "rebalance.csv"];
+        var files = CovariateSource.ReadCsv(dated.Select(Doors.PathOf), Doors.PathOf("static.csv"));
+        var (byHand, request) = (Beside().Covariates, Beside());
+        var read = files.ForModel(await _predictor.GetModelAsync("beside", Token), request.Bars!);
+        Assert.Equal(byHand.FutureSessions.ToArray(), read.FutureSessions.ToArray());
+        Assert.Equal(Bits(byHand.Observed), Bits(read.Observed));
+        Assert.Equal(Bits(byHand.Known), Bits(read.Known));
+        Assert.Equal(Bits(byHand.Numbers), Bits(read.Numbers));
+        Assert.Equal(byHand.Categories["sector"], Assert.Single(read.Categories).Value);
+        AssertSame(_expected.Of("beside"), await _predictor.PredictAsync(request with { Covariates = read }, Token));
+
+        static IEnumerable<(string, string)> Bits(IReadOnlyDictionary<string, ReadOnlyMemory<double>> values) =>
+            values.Select(one => (one.Key, string.Join(' ', Expected.BitsOf(one.Value))));
+    }
+
+    [Fact]
     public async Task A_covariate_that_is_not_sent_is_named()
     {
         var failure = await RefusalAsync(Beside() with { Covariates = Covariates.None });
@@ -194,6 +212,30 @@ public abstract class PredictorTests
     }
 
     [Fact]
+    public async Task Some_symbols_of_a_panel_are_explained_as_among_all()
+    {
+        var instance = new PredictionRequest("graph", Panel);
+        var whole = await _predictor.ExplainAsync(new ExplanationRequest(instance, 5), Token);
+        var one = await _predictor.ExplainAsync(new ExplanationRequest(instance, 5) { Symbols = ["IBM"] }, Token);
+        Assert.Equal(["IBM"], one.Symbols);
+        Assert.Equal(whole.Table("IBM").Select(row => (row.Name, Math.Round(row.Value, 7))), one.Table("IBM").Select(row => (row.Name, Math.Round(row.Value, 7))));
+        var request = new ExplanationRequest(instance, 5) { Symbols = ["X"] };
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => _predictor.ExplainAsync(request, Token));
+        Assert.Equal(QuantraReason.InvalidInput, failure.Reason);
+    }
+
+    [Fact]
+    public async Task Several_numbers_are_explained_at_once()
+    {
+        var instance = new PredictionRequest("small", Bars);
+        var found = await _predictor.ExplainManyAsync(new ManyExplanationsRequest(instance, [new(5), new(20, 0.9)]), Token);
+        Assert.Equal([(5, 0.5), (20, 0.9)], found.Select(one => (one.Horizon, one.Quantile)));
+        Assert.Equal(_expected.Of("reasons_of_one").Array<double>("prediction")[0], found[0].Prediction.Span[0], 1e-9);
+        var medians = await _predictor.ExplainManyAsync(new ManyExplanationsRequest(instance, []), Token);
+        Assert.Equal([(1, 0.5), (5, 0.5), (10, 0.5), (20, 0.5)], medians.Select(one => (one.Horizon, one.Quantile)));
+    }
+
+    [Fact]
     public async Task A_network_that_tells_has_Pythons_internals()
     {
         var attribution = await _predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("tft", Panel), 5), Token);
@@ -204,6 +246,11 @@ public abstract class PredictorTests
         Assert.Equal(expected.Select(one => one.Bits("values")), attribution.Internals.Select(one => Expected.BitsOf(one.Values)));
         var shares = attribution.Shares("IBM", "attention");
         Assert.Equal(1, shares.Sum(share => share.Value), 6);
+        Assert.Equal([InternalAxis.Inputs, InternalAxis.Inputs, InternalAxis.Sessions], attribution.Internals.Select(one => one.Axis));
+        var labels = shares.Select(share => share.Label).ToHashSet();
+        string[] some = ["59 sessions before the last", "1 session before the last", "last session", "5 sessions after the last"];
+        Assert.All(some, label => Assert.Contains(label, labels));
+        Assert.Contains("return_1", attribution.Shares("IBM", "selection of past variables").Select(share => share.Label));
         Assert.Equal(shares.OrderByDescending(share => share.Value), shares);
         Assert.Throws<ArgumentException>(() => attribution.Shares("IBM", "mood"));
     }

@@ -1,5 +1,7 @@
 using System.Globalization;
 using System.Reflection;
+using Google.Protobuf;
+using Google.Protobuf.WellKnownTypes;
 using Grpc.Core;
 using Grpc.Net.Client;
 
@@ -35,6 +37,17 @@ public sealed class QuantraClientTests(Doors doors)
         await using var client = new QuantraClient(doors.Address, new QuantraClientOptions { MaxMessageBytes = 100 });
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
         Assert.Equal(QuantraReason.RequestTooLarge, failure.Reason);
+    }
+
+    [Theory]
+    [InlineData("quantra", QuantraReason.QueueFull)]
+    [InlineData("elsewhere.example", QuantraReason.Unavailable)]
+    public async Task Details_of_another_system_are_no_reason_of_ours(string domain, string reason)
+    {
+        var status = new Rpc.Status { Details = { Any.Pack(new Rpc.ErrorInfo { Reason = QuantraReason.QueueFull, Domain = domain }) } };
+        await using var client = new QuantraClient(new Failing(status), new QuantraClientOptions());
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
+        Assert.Equal(reason, failure.Reason);
     }
 
     [Fact]
@@ -74,5 +87,32 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Contains(forecast.Price("AAPL", 20, 0.9).ToString("F4", CultureInfo.InvariantCulture), plain, StringComparison.Ordinal);
         Assert.Equal(12, forecast.Table().Count);
         Assert.Throws<ArgumentException>(() => forecast.Value("IBM", 5, 0.5));
+    }
+
+    /// <summary>Fails every call as UNAVAILABLE, with these details.</summary>
+    private sealed class Failing(Rpc.Status details) : CallInvoker
+    {
+        public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(
+            Method<TRequest, TResponse> method,
+            string? host,
+            CallOptions options,
+            TRequest request)
+        {
+            var trailers = new Metadata { { "grpc-status-details-bin", details.ToByteArray() } };
+            var failure = Task.FromException<TResponse>(new RpcException(new Status(StatusCode.Unavailable, ""), trailers));
+            return new(failure, Task.FromResult(trailers), () => Status.DefaultCancelled, () => trailers, () => { });
+        }
+
+        public override TResponse BlockingUnaryCall<TRequest, TResponse>(
+            Method<TRequest, TResponse> method, string? host, CallOptions options, TRequest request) => throw new NotSupportedException();
+
+        public override AsyncServerStreamingCall<TResponse> AsyncServerStreamingCall<TRequest, TResponse>(
+            Method<TRequest, TResponse> method, string? host, CallOptions options, TRequest request) => throw new NotSupportedException();
+
+        public override AsyncClientStreamingCall<TRequest, TResponse> AsyncClientStreamingCall<TRequest, TResponse>(
+            Method<TRequest, TResponse> method, string? host, CallOptions options) => throw new NotSupportedException();
+
+        public override AsyncDuplexStreamingCall<TRequest, TResponse> AsyncDuplexStreamingCall<TRequest, TResponse>(
+            Method<TRequest, TResponse> method, string? host, CallOptions options) => throw new NotSupportedException();
     }
 }

@@ -95,6 +95,6 @@ public sealed record Attribution
         var found = Internals[Axis.IndexOf([.. Internals.Select(one => one.Name)], name, nameof(name))];
         var row = Axis.IndexOf(Symbols, symbol, nameof(symbol));
         var values = found.Values.Slice(row * found.Labels.Count, found.Labels.Count).ToArray();
-        return [.. values.Select((value, place) => new Share(found.Labels[place], value)).OrderByDescending(share => share.Value)];
+        return [.. values.Select((value, place) => new Share(found.InWords(place), value)).OrderByDescending(share => share.Value)];
     }
 }

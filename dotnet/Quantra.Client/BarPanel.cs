@@ -54,8 +54,7 @@ public sealed record BarPanel
     public static BarPanel ReadCsv(string path)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
-        using var reader = OpenText(path);
-        return BarsCsv.Read(reader, path);
+        return BarsCsv.Read(path);
     }
 
     /// <summary>Takes one symbol's bars out.</summary>
@@ -80,18 +79,6 @@ public sealed record BarPanel
             Calendar = Calendar,
             Currency = Currency,
         };
-    }
-
-    private static StreamReader OpenText(string path)
-    {
-        try
-        {
-            return new StreamReader(path);
-        }
-        catch (IOException error)
-        {
-            throw QuantraError.BadBars($"{path} cannot be read: {error.Message}").ToException(error);
-        }
     }
 
     private int RowOf(string symbol)

@@ -1,5 +1,4 @@
 using System.Runtime.ExceptionServices;
-using Grpc.Core;
 
 namespace Quantra.Client;
 
@@ -27,7 +26,7 @@ internal static class ByModel
             try
             {
                 var answers = await predict(places.Key, [.. places.Select(index => requests[index])]).ConfigureAwait(false);
-                CheckCount(answers.Count, places.Count());
+                AnswerCount.Check(answers.Count, places.Count());
                 foreach (var (index, answer) in places.Zip(answers))
                     results[index] = answer;
                 return null;
@@ -39,14 +38,5 @@ internal static class ByModel
                 return failure;
             }
         }
-    }
-
-    private static void CheckCount(int have, int need)
-    {
-        if (have == need)
-            return;
-        var message = FormattableString.Invariant(
-            $"the answer has {have} results for {need} requests; give client and server the same version");
-        throw QuantraError.Of(StatusCode.Internal, QuantraReason.Internal, message).ToException();
     }
 }

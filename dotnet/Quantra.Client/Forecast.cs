@@ -34,7 +34,7 @@ public sealed record Forecast
     /// <summary>[S, H, Q] log returns; null for other targets.</summary>
     public required ReadOnlyMemory<double>? Returns { get; init; }
 
-    /// <summary>[S, H, Q] in the bars' currency; null without a last close.</summary>
+    /// <summary>[S, H, Q] in the bars' currency; null without a last close, with a lag, and for other targets than returns.</summary>
     public required ReadOnlyMemory<double>? Prices { get; init; }
 
     /// <summary>[S] last close, not adjusted; null if unknown.</summary>

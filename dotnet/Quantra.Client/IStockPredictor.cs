@@ -37,6 +37,15 @@ public interface IStockPredictor : IAsyncDisposable
     /// <exception cref="QuantraException">The input, the model or the target was refused; see its Reason.</exception>
     Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default);
 
+    /// <summary>Tells how much each input moved several numbers of a forecast, such as all its horizons.</summary>
+    /// <param name="request">The forecast, and the horizons and quantiles to explain.</param>
+    /// <param name="cancellationToken">Gives the call up.</param>
+    /// <returns>One attribution a target, in the order of the request.</returns>
+    /// <exception cref="QuantraException">The input, the model or a target was refused; see its Reason.</exception>
+    Task<IReadOnlyList<Attribution>> ExplainManyAsync(
+        ManyExplanationsRequest request,
+        CancellationToken cancellationToken = default);
+
     /// <summary>Lists every model that is served, with its versions.</summary>
     /// <param name="cancellationToken">Gives the call up.</param>
     /// <returns>One entry a version.</returns>

@@ -91,9 +91,22 @@ public sealed class QuantraClient : IStockPredictor
     public async Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(request);
+        var found = await ExplainManyAsync(request.ToMany(), cancellationToken).ConfigureAwait(false);
+        return found[0];
+    }
+
+    /// <inheritdoc/>
+    public async Task<IReadOnlyList<Attribution>> ExplainManyAsync(
+        ManyExplanationsRequest request,
+        CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
         var answer = await CallAsync(_stub.ExplainAsync, RequestWriter.Explain(request), cancellationToken)
             .ConfigureAwait(false);
-        return ResponseReader.Attribution(answer.Attributions[0]);
+        Attribution[] found = [.. answer.Attributions.Select(ResponseReader.Attribution)];
+        if (request.Targets.Count > 0)
+            AnswerCount.Check(found.Length, request.Targets.Count);
+        return found;
     }
 
     /// <inheritdoc/>

@@ -19,7 +19,11 @@ public sealed record QuantraError(
     /// <returns>An exception to throw.</returns>
     public QuantraException ToException(Exception? inner = null) => new(this, inner);
 
-    internal static QuantraError BadBars(string message) => Of(StatusCode.InvalidArgument, QuantraReason.BarsInvalid, message);
+    internal static QuantraError BadBars(string message) => BadFile(QuantraReason.BarsInvalid, message);
+
+    internal static QuantraError BadCovariates(string message) => BadFile(QuantraReason.CovariatesInvalid, message);
+
+    internal static QuantraError BadFile(string reason, string message) => Of(StatusCode.InvalidArgument, reason, message);
 
     internal static QuantraError Of(StatusCode code, string reason, string message) =>
         new(code, reason, message, ReadOnlyDictionary<string, string>.Empty);

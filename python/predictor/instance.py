@@ -93,3 +93,5 @@ class Query:
     detail: Detail = Detail.FEATURES
     tolerance: float = 0.01
     """Largest relative completeness gap that counts as converged, in (0, 1)."""
+    symbols: tuple[str, ...] = ()
+    """Whose reasons, in this order; empty = all of the instance's. All of its bars are read whoever is asked about."""

@@ -46,6 +46,17 @@ class Encoded:
     """[S, T]"""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What decides a network's inputs: pipelines that agree in it make the same of the same bars."""
+
+    schema_hash: str
+    target: Target
+    normaliser: Normaliser
+    calendar: SessionCalendar
+    encoder_length: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pipeline:
     """Bars to inputs, the same for every door and for training."""
@@ -62,6 +73,17 @@ class Pipeline:
             raise ConfigurationError(
                 f"encoder length is {self.encoder_length} sessions, but must be 1 to {LONGEST_ENCODER}"
             )
+
+    @property
+    def reading(self) -> Reading:
+        """What decides its inputs."""
+        return Reading(
+            schema_hash=self.features.schema_hash,
+            target=self.target,
+            normaliser=self.normaliser,
+            calendar=self.calendar,
+            encoder_length=self.encoder_length,
+        )
 
     @property
     def sizes(self) -> InputSizes:

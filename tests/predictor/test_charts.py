@@ -150,6 +150,13 @@ def test_the_loss_curve_marks_the_epoch_that_was_kept() -> None:
     assert (kept.x, kept.y) == ((2,), (0.8,))
 
 
+@pytest.mark.parametrize(("count", "step"), [(4, 1), (40, 4)])
+def test_the_loss_curve_names_whole_epochs(count: int, step: int) -> None:
+    losses = [1.0] * count
+    figure = loss_curve(range(1, count + 1), losses, losses, (1, 1.0))
+    assert cast("Any", figure).layout.xaxis.dtick == step
+
+
 def test_a_best_epoch_that_was_not_trained_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="best epoch, 4"):
         loss_curve([1, 2], [0.9, 0.7], [0.9, 0.8], (4, 0.8))

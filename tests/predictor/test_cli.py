@@ -25,7 +25,7 @@ from predictor.audit_record import AuditRecord, write_audit
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.cli import app, run
-from predictor.forecast import Attribution, Forecast
+from predictor.forecast import Attribution, Forecast, session_in_words
 from predictor.forecaster import Forecaster
 from predictor.service import PredictionService
 
@@ -245,7 +245,7 @@ def test_explain_shows_internals_below_a_heading_that_says_what_they_are(
     ]
     attention = found["internals"][-1]
     largest = attention["labels"][int(np.argmax(attention["values"][0]))]
-    assert f"{largest} " in internals.split("attention")[1]
+    assert f"{session_in_words(int(largest))}: " in " ".join(internals.split("attention")[1].split())
     assert "attention" not in contributions
 
 

@@ -91,6 +91,7 @@ def test_an_explanation_has_the_services_numbers(door: Door, service: Prediction
         "targets": [{"horizon": 5, "quantile": 0.5}],
         "detail": "features",
         "tolerance": 0,
+        "symbols": [],
     }
     text, arrays = door.explain(json.dumps(asked), buffers_of(bars)).reply()
     query = Query(instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),))
@@ -145,6 +146,7 @@ def test_internals_have_the_forecasters_numbers(other_door: Door, others: Path) 
         "targets": [{"horizon": 5, "quantile": 0.5}],
         "detail": "features",
         "tolerance": 0,
+        "symbols": [],
     }
     text, arrays = other_door.explain(json.dumps(asked), buffers_of(bars)).reply()
     with Forecaster.load(others / "tft" / "1", device="cpu") as forecaster:

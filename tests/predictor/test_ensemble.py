@@ -308,7 +308,7 @@ def test_a_symbol_without_a_forecast_has_no_reasons(joint: Ensemble) -> None:
 
 def test_a_method_or_a_target_that_members_lack_is_refused(joint: Ensemble) -> None:
     asked = Instance(input=recent_bars("AAPL"))
-    with pytest.raises(ExplainUnsupportedError, match="an ensemble has"):
+    with pytest.raises(ExplainUnsupportedError, match="no method 'attention'"):
         joint.explain(Query(instance=asked, method="attention"), LONG_AFTER, Deadline())
     with pytest.raises(UnknownHorizonError, match="horizon 3"):
         joint.explain(Query(instance=asked, targets=(TargetPoint(3, 0.5),)), LONG_AFTER, Deadline())
@@ -343,6 +343,28 @@ def test_neighbours_count_as_0_in_members_without_a_graph(tmp_path: Path) -> Non
     np.testing.assert_allclose(neighbours, _row(graph, RowKind.NEIGHBOURS, "neighbours") / 2, rtol=1e-12)
     assert neighbours.all()
     assert _forecast(mixed, bars).ranks is None
+
+
+def test_a_member_says_what_its_graph_lacks_though_another_shares_its_inputs(tmp_path: Path) -> None:
+    kinds = ("lstm", "graph")
+    stored = {kind: artifact.load(save_small_artifact(tmp_path / kind, kind)) for kind in kinds}
+    found = _forecast(ensemble_of(manifest_of(stored), stored), recent_bars("AAPL"))
+    assert [warning.split(",")[0] for warning in found.warnings] == ["AAPL: forecast without the neighbours GOOG"]
+
+
+def test_some_symbols_of_a_panel_are_explained_as_among_all(tmp_path: Path) -> None:
+    kinds = ("graph", "tft")
+    stored = {kind: artifact.load(save_small_artifact(tmp_path / kind, kind)) for kind in kinds}
+    mixed, instance = ensemble_of(manifest_of(stored), stored), Instance(input=recent_bars(*UNIVERSE))
+    (all_of_them,) = mixed.explain(Query(instance=instance, targets=(POINT,)), LONG_AFTER, Deadline())
+    (some,) = mixed.explain(
+        Query(instance=instance, targets=(POINT,), symbols=("MSFT", "AAPL")), LONG_AFTER, Deadline()
+    )
+    assert some.symbols == ("MSFT", "AAPL")
+    np.testing.assert_allclose(some.per_row, all_of_them.per_row[[3, 0]], rtol=1e-4, atol=1e-7)
+    np.testing.assert_array_equal(some.prediction, all_of_them.prediction[[3, 0]])
+    for mine, every in zip(some.internals, all_of_them.internals, strict=True):
+        np.testing.assert_allclose(mine.values, every.values[[3, 0]], rtol=0, atol=1e-6)
 
 
 def test_an_ensemble_with_a_member_that_does_not_rank_does_not_rank(joint: Ensemble) -> None:

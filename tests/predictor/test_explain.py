@@ -12,9 +12,12 @@ from captum.attr import IntegratedGradients
 from explain_cases import (
     BASELINE,
     ENCODER,
+    FUTURE,
+    KNOWN,
     LEVELS,
     OBSERVED,
     POINTS,
+    STATIC,
     TARGET,
     LinearNetwork,
     assert_same_footprint,
@@ -35,6 +38,7 @@ from predictor.errors import (
     ConfigurationError,
     DeadlineExceededError,
     InvalidInputError,
+    RequestTooLargeError,
     WindowShapeError,
 )
 from predictor.explain import Contributions, Explainer, attribution_view, integration, path
@@ -42,6 +46,8 @@ from predictor.networks import Inputs
 
 PARTS = ("observed", "known", "static", "location", "scale", "conformal")
 OPEN_END = Deadline()
+PER_WINDOW = ENCODER * OBSERVED + (ENCODER + FUTURE) * KNOWN + STATIC + 2
+"""Numbers that an explanation of one window and target varies: features, location and scale."""
 
 
 def linear_weights(*, unused: int | None = None) -> Tensor:
@@ -202,6 +208,24 @@ def test_chunks_change_nothing(max_rows: int) -> None:
 
     for one, other in zip(whole, chunked, strict=True):
         assert_equal_contributions(one, replace(other, relative_gap=one.relative_gap), rtol=1e-5)
+
+
+def test_many_windows_are_worked_on_in_parts_and_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    tested, inputs = explainer(lstm_forecaster()), windows(5)
+    whole = tested.explain(inputs, POINTS[:2], deadline=OPEN_END)
+    monkeypatch.setattr("predictor.explain.explainer.AT_ONCE", 2 * len(POINTS[:2]) * PER_WINDOW)
+    parted = tested.explain(inputs, POINTS[:2], deadline=OPEN_END)
+
+    for one, other in zip(whole, parted, strict=True):
+        assert_equal_contributions(one, replace(other, relative_gap=one.relative_gap), rtol=1e-5)
+
+
+def test_more_contributions_than_an_answer_may_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictor.explain.explainer.MOST_NUMBERS", 3 * 2 * PER_WINDOW)
+    tested = explainer(lstm_forecaster())
+    assert len(tested.explain(windows(3), POINTS[:2], deadline=OPEN_END)) == 2
+    with pytest.raises(RequestTooLargeError, match=r"2 targets of 4 symbols have .* ask for fewer targets or symbols"):
+        tested.explain(windows(4), POINTS[:2], deadline=OPEN_END)
 
 
 def test_windows_and_points_together_equal_each_alone() -> None:

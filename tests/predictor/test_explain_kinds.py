@@ -175,3 +175,19 @@ def test_a_neighbour_that_decides_shows_in_the_neighbours_row() -> None:
     assert_names_the_planted(found, inputs)
     assert correlation(found.neighbours[:, 0], truth) > 0.9
     assert 0.5 < np.abs(found.neighbours).mean() / np.abs(truth).mean() < 2
+
+
+def test_small_panels_that_are_worked_on_in_parts_are_explained_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = fresh("graph", PAIR)
+    assert isinstance(network, GraphForecaster)
+    network.connect(Edges(neighbours=torch.tensor([[1], [0]]), weights=torch.ones(2, 1)))
+    tested = explainer(freeze(network), members=2)
+    inputs, _ = planted_pairs(5, torch.Generator().manual_seed(9))
+    with_other = Inputs(*(torch.stack([group, others(group)], dim=1) for group in inputs))
+    places = torch.tensor([[0, 1], [1, 0]]).repeat(5, 1)
+    (whole,) = tested.explain(with_other, [(0, 0)], deadline=Deadline(), nodes=places)
+    monkeypatch.setattr("predictor.explain.explainer.AT_ONCE", 1)  # window by window
+    (parted,) = tested.explain(with_other, [(0, 0)], deadline=Deadline(), nodes=places)
+    np.testing.assert_allclose(parted.neighbours, whole.neighbours, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(parted.observed, whole.observed, rtol=1e-5, atol=1e-9)
+    assert np.array_equal(parted.nodes, whole.nodes)

@@ -15,7 +15,7 @@ from canned import attribution, forecast, ranking
 from predictor import Forecaster
 from predictor.deadline import Deadline
 from predictor.errors import ArtifactError, InvalidInputError, TooFewBarsError, UnavailableError, UnknownHorizonError
-from predictor.forecast import Forecast, Internal
+from predictor.forecast import Forecast, Internal, InternalAxis
 from predictor.instance import Instance, Query
 from predictor.service import PredictionService
 
@@ -144,7 +144,7 @@ def test_html_escapes_what_the_caller_named() -> None:
     reasons = replace(attribution(("A",)), row_names=(named, "b", "c"), unit=named)._repr_html_()
     assert "<script" not in reasons
     assert reasons.count("&lt;script&gt;") == 2
-    told = Internal(name=named, labels=(named,), values=np.ones((1, 1)))
+    told = Internal(name=named, axis=InternalAxis.INPUTS, labels=(named,), values=np.ones((1, 1)))
     internals = replace(attribution(("A",)), internals=(told,))._repr_html_()
     assert "<script" not in internals
     assert internals.count("&lt;script&gt;") == 2

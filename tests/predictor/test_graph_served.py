@@ -13,8 +13,10 @@ from serving import serving
 
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
-from predictor.forecast import Attribution, Forecast, RowKind
+from predictor.errors import InvalidInputError, NoUsableSymbolError, QuantraError
+from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
+from predictor.instance import Instance, Query
 from predictor.model.answers import ranks_of
 from predictor.service import PredictionService
 
@@ -110,6 +112,25 @@ def test_a_stock_alone_is_forecast_without_its_neighbours(client: QuantraClient,
     assert np.abs(alone.values[0] - whole.values[0]).max() > SAME
 
 
+def test_neighbours_that_are_not_there_are_named(client: QuantraClient, whole: Forecast) -> None:
+    assert whole.warnings == ()
+    (warning,) = client.predict(recent_bars("AAPL", "MSFT")).warnings
+    assert warning.startswith("AAPL, MSFT: forecast without the neighbours GOOG, IBM, ")
+    reasons = client.feature_importance(recent_bars("AAPL", "MSFT"))
+    assert reasons.warnings == (warning,)
+
+
+def test_a_neighbour_without_its_last_bar_is_named(client: QuantraClient) -> None:
+    warnings = client.predict(without_last_bar(recent_bars(*UNIVERSE), "GOOG")).warnings
+    assert [warning.split(" neighbours")[0] for warning in warnings[1:]] == ["AAPL, MSFT: forecast without the"]
+
+
+def test_a_stranger_is_named(client: QuantraClient) -> None:
+    found = client.predict(replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW")))
+    assert found.warnings[0].startswith("IBM: forecast without the neighbours MSFT, ")
+    assert found.warnings[1] == "NEW: forecast without neighbours, because training had no such stock"
+
+
 def test_an_unknown_symbol_is_forecast_as_a_stock_without_neighbours(client: QuantraClient, whole: Forecast) -> None:
     """The last universe's stock under another name: what it says of itself stays, what others see of it goes."""
     found = client.predict(replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW")))
@@ -145,6 +166,33 @@ def test_reasons_add_up_to_the_served_forecast_and_neighbours_are_among_them(
     np.testing.assert_allclose(reasons.per_row.sum(axis=1), difference, rtol=0.01, atol=1e-5)
     neighbours = np.abs(row(reasons, RowKind.NEIGHBOURS))
     assert (neighbours > 10 * np.abs(reasons.per_row.sum(axis=1) - difference)).all()
+
+
+def test_some_stocks_are_explained_as_among_all(client: QuantraClient, reasons: Attribution) -> None:
+    asked = Query(
+        instance=Instance(input=recent_bars(*UNIVERSE)), targets=(TargetPoint(5, 0.5),), symbols=("IBM", "AAPL")
+    )
+    (found,) = client.explain(asked).attributions
+    assert found.symbols == ("IBM", "AAPL")
+    np.testing.assert_allclose(found.per_row, reasons.per_row[[2, 0]], rtol=0, atol=SAME)
+    assert row(found, RowKind.NEIGHBOURS).all()
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("symbols", "error", "message"),
+    [
+        (("AAPL", "NEW"), InvalidInputError, "no symbol 'NEW' to explain; the instance has AAPL, GOOG"),
+        (("AAPL", "AAPL"), InvalidInputError, "symbol 'AAPL' is to be explained twice"),
+        (("GOOG",), NoUsableSymbolError, "GOOG: no forecast"),
+    ],
+)
+def test_stocks_that_cannot_be_explained_are_refused_by_name(
+    client: QuantraClient, symbols: tuple[str, ...], error: type[QuantraError], message: str
+) -> None:
+    bars = without_last_bar(recent_bars(*UNIVERSE), "GOOG")
+    with pytest.raises(error, match=message):
+        client.explain(Query(instance=Instance(input=bars), symbols=symbols))
 
 
 def test_a_stock_alone_owes_nothing_to_neighbours(client: QuantraClient) -> None:

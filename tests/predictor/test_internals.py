@@ -16,7 +16,15 @@ from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.deadline import Deadline
 from predictor.features import FittedFeatures
-from predictor.forecast import Attribution, Internal, RowKind, TargetPoint
+from predictor.forecast import (
+    Attribution,
+    Internal,
+    InternalAxis,
+    RowKind,
+    TargetPoint,
+    largest_shares,
+    session_in_words,
+)
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance, Query
 from predictor.model import Model
@@ -189,7 +197,31 @@ def test_shares_come_largest_first(tft: Model) -> None:
     attention = by_name(found)["attention"]
     shares = attention.table(1)
     assert [one.share for one in shares] == sorted(attention.values[1].tolist(), reverse=True)
-    assert attention.labels[int(np.argmax(attention.values[1]))] == shares[0].label
+    assert session_in_words(int(attention.labels[int(np.argmax(attention.values[1]))])) == shares[0].label
+
+
+@pytest.mark.parametrize(
+    ("offset", "words"),
+    [
+        (-26, "26 sessions before the last"),
+        (-1, "1 session before the last"),
+        (0, "last session"),
+        (1, "1 session after the last"),
+        (5, "5 sessions after the last"),
+    ],
+)
+def test_a_session_is_told_in_words(offset: int, words: str) -> None:
+    assert session_in_words(offset) == words
+
+
+def test_the_largest_shares_are_a_sentence_that_needs_no_key() -> None:
+    values = np.array([[0.5, 0.3, 0.2]])
+    attention = Internal(name="attention", axis=InternalAxis.SESSIONS, labels=("-26", "0", "+1"), values=values)
+    assert largest_shares(attention, 0) == (
+        "26 sessions before the last: 50 %, last session: 30 %, 1 session after the last: 20 %"
+    )
+    selection = Internal(name="selection", axis=InternalAxis.INPUTS, labels=("7", "cap", "sector"), values=values)
+    assert largest_shares(selection, 0) == "7: 50 %, cap: 30 %, sector: 20 %"
 
 
 def test_html_shows_internals_below_a_heading_that_says_what_they_are(tft: Model) -> None:

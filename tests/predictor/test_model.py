@@ -426,6 +426,14 @@ def test_a_value_in_an_unknown_cell_is_refused(model: Model) -> None:
         model.prepare(Instance(input=replace(window, mask=np.zeros_like(window.mask))), LONG_AFTER)
 
 
+def test_a_window_of_which_nothing_is_known_is_refused_by_its_symbol(model: Model) -> None:
+    window = _window(model, recent_bars("AAPL", "IBM"))
+    mask, observed = window.mask.copy(), window.observed.copy()
+    mask[1], observed[1] = False, 0
+    with pytest.raises(InvalidInputError, match="nothing is known of IBM"):
+        model.prepare(Instance(input=replace(window, mask=mask, observed=observed)), LONG_AFTER)
+
+
 def test_windows_of_no_symbol_are_refused(model: Model) -> None:
     window = _window(model, recent_bars("AAPL"))
     empty = {name: getattr(window, name)[:0] for name in ("observed", "known", "static", "mask", "location", "scale")}

@@ -16,7 +16,7 @@ from pages import HOSTILE, assert_loads_nothing, page_of
 from predictor import canonical
 from predictor.canonical import Json
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
-from predictor.forecast import INTERNALS_NOTE, Attribution, Forecast, Internal
+from predictor.forecast import INTERNALS_NOTE, Attribution, Forecast, Internal, InternalAxis
 from predictor.report import ReportContent, check_report, render_report, write_report
 
 QUANTILES = (0.1, 0.5, 0.9)
@@ -172,8 +172,12 @@ def test_scores_and_ranks_are_shown_where_the_model_ranks() -> None:
 
 
 def test_internals_are_shown_as_what_the_network_turned_to() -> None:
-    selection = Internal(name="past selection", labels=("ret_1", "vol_20"), values=np.array([[0.8125, 0.1875]]))
-    attention = Internal(name="tft/attention", labels=("-1", "0", "+1"), values=np.array([[0.25, 0.5, 0.25]]))
+    selection = Internal(
+        name="past selection", axis=InternalAxis.INPUTS, labels=("ret_1", "vol_20"), values=np.array([[0.8125, 0.1875]])
+    )
+    attention = Internal(
+        name="tft/attention", axis=InternalAxis.SESSIONS, labels=("-1", "0", "+1"), values=np.array([[0.25, 0.5, 0.25]])
+    )
     asked = content()
     told = replace(asked.attributions[0], internals=(selection, attention))
 
@@ -187,7 +191,7 @@ def test_internals_are_shown_as_what_the_network_turned_to() -> None:
 
 
 def test_internals_of_a_symbol_that_has_none_are_left_out() -> None:
-    missing = Internal(name="past selection", labels=("ret_1",), values=np.array([[np.nan]]))
+    missing = Internal(name="past selection", axis=InternalAxis.INPUTS, labels=("ret_1",), values=np.array([[np.nan]]))
     asked = content()
 
     text = render_report(replace(asked, attributions=(replace(asked.attributions[0], internals=(missing,)),)))
@@ -202,7 +206,13 @@ def test_the_audit_beside_the_model_is_shown() -> None:
         assert check.sentence in page.text
     assert "What it proves, and what it does not" in page.text
     assert HOSTILE in page.text
-    assert "Audit" not in page_of(render_report(content())).text
+    assert "Not audited" not in page.text
+
+
+def test_a_page_without_an_audit_tells_how_to_have_one_on_it() -> None:
+    page = page_of(render_report(content()))
+    assert "Not audited: nobody has tried to show that the skill is a leak" in page.words
+    assert "quantra audit models/canned/1 --bars bars.csv quantra report models/canned/1 --bars bars.csv" in page.words
 
 
 def test_a_search_for_settings_is_told() -> None:

@@ -384,7 +384,7 @@ def test_a_device_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_device_without_float64_is_refused_before_it_is_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="device 'mps' has no float64.*use --device cpu"):
+    with pytest.raises(ConfigurationError, match=r"device 'mps' has no float64.*use --device cpu"):
         PredictionService.open(tmp_path, device="mps")
 
 

@@ -183,6 +183,13 @@ def shorten(message: Message, field: str) -> None:
         del value[-1]
 
 
+def test_an_internal_of_a_newer_servers_axis_is_refused() -> None:
+    message = explained(telling(("A",)))
+    message.attributions[0].internals[0].axis = pb.INTERNAL_AXIS_UNSPECIFIED
+    with pytest.raises(MalformedRequestError, match="axis 0 is unknown; the server is newer"):
+        attributions.decode(message)
+
+
 def test_a_kind_of_row_of_a_newer_server_is_refused() -> None:
     message = explained(telling(("A",)))
     message.attributions[0].row_kinds[0] = 99  # pyright: ignore[reportArgumentType, reportCallIssue] - a newer server's
@@ -258,15 +265,22 @@ def test_a_model_comes_back_in_every_field() -> None:
 def test_a_query_comes_back() -> None:
     instance = Instance(input=bokeh_panel("AAPL").last(3))
     sent = Query(
-        instance=instance, targets=(TargetPoint(5, 0.9), TargetPoint(1, 0.5)), detail=Detail.CELLS, tolerance=0.05
+        instance=instance,
+        targets=(TargetPoint(5, 0.9), TargetPoint(1, 0.5)),
+        detail=Detail.CELLS,
+        tolerance=0.05,
+        symbols=("AAPL",),
     )
     got = queries.decode(queries.encode(sent, "small"))
-    assert (got.targets, got.detail, got.tolerance, got.method) == (
-        sent.targets,
-        sent.detail,
-        sent.tolerance,
-        sent.method,
-    )
+    for name in ("targets", "detail", "tolerance", "method", "symbols"):
+        assert getattr(got, name) == getattr(sent, name), name
+
+
+def test_a_symbol_to_explain_of_a_megabyte_is_refused() -> None:
+    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message.symbols.append("A" * 1_000_000)
+    with pytest.raises(RequestTooLargeError, match="symbols: 'AAAA"):
+        queries.decode(message)
 
 
 def test_a_query_without_tolerance_has_the_usual_one() -> None:

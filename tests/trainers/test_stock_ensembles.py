@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from artifacts import save_artifact, small_model
+from artifacts import UNIVERSE, save_artifact, small_model
 from ensembles import artifact_of, save_ensemble
 from market import bokeh_panel
 from numpy.typing import NDArray
@@ -21,11 +21,11 @@ from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.networks import Target
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_SOURCE, Windows
 from trainers.stock.ensembles import Joined, join
 from trainers.stock.ensembles.command import EXAMPLE, ensemble, named
 from trainers.stock.ensembles.common import common_splits
-from trainers.stock.ensembles.members import Members
+from trainers.stock.evaluation.members import Members
 from trainers.stock.splits import Part, Splits, SplitShares
 
 OURS = "this ensemble"
@@ -162,6 +162,22 @@ def test_windows_are_those_that_every_member_can_forecast(
     assert (np.diff(windows.positions) >= 0).all()
 
 
+def test_it_is_judged_by_the_ranking_that_it_serves(tmp_path: Path) -> None:
+    bars = bokeh_panel(*UNIVERSE).last(300)
+    folders = {str(seed): save_artifact(tmp_path / str(seed), artifact_of("graph", seed=seed)) for seed in (0, 1)}
+    folder = save_ensemble(tmp_path / "joint" / "1", folders)
+    manifest = artifact.load_ensemble(folder).manifest
+    members = Members.over(
+        bars, {name: small_model(artifact.load(one).artifact) for name, one in folders.items()}, NO_SOURCE
+    )
+    day = len(bars.sessions) - 25
+    windows = Windows(symbols=np.arange(len(UNIVERSE)), positions=np.full(len(UNIVERSE), day))
+    judged = members.joined(manifest, windows, members.forecasts(windows)).scores
+    with Forecaster.load(folder) as forecaster:
+        served = forecaster.predict(bars.until(int(bars.sessions[day]))).scores
+    np.testing.assert_array_equal(judged, served)
+
+
 # --- refusals
 
 
@@ -255,7 +271,7 @@ def _share_below(stored: StoredEnsemble, folders: dict[str, Path], bars: BarPane
     models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
     members = Members.over(bars, models, NO_SOURCE)
     windows = members.windows(part)
-    values = members.joint(stored.manifest, windows, members.forecasts(windows))
+    values = members.joined(stored.manifest, windows, members.forecasts(windows)).calibrated
     return (members.first.outcomes(windows)[..., None] <= values).mean(axis=0)
 
 

@@ -30,7 +30,7 @@ internal static class AnswerReader
         Baseline = attribution.Text("baseline"),
         Unit = attribution.Text("unit"),
         RowNames = attribution.Texts("row_names"),
-        RowKinds = [.. attribution.Texts("row_kinds").Select(Kind)],
+        RowKinds = [.. attribution.Texts("row_kinds").Select(Named<RowKind>)],
         PerRow = attribution.Array("per_row"),
         Sessions = attribution.Days("sessions"),
         PerTime = attribution.ArrayOrNull("per_time"),
@@ -99,17 +99,16 @@ internal static class AnswerReader
         UniverseHash = forecast.Text("universe_hash"),
     };
 
-    private static NetworkInternal Internal(AnswerFields found) => new(found.Text("name"), found.Texts("labels"), found.Array("values"));
+    private static NetworkInternal Internal(AnswerFields found) =>
+        new(found.Text("name"), Named<InternalAxis>(found.Text("axis")), found.Texts("labels"), found.Array("values"));
 
     private static FeatureInfo Feature(AnswerFields feature) =>
         new(feature.Text("name"), feature.Text("expression"), feature.Text("meaning"), feature.Text("unit"));
 
-    private static CovariateInfo Covariate(AnswerFields covariate)
-    {
-        var known = Enum.TryParse<CovariateGroup>(covariate.Text("group"), ignoreCase: true, out var group);
-        return new(covariate.Text("name"), known ? group : CovariateGroup.Unknown, covariate.Texts("categories"));
-    }
+    private static CovariateInfo Covariate(AnswerFields covariate) =>
+        new(covariate.Text("name"), Named<CovariateGroup>(covariate.Text("group")), covariate.Texts("categories"));
 
-    private static RowKind Kind(string name) =>
-        Enum.TryParse<RowKind>(name, ignoreCase: true, out var kind) ? kind : RowKind.Unknown;
+    /// <summary>The value of that name; the first, which is Unknown, where a newer Python has another.</summary>
+    private static T Named<T>(string name)
+        where T : struct, Enum => Enum.TryParse<T>(name, ignoreCase: true, out var value) ? value : default;
 }

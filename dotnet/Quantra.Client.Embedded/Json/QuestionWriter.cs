@@ -32,17 +32,22 @@ internal sealed class QuestionWriter : IDisposable
     }
 
     /// <summary>A question for reasons.</summary>
-    public static Question Explain(ExplanationRequest request, TimeSpan timeout)
+    public static Question Explain(ManyExplanationsRequest request, TimeSpan timeout)
     {
         using var writer = new QuestionWriter(request.Instance.Model, timeout);
         writer._json.WritePropertyName("instance");
         writer.Instance(request.Instance);
         writer._json.WriteStartArray("targets");
-        writer._json.WriteStartObject();
-        writer._json.WriteNumber("horizon", request.Horizon);
-        writer._json.WriteNumber("quantile", request.Quantile);
-        writer._json.WriteEndObject();
+        foreach (var target in request.Targets)
+        {
+            writer._json.WriteStartObject();
+            writer._json.WriteNumber("horizon", target.Horizon);
+            writer._json.WriteNumber("quantile", target.Quantile);
+            writer._json.WriteEndObject();
+        }
+
         writer._json.WriteEndArray();
+        writer.Texts("symbols", request.Symbols);
         writer._json.WriteString("detail", NameOf(request.Detail));
         writer._json.WriteNumber("tolerance", request.Tolerance);
         return writer.Finish();

@@ -10,11 +10,11 @@ internal static class RequestWriter
         new() { Model = model.Text, Instances = { requests.Select(Instance) } };
 
     /// <summary>A question for reasons.</summary>
-    public static V1.ExplainRequest Explain(ExplanationRequest request) => new()
+    public static V1.ExplainRequest Explain(ManyExplanationsRequest request) => new()
     {
         Model = request.Instance.Model.Text,
         Instance = Instance(request.Instance),
-        Targets = { new V1.ExplainTarget { Horizon = request.Horizon, Quantile = request.Quantile } },
+        Targets = { request.Targets.Select(one => new V1.ExplainTarget { Horizon = one.Horizon, Quantile = one.Quantile }) },
         Detail = request.Detail switch
         {
             ExplanationDetail.Times => V1.ExplainDetail.Times,
@@ -22,6 +22,7 @@ internal static class RequestWriter
             _ => V1.ExplainDetail.Features,
         },
         Tolerance = request.Tolerance,
+        Symbols = { request.Symbols },
     };
 
     private static V1.Instance Instance(PredictionRequest request)

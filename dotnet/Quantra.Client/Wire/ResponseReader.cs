@@ -89,7 +89,16 @@ internal static class ResponseReader
         CardJson = model.CardJson,
     };
 
-    private static NetworkInternal Internal(V1.Internal found) => new(found.Name, found.Labels, ArrayBytes.Doubles(found.Values));
+    private static NetworkInternal Internal(V1.Internal found)
+    {
+        var axis = found.Axis switch
+        {
+            V1.InternalAxis.Inputs => InternalAxis.Inputs,
+            V1.InternalAxis.Sessions => InternalAxis.Sessions,
+            _ => InternalAxis.Unknown,
+        };
+        return new(found.Name, axis, found.Labels, ArrayBytes.Doubles(found.Values));
+    }
 
     private static CovariateInfo Covariate(V1.CovariateInfo covariate)
     {

@@ -6,6 +6,7 @@ namespace Quantra.Client.Wire;
 /// <summary>Reads errors off the wire.</summary>
 internal static class StatusReader
 {
+    private const string Domain = "quantra";
     private const string DetailsTrailer = "grpc-status-details-bin";
 
     /// <summary>The error of a failed call: the server's own details, else what the transport says.</summary>
@@ -28,11 +29,11 @@ internal static class StatusReader
             var any = details is null
                 ? null
                 : Rpc.Status.Parser.ParseFrom(details).Details.FirstOrDefault(one => one.Is(Rpc.ErrorInfo.Descriptor));
-            return any?.Unpack<Rpc.ErrorInfo>();
+            return any?.Unpack<Rpc.ErrorInfo>() is { Domain: Domain } info ? info : null;
         }
         catch (InvalidProtocolBufferException)
         {
-            return null; // a proxy's own trailer: the code alone must do
+            return null; // a proxy's own trailer, as one of another domain: the code alone must do
         }
     }
 

@@ -11,11 +11,12 @@ internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor pred
     {
         var model = await ModelAsync(modelName, cancellationToken);
         var series = bars.Select(symbol ?? Choose("Which symbol?", bars.Symbols, "--symbol"));
-        var request = new PredictionRequest($"{model.Name}@{model.Version}", series);
+        // A model that looks across a panel forecasts a stock from the others too.
+        var request = new PredictionRequest($"{model.Name}@{model.Version}", model.IsPanelModel ? bars : series.ToPanel());
         var forecast = await predictor.PredictAsync(request, cancellationToken);
         var horizon = Middle(forecast.Horizons);
         var reasons = await predictor.ExplainAsync(
-            new ExplanationRequest(request, horizon, Middle(forecast.Quantiles)),
+            new ExplanationRequest(request, horizon, Middle(forecast.Quantiles)) { Symbols = [series.Symbol] },
             cancellationToken);
         console.Write(new ForecastView(series, forecast).Render(console.Profile.Width));
         console.Write(new ReasonsView(reasons).Render(console.Profile.Width));

@@ -55,6 +55,12 @@ class RowKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ROW_KIND_SCALE: _ClassVar[RowKind]
     ROW_KIND_CONFORMAL: _ClassVar[RowKind]
     ROW_KIND_NEIGHBOURS: _ClassVar[RowKind]
+
+class InternalAxis(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    INTERNAL_AXIS_UNSPECIFIED: _ClassVar[InternalAxis]
+    INTERNAL_AXIS_INPUTS: _ClassVar[InternalAxis]
+    INTERNAL_AXIS_SESSIONS: _ClassVar[InternalAxis]
 COVARIATE_GROUP_UNSPECIFIED: CovariateGroup
 COVARIATE_GROUP_OBSERVED: CovariateGroup
 COVARIATE_GROUP_KNOWN: CovariateGroup
@@ -83,6 +89,9 @@ ROW_KIND_LOCATION: RowKind
 ROW_KIND_SCALE: RowKind
 ROW_KIND_CONFORMAL: RowKind
 ROW_KIND_NEIGHBOURS: RowKind
+INTERNAL_AXIS_UNSPECIFIED: InternalAxis
+INTERNAL_AXIS_INPUTS: InternalAxis
+INTERNAL_AXIS_SESSIONS: InternalAxis
 
 class ListModelsRequest(_message.Message):
     __slots__ = ()
@@ -386,20 +395,22 @@ class ExplainTarget(_message.Message):
     def __init__(self, horizon: _Optional[int] = ..., quantile: _Optional[float] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
-    __slots__ = ("model", "instance", "targets", "method", "detail", "tolerance")
+    __slots__ = ("model", "instance", "targets", "method", "detail", "tolerance", "symbols")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     TOLERANCE_FIELD_NUMBER: _ClassVar[int]
+    SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     model: str
     instance: Instance
     targets: _containers.RepeatedCompositeFieldContainer[ExplainTarget]
     method: ExplainMethod
     detail: ExplainDetail
     tolerance: float
-    def __init__(self, model: _Optional[str] = ..., instance: _Optional[_Union[Instance, _Mapping]] = ..., targets: _Optional[_Iterable[_Union[ExplainTarget, _Mapping]]] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., detail: _Optional[_Union[ExplainDetail, str]] = ..., tolerance: _Optional[float] = ...) -> None: ...
+    symbols: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, model: _Optional[str] = ..., instance: _Optional[_Union[Instance, _Mapping]] = ..., targets: _Optional[_Iterable[_Union[ExplainTarget, _Mapping]]] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., detail: _Optional[_Union[ExplainDetail, str]] = ..., tolerance: _Optional[float] = ..., symbols: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
     __slots__ = ("request_id", "attributions", "queue_ms", "compute_ms")
@@ -414,14 +425,16 @@ class ExplainResponse(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attributions: _Optional[_Iterable[_Union[Attribution, _Mapping]]] = ..., queue_ms: _Optional[float] = ..., compute_ms: _Optional[float] = ...) -> None: ...
 
 class Internal(_message.Message):
-    __slots__ = ("name", "labels", "values")
+    __slots__ = ("name", "labels", "values", "axis")
     NAME_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    AXIS_FIELD_NUMBER: _ClassVar[int]
     name: str
     labels: _containers.RepeatedScalarFieldContainer[str]
     values: bytes
-    def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., values: _Optional[bytes] = ...) -> None: ...
+    axis: InternalAxis
+    def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., values: _Optional[bytes] = ..., axis: _Optional[_Union[InternalAxis, str]] = ...) -> None: ...
 
 class Attribution(_message.Message):
     __slots__ = ("symbols", "as_of_session", "horizon", "quantile", "method", "baseline", "unit", "row_names", "row_kinds", "per_row", "sessions", "per_time", "cells", "prediction", "baseline_prediction", "relative_gap", "converged", "nodes", "model", "version", "weights_hash", "warnings", "internals")

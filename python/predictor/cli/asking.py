@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console
 
-from predictor.bars import BarPanel
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.machine import explanation_json, forecast_json, write_json
 from predictor.cli.options import (
@@ -23,9 +22,8 @@ from predictor.cli.options import (
     StaticFile,
     Symbol,
 )
-from predictor.cli.source import Answerer, open_source
+from predictor.cli.source import bars_to_send, beside_bars, open_source
 from predictor.cli.tables import contributions_table, forecast_table, internals_table
-from predictor.covariates import Covariates, CovariateSource
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import GapPolicy, Instance, Query
 from predictor.report import forecast_chart
@@ -59,9 +57,11 @@ def predict(  # noqa: PLR0913 - one argument a flag
     """Forecast the symbols of daily bars."""
     _check_plot(plot)
     with open_source(artifact, server, model, device) as source:
-        panel = _panel(source, chosen_bars(bars, query, bars_env), symbol)
-        beside = _beside(source, panel, covariates, static)
-        asked = _asked(panel, beside, gaps, allow_incomplete=allow_incomplete_last_bar)
+        panel = bars_to_send(source, chosen_bars(bars, query, bars_env), symbol)
+        beside = beside_bars(source, panel, covariates, static)
+        asked = Instance(
+            input=panel, covariates=beside, gap_policy=gaps, allow_incomplete_last_bar=allow_incomplete_last_bar
+        )
         forecast = _narrowed(source.predict(asked), symbol, horizon, quantile)
     if plot is not None:
         _write_chart(forecast_chart(panel, forecast, forecast.symbols[0]), plot)
@@ -97,10 +97,13 @@ def explain(  # noqa: PLR0913 - one argument a flag
     """Show how much each input moved the forecast of one horizon and quantile."""
     _check_plot(plot)
     with open_source(artifact, server, model, device) as source:
-        panel = _panel(source, chosen_bars(bars, query, bars_env), symbol)
-        beside = _beside(source, panel, covariates, static)
-        asked = _asked(panel, beside, gaps, allow_incomplete=allow_incomplete_last_bar)
-        explanation = source.explain(Query(instance=asked, targets=(TargetPoint(horizon, quantile),)))
+        panel = bars_to_send(source, chosen_bars(bars, query, bars_env), symbol)
+        beside = beside_bars(source, panel, covariates, static)
+        asked = Instance(
+            input=panel, covariates=beside, gap_policy=gaps, allow_incomplete_last_bar=allow_incomplete_last_bar
+        )
+        wanted = (symbol,) if symbol else ()
+        explanation = source.explain(Query(instance=asked, targets=(TargetPoint(horizon, quantile),), symbols=wanted))
     found = explanation.attributions[0]
     shown = (symbol,) if symbol else found.symbols
     if plot is not None:
@@ -114,25 +117,6 @@ def explain(  # noqa: PLR0913 - one argument a flag
         if found.internals:
             console.print(internals_table(found, name))
         _warn_of_gap(console, found, name)
-
-
-def _panel(source: Answerer, panel: BarPanel, symbol: str) -> BarPanel:
-    """The bars to send: those of the symbol alone, unless the model looks across symbols."""
-    if not symbol:
-        return panel
-    chosen = panel.select([symbol])
-    return panel if source.model().is_panel_model else chosen
-
-
-def _beside(source: Answerer, panel: BarPanel, paths: list[Path] | None, static: Path | None) -> Covariates:
-    """The columns of the files that the model reads, as known at the last bar."""
-    if not paths and static is None:
-        return Covariates()
-    return CovariateSource.read(paths or (), static).for_model(source.model(), panel)
-
-
-def _asked(panel: BarPanel, beside: Covariates, gaps: GapPolicy, *, allow_incomplete: bool) -> Instance:
-    return Instance(input=panel, covariates=beside, gap_policy=gaps, allow_incomplete_last_bar=allow_incomplete)
 
 
 def _narrowed(forecast: Forecast, symbol: str, horizon: int | None, quantile: float | None) -> Forecast:

@@ -99,7 +99,7 @@ def _attribution_json(found: Attribution) -> Json:
 
 
 def _internal_json(one: Internal) -> Json:
-    return {"name": one.name, "labels": one.labels, "values": _list(one.values)}
+    return {"name": one.name, "axis": one.axis.value, "labels": one.labels, "values": _list(one.values)}
 
 
 def _list(array: NDArray[np.generic] | None) -> Json:

@@ -66,7 +66,8 @@ class Door:
         """Start an explanation.
 
         Args:
-            request: `{"model", "timeout_s", "instance", "targets": [{"horizon", "quantile"}], "detail", "tolerance"}`.
+            request: `{"model", "timeout_s", "instance", "targets": [{"horizon", "quantile"}], "detail", "tolerance",
+                "symbols": [...]}`; no symbols = all of the instance's.
             buffers: the arrays that the request names, anything with the buffer protocol.
 
         Returns:

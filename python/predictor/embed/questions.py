@@ -59,11 +59,9 @@ def _one_of(asked: Fields, name: str, known: Sequence[str]) -> str:
 
 
 def _symbols(asked: Fields) -> tuple[str, ...]:
-    names = asked.texts("symbols", MAX_SYMBOLS)
+    names = _names(asked, "symbols", MAX_SYMBOLS)
     if not names:
         raise MalformedRequestError("symbols: have 0, need at least 1; name each row", metadata={"field": "symbols"})
-    for name in names:
-        check_text("symbols", name)
     return names
 
 
@@ -146,14 +144,14 @@ def _window(asked: Fields) -> FeatureWindow:
         schema_hash=asked.text("schema_hash"),
         anchor_price=by_symbol("anchor_price", FLOAT64, 1) if asked.has("anchor_price") else None,
         as_of_session=asked.whole("as_of_session"),
-        features=_features(asked),
+        features=_names(asked, "features", MAX_FEATURES),
     )
 
 
-def _features(asked: Fields) -> tuple[str, ...]:
-    names = asked.texts("features", MAX_FEATURES)
+def _names(asked: Fields, field: str, most: int) -> tuple[str, ...]:
+    names = asked.texts(field, most)
     for name in names:
-        check_text("features", name)
+        check_text(field, name)
     return names
 
 
@@ -168,4 +166,5 @@ def query(asked: Fields) -> Query:
         targets=tuple(TargetPoint(target.whole("horizon"), target.number("quantile")) for target in targets),
         detail=Detail(_one_of(asked, "detail", tuple(Detail))),
         tolerance=tolerance or DEFAULT_TOLERANCE,
+        symbols=_names(asked, "symbols", MAX_SYMBOLS),
     )

@@ -1,6 +1,8 @@
 """The numbers behind one explained target."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +43,12 @@ class Contributions:
     """[N] whether the gap is within the tolerance asked for."""
     nodes: NDArray[np.int32]
     """[N] quadrature nodes used."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Those of several groups of windows, one after the other."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
     def total(self) -> FloatArray:
         """[N] sum of all contributions."""

@@ -5,7 +5,7 @@ straight path between both. Contributions add up to the difference of the two fo
 the remaining gap is measured, and nodes are doubled until it is small.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
 from typing import Final, final
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from predictor.deadline import Checkpoint
-from predictor.errors import ConfigurationError, InvalidInputError
+from predictor.errors import ConfigurationError, InvalidInputError, RequestTooLargeError
 from predictor.explain.baseline import Baseline
 from predictor.explain.contributions import Contributions
 from predictor.explain.forecasting import AcrossStocks, ByRow
@@ -27,6 +27,11 @@ from predictor.networks import Inputs, OutputMap
 
 FLOOR: Final = 0.05
 """Smallest difference that the gap is measured against, in units of the window's volatility over the horizon."""
+
+MOST_NUMBERS: Final = 2**25
+"""Contributions of one answer, cell by cell: 256 MiB."""
+AT_ONCE: Final = 2**22
+"""Contributions that are worked on together, those of other stocks included: 32 MiB, and a few times that meanwhile."""
 
 
 @final
@@ -88,6 +93,7 @@ class Explainer:
         Raises:
             InvalidInputError: there is no window or no point, a point lies outside the forecast, or a forecast is
                 not finite.
+            RequestTooLargeError: the answer would hold more than MOST_NUMBERS.
             WindowShapeError: the windows do not fit the baseline.
             ConfigurationError: tolerance is not positive, or the node counts are none or do not rise.
             DeadlineExceededError: the time is over.
@@ -97,15 +103,35 @@ class Explainer:
         _check_settings(tolerance, node_counts)
         self._check_request(inputs, points, nodes)
         with _gradient_scope(self._output.offsets.device):
-            path = StraightPath.between(self._baseline, inputs, self._output.offsets, nodes)
-            tally = self._tally(path, points, deadline)
-            for count in node_counts:
-                asked = [points[p] for p in tally.open_points.tolist()]
-                gradients = self._integrator.mean_gradients(path.take(tally.open_rows), asked, count, deadline)
-                tally.put(gradients, count, tolerance)
-                if tally.all_settled:
-                    break
-            return tally.contributions()
+            paths = self._paths(inputs, nodes, targets=len(points))
+            blocks = [self._explained(path, points, deadline, tolerance, node_counts) for path in paths]
+        return [Contributions.joined(parts) for parts in zip(*blocks, strict=True)]
+
+    def _paths(self, inputs: Inputs, nodes: Tensor | None, *, targets: int) -> Iterator[StraightPath]:
+        """Those of as many windows as are worked on together."""
+        windows = len(inputs.location)
+        size = max(1, AT_ONCE // (targets * _numbers(inputs) // windows))
+        for first in range(0, windows, size):
+            places = None if nodes is None else nodes[first : first + size]
+            yield StraightPath.between(self._baseline, inputs.rows(first, first + size), self._output.offsets, places)
+
+    def _explained(
+        self,
+        path: StraightPath,
+        points: Sequence[Point],
+        deadline: Checkpoint,
+        tolerance: float,
+        node_counts: Sequence[int],
+    ) -> list[Contributions]:
+        """One for each point; nodes are doubled for what has not converged."""
+        tally = self._tally(path, points, deadline)
+        for count in node_counts:
+            asked = [points[p] for p in tally.open_points.tolist()]
+            gradients = self._integrator.mean_gradients(path.take(tally.open_rows), asked, count, deadline)
+            tally.put(gradients, count, tolerance)
+            if tally.all_settled:
+                break
+        return tally.contributions()
 
     def _tally(self, path: StraightPath, points: Sequence[Point], deadline: Checkpoint) -> Tally:
         forecasts = self._integrator.ends(path, deadline)
@@ -127,6 +153,13 @@ class Explainer:
                 f"there are {len(inputs.location)} windows and {len(points)} points to explain, "
                 "but there must be one of each at least"
             )
+        have = len(points) * _numbers(inputs) // self._members
+        if have > MOST_NUMBERS:
+            raise RequestTooLargeError(
+                f"{len(points)} targets of {len(inputs.location)} symbols have {have} contributions, at most "
+                f"{MOST_NUMBERS} at once; ask for fewer targets or symbols",
+                metadata={"have": str(have), "most": str(MOST_NUMBERS)},
+            )
         horizons, quantiles = self._output.offsets.shape
         for h, q in points:
             if not (0 <= h < horizons and 0 <= q < quantiles):
@@ -140,6 +173,11 @@ def _gradient_scope(device: torch.device) -> Generator[None]:
     """Gradients on and full precision, whatever modes the caller is in; `enable_grad` alone ends no inference mode."""
     with torch.inference_mode(mode=False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
         yield
+
+
+def _numbers(inputs: Inputs) -> int:
+    """How many numbers an explanation varies, the conformal offsets left out."""
+    return sum(group.numel() for group in inputs) - inputs.mask.numel()
 
 
 def _device_of(view: nn.Module) -> torch.device:

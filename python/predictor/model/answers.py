@@ -14,7 +14,7 @@ from predictor.forecast import Attribution, Detail, Forecast, Internal, RowKind,
 from predictor.instance import INTEGRATED_GRADIENTS
 from predictor.model.asking import Answer
 from predictor.model.prepared import BoolArray, FloatArray, Prepared
-from predictor.networks import Target, TargetKind
+from predictor.networks import Target, TargetKind, anchor_index
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
@@ -44,6 +44,12 @@ class Source:
     baseline: str
     fingerprint: str
     """SHA-256 of everything that forecasts depend on."""
+
+
+def default_targets(target: Target, levels: tuple[float, ...]) -> tuple[TargetPoint, ...]:
+    """Every horizon at the quantile nearest to the median."""
+    level = levels[anchor_index(levels)]
+    return tuple(TargetPoint(h, level) for h in target.horizons)
 
 
 def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:

@@ -1,6 +1,6 @@
 """How a network is asked: row by row, or a panel at a time where it looks across stocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from predictor.covariates import listed
 from predictor.deadline import Checkpoint
 from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
-from predictor.model.prepared import FloatArray, Prepared
+from predictor.model.prepared import FloatArray, Prepared, places_of
 from predictor.networks import Inputs
 
 Point = tuple[int, int]
@@ -34,6 +35,10 @@ class Asking(Protocol):
         """The same questions to another engine."""
         ...
 
+    def warnings(self, prepared: Prepared) -> Iterator[str]:
+        """What a reader of these forecasts has to know of how the network is asked."""
+        ...
+
     def units(self, prepared: Prepared) -> Tensor:
         """Quantiles [N, H, Q] in units of each window's volatility."""
         ...
@@ -47,11 +52,21 @@ class Asking(Protocol):
         prepared: Prepared,
         points: Sequence[Point],
         *,
+        among: Prepared | None = None,
         deadline: Checkpoint,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
-        """What moved the forecasts of an instance's N usable symbols, one a point; see `Explainer.explain`."""
+        """What moved the forecasts of N usable symbols, one a point; see `Explainer.explain`.
+
+        Args:
+            prepared: whose.
+            points: of which horizons and quantiles.
+            among: the whole panel that these symbols are of, for a network that looks across it; None if it is theirs.
+            deadline: looked at before every forward.
+            tolerance: largest relative gap that counts as converged.
+            node_counts: numbers of quadrature nodes, rising.
+        """
         ...
 
 
@@ -66,6 +81,10 @@ class ByRow:
     def over(self, engine: Engine) -> "ByRow":
         """As `Asking.over`."""
         return ByRow(engine, self._explainer)
+
+    def warnings(self, prepared: Prepared) -> Iterator[str]:  # noqa: ARG002 - a row needs no other
+        """As `Asking.warnings`."""
+        return iter(())
 
     def units(self, prepared: Prepared) -> Tensor:
         """As `Asking.units`."""
@@ -83,6 +102,7 @@ class ByRow:
         prepared: Prepared,
         points: Sequence[Point],
         *,
+        among: Prepared | None = None,  # noqa: ARG002 - a row needs no other
         deadline: Checkpoint,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
@@ -116,6 +136,22 @@ class AcrossStocks:
         """As `Asking.over`."""
         return AcrossStocks(engine, self._explainer, universe=self._universe, neighbours=self._neighbours)
 
+    def warnings(self, prepared: Prepared) -> Iterator[str]:
+        """Of whom a stock that the forecast depends on is missing, and who is a stranger."""
+        nodes, symbols = self._nodes(prepared), prepared.usable_symbols
+        wanted = torch.where(nodes[:, None] >= 0, self._neighbours[nodes], -1)
+        lacking = (wanted >= 0) & (_members(nodes, self._neighbours)[:, 1:] < 0)
+        without = [symbols[row] for row in lacking.any(1).nonzero().flatten().tolist()]
+        absent = [self._universe[int(node)] for node in wanted[lacking].unique()]
+        strangers = [symbol for symbol, node in zip(symbols, nodes.tolist(), strict=True) if node < 0]
+        if without:
+            yield (
+                f"{listed(without)}: forecast without the neighbours {listed(absent)}, which the panel lacks or which "
+                "have no forecast themselves; send their bars too"
+            )
+        if strangers:
+            yield f"{listed(strangers)}: forecast without neighbours, because training had no such stock"
+
     def units(self, prepared: Prepared) -> Tensor:
         """As `Asking.units`."""
         return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
@@ -134,15 +170,17 @@ class AcrossStocks:
         prepared: Prepared,
         points: Sequence[Point],
         *,
+        among: Prepared | None = None,
         deadline: Checkpoint,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
         """As `Asking.contributions`."""
-        nodes = self._nodes(prepared)
-        members = _members(nodes, self._neighbours)
+        panel = prepared if among is None else among
+        nodes, rows = self._nodes(panel), places_of(prepared.usable_symbols, panel.usable_symbols)
+        members = _members(nodes, self._neighbours)[rows]
         return self._explainer.explain(
-            _panels(prepared.inputs, members),
+            _panels(panel.inputs, members),
             points,
             deadline=deadline,
             tolerance=tolerance,
@@ -152,8 +190,7 @@ class AcrossStocks:
 
     def _nodes(self, prepared: Prepared) -> Tensor:
         """[N] places of the usable symbols, -1 = unknown to the network."""
-        usable = (symbol for symbol, known in zip(prepared.symbols, prepared.usable, strict=True) if known)
-        return torch.tensor([self._places.get(symbol, -1) for symbol in usable])
+        return torch.tensor([self._places.get(symbol, -1) for symbol in prepared.usable_symbols])
 
 
 def _members(nodes: Tensor, neighbours: Tensor) -> Tensor:

@@ -71,6 +71,12 @@ def _check_window(pipeline: Pipeline, window: FeatureWindow) -> None:
         _check_group(name, getattr(window, name), want)
     if window.observed[~window.mask].any():
         raise InvalidInputError("observed holds a value where mask says that the cell is unknown; it must be 0")
+    unknown = np.flatnonzero(~window.mask.any(axis=(1, 2)))
+    if unknown.size:
+        raise InvalidInputError(
+            f"mask says that nothing is known of {window.symbols[int(unknown[0])]}, which leaves nothing to forecast "
+            "from; leave the symbol out"
+        )
     if not (window.scale > 0).all():
         raise InvalidInputError("scale holds a value that is not positive")
     if window.anchor_price is not None:

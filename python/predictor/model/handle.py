@@ -12,23 +12,21 @@ from torch import Tensor, nn
 
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
-from predictor.bars import BarPanel
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.deadline import Checkpoint
-from predictor.errors import ExplainUnsupportedError, InvalidInputError
+from predictor.errors import ExplainUnsupportedError, InvalidInputError, NoUsableSymbolError
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Forecast, Internal, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
 from predictor.model.answering import Outcome, outcomes
-from predictor.model.answers import Identity, Source, attribution_of, forecast_of
+from predictor.model.answers import Identity, Source, attribution_of, default_targets, forecast_of
 from predictor.model.asking import AcrossStocks, Asking, ByRow
-from predictor.model.from_bars import prepare_bars
-from predictor.model.from_windows import prepare_window
 from predictor.model.internals import internals_of
 from predictor.model.prepared import Prepared
-from predictor.networks import OutputMap, PanelForecasting, anchor_index
+from predictor.model.preparing import prepared_by
+from predictor.networks import OutputMap, PanelForecasting
 from predictor.windows import Pipeline
 
 
@@ -81,9 +79,11 @@ class Model:
         Raises:
             QuantraError: the instance cannot be forecast; see predictor.errors.
         """
-        if isinstance(instance.input, BarPanel):
-            return prepare_bars(self.pipeline, instance, instance.input, now)
-        return prepare_window(self.pipeline, instance.input)
+        return self.warned(prepared_by(self.pipeline, instance, now))
+
+    def warned(self, prepared: Prepared) -> Prepared:
+        """With what this network has to say of the inputs."""
+        return replace(prepared, warnings=(*prepared.warnings, *self.asking.warnings(prepared)))
 
     def forecast(self, prepared: Sequence[Prepared]) -> list[Forecast]:
         """Forecasts of several instances; a network that reads row by row answers all of them in one pass."""
@@ -102,9 +102,20 @@ class Model:
         """Attributions of one query, one a target.
 
         Raises:
+            QuantraError: as `prepare` and `attributions`.
+        """
+        return self.attributions(query, self.prepare(query.instance, now), deadline)
+
+    def attributions(self, query: Query, panel: Prepared, deadline: Checkpoint) -> tuple[Attribution, ...]:
+        """Those of a query whose instance is prepared already.
+
+        Raises:
             ExplainUnsupportedError: the method is not one of the model's.
             UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
-            QuantraError: as `prepare`, or the deadline passed.
+            InvalidInputError: a tolerance that cannot be, or a symbol that the instance does not have.
+            NoUsableSymbolError: none of the symbols that are asked about can be forecast.
+            RequestTooLargeError: more targets and symbols than one explanation may have.
+            QuantraError: the deadline passed.
         """
         if query.method != INTEGRATED_GRADIENTS:
             raise ExplainUnsupportedError(
@@ -114,8 +125,10 @@ class Model:
             raise InvalidInputError(f"tolerance is {query.tolerance:g}, but must be between 0 and 1")
         targets = query.targets or self.default_targets()
         points = [t.index_in(self.manifest.target.horizons, self.manifest.quantiles) for t in targets]
-        prepared = self.prepare(query.instance, now)
-        found = self.asking.contributions(prepared, points, tolerance=query.tolerance, deadline=deadline)
+        prepared = panel.only(query.symbols)
+        if not prepared.usable.any():
+            raise NoUsableSymbolError("; ".join(panel.warnings))
+        found = self.asking.contributions(prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline)
         internals = self._internals(prepared, [h for h, _ in points])
         return tuple(
             attribution_of(self._source, prepared, target, contributions, query.detail, told)
@@ -130,9 +143,8 @@ class Model:
         return [internals_of(found, self.pipeline.features, self.manifest.target, h) for h in horizons]
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
-        """Every horizon at the quantile nearest to the median."""
-        level = self.manifest.quantiles[anchor_index(self.manifest.quantiles)]
-        return tuple(TargetPoint(h, level) for h in self.manifest.target.horizons)
+        """As `Answering.default_targets`."""
+        return default_targets(self.manifest.target, self.manifest.quantiles)
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
         """What the model is, for people and programs."""

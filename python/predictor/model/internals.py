@@ -1,7 +1,7 @@
 """What a network says of itself, with the names of variables and sessions."""
 
 from predictor.features import FittedFeatures
-from predictor.forecast import Internal
+from predictor.forecast import Internal, InternalAxis
 from predictor.model.answers import summed
 from predictor.networks import Internals, Target
 
@@ -20,14 +20,21 @@ def internals_of(found: Internals, features: FittedFeatures, target: Target, h: 
     length, observed = found.past.shape[1], len(features.features.names)
     variables = (*range(observed), *(observed + k for k in features.known_groups), observed + len(known))
     sessions = tuple("0" if k == 0 else f"{k:+d}" for k in range(1 - length, ahead + 1))
+    inputs = InternalAxis.INPUTS
     every = (
-        ("selection of past variables", (*features.features.names, *known, SHARE_KNOWN), found.past.mean(1), variables),
-        ("selection of future variables", known, found.future[:, :ahead].mean(1), features.known_groups),
-        ("selection of static variables", features.statics.names, found.static, range(found.static.shape[1])),
-        ("attention", sessions, found.attention[:, h, : len(sessions)], range(len(sessions))),
+        (
+            "selection of past variables",
+            inputs,
+            (*features.features.names, *known, SHARE_KNOWN),
+            found.past.mean(1),
+            variables,
+        ),
+        ("selection of future variables", inputs, known, found.future[:, :ahead].mean(1), features.known_groups),
+        ("selection of static variables", inputs, features.statics.names, found.static, range(found.static.shape[1])),
+        ("attention", InternalAxis.SESSIONS, sessions, found.attention[:, h, : len(sessions)], range(len(sessions))),
     )
     return tuple(
-        Internal(name=name, labels=labels, values=summed(weights.double().numpy(), groups, len(labels)))
-        for name, labels, weights, groups in every
+        Internal(name=name, axis=axis, labels=labels, values=summed(weights.double().numpy(), groups, len(labels)))
+        for name, axis, labels, weights, groups in every
         if labels
     )

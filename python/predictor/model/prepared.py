@@ -1,10 +1,15 @@
 """What the network is about to read, and which question it came from."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from predictor.covariates import listed
+from predictor.errors import InvalidInputError
 from predictor.networks import Inputs
 
 FloatArray = NDArray[np.float64]
@@ -32,3 +37,47 @@ class Prepared:
     anchor: FloatArray | None
     """[S] last raw close."""
     warnings: tuple[str, ...]
+
+    def only(self, symbols: Sequence[str]) -> "Prepared":
+        """The same of some symbols, in their order; of all where none is named.
+
+        Raises:
+            InvalidInputError: one is not of the instance, or stands twice.
+        """
+        if not symbols:
+            return self
+        _check_among(symbols, self.symbols)
+        places = places_of(symbols, self.symbols)
+        rows = torch.from_numpy((np.cumsum(self.usable) - 1)[places][self.usable[places]])
+        return replace(
+            self,
+            symbols=tuple(symbols),
+            usable=self.usable[places],
+            inputs=Inputs(*(group[rows] for group in self.inputs)),
+            anchor=None if self.anchor is None else self.anchor[places],
+        )
+
+    @property
+    def usable_symbols(self) -> tuple[str, ...]:
+        """[N] whose rows `inputs` holds."""
+        return tuple(symbol for symbol, known in zip(self.symbols, self.usable, strict=True) if known)
+
+
+def places_of(symbols: Sequence[str], there: Sequence[str]) -> list[int]:
+    """Where each of these symbols stands among those that are there."""
+    place = {symbol: k for k, symbol in enumerate(there)}
+    return [place[symbol] for symbol in symbols]
+
+
+def _check_among(symbols: Sequence[str], there: Sequence[str]) -> None:
+    """Refuse symbols that are not there, or named twice.
+
+    Raises:
+        InvalidInputError: naming the first.
+    """
+    known = set(there)
+    for symbol, count in Counter(symbols).items():
+        if symbol not in known:
+            raise InvalidInputError(f"there is no symbol {symbol!r} to explain; the instance has {listed(there)}")
+        if count > 1:
+            raise InvalidInputError(f"symbol {symbol!r} is to be explained twice; name it once")

@@ -1,16 +1,12 @@
 """What the network says of itself, where an attribution carries it."""
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from predictor import charts
-from predictor.forecast import Attribution, Internal
+from predictor.forecast import Attribution, Internal, InternalAxis
 from predictor.report.drawing import Drawing
-
-ATTENTION: Final = "attention"
-"""Ends the name of internals that are shares of sessions; those of others are shares of inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,5 +24,5 @@ def internal_views(found: Attribution, s: int, drawing: Drawing) -> tuple[Intern
 
 
 def _chart(one: Internal, s: int, drawing: Drawing) -> str:
-    figure = charts.attention_line if one.name.endswith(ATTENTION) else charts.selection_bars
+    figure = charts.attention_line if one.axis is InternalAxis.SESSIONS else charts.selection_bars
     return drawing.html(figure(one.labels, one.values[s]), top=12)

@@ -5,7 +5,7 @@ from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError
-from predictor.forecast import Attribution, Explanation, Internal, RowKind
+from predictor.forecast import Attribution, Explanation, Internal, InternalAxis, RowKind
 from predictor.wire import arrays, methods
 
 _KIND_NUMBERS: Final[Mapping[RowKind, pb.RowKind]] = {
@@ -18,6 +18,12 @@ _KIND_NUMBERS: Final[Mapping[RowKind, pb.RowKind]] = {
     RowKind.NEIGHBOURS: pb.ROW_KIND_NEIGHBOURS,
 }
 _KINDS: Final[Mapping[int, RowKind]] = {number: kind for kind, number in _KIND_NUMBERS.items()}
+_AXIS_NUMBERS: Final[Mapping[InternalAxis, pb.InternalAxis]] = {
+    InternalAxis.INPUTS: pb.INTERNAL_AXIS_INPUTS,
+    InternalAxis.SESSIONS: pb.INTERNAL_AXIS_SESSIONS,
+}
+_NEWER: Final = "the server is newer than this client"
+_AXES: Final[Mapping[int, InternalAxis]] = {number: axis for axis, number in _AXIS_NUMBERS.items()}
 
 
 def encode(explanation: Explanation, request_id: str) -> pb.ExplainResponse:
@@ -72,7 +78,12 @@ def _encode(attribution: Attribution) -> pb.Attribution:
 
 
 def _encode_internal(internal: Internal) -> pb.Internal:
-    return pb.Internal(name=internal.name, labels=internal.labels, values=arrays.encode_float64(internal.values))
+    return pb.Internal(
+        name=internal.name,
+        axis=_AXIS_NUMBERS[internal.axis],
+        labels=internal.labels,
+        values=arrays.encode_float64(internal.values),
+    )
 
 
 def _decode(message: pb.Attribution) -> Attribution:
@@ -111,8 +122,11 @@ def _decode(message: pb.Attribution) -> Attribution:
 
 
 def _decode_internal(message: pb.Internal, count: int) -> Internal:
+    if message.axis not in _AXES:
+        raise MalformedRequestError(f"attribution.internals: axis {message.axis} is unknown; {_NEWER}")
     return Internal(
         name=message.name,
+        axis=_AXES[message.axis],
         labels=tuple(message.labels),
         values=arrays.decode_float64(message.values, (count, len(message.labels)), "attribution.internals"),
     )
@@ -120,5 +134,5 @@ def _decode_internal(message: pb.Internal, count: int) -> Internal:
 
 def _kind(number: int) -> RowKind:
     if number not in _KINDS:
-        raise MalformedRequestError(f"attribution.row_kinds: {number} is unknown; the server is newer than this client")
+        raise MalformedRequestError(f"attribution.row_kinds: {number} is unknown; {_NEWER}")
     return _KINDS[number]

@@ -7,7 +7,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import Query
-from predictor.wire import instances, methods
+from predictor.wire import instances, methods, symbols
 from predictor.wire.limits import MAX_TARGETS, check_count
 
 DEFAULT_TOLERANCE: Final = 0.01
@@ -39,6 +39,7 @@ def encode(query: Query, model: str) -> pb.ExplainRequest:
         method=methods.encode(query.method),
         detail=_DETAIL_NUMBERS[query.detail],
         tolerance=query.tolerance,
+        symbols=query.symbols,
     )
 
 
@@ -58,6 +59,7 @@ def decode(message: pb.ExplainRequest) -> Query:
         method=methods.decode(message.method),
         detail=_detail(message.detail),
         tolerance=_tolerance(message.tolerance),
+        symbols=symbols.decode_any(message.symbols),
     )
 
 

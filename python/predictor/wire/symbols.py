@@ -13,9 +13,18 @@ def decode(names: Sequence[str]) -> tuple[str, ...]:
         MalformedRequestError: there is none.
         RequestTooLargeError: too many, or one is too long to be a name.
     """
-    check_count("symbols", len(names), MAX_SYMBOLS)
     if not names:
         raise MalformedRequestError("symbols: have 0, need at least 1; name each row", metadata={"field": "symbols"})
+    return decode_any(names)
+
+
+def decode_any(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, or none.
+
+    Raises:
+        RequestTooLargeError: too many, or one is too long to be a name.
+    """
+    check_count("symbols", len(names), MAX_SYMBOLS)
     for name in names:
         check_text("symbols", name)
     return tuple(names)

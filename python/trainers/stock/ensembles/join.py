@@ -19,14 +19,13 @@ from predictor.model import UNITS, Ensemble, Identity
 from predictor.registry import Runtime, load_single
 from trainers.stock import card
 from trainers.stock.conformal import calibrate
-from trainers.stock.data import NO_SOURCE, ROWS, Windows
+from trainers.stock.data import NO_SOURCE, ROWS
 from trainers.stock.ensembles.common import common_splits
-from trainers.stock.ensembles.members import Members
 from trainers.stock.evaluation.baselines import Case, quick_baselines
 from trainers.stock.evaluation.comparison import skill
-from trainers.stock.evaluation.forecasts import Forecasts
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import pinball
+from trainers.stock.evaluation.members import Members
 from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat
 from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seen import splits_of
@@ -141,9 +140,9 @@ def _conformal(members: Members, manifest: EnsembleManifest, part: Part) -> Conf
     """Offsets of the ensemble's own: the mean of calibrated bands is mostly too wide or too narrow."""
     windows = members.windows(part)
     unit = members.scale(windows)[:, None] * manifest.target.spread
-    values = members.joint(manifest, windows, members.forecasts(windows))
+    raw = members.joined(manifest, windows, members.forecasts(windows)).raw
     return calibrate(
-        values / unit[..., None],
+        raw / unit[..., None],
         members.first.outcomes(windows) / unit,
         manifest.quantiles,
         sessions=len(np.unique(windows.positions)),
@@ -156,13 +155,15 @@ def _card(members: Members, manifest: EnsembleManifest, splits: Splits) -> dict[
     judged = Judged.of(history, windows, manifest.quantiles)
     refuse_flat(judged)
     forecasts = members.forecasts(windows)
-    ours = _joint_forecasts(members, manifest, windows, forecasts)
+    ours = members.joined(manifest, windows, forecasts)
     case = Case(history=history, train=splits.train, windows=windows, levels=manifest.quantiles)
     found = standing(judged, OURS, ours, case, quick_baselines(len(history.bars.symbols)))
-    rows = [score(judged, values, name=f"member {name}", role=Role.VARIANT) for name, values in forecasts.items()]
-    among_members = skill(
-        judged, found.losses[OURS], {name: pinball(judged, values) for name, values in forecasts.items()}
-    )
+    rows = [
+        score(judged, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)
+        for name, one in forecasts.items()
+    ]
+    losses = {name: pinball(judged, one.calibrated) for name, one in forecasts.items()}
+    among_members = skill(judged, found.losses[OURS], losses)
     return {
         "data": card.data_card(history.bars),
         "covariates": {"sha256": history.covariates.digest()},
@@ -175,15 +176,3 @@ def _card(members: Members, manifest: EnsembleManifest, splits: Splits) -> dict[
         "best_member": card.skill_card(among_members),
         "conformal": card.conformal_card(judged, ours, manifest.conformal.effective_samples),
     }
-
-
-def _joint_forecasts(
-    members: Members, manifest: EnsembleManifest, windows: Windows, forecasts: Mapping[str, FloatArray]
-) -> Forecasts:
-    """The ensemble's, before and after its own offsets."""
-    blank = replace(manifest.conformal, offsets=tuple((0.0,) * len(row) for row in manifest.conformal.offsets))
-    return Forecasts(
-        raw=members.joint(replace(manifest, conformal=blank), windows, forecasts),
-        calibrated=members.joint(manifest, windows, forecasts),
-        scores=None,
-    )

@@ -1,19 +1,16 @@
 """A history as a model reads it: which windows it can forecast, and what it says of them."""
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from predictor.artifact import EnsembleManifest
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.model import Ensemble, Model, output_map
-from predictor.model.combination import joint_quantiles
 from predictor.sessions import SessionCalendar
 from trainers.stock.data import NO_SOURCE, History, Windows
 from trainers.stock.evaluation.forecasts import Forecasts, forecasts_of
+from trainers.stock.evaluation.members import Members
 from trainers.stock.evaluation.seen import seen_until, splits_of
 from trainers.stock.splits import Part
 
@@ -45,9 +42,8 @@ def reading_of(model: Judgeable, bars: BarPanel, covariates: CovariateSource = N
         CovariateMissingError: it reads a covariate that no file has.
     """
     if isinstance(model, Ensemble):
-        members = tuple(_single(member, bars, covariates) for member in model.members.values())
-        return _Jointly(model=model, members=members)
-    return _single(model, bars, covariates)
+        return _Jointly(manifest=model.manifest, members=Members.over(bars, model.members, covariates))
+    return _Alone(model=model, history=History(bars, model.pipeline, covariates))
 
 
 def calendar_of(model: Judgeable) -> SessionCalendar:
@@ -69,10 +65,6 @@ def last_seen(model: Judgeable) -> int:
     return max(seen_until(splits_of(card)) for card in cards)
 
 
-def _single(model: Model, bars: BarPanel, covariates: CovariateSource) -> "_Alone":
-    return _Alone(model=model, history=History(bars, model.pipeline, covariates))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Alone:
     """A model of one network."""
@@ -92,29 +84,15 @@ class _Alone:
 class _Jointly:
     """The members of an ensemble, each with the history as it reads it."""
 
-    model: Ensemble
-    members: tuple[_Alone, ...]
+    manifest: EnsembleManifest
+    members: Members
 
     @property
     def history(self) -> History:
-        return self.members[0].history
+        return self.members.first
 
     def windows(self, part: Part) -> Windows:
-        """Those that every member can forecast."""
-        width = len(self.history.bars.symbols)
-        places = (_places(member.windows(part), width) for member in self.members)
-        positions, symbols = np.divmod(reduce(np.intersect1d, places), width)
-        return Windows(symbols=symbols, positions=positions)
+        return self.members.windows(part)
 
     def forecasts(self, windows: Windows) -> Forecasts:
-        """The members' calibrated quantiles averaged, without and with the ensemble's own offsets."""
-        members = [member.forecasts(windows).calibrated for member in self.members]
-        scale = np.mean([member.history.level(windows)[1].numpy() for member in self.members], axis=0)
-        return Forecasts(
-            raw=np.mean(members, axis=0), calibrated=joint_quantiles(self.model.manifest, members, scale), scores=None
-        )
-
-
-def _places(windows: Windows, width: int) -> NDArray[np.int64]:
-    """Each window as one number, which rises by date, then symbol."""
-    return windows.positions * width + windows.symbols
+        return self.members.joined(self.manifest, windows, self.members.forecasts(windows))

@@ -1,6 +1,6 @@
 """What all members say about the same windows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Self, final
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from predictor.artifact import EnsembleManifest
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
-from predictor.model import Model, joint_quantiles, output_map
+from predictor.model import Model, joint_quantiles, output_map, ranks_of
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.forecasts import forecasts_of
+from trainers.stock.evaluation.forecasts import Forecasts, forecasts_of
 from trainers.stock.splits import Part
 
 FloatArray = NDArray[np.float64]
@@ -30,12 +30,11 @@ class Members:
     @classmethod
     def over(cls, bars: BarPanel, models: Mapping[str, Model], covariates: CovariateSource) -> Self:
         """Encode the bars for each member, once for those that read the same."""
-        encoded: list[History] = []
+        readings = [model.pipeline.reading for model in models.values()]
         histories: dict[str, History] = {}
         for name, model in models.items():
-            alike = [history for history in encoded if _reads_alike(history, model)]
-            histories[name] = alike[0] if alike else History(bars, model.pipeline, covariates)
-            encoded.append(histories[name])
+            first = list(models)[readings.index(model.pipeline.reading)]
+            histories[name] = histories[first] if first in histories else History(bars, model.pipeline, covariates)
         return cls(models, histories)
 
     @property
@@ -54,12 +53,12 @@ class Members:
         keys = reduce(np.intersect1d, [windows.positions * stocks + windows.symbols for windows in each])
         return Windows(symbols=keys % stocks, positions=keys // stocks)
 
-    def forecasts(self, windows: Windows) -> dict[str, FloatArray]:
-        """[N, H, Q] each member's calibrated quantiles, in the target's unit."""
+    def forecasts(self, windows: Windows) -> dict[str, Forecasts]:
+        """What each member says of the windows."""
         return {
             name: forecasts_of(
                 model.engine, output_map(model.manifest), self.histories[name], windows, model.manifest.universe
-            ).calibrated
+            )
             for name, model in self.models.items()
         }
 
@@ -67,16 +66,21 @@ class Members:
         """[N] mean of the members' window volatilities."""
         return np.mean([history.level(windows)[1].numpy() for history in self.histories.values()], axis=0)
 
-    def joint(self, manifest: EnsembleManifest, windows: Windows, forecasts: Mapping[str, FloatArray]) -> FloatArray:
-        """[N, H, Q] what the ensemble of this manifest forecasts."""
-        return joint_quantiles(manifest, list(forecasts.values()), self.scale(windows))
+    def joined(self, manifest: EnsembleManifest, windows: Windows, forecasts: Mapping[str, Forecasts]) -> Forecasts:
+        """What the ensemble of this manifest forecasts, before and after its own offsets."""
+        each = [one.calibrated for one in forecasts.values()]
+        return Forecasts(
+            raw=np.mean(each, axis=0),
+            calibrated=joint_quantiles(manifest, each, self.scale(windows)),
+            scores=_joint_scores(windows, [one.scores for one in forecasts.values()]),
+        )
 
 
-def _reads_alike(history: History, model: Model) -> bool:
-    have, want = history.pipeline, model.pipeline
-    return (
-        have.features.schema_hash == want.features.schema_hash
-        and have.encoder_length == want.encoder_length
-        and have.normaliser == want.normaliser
-        and have.calendar == want.calendar
-    )
+def _joint_scores(windows: Windows, members: Sequence[FloatArray | None]) -> FloatArray | None:
+    """[N, H] minus the mean of the members' ranks among the windows of a day; None if a member does not rank."""
+    given = [scores for scores in members if scores is not None]
+    if len(given) < len(members):
+        return None
+    _, first = np.unique(windows.positions, return_index=True)
+    ranks = [np.concatenate([ranks_of(day) for day in np.split(scores, first[1:])]) for scores in given]
+    return -np.mean(ranks, axis=0)

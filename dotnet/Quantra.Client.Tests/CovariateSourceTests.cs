@@ -1,0 +1,125 @@
+namespace Quantra.Client.Tests;
+
+/// <summary>Reading covariates.</summary>
+public sealed class CovariateSourceTests : IDisposable
+{
+    private static readonly DateOnly[] Days = [.. Enumerable.Range(1, 5).Select(day => new DateOnly(2013, 7, day))]; // a Monday first
+
+    private readonly DirectoryInfo _folder = Directory.CreateTempSubdirectory("quantra-covariates-");
+
+    public void Dispose() => _folder.Delete(recursive: true);
+
+    [Fact]
+    public void A_value_is_used_from_the_close_of_the_day_that_knows_it_and_a_restated_one_from_its_own()
+    {
+        var read = Read("symbol,date,known_from,rate\nA,2013-06-28,2013-07-02,1\nA,2013-06-28,2013-07-04,2\nA,2013-06-27,2013-07-05,9\n");
+        Assert.Equal([double.NaN, 1, 1, 2, 2, .. Enumerable.Repeat(double.NaN, 5)], read.Observed["rate"].ToArray());
+    }
+
+    [Fact]
+    public void An_empty_cell_says_nothing_and_nan_withdraws()
+    {
+        var read = Read("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,\n20130703,20130703,nan\n");
+        double[] each = [1, 1, double.NaN, double.NaN, double.NaN];
+        Assert.Equal([.. each, .. each], read.Observed["rate"].ToArray());
+    }
+
+    [Fact]
+    public void Known_values_reach_ahead_as_far_as_the_last_bars_close_knows_them()
+    {
+        var read = Read("date,known_from,rebalance\n20130701,20130601,0\n20130709,20130705,1\n20130710,20130708,0\n", CovariateGroup.Known);
+        Assert.Equal(new DateOnly(2013, 7, 8), read.FutureSessions.Span[0]);
+        Assert.Equal(2 + 1 + 15, read.FutureSessions.Length);
+        Assert.DoesNotContain(read.FutureSessions.ToArray(), day => day.DayOfWeek is DayOfWeek.Saturday or DayOfWeek.Sunday);
+        var first = read.Known["rebalance"].ToArray()[..(5 + 18)];
+        Assert.Equal([0, 0, 0, 0, 0, 0, 1, 1, 1], first[..9]);
+    }
+
+    [Fact]
+    public void Static_values_are_numbers_or_texts_as_the_model_needs_them()
+    {
+        var read = Read(
+            "date,known_from,rate\n20130701,20130701,1\n",
+            CovariateGroup.Observed,
+            "symbol,sector,cap\nB,Media,\nA,Hardware,2.5\nC,Media,1\n");
+        Assert.Equal(["Hardware", "Media"], read.Categories["sector"]);
+        Assert.Equal([2.5, double.NaN], read.Numbers["cap"].ToArray());
+    }
+
+    [Theory]
+    [InlineData("date,rate\n20130701,1\n", "no column known_from")]
+    [InlineData("date,known_from\n20130701,20130701\n", "no column of values")]
+    [InlineData("date,known_from,rate\n", "no rows")]
+    [InlineData("date,known_from,1st\n20130701,20130701,1\n", "column '1st' must have")]
+    [InlineData("date,known_from,rate\n20130701,2013-07-01T18:00,1\n", "row 1 after the header, column known_from: '2013-07-01T18:00' has a time of day")]
+    [InlineData("date,known_from,rate\n20130701,2013-07-01,high\n", "row 1 after the header, column rate: 'high' is no number")]
+    [InlineData("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,2\n20130701,20130701,3\n", "rows 1 and 3 after the header give 2013-07-01 two values")]
+    [InlineData("symbol,date,known_from,rate\na,20130701,20130701,1\n", "about a, the bars about A")]
+    public void A_bad_file_is_refused(string text, string problem)
+    {
+        var failure = Assert.Throws<QuantraException>(() => Read(text));
+        Assert.Equal(QuantraReason.CovariatesInvalid, failure.Reason);
+        Assert.Contains(problem, failure.Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("symbol,sector\nA,x\nA,y\n", "symbol A has several rows")]
+    [InlineData("symbol,cap\nA,large\n", "static covariate cap must be a number for every symbol, but that of A is 'large'")]
+    [InlineData("symbol,rate\nA,1\n", "covariate rate is given twice")]
+    public void Bad_static_values_are_refused(string text, string problem)
+    {
+        const string Rate = "date,known_from,rate\n20130701,20130701,1\n";
+        var failure = Assert.Throws<QuantraException>(() => Read(Rate, CovariateGroup.Observed, text));
+        Assert.Equal(QuantraReason.CovariatesInvalid, failure.Reason);
+        Assert.Contains(problem, failure.Message, StringComparison.Ordinal);
+    }
+
+    /// <summary>What stands beside two symbols' bars of five days, for a model that looks two sessions ahead.</summary>
+    private Covariates Read(string dated, CovariateGroup group = CovariateGroup.Observed, string? statics = null)
+    {
+        var (path, staticPath) = (Path.Combine(_folder.FullName, "dated.csv"), Path.Combine(_folder.FullName, "static.csv"));
+        File.WriteAllText(path, dated);
+        if (statics is not null)
+            File.WriteAllText(staticPath, statics);
+        CovariateInfo[] needs = [new("rate", group, []), new("rebalance", group, []), new("cap", CovariateGroup.Static, []), new("sector", CovariateGroup.Static, ["Media"])];
+        var bars = new BarPanel
+        {
+            Symbols = ["A", "B"],
+            Sessions = Days,
+            Open = default,
+            High = default,
+            Low = default,
+            Close = default,
+            Volume = default,
+        };
+        return CovariateSource.ReadCsv([path], statics is null ? null : staticPath).ForModel(Model(needs), bars);
+    }
+
+    private static ModelInfo Model(CovariateInfo[] needs) => new()
+    {
+        Name = "model",
+        Version = 1,
+        Aliases = [],
+        IsDefault = true,
+        Kind = "lstm",
+        ObservedFeatures = [],
+        KnownFeatures = [],
+        StaticFeatures = [],
+        Covariates = needs,
+        SchemaHash = "",
+        EncoderLength = 3,
+        Lookback = 3,
+        BarsNeeded = 5,
+        FutureLength = 2,
+        Horizons = [2],
+        Quantiles = [0.5],
+        Lag = 0,
+        TargetKind = "log-return",
+        Calendar = "XNYS",
+        CalendarEnds = null,
+        IsPanelModel = false,
+        ExplainMethods = [],
+        WeightsHash = "",
+        CardJson = "{}",
+    };
+}

@@ -1,0 +1,91 @@
+using System.Text.RegularExpressions;
+
+namespace Quantra.Client;
+
+/// <summary>Reads covariates out of CSV text, by the rules of <see cref="CovariateSource.ReadCsv"/>.</summary>
+internal static partial class CovariateFile
+{
+    private const string KnownFrom = "known_from";
+    private static readonly string[] Keys = ["symbol", "date", KnownFrom];
+
+    /// <summary>A file of dated values: one series a column, and the symbols that it names.</summary>
+    public static (IReadOnlyList<CovariateSeries> Series, IReadOnlyList<string> Symbols) ReadDated(string path)
+    {
+        var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
+        if (!table.Has(KnownFrom))
+        {
+            throw table.Refusal(
+                $"no column {KnownFrom}, the day on which each row became known: without it a value would be used before "
+                + $"anybody knew it. Where both are one day, repeat the date; it has {string.Join(", ", table.Columns)}");
+        }
+
+        table.Require(["date"]);
+        var names = ValueColumns(table);
+        var statements = names.ToDictionary(name => name, _ => new List<CovariateSeries.Statement>());
+        foreach (var row in table.Rows())
+            Add(row, table.Has("symbol") ? row.Symbol() : "", statements);
+        string[] symbols = [.. statements.Values.SelectMany(rows => rows).Select(one => one.Symbol).Where(one => one.Length > 0).Distinct()];
+        return ([.. names.Select(name => new CovariateSeries(name, !table.Has("symbol"), statements[name]))], symbols);
+    }
+
+    /// <summary>A file of values that stay the same: the text of each symbol, by column; empty = unknown.</summary>
+    public static IReadOnlyDictionary<string, Dictionary<string, string>> ReadStatic(string path)
+    {
+        var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
+        table.Require(["symbol"]);
+        var columns = ValueColumns(table).ToDictionary(name => name, _ => new Dictionary<string, string>());
+        foreach (var row in table.Rows())
+        {
+            foreach (var (name, texts) in columns)
+            {
+                if (!texts.TryAdd(row.Symbol(), row.Text(name)))
+                    throw table.Refusal($"symbol {row.Symbol()} has several rows; static values stay the same, keep one");
+            }
+        }
+
+        return columns;
+    }
+
+    private static void Add(CsvRow row, string symbol, Dictionary<string, List<CovariateSeries.Statement>> statements)
+    {
+        var (day, known) = (row.Day("date"), row.Day(KnownFrom));
+        if (row.Text(KnownFrom) is { Length: > 10 } text && !Midnight().IsMatch(text[10..]))
+        {
+            throw row.Refusal(
+                KnownFrom,
+                $"'{text}' has a time of day, but a value is used from the close of its day on, which may come before that "
+                + "time; write the first day whose close knows it");
+        }
+
+        foreach (var (name, rows) in statements)
+        {
+            if (row.Text(name).Length > 0) // an empty cell says nothing
+                rows.Add(new(symbol, day, known, Finite(row, name), row.Place));
+        }
+    }
+
+    private static double Finite(CsvRow row, string column)
+    {
+        var value = row.Number(column);
+        return double.IsInfinity(value)
+            ? throw row.Refusal(column, "is not finite; leave the cell empty, or write nan to withdraw what was said")
+            : value;
+    }
+
+    private static string[] ValueColumns(CsvTable table)
+    {
+        string[] names = [.. table.Columns.Except(Keys)];
+        if (names.Length == 0)
+            throw table.Refusal("no column of values");
+        return Array.Find(names, name => !Name().IsMatch(name)) is { } wrong
+            ? throw table.Refusal(
+                $"column '{wrong}' must have 1 to 64 small letters, digits and underscores, and start with a letter")
+            : names;
+    }
+
+    [GeneratedRegex("^[T ]00:00(:00(\\.0+)?)?(Z|[+-][0-9:]+)?$")]
+    private static partial Regex Midnight();
+
+    [GeneratedRegex("^[a-z][a-z0-9_]{0,63}$")]
+    private static partial Regex Name();
+}

@@ -1,0 +1,99 @@
+using System.Globalization;
+
+namespace Quantra.Client;
+
+/// <summary>One column of a covariate file: who stated which value, about which day, and since when it is known.</summary>
+/// <remarks>
+/// At a session the value is that of the latest day among the rows known by its close; of several rows about the same day
+/// it is the one that became known last. So a restated value comes in when it is known, and not before.
+/// </remarks>
+internal sealed class CovariateSeries
+{
+    private static readonly Comparer<Statement> ByKnowledge =
+        Comparer<Statement>.Create((one, other) => (one.KnownFrom, one.Day).CompareTo((other.KnownFrom, other.Day)));
+
+    private readonly bool _isAboutAll;
+    private readonly Dictionary<string, Statement[]> _bySymbol;
+
+    /// <summary>Sorts the statements of each symbol by when they became known, then by their day.</summary>
+    /// <param name="name">The column.</param>
+    /// <param name="isAboutAll">Whether the file names no symbols.</param>
+    /// <param name="statements">All rows that say something; the symbol is empty where the file names none.</param>
+    /// <exception cref="QuantraException">COVARIATES_INVALID: two about one day became known on the same day.</exception>
+    public CovariateSeries(string name, bool isAboutAll, IEnumerable<Statement> statements)
+    {
+        (Name, _isAboutAll) = (name, isAboutAll);
+        _bySymbol = statements
+            .GroupBy(one => one.Symbol)
+            .ToDictionary(group => group.Key, group => group.Order(ByKnowledge).ToArray());
+        foreach (var rows in _bySymbol.Values)
+            CheckOnce(rows);
+    }
+
+    /// <summary>The column.</summary>
+    public string Name { get; }
+
+    /// <summary>What was known at the close of each session, [S, T].</summary>
+    public double[] AsOf(IReadOnlyList<string> symbols, ReadOnlySpan<DateOnly> sessions)
+    {
+        var values = new double[symbols.Count * sessions.Length];
+        for (var row = 0; row < symbols.Count; row++)
+            Fill(values.AsSpan(row * sessions.Length, sessions.Length), sessions, RowsOf(symbols[row]), one => one.KnownFrom);
+        return values;
+    }
+
+    /// <summary>The value of each day or the last one stated before it, as far as known by one day's close, [S, A].</summary>
+    public double[] OfDays(IReadOnlyList<string> symbols, ReadOnlySpan<DateOnly> days, DateOnly knownBy)
+    {
+        var values = new double[symbols.Count * days.Length];
+        for (var row = 0; row < symbols.Count; row++)
+        {
+            // Rows about one day stay in the order in which they became known.
+            var heard = RowsOf(symbols[row]).Where(one => one.KnownFrom <= knownBy).OrderBy(one => one.Day).ToArray();
+            Fill(values.AsSpan(row * days.Length, days.Length), days, heard, one => one.Day);
+        }
+
+        return values;
+    }
+
+    /// <summary>On each day, of the rows that count from it or an earlier day, the one about the latest day; NaN of none.</summary>
+    private static void Fill(Span<double> values, ReadOnlySpan<DateOnly> days, Statement[] rows, Func<Statement, DateOnly> countsFrom)
+    {
+        Statement? latest = null;
+        var next = 0;
+        for (var place = 0; place < days.Length; place++)
+        {
+            for (; next < rows.Length && countsFrom(rows[next]) <= days[place]; next++)
+            {
+                if (latest is null || rows[next].Day >= latest.Day)
+                    latest = rows[next];
+            }
+
+            values[place] = latest?.Value ?? double.NaN;
+        }
+    }
+
+    private Statement[] RowsOf(string symbol) => _bySymbol.GetValueOrDefault(_isAboutAll ? "" : symbol) ?? [];
+
+    private void CheckOnce(Statement[] rows)
+    {
+        foreach (var (one, other) in rows.Zip(rows.Skip(1)))
+        {
+            if (ByKnowledge.Compare(one, other) == 0)
+            {
+                throw QuantraError.BadCovariates(string.Create(
+                    CultureInfo.InvariantCulture,
+                    $"covariate {Name}: rows {Math.Min(one.Row, other.Row)} and {Math.Max(one.Row, other.Row)} after the header "
+                    + $"give {one.Day:yyyy-MM-dd} two values that became known on the same day; keep one")).ToException();
+            }
+        }
+    }
+
+    /// <summary>One row.</summary>
+    /// <param name="Symbol">Whom it is about; empty = all.</param>
+    /// <param name="Day">What it is about.</param>
+    /// <param name="KnownFrom">The first day whose close knows it.</param>
+    /// <param name="Value">NaN = withdrawn.</param>
+    /// <param name="Row">Counted from 1 after the header.</param>
+    internal sealed record Statement(string Symbol, DateOnly Day, DateOnly KnownFrom, double Value, int Row);
+}

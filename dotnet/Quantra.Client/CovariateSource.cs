@@ -1,0 +1,151 @@
+using System.Globalization;
+
+namespace Quantra.Client;
+
+/// <summary>What CSV files say of covariates, and the values that stand beside one panel of bars.</summary>
+/// <example>
+/// <code>
+/// var files = CovariateSource.ReadCsv(["short_interest.csv", "calendar.csv"], "sectors.csv");
+/// var model = await client.GetModelAsync("stock");
+/// var request = new PredictionRequest("stock", bars) { Covariates = files.ForModel(model, bars) };
+/// </code>
+/// </example>
+public sealed class CovariateSource
+{
+    private const int MostClosed = 15; // weekdays on which an exchange may be closed, beside one for every second session
+
+    private readonly Dictionary<string, CovariateSeries> _series;
+    private readonly IReadOnlyDictionary<string, Dictionary<string, string>> _statics;
+    private readonly IReadOnlyList<string> _symbols;
+
+    private CovariateSource(
+        Dictionary<string, CovariateSeries> series,
+        IReadOnlyDictionary<string, Dictionary<string, string>> statics,
+        IReadOnlyList<string> symbols) => (_series, _statics, _symbols) = (series, statics, symbols);
+
+    /// <summary>Reads CSV files; header names in any case.</summary>
+    /// <param name="paths">
+    /// Files of one row a statement: symbol (a file without this column is about all symbols), date (the day that the values
+    /// are about), known_from (the first day whose close knows them: they are used from the close of the first session on or
+    /// after it), then columns of numbers. An empty cell says nothing; "nan" withdraws what was said before.
+    /// </param>
+    /// <param name="staticPath">
+    /// A file of one row a symbol: symbol, then columns of numbers or texts; an empty cell is unknown. Null = none.
+    /// </param>
+    /// <returns>Everything that the files say.</returns>
+    /// <exception cref="QuantraException">COVARIATES_INVALID, naming file, row, column and value.</exception>
+    public static CovariateSource ReadCsv(IEnumerable<string> paths, string? staticPath = null)
+    {
+        ArgumentNullException.ThrowIfNull(paths);
+        var files = paths.Select(CovariateFile.ReadDated).ToList();
+        var statics = staticPath is null ? new Dictionary<string, Dictionary<string, string>>() : CovariateFile.ReadStatic(staticPath);
+        var series = new Dictionary<string, CovariateSeries>();
+        foreach (var one in files.SelectMany(file => file.Series))
+        {
+            if (statics.ContainsKey(one.Name) || !series.TryAdd(one.Name, one))
+                throw QuantraError.BadCovariates($"covariate {one.Name} is given twice; name each column once over all files").ToException();
+        }
+
+        var symbols = files.SelectMany(file => file.Symbols).Concat(statics.Values.SelectMany(texts => texts.Keys));
+        return new CovariateSource(series, statics, [.. symbols.Distinct()]);
+    }
+
+    /// <summary>The values that a model needs beside one symbol's bars; see the other overload.</summary>
+    /// <param name="model">What the model needs.</param>
+    /// <param name="bars">The bars that are sent.</param>
+    /// <returns>What goes into <see cref="PredictionRequest.Covariates"/>.</returns>
+    public Covariates ForModel(ModelInfo model, BarSeries bars)
+    {
+        ArgumentNullException.ThrowIfNull(bars);
+        return ForModel(model, bars.ToPanel());
+    }
+
+    /// <summary>The values that a model needs beside these bars, as known at the close of the last one.</summary>
+    /// <remarks>
+    /// Columns that the model does not read are left out; what it reads and no file has stays missing, and the predictor
+    /// names it. The future is given for weekdays enough: the model's calendar picks its sessions.
+    /// </remarks>
+    /// <param name="model">What the model needs.</param>
+    /// <param name="bars">The bars that are sent.</param>
+    /// <returns>What goes into <see cref="PredictionRequest.Covariates"/>.</returns>
+    /// <exception cref="QuantraException">
+    /// COVARIATES_INVALID: a file writes a symbol in other letters than the bars, or a text where a number is needed.
+    /// </exception>
+    public Covariates ForModel(ModelInfo model, BarPanel bars)
+    {
+        ArgumentNullException.ThrowIfNull(model);
+        ArgumentNullException.ThrowIfNull(bars);
+        CheckLetters(bars.Symbols);
+        var sessions = bars.Sessions.Span;
+        if (sessions.IsEmpty)
+            throw QuantraError.BadBars("the panel has no sessions").ToException();
+        var last = sessions[^1];
+        var needs = model.Covariates.ToLookup(need => need.Group);
+        CovariateSeries[] known = [.. SeriesOf(needs[CovariateGroup.Known])];
+        DateOnly[] future = known.Length > 0 ? WeekdaysAfter(last, model.FutureLength) : [];
+        DateOnly[] axis = [.. sessions, .. future];
+        var statics = needs[CovariateGroup.Static].Where(need => _statics.ContainsKey(need.Name)).ToLookup(need => need.Categories.Count > 0);
+        return new Covariates
+        {
+            Observed = SeriesOf(needs[CovariateGroup.Observed]).ToDictionary(one => one.Name, one => Memory(one.AsOf(bars.Symbols, bars.Sessions.Span))),
+            Known = known.ToDictionary(one => one.Name, one => Memory(one.OfDays(bars.Symbols, axis, last))),
+            FutureSessions = future,
+            Numbers = statics[false].ToDictionary(need => need.Name, need => Memory(NumbersOf(need.Name, bars.Symbols))),
+            Categories = statics[true].ToDictionary(need => need.Name, need => TextsOf(need.Name, bars.Symbols)),
+        };
+    }
+
+    private static ReadOnlyMemory<double> Memory(double[] values) => values;
+
+    /// <summary>Monday to Friday, enough of them to hold so many sessions of any exchange.</summary>
+    private static DateOnly[] WeekdaysAfter(DateOnly day, int sessions) =>
+        [.. Enumerable.Range(1, int.MaxValue)
+            .Select(day.AddDays)
+            .Where(one => one.DayOfWeek is not (DayOfWeek.Saturday or DayOfWeek.Sunday))
+            .Take(sessions + (sessions / 2) + MostClosed)];
+
+    /// <summary>NaN of an empty text, null of one that is no finite number.</summary>
+    private static double? Number(string text)
+    {
+        if (text.Length == 0)
+            return double.NaN;
+        return double.TryParse(text, NumberStyles.Float, CultureInfo.InvariantCulture, out var value) && !double.IsInfinity(value)
+            ? value
+            : null;
+    }
+
+    private IEnumerable<CovariateSeries> SeriesOf(IEnumerable<CovariateInfo> needs) =>
+        needs.Where(need => _series.ContainsKey(need.Name)).Select(need => _series[need.Name]);
+
+    private IReadOnlyList<string> TextsOf(string name, IReadOnlyList<string> symbols) =>
+        [.. symbols.Select(symbol => _statics[name].GetValueOrDefault(symbol, ""))];
+
+    private double[] NumbersOf(string name, IReadOnlyList<string> symbols)
+    {
+        foreach (var (symbol, text) in _statics[name])
+        {
+            if (Number(text) is null)
+            {
+                throw QuantraError.BadCovariates(
+                    $"static covariate {name} must be a number for every symbol, but that of {symbol} is '{text}'; leave a cell "
+                    + "empty where it is unknown").ToException();
+            }
+        }
+
+        return [.. TextsOf(name, symbols).Select(text => Number(text)!.Value)];
+    }
+
+    /// <summary>Refuses a symbol that only capital letters keep from its bars: it would be unknown, and nobody would be told.</summary>
+    private void CheckLetters(IReadOnlyList<string> symbols)
+    {
+        foreach (var written in _symbols.Except(symbols))
+        {
+            var meant = symbols.Except(_symbols).FirstOrDefault(symbol => symbol.Equals(written, StringComparison.OrdinalIgnoreCase));
+            if (meant is not null)
+            {
+                throw QuantraError.BadCovariates(
+                    $"the covariates are about {written}, the bars about {meant}; write a symbol in the same letters everywhere").ToException();
+            }
+        }
+    }
+}
