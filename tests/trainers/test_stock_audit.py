@@ -266,6 +266,23 @@ def test_skill_that_vanishes_with_the_labels_passes() -> None:
     assert found.p_value == pytest.approx(1 / 4)
 
 
+def test_so_few_days_that_a_leak_would_not_show_decide_nothing() -> None:
+    judged, _ = judged_of(np.zeros((400, 6)))
+    wild = replace(
+        judged.forecasts, values=judged.plain + 0.02 * np.random.default_rng(2).standard_normal((395, 6, 1, 1))
+    )
+    short = replace(
+        judged,
+        forecasts=replace(judged.forecasts, values=judged.forecasts.values[:20]),
+        plain=judged.plain[:20],
+        outcomes=(judged.outcomes[0][:20], judged.outcomes[1][:20], judged.outcomes[2][:20]),
+    )
+    few = replace(wild, values=wild.values[:20])
+    found = check_permutations(short, lambda _seed: few, count=1, epochs=1, lag=0)
+    assert 2 * found.error > 0.05
+    assert found.verdict is AuditVerdict.UNDECIDED
+
+
 def test_shuffled_labels_are_those_of_other_days_of_the_same_part(model: Model) -> None:
     splits = Recipe().splits(bars().sessions)
     true = History(bars(), model.pipeline)
@@ -329,7 +346,24 @@ def test_more_trials_deflate_the_same_returns_further() -> None:
     returns = 0.0009 + 0.01 * (noise - noise.mean()) / noise.std()
     one, many = (check_trials(returns, Trials(count=count, counted_by="me")) for count in (1, 500))
     assert one.deflated == one.probabilistic
-    assert (one.verdict, many.verdict) == (AuditVerdict.PASS, AuditVerdict.FAIL)
+    assert many.deflated is not None
+    assert many.deflated < 0.5
+    assert (one.verdict, many.verdict) == (AuditVerdict.PASS, AuditVerdict.UNDECIDED)
+    assert check_trials(-returns, Trials(count=500, counted_by="me")).verdict is AuditVerdict.FAIL
+
+
+def test_luck_alone_is_seldom_called_a_refutation() -> None:
+    alone = Trials(count=1, counted_by="me")
+    noise = (0.01 * np.random.default_rng(seed).standard_normal(400) for seed in range(200))
+    assert np.mean([check_trials(returns, alone).verdict is AuditVerdict.FAIL for returns in noise]) < 0.1
+
+
+def test_nothing_passes_where_nobody_counted_the_trials() -> None:
+    returns = 0.003 + 0.01 * np.random.default_rng(3).standard_normal(750)
+    counted, uncounted = (check_trials(returns, counted_trials(said, {})) for said in (1, None))
+    assert counted.deflated == uncounted.deflated
+    assert (counted.verdict, uncounted.verdict) == (AuditVerdict.PASS, AuditVerdict.UNDECIDED)
+    assert "give --trials" in uncounted.sentence
 
 
 def test_trials_are_those_that_are_said_else_those_of_the_card() -> None:
@@ -361,6 +395,7 @@ def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:
     assert record.trials.trials == 20
     assert [row.lag for row in record.lags.rows] == [0, 1, 2]
     assert all(check.sentence for check in record.checks)
+    assert "p of shuffled labels cannot fall below 0.5 with --permutations 1" in record.notes[1]
 
 
 def test_the_record_stands_beside_the_folder_and_reads_back(record: AuditRecord, trained: Path) -> None:

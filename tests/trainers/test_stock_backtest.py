@@ -203,6 +203,7 @@ def test_a_stock_that_is_delisted_has_no_forecast_and_its_position_is_closed(sou
     assert weights[-11, 1:].any()
     assert sum(track.figures.closed for track in found.tracks) > 0
     assert any("closed at the last close seen" in note for note in found.notes)
+    assert any("on which days the recipe's settings were chosen is not known" in note for note in found.notes)
 
 
 # --- the run folder

@@ -11,7 +11,7 @@ from predictor.networks import TargetKind
 from trainers.stock.backtest.benchmarks import EQUAL_WEIGHT, MOMENTUM, REVERSAL, benchmark_weights
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import Forecasts, joined
-from trainers.stock.backtest.performance import drawdown, equity, mean_error, performance, sharpe
+from trainers.stock.backtest.performance import drawdown, equity, mean_error, performance, sharpe, sharpe_lead
 from trainers.stock.backtest.result import figures_of
 from trainers.stock.backtest.strategies import Strategy, Tactic, equal_long, long_short, weights_of
 from trainers.stock.backtest.terms import Terms
@@ -277,6 +277,30 @@ def test_returns_that_follow_each_other_have_a_larger_error() -> None:
     # The mean of such a series has (1 + 0.5) / (1 - 0.5) = 3 times the variance of an independent one.
     assert mean_error(series, 30) / mean_error(series, 0) == pytest.approx(3**0.5, rel=0.1)
     assert sharpe(series)[1] > 1.3 * sharpe(steps)[1]
+
+
+def pair_in_one_market(seed: int) -> tuple[FloatArray, FloatArray]:
+    """Returns [500] of two books that hold the same market, and a little beside it."""
+    random = np.random.default_rng(seed)
+    market = random.standard_normal(500)
+    return market + 0.3 * random.standard_normal(500), market + 0.3 * random.standard_normal(500)
+
+
+def test_the_error_of_a_lead_is_how_far_it_scatters_over_pairs_that_move_alike() -> None:
+    leads, errors = np.transpose([sharpe_lead(*pair_in_one_market(seed)) for seed in range(300)])
+    assert errors.mean() < 0.5 * sharpe(pair_in_one_market(0)[0])[1]  # what moves both alike has cancelled out
+    assert errors.mean() == pytest.approx(leads.std(), rel=0.1)
+    assert leads.mean() == pytest.approx(0, abs=0.05)
+
+
+def test_a_book_has_no_lead_over_itself() -> None:
+    returns = 0.01 * np.random.default_rng(0).standard_normal(100)
+    assert sharpe_lead(returns, returns) == (0.0, 0.0)
+
+
+def test_losses_that_are_the_same_every_day_have_no_sharpe_ratio() -> None:
+    assert np.isnan(sharpe(np.full(30, -0.0001))[0])
+    assert np.isnan(sharpe_lead(np.full(30, -0.0001), np.arange(30.0))[0])
 
 
 def test_returns_that_never_move_have_no_sharpe_ratio() -> None:

@@ -9,22 +9,26 @@ import pytest
 from audits import audit_record
 from evaluations import estimate, evaluation
 from pages import HOSTILE, assert_loads_nothing, page_of
+from rich.console import Console
 
 from predictor.audit_record import AuditVerdict
 from predictor.card import Verdict
 from trainers.stock.audit.page import render_audit, write_audit_page
-from trainers.stock.backtest import Backtest, Fold, Tactic, Terms
+from trainers.stock.backtest import Backtest, Fold, Strategy, Tactic, Terms, summary_json
 from trainers.stock.backtest.book import Book, run_book
 from trainers.stock.backtest.costs import bill, break_even, sharpe_at
 from trainers.stock.backtest.page import render_backtest, write_backtest
 from trainers.stock.backtest.page.curves import fallen, smoothed
 from trainers.stock.backtest.page.grids import cost_grid, sensitivity_grid
 from trainers.stock.backtest.result import Track, track_of
-from trainers.stock.backtest.verdict import sentence_of, verdict_of
+from trainers.stock.backtest.tables import backtest_tables
+from trainers.stock.backtest.verdict import lead_over, leads_of, sentence_of, verdict_of
 from trainers.stock.evaluation.page import render_evaluation, write_evaluation
 from trainers.stock.evaluation.page.calibration import winkler_grid
 from trainers.stock.evaluation.page.losses import loss_grid
+from trainers.stock.evaluation.page.scores import horizon_grid
 from trainers.stock.evaluation.resampling import Interval
+from trainers.stock.evaluation.words import plain_text, span_text
 
 NAME = "demo/1"
 TERMS = Terms(horizon=2, cost_bps=20, borrow_bps=100)
@@ -196,6 +200,22 @@ def test_every_symbol_has_a_line() -> None:
     assert "XYZ" in page.text
 
 
+def test_the_forecast_of_a_single_value_is_in_the_tables_and_on_no_chart() -> None:
+    text = render_evaluation(NAME, evaluation())
+    charts = text.split('<div id="chart-1"')[1].split("</section>")[0] + text.split('<div id="chart-2"')[1]
+    drawn = charts.split('<section id="calibration"')[0].split("<table")[0]
+    assert "GARCH(1,1)-t" in drawn
+    assert "zero return" not in drawn
+    assert page_of(text).text.count("zero return") >= 4
+
+
+def test_a_score_of_the_model_by_horizon_has_its_interval_below() -> None:
+    ours = evaluation().rows[0].horizons[0]
+    assert ours.correlation.ic is not None
+    cell = next(line for line in horizon_grid(evaluation()).lines if line.name == "IC").cells[0]
+    assert (cell.value, cell.beside) == (ours.correlation.ic.value, span_text(ours.correlation.ic, plain_text))
+
+
 def test_a_score_that_is_unknown_is_a_dash() -> None:
     found = evaluation()
     ours, *others = found.rows
@@ -231,6 +251,38 @@ def test_the_verdict_of_a_backtest_needs_the_whole_interval_on_one_side() -> Non
     assert verdict_of(replace(good, strategy=replace(good.strategy, figures=unsure))) is Verdict.UNDECIDED
     lost = replace(figures, net=replace(figures.net, sharpe=-figures.net.sharpe))
     assert verdict_of(replace(good, strategy=replace(good.strategy, figures=lost))) is Verdict.WORSE
+
+
+def test_the_lead_over_every_benchmark_stands_on_the_page_in_json_and_in_words() -> None:
+    found = backtest()
+    numbers = set(page_of(render_backtest(NAME, found)).numbers)
+    leads = [lead_over(found, one) for one in found.benchmarks]
+    assert {lead for lead, _ in leads} <= numbers
+    assert summary_json(found)["leads"] == [
+        {"over": one.name, "sharpe": lead, "sharpe_error": error}
+        for one, (lead, error) in zip(found.benchmarks, leads, strict=True)
+    ]
+    assert f"of equal weight {leads[0][0]:+.2f} ± {leads[0][1]:.2f}" in leads_of(found)
+
+
+@pytest.mark.parametrize(
+    ("tactic", "words"),
+    [
+        (Tactic(share=0.2), "rank: the best and the worst 20 % of the stocks"),
+        (Tactic(strategy=Strategy.SIGN, threshold_bps=7), "sign: flat where the median lies within 7 basis points"),
+        (Tactic(strategy=Strategy.VOL_TARGET, volatility=0.12), "vol-target: aims at a volatility of 12 % a year"),
+    ],
+)
+def test_the_settings_of_the_strategy_are_told(tactic: Tactic, words: str) -> None:
+    assert words in page_of(render_backtest(NAME, replace(backtest(), tactic=tactic))).words
+
+
+def test_the_table_of_a_backtest_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    found = backtest(strategy=track("model, vol-target", 4, drift=0.01))
+    Console(width=80, highlight=False).print(backtest_tables(found))
+    told = capsys.readouterr().out
+    assert "…" not in told
+    assert leads_of(found) in " ".join(told.split())
 
 
 def test_a_strategy_that_never_moves_has_no_sharpe_ratio() -> None:
@@ -303,6 +355,12 @@ def test_the_page_of_an_audit_holds_every_check_with_its_verdict_and_numbers() -
         assert check.sentence in page.text
     assert {0.0217, -0.0011, 0.0023, 0.0219, 0.031, 0.71, 0.0131, 40, 1.62, 0.74, 0.04} <= set(page.numbers)
     assert "Not proven: that the bars themselves were known on their day" in page.words
+
+
+def test_the_page_of_an_audit_says_what_shuffled_labels_can_show() -> None:
+    words = page_of(render_audit(NAME, audit_record())).words
+    assert "A leak of more than 1.0 % would have shown" in words
+    assert "0.33, which cannot fall below 0.33 with 2 trainings; it decides nothing" in words
 
 
 def test_an_audit_that_fails_without_a_leak_says_that_there_is_none() -> None:

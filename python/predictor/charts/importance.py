@@ -15,7 +15,6 @@ from predictor.charts.theme import (
     new_figure,
     plain,
     require_shape,
-    with_unit,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def importance_bars(names: Sequence[str], values: NDArray[np.float64], unit: str
     if order.size > top:
         labels.append(f"others ({order.size - top})")
         heights.append(float(values[order[top:]].sum()))
-    figure = new_figure("Feature importance", with_unit("contribution", unit), "")
+    figure = new_figure("Feature importance", unit or "contribution", "")  # short, for narrow screens
     figure.add_trace(
         graph_objects().Bar(
             x=heights,

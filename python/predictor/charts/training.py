@@ -11,6 +11,9 @@ from predictor.errors import ConfigurationError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+_TICKS = 12
+"""Epochs that are named on the axis, at most; no half ones."""
+
 
 def loss_curve(
     epochs: Sequence[int],
@@ -59,4 +62,5 @@ def loss_curve(
         )
     )
     figure.update_layout(hovermode="x unified")
+    figure.update_xaxes(dtick=1 + len(epochs) // _TICKS)
     return figure

@@ -2,7 +2,7 @@
 
 import typer
 
-from predictor.cli import aliases, asking, doctor, exporting, inspection, serving
+from predictor.cli import aliases, asking, doctor, exporting, inspection, reporting, serving
 
 app = typer.Typer(
     name="quantra",
@@ -15,6 +15,7 @@ app.command("serve", epilog=serving.EXAMPLE)(serving.serve)
 app.command("predict", epilog=asking.PREDICT_EXAMPLE)(asking.predict)
 app.command("explain", epilog=asking.EXPLAIN_EXAMPLE)(asking.explain)
 app.command("inspect", epilog=inspection.EXAMPLE)(inspection.inspect)
+app.command("report", epilog=reporting.EXAMPLE)(reporting.report)
 app.command("export", epilog=exporting.EXAMPLE)(exporting.export)
 app.command("alias", epilog=aliases.EXAMPLE)(aliases.alias)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)

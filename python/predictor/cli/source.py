@@ -1,4 +1,4 @@
-"""Whom a question goes to: an artifact in this process, or a server."""
+"""Whom a question goes to, an artifact in this process or a server, and what is sent with it."""
 
 from pathlib import Path
 from types import TracebackType
@@ -6,8 +6,10 @@ from typing import Protocol, Self
 
 import typer
 
+from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.client import QuantraClient
+from predictor.covariates import Covariates, CovariateSource
 from predictor.forecast import Explanation, Forecast
 from predictor.instance import Instance, Query
 
@@ -54,3 +56,22 @@ def open_source(artifact: Path | None, server: str, model: str, device: str) -> 
     from predictor.forecaster import Forecaster  # brings torch, which a server's client need not wait for
 
     return Forecaster.load(artifact, device)
+
+
+def bars_to_send(source: Answerer, bars: BarPanel, symbol: str) -> BarPanel:
+    """The bars of the symbol alone, unless the model looks across symbols; all of them for no symbol.
+
+    Raises:
+        BarsError: there is no such symbol.
+    """
+    if not symbol:
+        return bars
+    chosen = bars.select([symbol])
+    return bars if source.model().is_panel_model else chosen
+
+
+def beside_bars(source: Answerer, bars: BarPanel, paths: list[Path] | None, static: Path | None) -> Covariates:
+    """The columns of the files that the model reads, as known at the last bar."""
+    if not paths and static is None:
+        return Covariates()
+    return CovariateSource.read(paths or (), static).for_model(source.model(), bars)

@@ -13,6 +13,8 @@ class AskAgain:
 
     command_line: str
     python: str
+    audit: str
+    """Commands that audit the model, and then write this page again."""
 
 
 def ask_again(content: ReportContent) -> AskAgain:
@@ -25,6 +27,10 @@ def ask_again(content: ReportContent) -> AskAgain:
             "quantra serve --models models\n"
             f"quantra predict --server 127.0.0.1:50051 --model {shlex.quote(reference)} --bars bars.csv "
             f"--symbol {shlex.quote(content.symbol)}"
+        ),
+        audit=(
+            f"quantra audit {shlex.quote(folder)} --bars bars.csv\n"
+            f"quantra report {shlex.quote(folder)} --bars bars.csv --symbol {shlex.quote(content.symbol)}"
         ),
         python=(
             "from predictor import BarPanel, Forecaster\n\n"

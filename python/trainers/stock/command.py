@@ -155,19 +155,10 @@ def stock(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
     own = optimisation_of(model)
+    sizes = {"hidden": hidden, "layers": layers, "blocks": blocks, "heads": heads}
     recipe = Recipe(
         kind=model,
-        config=_config(
-            model,
-            {
-                "hidden": hidden,
-                "layers": layers,
-                "blocks": blocks,
-                "heads": heads,
-                "neighbours": neighbours,
-                "dropout": dropout,
-            },
-        ),
+        config=_config(model, {**sizes, "neighbours": neighbours, "dropout": dropout}),
         target=Target(kind=target_kind(target), lag=lag_of(model, lag), horizons=integers("horizons", horizons)),
         quantiles=numbers("quantiles", quantiles),
         encoder_length=encoder_length,

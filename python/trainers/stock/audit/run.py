@@ -122,7 +122,7 @@ def audit(
         lags=check_lags(judged),
         costs=check_costs(book, terms, tactic.strategy.value),
         trials=check_trials(book.net, counted_trials(depth.trials, source.card)),
-        notes=_notes(subject),
+        notes=_notes(subject, depth),
     )
 
 
@@ -235,14 +235,23 @@ def _shuffled(subject: _Subject, judged: Judged, depth: Depth, seed: int, announ
         replace(subject.recipe, optimisation=short),
         subject.splits,
         covariates=source.covariates,
+        edges=source.given_edges(subject.learnt.symbols),
         labelled=partial(ShuffledHistory, splits=subject.splits, seed=seed),
     )
     return daily_forecasts(assembled(made), subject.bars, judged.forecasts.sessions, source.covariates)
 
 
-def _notes(subject: _Subject) -> tuple[str, ...]:
+def _notes(subject: _Subject, depth: Depth) -> tuple[str, ...]:
     lag = subject.recipe.target.lag
+    least = 1 / (depth.permutations + 1)
+    count = (
+        f"p of shuffled labels cannot fall below {least:.2g} with --permutations {depth.permutations} and decides "
+        "nothing; their skill and its error over the days do"
+    )
+    beside = "what stands beside the bars counts as known when its files say so"
     return (
         f"skill is measured at lag {lag}, the model's own, where no lag is named",
+        count,
         "a stock that the bars file leaves out, because it was delisted say, is missing here too",
+        *([beside] if subject.model.pipeline.covariates else []),
     )

@@ -20,8 +20,7 @@ from trainers.stock.backtest.terms import SESSIONS_A_YEAR
 FloatArray = NDArray[np.float64]
 
 SURE = 0.95
-UNLIKELY = 0.5
-"""A probability below which the best of skill-less trials would be expected to look better."""
+"""A probability that decides; its complement decides the other way."""
 
 EULER_MASCHERONI = 0.5772156649015329
 
@@ -33,6 +32,8 @@ class Trials:
     count: int
     counted_by: str
     """Who counted them, in words."""
+    known: bool = True
+    """Whether anybody counted; a Sharpe ratio is never above the luck of trials that nobody counted."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -45,21 +46,24 @@ def counted_trials(said: int | None, card: Mapping[str, Json]) -> Trials:
         return Trials(count=said, counted_by="as given")
     if "tuning" in card:
         return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="by the card")
-    return Trials(count=1, counted_by="nobody counted others")
+    return Trials(count=1, counted_by="nobody counted others: give --trials", known=False)
 
 
 def check_trials(returns: FloatArray, trials: Trials) -> TrialsCheck:
-    """Pass where the deflated Sharpe ratio is at least 0.95, fail where it is below 0.5.
+    """Pass where the deflated Sharpe ratio is at least 0.95, fail where it is at most 0.05.
+
+    A ratio just below that of the luckiest trial refutes nothing: half of all trials without skill lie there. Where
+    nobody counted the trials, nothing passes.
 
     Args:
         returns: [T] daily, after costs.
         trials: how many there were.
     """
     best = expected_best(trials.count, len(returns))
-    found = Moments.of(returns) if returns.std() > 0 else None
+    found = Moments.of(returns) if np.ptp(returns) > 0 else None
     deflated = None if found is None else probabilistic_sharpe(found, best)
     return TrialsCheck(
-        verdict=_verdict(deflated),
+        verdict=_verdict(deflated, trials),
         trials=trials.count,
         counted_by=trials.counted_by,
         sessions=len(returns),
@@ -116,7 +120,9 @@ def expected_best(trials: int, sessions: int) -> float:
     return highest / sqrt(sessions - 1)
 
 
-def _verdict(deflated: float | None) -> AuditVerdict:
-    if deflated is None or UNLIKELY <= deflated < SURE:
+def _verdict(deflated: float | None, trials: Trials) -> AuditVerdict:
+    if deflated is not None and deflated <= 1 - SURE:
+        return AuditVerdict.FAIL
+    if deflated is None or deflated < SURE or not trials.known:
         return AuditVerdict.UNDECIDED
-    return AuditVerdict.PASS if deflated >= SURE else AuditVerdict.FAIL
+    return AuditVerdict.PASS

@@ -65,13 +65,29 @@ def sharpe(returns: FloatArray) -> tuple[float, float]:
     the error that of its mean (Lo 2002, section "non-IID returns"). Where returns are independent and normal it is the
     familiar sqrt((1 + s^2 / 2) / T).
     """
+    daily, influence = _sharpe(returns)
+    return daily * SESSIONS_A_YEAR**0.5, mean_error(influence) * SESSIONS_A_YEAR**0.5
+
+
+def sharpe_lead(ours: FloatArray, theirs: FloatArray) -> tuple[float, float]:
+    """A year's Sharpe ratio of daily returns [T] less that of others [T] on the same days, and its standard error.
+
+    The error is that of the mean of the influence functions' difference, so that what moves both alike cancels out
+    (Ledoit & Wolf 2008, section 3.1). NaN where either never moves.
+    """
+    (mine, my_influence), (other, other_influence) = _sharpe(ours), _sharpe(theirs)
+    error = mean_error(my_influence - other_influence)
+    return (mine - other) * SESSIONS_A_YEAR**0.5, error * SESSIONS_A_YEAR**0.5
+
+
+def _sharpe(returns: FloatArray) -> tuple[float, FloatArray]:
+    """A session's Sharpe ratio of daily returns [T], and its influence function [T]; NaN where they never move."""
+    if len(returns) < 2 or np.ptp(returns) == 0:  # noqa: PLR2004 - one return has no deviation
+        return float("nan"), np.full(len(returns), np.nan)
     deviation = returns.std()
-    if deviation == 0 or len(returns) < 2:  # noqa: PLR2004 - one return has no deviation
-        return float("nan"), float("nan")
     standard = (returns - returns.mean()) / deviation
     daily = float(returns.mean() / deviation)
-    error = mean_error(standard - daily / 2 * (standard * standard - 1))
-    return daily * SESSIONS_A_YEAR**0.5, error * SESSIONS_A_YEAR**0.5
+    return daily, standard - daily / 2 * (standard * standard - 1)
 
 
 def mean_error(series: FloatArray, lag: int | None = None) -> float:

@@ -12,6 +12,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.model import Identity, Model
+from predictor.networks import Edges
 from predictor.sessions.dates import as_date
 from predictor.windows import Pipeline
 from trainers.progress import Chain
@@ -67,9 +68,10 @@ def refit(
     splits: Splits,
     *,
     covariates: CovariateSource = NO_SOURCE,
+    edges: Edges | None = None,
     labelled: Labelled = History,
 ) -> Artifact:
-    """Train and calibrate; nothing is saved, and nothing is scored. A graph's edges come from the training part.
+    """Train and calibrate; nothing is saved, and nothing is scored.
 
     Args:
         bars: all that the model may learn from.
@@ -77,6 +79,7 @@ def refit(
         recipe: every other setting; its splits are not looked at.
         splits: of these bars.
         covariates: files of what stands beside the bars.
+        edges: of a graph; None takes them from the training part's returns.
         labelled: what makes inputs and labels of bars.
 
     Raises:
@@ -84,7 +87,7 @@ def refit(
         LoopError: the training failed.
     """
     pipeline = fit_pipeline(bars, features, recipe, splits, covariates)
-    return fit_artifact(labelled(bars, pipeline, covariates), splits, recipe, consume=Chain())
+    return fit_artifact(labelled(bars, pipeline, covariates), splits, recipe, consume=Chain(), edges=edges)
 
 
 def assembled(made: Artifact) -> Model:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from predictor.canonical import Json
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
-from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, equity, performance
+from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, equity, performance, sharpe_lead
 from trainers.stock.backtest.strategies import Tactic
 from trainers.stock.backtest.terms import SESSIONS_A_YEAR, Terms
 
@@ -113,12 +113,19 @@ def summary_json(found: Backtest) -> dict[str, Json]:
         "folds": [asdict(fold) for fold in found.folds],
         "notes": list(found.notes),
         "table": [{"name": track.name, **_figures_json(track)} for track in found.tracks],
+        "leads": [_lead_json(found.strategy, track) for track in found.benchmarks],
     }
 
 
 def backtest_json(found: Backtest) -> dict[str, Json]:
     """Settings, figures, and every session of every book; NaN is null."""
     return summary_json(found) | {"tracks": [_track_json(track) for track in found.tracks]}
+
+
+def _lead_json(strategy: Track, benchmark: Track) -> Json:
+    """How far the strategy's yearly Sharpe ratio after costs lies above the benchmark's, paired by day."""
+    lead, error = map(_told, sharpe_lead(strategy.book.net, benchmark.book.net))
+    return {"over": benchmark.name, "sharpe": lead, "sharpe_error": error}
 
 
 def _track_json(track: Track) -> Json:

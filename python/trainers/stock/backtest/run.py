@@ -28,12 +28,18 @@ Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
 """What shows how far the folds have come: takes them, and how many there will be, and hands them on."""
 
 DEFAULT_HORIZON = 5
+CHOSEN = "on which days the recipe's settings were chosen is not known: if on these, the figures are too good"
 SURVIVORS = (
     "the stocks are those of the bars file: stocks that it leaves out, because they were delisted say, are missing here"
 )
 CLOSED = (
     "{count} positions of {name} were closed at the last close seen, because bars ended or were missing; what a "
     "delisting may have cost is not known"
+)
+
+GIVEN_EDGES = (
+    "the graph's edges were given when the artifact was trained and are the same on all days; nothing tells when they "
+    "became known"
 )
 
 
@@ -126,8 +132,8 @@ def _forecast(
 ) -> Iterator[Fold]:
     if source.standing is not None and plan.refit is None:
         return _stand(source, source.standing, bars, folds[0], store)
-    recipe = source.known_recipe()
-    jobs = [refit_job(fold, bars, source.features, recipe, source.covariates) for fold in folds]
+    recipe, edges = source.known_recipe(), source.given_edges(bars.symbols)
+    jobs = [refit_job(fold, bars, source.features, recipe, source.covariates, edges=edges) for fold in folds]
     return walk_refits(jobs, store, workers=workers)
 
 
@@ -179,7 +185,11 @@ def traded(
         folds=folds,
         strategy=strategy,
         benchmarks=benchmarks,
-        notes=_notes((strategy, *benchmarks), first),
+        notes=(
+            *_notes((strategy, *benchmarks), first),
+            *((CHOSEN,) if source.standing is None else ()),
+            *(() if source.given_edges(bars.symbols) is None else (GIVEN_EDGES,)),
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """What is backtested or audited: an artifact, or a recipe that nobody has trained yet."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from predictor.errors import ArtifactError, ConfigurationError, InSampleError, s
 from predictor.features import FeatureSet, default_features
 from predictor.inference import choose_device
 from predictor.model import Answering, Model
+from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refit import MAX_ROWS
 from trainers.stock.data import NO_SOURCE
+from trainers.stock.edges import given_edges
 from trainers.stock.evaluation.reading import Judgeable, last_seen
 from trainers.stock.evaluation.seen import splits_of
 from trainers.stock.material import features_identity
@@ -75,6 +77,11 @@ class Source:
                 "folder members, or backtest it with --refit never"
             )
         return self.recipe
+
+    def given_edges(self, symbols: Sequence[str]) -> Edges | None:
+        """The edges, among these symbols, that the artifact's graph was given, which refits keep; None for others."""
+        model = None if self.standing is None else self.standing.model
+        return given_edges(model, symbols) if isinstance(model, Model) else None
 
 
 def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSource = NO_SOURCE) -> Source:

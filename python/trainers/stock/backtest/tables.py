@@ -11,7 +11,7 @@ from rich.text import Text
 from predictor.card import Verdict
 from predictor.errors import shown_date
 from trainers.stock.backtest.result import Backtest, Track
-from trainers.stock.backtest.verdict import sentence_of, told, verdict_of
+from trainers.stock.backtest.verdict import leads_of, sentence_of, told, verdict_of
 
 _COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _COLUMNS: Final = ("a year", "vol.", "Sharpe", "gross", "fall", "turnover", "hits", "held")
@@ -20,7 +20,14 @@ _COLUMNS: Final = ("a year", "vol.", "Sharpe", "gross", "fall", "turnover", "hit
 def backtest_tables(found: Backtest) -> RenderableType:
     """What the strategy came to, beside the benchmarks, then what a reader must know."""
     sentence = Text(sentence_of(found), style=_COLOURS[verdict_of(found)])
-    return Group(_table(found), "", sentence, "", *(Text(f"note: {note}", style="dim") for note in _lines(found)))
+    return Group(
+        _table(found),
+        "",
+        sentence,
+        Text(leads_of(found)),
+        "",
+        *(Text(f"note: {note}", style="dim") for note in _lines(found)),
+    )
 
 
 def _table(found: Backtest) -> Table:
@@ -33,7 +40,7 @@ def _table(found: Backtest) -> Table:
         pad_edge=False,
         collapse_padding=True,
     )
-    table.add_column("", no_wrap=True)
+    table.add_column("")
     for name in _COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
     for track in found.tracks:

@@ -4,8 +4,8 @@ from math import isfinite
 from typing import Final
 
 from predictor.card import Verdict
-from trainers.stock.backtest.performance import Performance
-from trainers.stock.backtest.result import Backtest
+from trainers.stock.backtest.performance import Performance, sharpe_lead
+from trainers.stock.backtest.result import Backtest, Track
 
 SURE: Final = 1.96
 """Standard errors of a 95 % interval."""
@@ -27,6 +27,21 @@ def sentence_of(found: Backtest) -> str:
     return f"{found.strategy.name}: Sharpe {told(figures.net)} after costs, {told(figures.gross)} before."
 
 
+def leads_of(found: Backtest) -> str:
+    """How far the strategy's Sharpe ratio lies above that of each benchmark, which markets that rise flatter too."""
+    leads = (f"{track.name} {_pair(*lead_over(found, track))}" for track in found.benchmarks)
+    return f"Sharpe after costs less that of {', of '.join(leads)}; paired by day, ± one standard error."
+
+
+def lead_over(found: Backtest, benchmark: Track) -> tuple[float, float]:
+    """The strategy's yearly Sharpe ratio after costs less a benchmark's, and its standard error; NaN without either."""
+    return sharpe_lead(found.strategy.book.net, benchmark.book.net)
+
+
 def told(found: Performance) -> str:
     """A Sharpe ratio and its standard error; a dash where there is none."""
-    return f"{found.sharpe:+.2f} ± {found.sharpe_error:.2f}" if isfinite(found.sharpe) else "-"
+    return _pair(found.sharpe, found.sharpe_error)
+
+
+def _pair(value: float, error: float) -> str:
+    return f"{value:+.2f} ± {error:.2f}" if isfinite(value) else "-"

@@ -15,6 +15,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, QuantraError, shown_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.model import Answering
+from predictor.networks import Edges
 from trainers.loop import LoopError
 from trainers.stock.backtest.daily import daily_forecasts
 from trainers.stock.backtest.folds import Fold
@@ -53,10 +54,18 @@ class RefitJob:
     covariates: CovariateSource
     recipe: Recipe
     definitions: Definitions
+    edges: Edges | None
+    """Of a graph; None takes them from what the fold learns from."""
 
 
 def refit_job(
-    fold: Fold, bars: BarPanel, features: FeatureSet, recipe: Recipe, covariates: CovariateSource = NO_SOURCE
+    fold: Fold,
+    bars: BarPanel,
+    features: FeatureSet,
+    recipe: Recipe,
+    covariates: CovariateSource = NO_SOURCE,
+    *,
+    edges: Edges | None = None,
 ) -> RefitJob:
     """The job of one fold; no bar after the fold goes with it."""
     return RefitJob(
@@ -65,6 +74,7 @@ def refit_job(
         covariates=covariates,
         recipe=traded_recipe(recipe),
         definitions=Definitions.of(features),
+        edges=edges,
     )
 
 
@@ -77,7 +87,7 @@ def forecast_refit(job: RefitJob) -> Forecasts:
     """
     learnt, features = job.bars.until(job.fold.learn_last), job.definitions.features()
     splits = refit_splits(learnt, job.recipe)
-    model = assembled(refit(learnt, features, job.recipe, splits, covariates=job.covariates))
+    model = assembled(refit(learnt, features, job.recipe, splits, covariates=job.covariates, edges=job.edges))
     return daily_forecasts(model, job.bars, fold_sessions(job.bars, job.fold), job.covariates)
 
 

@@ -27,7 +27,7 @@ class Comparison:
     """[H]"""
     t: float | None
     """Diebold & Mariano's (1995) statistic of the daily differences, positive where the other's loss is larger; the
-    errors are Newey-West's, stretched as the interval is. None without the package statsmodels, or where nothing
+    errors are Newey-West's, stretched as intervals are. None without the package statsmodels, or where nothing
     differs."""
 
 
@@ -105,15 +105,11 @@ def compare(judged: Judged, model: FloatArray, other: FloatArray, name: str) -> 
 
 
 def improvement(judged: Judged, ours: FloatArray, theirs: FloatArray) -> Interval:
-    """1 - ours / theirs of losses [N]; NaN where theirs are 0, on which nothing can improve.
-
-    The interval is stretched around the value: resamples of few blocks alone would claim too much.
-    """
+    """1 - ours / theirs of losses [N]; NaN where theirs are 0, on which nothing can improve."""
     both = np.stack([ours, theirs], axis=-1)
     both[np.isnan(both).any(axis=-1)] = nan
     means, resamples = resampled_mean(judged, both)
-    value, found = float(_gain(means)), _gain(resamples)
-    return interval(value, value + judged.stretch * (found - value))
+    return interval(float(_gain(means)), _gain(resamples))
 
 
 def _gain(means: FloatArray) -> FloatArray:

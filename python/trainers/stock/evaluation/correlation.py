@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.stock.evaluation.judged import Judged
-from trainers.stock.evaluation.resampling import Interval, block_weights, interval, quotient
+from trainers.stock.evaluation.resampling import Interval, block_weights, interval, quotient, stretched
 
 FloatArray = NDArray[np.float64]
 
@@ -55,8 +55,8 @@ def _across_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray) -
     pairs = np.stack([centres, outcomes])
     daily = np.array([_day(day) for day in np.split(pairs, starts[1:], axis=1)])
     return Correlation(
-        ic=_mean_of(daily[:, 0], judged.block),
-        rank_ic=_mean_of(daily[:, 1], judged.block),
+        ic=_mean_of(judged, daily[:, 0]),
+        rank_ic=_mean_of(judged, daily[:, 1]),
         icir=_ratio(daily[:, 0]),
         rank_icir=_ratio(daily[:, 1]),
     )
@@ -70,13 +70,18 @@ def _day(pairs: FloatArray) -> tuple[float, float]:
     return float(np.corrcoef(x, y)[0, 1]), float(np.corrcoef(ranks(x), ranks(y))[0, 1])
 
 
-def _mean_of(daily: FloatArray, block: int) -> Interval | None:
+def _mean_of(judged: Judged, daily: FloatArray) -> Interval | None:
     """Mean of the daily values [D] that there are, with its interval."""
     known = np.isfinite(daily)
     if not known.any():
         return None
-    weights = block_weights(len(daily), block)[:, known]
-    return interval(float(daily[known].mean()), quotient(weights @ daily[known], weights.sum(axis=1)))
+    weights = block_weights(len(daily), judged.block)[:, known]
+    return _interval(judged, daily[known].mean(), quotient(weights @ daily[known], weights.sum(axis=1)))
+
+
+def _interval(judged: Judged, value: np.float64, resamples: FloatArray) -> Interval:
+    """The interval of a correlation, which stays between -1 and 1."""
+    return interval(float(value), np.clip(stretched(judged, np.asarray(value), resamples), -1, 1))
 
 
 def _ratio(daily: FloatArray) -> float | None:
@@ -107,7 +112,7 @@ def _mean_over_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray
         return None
     known = np.isfinite(found)
     means = quotient(np.where(known, found, 0.0).sum(axis=0), known.sum(axis=0))
-    return interval(float(means[0]), means[1:])
+    return _interval(judged, means[0], means[1:])
 
 
 def _weighted_correlation(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:

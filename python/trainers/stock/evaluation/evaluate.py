@@ -13,6 +13,7 @@ from predictor.errors import ConfigurationError
 from predictor.model import UNITS, Ensemble
 from trainers.progress import Consumer
 from trainers.stock.data import NO_SOURCE
+from trainers.stock.edges import given_edges
 from trainers.stock.evaluation.baselines import Case, all_baselines
 from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts, calibration
 from trainers.stock.evaluation.comparison import Comparison, compare
@@ -119,7 +120,10 @@ def evaluate(
         levels=levels,
         days=Days.of(history, exam.asked.windows, last_seen(model)),
         level=LEVEL,
-        method=f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions",
+        method=(
+            f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions, stretched by "
+            f"{100 * (judged.stretch - 1):.0f} % because so few blocks scatter too little"
+        ),
         correlated=way(judged),
         rows=_best_first(found.rows),
         skill=found.skill,
@@ -192,6 +196,7 @@ def _seeds(
         recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=wanted.device)),
         splits=exam.splits,
         covariates=exam.covariates,
+        edges=given_edges(model, exam.reading.history.bars.symbols),
     )
     own = recipe.optimisation.seed
 

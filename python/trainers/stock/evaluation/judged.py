@@ -64,7 +64,7 @@ class Judged:
 
     @property
     def stretch(self) -> float:
-        """How much wider than resamples of so few blocks spread the interval of a comparison must be."""
+        """How much wider than resamples of so few blocks spread every interval must be."""
         return stretch(self.block / self.days)
 
     @property

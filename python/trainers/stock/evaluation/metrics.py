@@ -21,10 +21,21 @@ class Metric:
     """One column of scores."""
 
     name: str
-    of: Callable[[HorizonScores], float | None]
+    found: Callable[[HorizonScores], Interval | float | None]
+    """The score of one horizon, with its interval where it has one."""
     show: Callable[[float], str]
     grows: bool = False
     """Whether it grows with the horizon as the outcomes do."""
+
+    def of(self, horizon: HorizonScores) -> float | None:
+        """The score of one horizon; None where it has none."""
+        found = self.found(horizon)
+        return found.value if isinstance(found, Interval) else found
+
+    def interval(self, horizon: HorizonScores) -> Interval | None:
+        """The same with its interval; None where it has none."""
+        found = self.found(horizon)
+        return found if isinstance(found, Interval) else None
 
     def shown(self, value: float | None) -> str:
         """The value for people; a dash where there is none."""
@@ -45,21 +56,17 @@ def metrics_of(found: Evaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric
 
 def _all(found: Evaluation) -> tuple[Metric, ...]:
     return (
-        Metric(name="CRPS", of=lambda h: h.crps.value, show=loss_text, grows=True),
+        Metric(name="CRPS", found=lambda h: h.crps, show=loss_text, grows=True),
         *(_risk(found, place) for place, level in enumerate(found.levels) if level in _RISKS),
-        Metric(name=band_text(found), of=lambda h: h.band.value, show=share_text),
-        Metric(name="Winkler", of=lambda h: h.winkler.value, show=loss_text, grows=True),
-        Metric(name="MAE", of=lambda h: h.mae.value, show=loss_text, grows=True),
-        Metric(name="QLIKE", of=lambda h: _value(h.qlike), show=plain_text),
-        Metric(name="IC", of=lambda h: _value(h.correlation.ic), show=plain_text),
-        Metric(name="RankIC", of=lambda h: _value(h.correlation.rank_ic), show=plain_text),
-        Metric(name="ICIR", of=lambda h: h.correlation.icir, show=plain_text),
+        Metric(name=band_text(found), found=lambda h: h.band, show=share_text),
+        Metric(name="Winkler", found=lambda h: h.winkler, show=loss_text, grows=True),
+        Metric(name="MAE", found=lambda h: h.mae, show=loss_text, grows=True),
+        Metric(name="QLIKE", found=lambda h: h.qlike, show=plain_text),
+        Metric(name="IC", found=lambda h: h.correlation.ic, show=plain_text),
+        Metric(name="RankIC", found=lambda h: h.correlation.rank_ic, show=plain_text),
+        Metric(name="ICIR", found=lambda h: h.correlation.icir, show=plain_text),
     )
 
 
 def _risk(found: Evaluation, place: int) -> Metric:
-    return Metric(name=f"P{100 * found.levels[place]:.0f} risk", of=lambda h: h.risk[place], show=plain_text)
-
-
-def _value(found: Interval | None) -> float | None:
-    return None if found is None else found.value
+    return Metric(name=f"P{100 * found.levels[place]:.0f} risk", found=lambda h: h.risk[place], show=plain_text)

@@ -6,6 +6,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.features import FeatureSet
 from predictor.model import output_map
+from predictor.networks import Edges
 from trainers.progress import Consumer
 from trainers.stock.data import History, Windows
 from trainers.stock.evaluation.forecasts import FloatArray, forecasts_of
@@ -25,6 +26,8 @@ class Refitting:
     """Those of the artifact."""
     covariates: CovariateSource
     """Files of what stands beside the bars."""
+    edges: Edges | None
+    """Those that the artifact's graph was given; None takes them from the training part's returns."""
 
 
 def other_seeds(own: int, count: int) -> tuple[int, ...]:
@@ -33,13 +36,10 @@ def other_seeds(own: int, count: int) -> tuple[int, ...]:
 
 
 def refitted_forecasts(refitting: Refitting, seed: int, windows: Windows, consume: Consumer) -> FloatArray:
-    """[N, H, Q] calibrated forecasts of these windows by a model that is trained from this seed.
-
-    A graph takes its edges from the training part's returns.
-    """
+    """[N, H, Q] calibrated forecasts of these windows by a model that is trained from this seed."""
     recipe = replace(refitting.recipe, optimisation=replace(refitting.recipe.optimisation, seed=seed))
     bars, beside = refitting.bars, refitting.covariates
     history = History(bars, fit_pipeline(bars, refitting.features, recipe, refitting.splits, beside), beside)
-    made = fit_artifact(history, refitting.splits, recipe, consume=consume)
+    made = fit_artifact(history, refitting.splits, recipe, consume=consume, edges=refitting.edges)
     engine = engine_of(made.network(), made.manifest)
     return forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe).calibrated

@@ -1,7 +1,8 @@
 """How much of a mean is luck.
 
 Windows overlap and symbols move together, so uncertainty comes from resampling blocks of decision days, all symbols of
-a day together (circular block bootstrap, Politis & Romano 1992).
+a day together (circular block bootstrap, Politis & Romano 1992). Resamples of few blocks scatter too little: they are
+spread as much wider as so few blocks demand (Kiefer & Vogelsang 2005).
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ LEVEL = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate and the range that `LEVEL` of the resamples fall into."""
+    """An estimate and the range that `LEVEL` of the stretched resamples fall into."""
 
     value: float
     lower: float
@@ -40,12 +41,22 @@ def by_day(judged: Judged, values: FloatArray) -> tuple[FloatArray, FloatArray]:
 def resampled_mean(judged: Judged, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The mean of values [N, …] over known windows, and [RESAMPLES, …] means of resampled blocks of days.
 
-    NaN where nothing is known: a mean without any window, or a resample that drew none of its days.
+    The resamples are stretched around the mean, though not beyond the values themselves. NaN where nothing is known: a
+    mean without any window, or a resample that drew none of its days.
     """
     total, count = by_day(judged, values)
     weights = block_weights(len(total), judged.block)
+    mean = quotient(total.sum(axis=0), count.sum(axis=0))
     means = quotient(np.tensordot(weights, total, axes=1), np.tensordot(weights, count, axes=1))
-    return quotient(total.sum(axis=0), count.sum(axis=0)), means
+    known = np.isfinite(values)
+    least = values.min(axis=0, initial=np.inf, where=known)
+    most = values.max(axis=0, initial=-np.inf, where=known)
+    return mean, np.clip(stretched(judged, mean, means), least, most)
+
+
+def stretched(judged: Judged, value: FloatArray, resamples: FloatArray) -> FloatArray:
+    """Resamples [RESAMPLES, …] of a value [...], spread as wide as so few blocks demand."""
+    return value + judged.stretch * (resamples - value)
 
 
 def interval(value: float, resamples: FloatArray) -> Interval:

@@ -15,13 +15,15 @@ from predictor.errors import shown_date
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.comparison import Comparison
 from trainers.stock.evaluation.evaluation import Evaluation
-from trainers.stock.evaluation.metrics import metrics_of
+from trainers.stock.evaluation.metrics import Metric, metrics_of
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
 from trainers.stock.evaluation.words import SCALE, band_text, gain_text, loss_text, share_text, span_text
 
 _COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _MOST_SYMBOLS: Final = 20
+_MOST_SCORES: Final = 7
+"""Beside each other, so that names have room too."""
 
 
 def told(found: Evaluation) -> Iterator[RenderableType]:
@@ -34,15 +36,14 @@ def told(found: Evaluation) -> Iterator[RenderableType]:
     yield _verdict(found)
     yield _losses(found)
     yield _comparisons(found)
-    yield _by_model(found)
+    yield from _by_model(found)
     yield _by_horizon(found)
     yield _calibration(found)
     yield _pit(found)
     yield _symbols(found)
     share = f"{100 * found.level:.0f} %"
     yield Text(
-        f"Intervals: the middle {share} of a {found.method}; those of comparisons are wider, as so few blocks demand. "
-        f"IC: {found.correlated}.",
+        f"Intervals: the middle {share} of a {found.method}. IC: {found.correlated}.",
         style="dim",
     )
     for note in found.notes:
@@ -90,14 +91,16 @@ def _add_comparison(table: Table, row: Comparison, name: str, style: str) -> Non
     table.add_row(Text(name), *gains, span_text(row.improvement, gain_text), t, style=style)
 
 
-def _by_model(found: Evaluation) -> Table:
+def _by_model(found: Evaluation) -> Iterator[Table]:
     """Every other score of every row, mean over horizons; losses are divided by their spread first."""
     metrics = metrics_of(found, found.rows)
-    table = _table("other scores, mean over horizons", *(metric.name for metric in metrics))
-    for row in found.rows:
-        cells = [metric.shown(metric.mean(found, row)) for metric in metrics]
-        table.add_row(Text(row.name), *cells, style=_style(row))
-    return table
+    for first in range(0, len(metrics), _MOST_SCORES):
+        few = metrics[first : first + _MOST_SCORES]
+        table = _table("other scores, mean over horizons", *(metric.name.replace(" ", "\n", 1) for metric in few))
+        for row in found.rows:
+            cells = [metric.shown(metric.mean(found, row)) for metric in few]
+            table.add_row(Text(row.name), *cells, style=_style(row))
+        yield table
 
 
 def _by_horizon(found: Evaluation) -> Table:
@@ -108,8 +111,16 @@ def _by_horizon(found: Evaluation) -> Table:
     table = _table("this model by horizon", *_horizons(found))
     for metric in metrics:
         table.add_row(metric.name, *(metric.shown(metric.of(own)) for own in ours.horizons))
+        spans = [_span(metric, own) for own in ours.horizons]
+        if any(spans) and not metric.grows:  # those of losses are too wide to stand side by side; the page has them
+            table.add_row("", *spans, style="dim")
     table.add_row(f"MAE {naive.name}", *(loss_text(other.mae.value) for other in naive.horizons))
     return table
+
+
+def _span(metric: Metric, horizon: HorizonScores) -> str:
+    found = metric.interval(horizon)
+    return "" if found is None else span_text(found, metric.show)
 
 
 def _calibration(found: Evaluation) -> Table:
@@ -123,7 +134,7 @@ def _calibration(found: Evaluation) -> Table:
         name = f"{before.horizon} d"
         _add_calibration(table, name, f"{made.effective_blocks[h]:.0f}", before, made.after.horizons[h], made.gain[h])
         if made.adaptive is not None and made.adaptive_gain is not None:
-            _add_calibration(table, "  adaptive", "", before, made.adaptive.horizons[h], made.adaptive_gain[h])
+            _add_calibration(table, "adaptive", "", before, made.adaptive.horizons[h], made.adaptive_gain[h])
     table.caption = "blocks: as many outcomes of the calibration days do not overlap"
     return table
 
@@ -182,6 +193,7 @@ def _table(title: str, *columns: str) -> Table:
         caption_justify="left",
         box=None,
         pad_edge=False,
+        collapse_padding=True,
     )
     table.add_column("")
     for name in columns:

@@ -118,17 +118,9 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
     beside = CovariateSource.read(covariates or (), static)
     panel = chosen_bars(bars, query, bars_env)
     material = Material(panel, features_named(features, covariate_fields(beside, known)), beside)
-    parts = recipe.splits(panel.sessions)
     out.parent.mkdir(parents=True, exist_ok=True)
     kept = Storage(uri=storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}", name=f"quantra-{model}")
-    asked = Search(
-        history=History(panel, fit_pipeline(panel, material.features, recipe, parts, beside), beside),
-        splits=parts,
-        recipe=recipe,
-        settings={**recipe.settings(), **material.identity()},
-        trials=trials,
-        seeds=seeds,
-    )
+    asked = _search_of(material, recipe, trials=trials, seeds=seeds)
     announce, consume = announcer(as_json=as_json), _consumer(as_json=as_json)
     try:
         found = search(asked, kept, consume=consume, announce=announce)
@@ -137,6 +129,20 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     _tell(found, trained, as_json=as_json)
+
+
+def _search_of(material: Material, recipe: Recipe, *, trials: int, seeds: int) -> Search:
+    """What is searched; everything but the trials' own settings is fitted once."""
+    bars, beside = material.bars, material.covariates
+    parts = recipe.splits(bars.sessions)
+    return Search(
+        history=History(bars, fit_pipeline(bars, material.features, recipe, parts, beside), beside),
+        splits=parts,
+        recipe=recipe,
+        settings={**recipe.settings(), **material.identity()},
+        trials=trials,
+        seeds=seeds,
+    )
 
 
 def _consumer(*, as_json: bool) -> Consumer:
@@ -151,7 +157,7 @@ def _tell(found: Found, trained: Trained, *, as_json: bool) -> None:
     console.print(
         f"{found.trials} trials, of which {found.pruned} fell behind and {found.failed} failed. Selection loss of the "
         f"best trial {found.best_trial_loss:.5f}; of the same settings from {len(found.seed_losses)} fresh seeds "
-        f"{found.mean:.5f} ± {found.deviation:.5f}, which is what to expect of them."
+        f"{found.mean:.5f} ± {found.deviation:.5f}: without the luck of a seed, still on the days they were chosen by."
     )
     console.print(judgement(trained.told))
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)

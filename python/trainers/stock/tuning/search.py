@@ -54,7 +54,8 @@ class Found:
         pruned: How many of these fell behind and were stopped.
         failed: How many ended in an error, such as a loss that was no number.
         best_trial_loss: Selection loss of the best trial: the smallest of many, so too good.
-        seed_losses: Selection losses of the same recipe from fresh seeds: what to expect of it.
+        seed_losses: Selection losses of the same recipe from fresh seeds: without the luck of a seed, though still on
+            the days that it was chosen by.
     """
 
     recipe: Recipe

@@ -8,6 +8,7 @@ from predictor.card import Verdict
 from predictor.replacement import replace_file
 from predictor.report import page_template
 from trainers.stock.audit.page.grids import lag_grid, permutation_grid, trial_grid
+from trainers.stock.audit.permutation import leak_that_shows
 
 _LOOKS: Final = {
     AuditVerdict.PASS: Verdict.BETTER,
@@ -38,6 +39,7 @@ def render_audit(name: str, record: AuditRecord) -> str:
         audit=record,
         look=_LOOKS[record.verdict],
         permutations=permutation_grid(record),
+        leak_that_shows=leak_that_shows(record.permutation.error),
         lags=lag_grid(record),
         trials=trial_grid(record),
         plotly_js="",

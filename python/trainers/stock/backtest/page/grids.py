@@ -9,6 +9,7 @@ from trainers.stock.backtest.costs import bill, break_even, sharpe_at
 from trainers.stock.backtest.performance import Performance
 from trainers.stock.backtest.result import Backtest, Track
 from trainers.stock.backtest.terms import Terms
+from trainers.stock.backtest.verdict import lead_over
 
 COSTS_BPS: Final = (0.0, 5.0, 10.0, 20.0, 50.0)
 """At which Sharpe ratios are told beside the cost that was charged."""
@@ -18,16 +19,17 @@ _NOTHING: Final = "–"  # noqa: RUF001 - no minus: there is no number
 
 def figure_grid(found: Backtest) -> Grid:
     """Every book, the strategy first."""
-    columns = ("a year", "volatility", "Sharpe", "before costs", "largest fall", "turnover", "hits", "held")
-    return _grid(found, columns, _figures)
+    columns = ("a year", "volatility", "Sharpe", "lead", "before costs", "largest fall", "turnover", "hits", "held")
+    return _grid(found, columns, lambda track: _figures(found, track))
 
 
-def _figures(track: Track) -> tuple[Cell, ...]:
+def _figures(found: Backtest, track: Track) -> tuple[Cell, ...]:
     figures = track.figures
     return (
         _number(figures.net.annual_return, _percent),
         _number(figures.net.annual_volatility, _percent),
         _sharpe(figures.net),
+        _lead(found, track),
         _sharpe(figures.gross),
         _number(-figures.net.drawdown.depth, _percent),
         _number(figures.turnover, _percent),
@@ -66,6 +68,11 @@ def _grid(found: Backtest, columns: tuple[str, ...], cells: Callable[[Track], tu
 
 def _sharpe(found: Performance) -> Cell:
     return _ratio(found.sharpe, found.sharpe_error)
+
+
+def _lead(found: Backtest, track: Track) -> Cell:
+    """How far the strategy is ahead of a benchmark; a dash for itself."""
+    return Cell(value=None, text=_NOTHING) if track is found.strategy else _ratio(*lead_over(found, track))
 
 
 def _ratio(ratio: float, error: float) -> Cell:

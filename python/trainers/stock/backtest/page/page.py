@@ -10,6 +10,7 @@ from trainers.stock.backtest.page.curves import SMOOTHED, drawdown_chart, equity
 from trainers.stock.backtest.page.grids import cost_grid, figure_grid, sensitivity_grid
 from trainers.stock.backtest.performance import SHARPE_FORMULA
 from trainers.stock.backtest.result import Backtest
+from trainers.stock.backtest.strategies import Strategy, Tactic
 from trainers.stock.backtest.verdict import sentence_of, verdict_of
 
 
@@ -24,6 +25,8 @@ class BacktestView:
     last: int
     fall: tuple[int, int] | None
     """Sessions of the peak and the trough of the strategy's largest fall; None where it never fell."""
+    strategy: str
+    """With its settings, in words."""
     figures: Grid
     costs: Grid
     sensitivity: Grid
@@ -68,6 +71,7 @@ def _view(found: Backtest, drawing: Drawing) -> BacktestView:
         first=int(sessions[0]),
         last=int(sessions[-1]),
         fall=_fall(found),
+        strategy=_strategy(found.tactic),
         figures=figure_grid(found),
         costs=cost_grid(found),
         sensitivity=sensitivity_grid(found),
@@ -75,6 +79,15 @@ def _view(found: Backtest, drawing: Drawing) -> BacktestView:
         drawdown=drawdown_chart(found, drawing),
         turnover=turnover_chart(found, drawing),
     )
+
+
+def _strategy(tactic: Tactic) -> str:
+    settings = {
+        Strategy.RANK: f"the best and the worst {100 * tactic.share:g} % of the stocks, at least one each",
+        Strategy.SIGN: f"flat where the median lies within {tactic.threshold_bps:g} basis points of 0",
+        Strategy.VOL_TARGET: f"aims at a volatility of {100 * tactic.volatility:g} % a year in each stock",
+    }
+    return f"{tactic.strategy}: {settings[tactic.strategy]}"
 
 
 def _fall(found: Backtest) -> tuple[int, int] | None:

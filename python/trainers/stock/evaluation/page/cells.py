@@ -6,6 +6,7 @@ from math import isfinite
 from predictor.report import Cell
 from trainers.stock.evaluation.metrics import Metric
 from trainers.stock.evaluation.resampling import Interval
+from trainers.stock.evaluation.scores import HorizonScores
 from trainers.stock.evaluation.seeds import Spread
 from trainers.stock.evaluation.words import NOTHING, span_text
 
@@ -29,6 +30,12 @@ def spread_cell(found: Spread, show: Callable[[float], str]) -> Cell:
     return Cell(value=found.mean, text=show(found.mean), beside=f"± {show(found.sd)}")
 
 
-def metric_cell(metric: Metric, value: float | None) -> Cell:
-    """A score as its metric shows it."""
+def mean_cell(metric: Metric, value: float | None) -> Cell:
+    """A mean over horizons as its metric shows it."""
     return number_cell(value, metric.show)
+
+
+def metric_cell(metric: Metric, horizon: HorizonScores) -> Cell:
+    """The score of one horizon, and below it its interval where it has one."""
+    found = metric.interval(horizon)
+    return number_cell(metric.of(horizon), metric.show) if found is None else interval_cell(found, metric.show)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from predictor import charts
 from predictor.report import Cell, Drawing, Grid, Line
 from predictor.report.texts import sessions
+from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.comparison import Comparison
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.page.cells import interval_cell, number_cell, spread_cell
@@ -48,11 +49,12 @@ def _seed_lines(found: Evaluation) -> tuple[Line, ...]:
 
 def loss_chart(found: Evaluation, drawing: Drawing) -> str:
     """Losses with their intervals; each is divided by how far outcomes spread at its horizon, so that they compare."""
-    by = [[h.pinball for h in row.horizons] for row in found.rows]
+    rows = [row for row in found.rows if row.name != _point(found)]
+    by = [[h.pinball for h in row.horizons] for row in rows]
     scale = SCALE / np.asarray(found.target.spread)[:, None]
     value, lower, upper = (scale * array for array in _columns(by))
-    names = [row.name for row in found.rows]
-    figure = charts.interval_rows(names, _horizons(found), value, lower, upper, axis=f"loss / spread, x {SCALE}")
+    names = [row.name for row in rows]
+    figure = charts.interval_rows(names, _horizons(found), value, lower, upper, axis=f"loss / spread, x {SCALE:,}")
     return drawing.html(figure)
 
 
@@ -72,12 +74,17 @@ def _gain_line(row: Comparison, name: str, *, is_model: bool = False) -> Line:
 
 def gain_chart(found: Evaluation, drawing: Drawing) -> str:
     """The same gains with their intervals."""
-    by = [[*row.by_horizon, row.improvement] for row in found.comparisons]
+    rows = [row for row in found.comparisons if row.baseline != _point(found)]
+    by = [[*row.by_horizon, row.improvement] for row in rows]
     value, lower, upper = (100 * array for array in _columns(by))
-    names = [row.baseline for row in found.comparisons]
+    names = [row.baseline for row in rows]
     series = [*_horizons(found), "all"]
-    axis = "loss below the baseline's (%)"
-    return drawing.html(charts.interval_rows(names, series, value, lower, upper, axis=axis, zero=True))
+    return drawing.html(charts.interval_rows(names, series, value, lower, upper, axis="less loss (%)", zero=True))
+
+
+def _point(found: Evaluation) -> str:
+    """Name of the forecast of a single value: so far off that a chart of it would show nothing else."""
+    return NAIVE[found.target.kind]
 
 
 def _columns(rows: Sequence[Sequence[Interval]]) -> tuple[FloatArray, FloatArray, FloatArray]:

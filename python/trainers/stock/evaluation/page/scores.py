@@ -5,7 +5,7 @@ from predictor.report.texts import sessions
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.metrics import metrics_of
-from trainers.stock.evaluation.page.cells import interval_cell, metric_cell, number_cell, spread_cell
+from trainers.stock.evaluation.page.cells import interval_cell, mean_cell, metric_cell, number_cell, spread_cell
 from trainers.stock.evaluation.scores import Role
 from trainers.stock.evaluation.seeds import Seeds
 from trainers.stock.evaluation.words import band_text, gain_text, loss_text, share_text
@@ -19,7 +19,7 @@ def score_grid(found: Evaluation) -> Grid:
         lines=tuple(
             Line(
                 name=row.name,
-                cells=tuple(metric_cell(metric, metric.mean(found, row)) for metric in metrics),
+                cells=tuple(mean_cell(metric, metric.mean(found, row)) for metric in metrics),
                 is_model=row.role is Role.MODEL,
             )
             for row in found.rows
@@ -28,23 +28,15 @@ def score_grid(found: Evaluation) -> Grid:
 
 
 def horizon_grid(found: Evaluation) -> Grid:
-    """The model alone, one line a horizon, with the naive forecast's error beside its own."""
+    """The model alone: one line a score, one column a horizon; the naive forecast's error stands last."""
     ours = next(row for row in found.rows if row.role is Role.MODEL)
     naive = next(row for row in found.rows if row.name == NAIVE[found.target.kind])
-    metrics = metrics_of(found, (ours,))
-    return Grid(
-        columns=(*(metric.name for metric in metrics), f"MAE {naive.name}"),
-        lines=tuple(
-            Line(
-                name=sessions(own.horizon),
-                cells=(
-                    *(metric_cell(metric, metric.of(own)) for metric in metrics),
-                    number_cell(other.mae.value, loss_text),
-                ),
-            )
-            for own, other in zip(ours.horizons, naive.horizons, strict=True)
-        ),
+    lines = (
+        Line(name=metric.name, cells=tuple(metric_cell(metric, own) for own in ours.horizons))
+        for metric in metrics_of(found, (ours,))
     )
+    error = Line(name=f"MAE {naive.name}", cells=tuple(interval_cell(h.mae, loss_text) for h in naive.horizons))
+    return Grid(columns=tuple(map(sessions, found.target.horizons)), lines=(*lines, error))
 
 
 def seed_grid(found: Evaluation, seeds: Seeds) -> Grid:

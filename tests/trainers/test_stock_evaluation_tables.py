@@ -1,0 +1,61 @@
+"""An evaluation fits a terminal of 80 columns: no name and no number is cut off."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from evaluations import estimate, evaluation, model_scores
+from rich.console import Console
+
+from predictor.networks import Target
+from trainers.stock.evaluation.correlation import Correlation
+from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.resampling import Interval
+from trainers.stock.evaluation.scores import HorizonScores, Role
+from trainers.stock.evaluation.tables import told
+
+LONGEST = ("GARCH(1,1)-t", "volatility-scaled quantiles", "unconditional quantiles", "60-day empirical quantiles")
+
+
+def large(one: HorizonScores) -> HorizonScores:
+    """Scores of volatility, with every number that there can be, as wide as they come."""
+    wide = Interval(value=0.0612, lower=0.0551, upper=0.0683)
+    correlation = Correlation(ic=one.correlation.ic, rank_ic=one.correlation.ic, icir=-0.123, rank_icir=-0.1)
+    return replace(one, crps=wide, winkler=wide, mae=wide, qlike=estimate(0.612), correlation=correlation)
+
+
+def long_names() -> Evaluation:
+    """An evaluation of four horizons beside the baselines with the longest names."""
+    found = evaluation(adaptive=True)
+    baselines = tuple(model_scores(name, Role.BASELINE, 4) for name in LONGEST)
+    rows = tuple(replace(row, horizons=2 * tuple(map(large, row.horizons))) for row in (*found.rows, *baselines))
+    compared = (
+        replace(comparison, baseline=name, by_horizon=(*comparison.by_horizon, *comparison.by_horizon))
+        for comparison, name in product(found.comparisons, LONGEST)
+    )
+    return replace(found, rows=rows, comparisons=tuple(compared), target=Target(horizons=(1, 5, 10, 20)), seeds=None)
+
+
+def printed(found: Evaluation, capsys: pytest.CaptureFixture[str]) -> str:
+    console = Console(width=80, highlight=False)
+    for part in told(found):
+        console.print(part)
+    return capsys.readouterr().out
+
+
+def test_no_word_of_a_name_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(long_names(), capsys)
+    assert "…" not in text
+    for word in " ".join(LONGEST).split():
+        assert text.count(word) >= 3
+
+
+def test_the_interval_of_a_correlation_stands_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    found = evaluation()
+    first = found.rows[0].horizons[0].correlation.ic
+    assert first is not None
+    lines = printed(found, capsys).splitlines()
+    place = next(k for k, line in enumerate(lines) if line.startswith("IC "))
+    assert f"{first.value:.3f}" in lines[place]
+    assert f"{first.lower:.3f} to {first.upper:.3f}" in lines[place + 1]
+    assert "" not in [line.strip() for line in lines[place - 4 : place + 2]]
