@@ -144,7 +144,7 @@ class GraphRival:
         seed_everything(seed)
         network = self._network(fold)
         history = FoldHistory(self._task, fold, _before(self._task, fold), encoder_length=self._schedule.encoder_length)
-        days = Days(history, stocks=len(self._task.labels))
+        days = Days(history, traded=np.ones(self._task.labels.shape[:2], np.bool_))  # masks alone tell who is there
         first = self._schedule.encoder_length + 18  # the slowest columns are known from there on
         learnt = self._task.learnt(fold, 1)
         learnt = learnt[learnt >= first][:: self._schedule.stride]

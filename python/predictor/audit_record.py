@@ -119,7 +119,7 @@ class PermutationCheck:
         trained = f"{_count(len(self.permuted), 'training')} of at most {_count(self.epochs, 'epoch')}"
         return (
             f"skill {100 * self.mean:+.2f} % ± {100 * self.error:.2f} % after {trained} on shuffled labels, "
-            f"{100 * self.skill:+.2f} % on true ones (p {self.p_value:.2g})"
+            f"{100 * self.skill:+.2f} % on true ones"
         )
 
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from predictor.networks import anchor_index, uncrossed
+from trainers.stock.conformal import MEDIAN
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -44,7 +45,7 @@ class Delay:
 def adaptive_offsets(
     seen: Residuals, test: Residuals, levels: tuple[float, ...], delay: Delay, *, gamma: float = GAMMA
 ) -> FloatArray:
-    """[N, H, Q] offsets of the test decisions, in units of each window's volatility; 0 at the anchor.
+    """[N, H, Q] offsets of the test decisions, in units of each window's volatility; 0 at the median.
 
     Args:
         seen: of the calibration part, all of whose outcomes are known before the first test day.
@@ -54,10 +55,9 @@ def adaptive_offsets(
         gamma: how far an outcome that overlaps no other moves a level.
     """
     offsets = np.zeros_like(test.values)
-    anchor = anchor_index(levels)
     for h, horizon in enumerate(delay.horizons):
         for q, level in enumerate(levels):
-            if q != anchor:
+            if level != MEDIAN:
                 walk = _Walk(seen.values[:, h, q], level, gamma / horizon)
                 daily = _walked(walk, test.positions, test.values[:, h, q], delay.lag + horizon)
                 offsets[:, h, q] = np.concatenate(list(daily))
