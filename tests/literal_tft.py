@@ -36,7 +36,9 @@ def literal_quantiles(network: TFTForecaster, inputs: Inputs, *, static_widths: 
     quantiles = [_head(network, h, deep[int(end)]) for h, end in enumerate(network.ends)]
     if network.highway is not None:
         flat = inputs.observed.flatten(1)
-        quantiles = [q + (flat * network.highway.weight[h]).sum(-1, keepdim=True) for h, q in enumerate(quantiles)]
+        for h, end in enumerate(network.ends):
+            trust = 2 * torch.sigmoid(deep[int(end)] @ network.highway.gate.weight[0] + network.highway.gate.bias)
+            quantiles[h] = quantiles[h] + (trust * (flat * network.highway.weight[h]).sum(-1)).unsqueeze(-1)
     return torch.stack(quantiles, dim=1)
 
 

@@ -3,8 +3,8 @@
 python -m benchmarks.forecasts.ours TASK.npz QUANTILES.npz MODEL SEED STEPS
 
 MODEL is a kind of network; with `-selected` behind it, it may train for longer and the validation part selects the
-epoch. The target is told in units of its own window, less the last value and over the standard deviation; observed
-covariates less their window's mean.
+epoch. The target is forecast in units of its own window, less the mean and over the standard deviation; its past is
+read in the same unit, less the last value, and observed covariates less their window's mean.
 """
 
 from dataclasses import replace
@@ -65,6 +65,8 @@ SHIPPED: Final = optimisation_of("tft")
 SELECTED: Final = "-selected"
 SELECTED_STEPS: Final = 4
 """Times the steps that a training with selection may take."""
+RETURNS: Final = "ret"
+"""The task whose target is a daily return."""
 SMALLEST: Final = 0.1
 """Smallest scale of a window, as a share of the median over the training part."""
 ROWS: Final = 256
@@ -101,7 +103,7 @@ def split_of(task: Task, name: str) -> Split:
     windows = task.windows(name)
     location, scale = (measured[windows.series, windows.decisions] for measured in _levels(task))
     inputs = Inputs(
-        observed=_observed(windows, location, scale),
+        observed=_observed(task, windows, scale),
         known=torch.from_numpy(windows.known),
         static=torch.from_numpy(windows.static),
         mask=torch.ones(*windows.past.shape, 1 + task.observed.shape[-1], dtype=torch.bool),
@@ -120,16 +122,20 @@ def _levels(task: Task) -> tuple[Array, Array]:
     tenth of the usual one, or else windows that hardly move would outweigh all others.
     """
     returns, values = Normaliser(window=task.encoder), task.target.astype(np.float64)
-    levels = Normaliser(window=task.encoder, decay=1.0, centred=True, at_last=True)
-    normaliser = returns if task.name == "ret" else levels
+    levels = Normaliser(window=task.encoder, decay=1.0, centred=True)
+    normaliser = returns if task.name == RETURNS else levels
     _, scale = normaliser.measure(values, values.shape[1])
     usual = float(np.median(scale[:, : task.learnt]))
     return replace(normaliser, floor=max(normaliser.floor, SMALLEST * usual)).measure(values, values.shape[1])
 
 
-def _observed(windows: Windows, location: Array, scale: Array) -> Tensor:
-    """float32 [N, E, 1 + F] the target's past in units of its window, and every covariate less its window's mean."""
-    own = (windows.past - location[:, None]) / scale[:, None]
+def _observed(task: Task, windows: Windows, scale: Array) -> Tensor:
+    """float32 [N, E, 1 + F] the target's past in units of its window, and every covariate less its window's mean.
+
+    Returns are read as they are, all other series from their last value: what comes begins there.
+    """
+    last = 0.0 if task.name == RETURNS else windows.past[:, -1:]
+    own = (windows.past - last) / scale[:, None]
     others = windows.observed - windows.observed.mean(axis=1, keepdims=True)
     return torch.from_numpy(np.concatenate([own[..., None], others], axis=-1).astype(np.float32))
 

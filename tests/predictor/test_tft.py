@@ -140,6 +140,21 @@ def test_the_highway_starts_without_effect_and_moves_all_quantiles_of_a_horizon_
     torch.testing.assert_close(moved[:, 1], expected, atol=1e-5, rtol=0)
 
 
+def test_the_gate_closes_the_highway_or_doubles_it() -> None:
+    network, inputs = _tft(2, ONE_HOT, highway=True, fresh=True), _inputs(3, 2, ONE_HOT)
+    assert network.highway is not None
+    without = network(inputs)
+    with torch.no_grad():
+        network.highway.weight.fill_(0.5)
+        open_ = network(inputs) - without
+        network.highway.gate.bias.fill_(40.0)
+        doubled = network(inputs) - without
+        network.highway.gate.bias.fill_(-40.0)
+        closed = network(inputs) - without
+    torch.testing.assert_close(doubled, 2 * open_, atol=1e-5, rtol=0)
+    torch.testing.assert_close(closed, torch.zeros_like(closed), atol=1e-6, rtol=0)
+
+
 # --- internals
 
 

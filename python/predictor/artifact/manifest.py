@@ -191,7 +191,6 @@ def _read_normaliser(record: Record) -> Normaliser:
         window=record.integer("window"),
         decay=record.number("decay"),
         centred=record.flag("centred"),
-        at_last=record.flag("at_last"),
         floor=record.number("floor"),
     )
     record.end()

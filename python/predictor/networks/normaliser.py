@@ -30,8 +30,6 @@ class Normaliser:
     """Weight of a session relative to the next, in (0, 1]; RiskMetrics' 0.94 for daily data; 1 weighs all alike."""
     centred: bool = False
     """False: location is 0 and scale the root mean square (returns). True: mean and standard deviation."""
-    at_last: bool = False
-    """Where `centred`: location is the last known value, not the mean. Best for series that wander, such as prices."""
     floor: float = 1e-4
     """Smallest scale: a flat window's volatility."""
 
@@ -69,10 +67,9 @@ class Normaliser:
         total = _ordered_sum(weights)
         known = np.where(present, values, 0.0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            middle = _ordered_sum(weights * known) / total if self.centred else 0.0 * total / total
-            deviation = known - middle
+            location = _ordered_sum(weights * known) / total if self.centred else 0.0 * total / total
+            deviation = known - location
             scale = np.sqrt(_ordered_sum(weights * (deviation * deviation)) / total)
-        location = _last(values, present) if self.centred and self.at_last else middle
         return location, np.maximum(scale, self.floor)
 
     def _weights(self) -> FloatArray:
@@ -90,9 +87,3 @@ _SYMBOLS, _SESSIONS = 16, 256
 def _ordered_sum(values: FloatArray) -> FloatArray:
     """Sum over the first axis, oldest first with one accumulator (a plain sum pairs its terms)."""
     return np.add.accumulate(values, axis=0)[-1]
-
-
-def _last(values: FloatArray, present: NDArray[np.bool_]) -> FloatArray:
-    """The last value over the first axis that is present; NaN where none is."""
-    places = np.arange(len(values))[:, None, None] * present
-    return np.take_along_axis(values, places.max(axis=0)[None], axis=0)[0]

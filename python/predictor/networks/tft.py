@@ -51,7 +51,7 @@ class TFTConfig:
     dropout: float = 0.1
     """Share of values dropped before each gate, in [0, 1), while training."""
     highway: bool = True
-    """Whether a linear map of the observed features is added to the forecast. False: the paper's network."""
+    """Whether a gated linear map of the observed features is added to the forecast. False: the paper's network."""
 
     def __post_init__(self) -> None:
         check_whole("hidden", self.hidden, MOST_HIDDEN, least=2)  # a layer norm of one value is constant
@@ -122,8 +122,8 @@ class TFTForecaster(nn.Module):
     the LSTM starts at 0. Without known features the future's selected input is 0, the sum over no variables, so that
     the decoder goes on from the encoder's last state alone.
 
-    With `highway`, a linear map of all observed cells is added to each horizon's quantiles: the autoregressive part
-    of LSTNet (Lai et al. 2018), here of all features; it starts at 0.
+    With `highway`, a gated linear map of all observed cells is added to each horizon's quantiles: the autoregressive
+    part of LSTNet (Lai et al. 2018), here of all features; it starts at 0.
     """
 
     mask: Tensor
@@ -149,7 +149,7 @@ class TFTForecaster(nn.Module):
         self.feed_forward = GatedResidual(width, dropout=dropout)
         self.last = GatedAddNorm(width, width, dropout=0.0)
         self.head = QuantileHead(width, horizons=len(ends), levels=levels)
-        self.highway = Highway(sizes, horizons=len(ends)) if config.highway else None
+        self.highway = Highway(sizes, width, horizons=len(ends)) if config.highway else None
         sessions = sizes.encoder_length + sizes.future_length
         self.register_buffer("mask", _causal_mask(ends, sessions), persistent=False)
         self.register_buffer("ends", torch.tensor(ends), persistent=False)
@@ -169,7 +169,7 @@ class TFTForecaster(nn.Module):
         decoded, attention = self._fused(local, contexts)
         quantiles = self.head(decoded)
         if self.highway is not None:
-            quantiles = quantiles + self.highway(inputs).unsqueeze(-1)
+            quantiles = quantiles + self.highway(inputs, decoded)
         return quantiles, Internals(past_weights, future_weights, static_weights, attention)
 
     def _static(self, static: Tensor) -> tuple[StaticContexts | None, Tensor]:

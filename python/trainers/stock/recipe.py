@@ -82,7 +82,7 @@ class Optimisation:
 def optimisation_of(kind: str) -> Optimisation:
     """What suits a kind of network where nothing else is asked for."""
     if kind == "tft":
-        return Optimisation(learning_rate=3e-3, weight_decay=0.01, schedule="cosine", max_epochs=4)
+        return Optimisation(learning_rate=5e-3, weight_decay=0.01, schedule="cosine", max_epochs=4)
     if kind == "graph":
         # Few days and many stocks: without a strong decay the network learns the level of those days by heart.
         return Optimisation(learning_rate=2e-3, weight_decay=6.0, schedule="cosine", ema=0.99, max_epochs=6)

@@ -1,7 +1,7 @@
 """Where a network starts: its highway at least squares, its head at the quantiles of what the highway leaves.
 
-The highway stays what it is: steps of an optimizer only add noise to a solution that is exact, and the rest of the
-network learns what no linear map knows.
+The highway's map stays what it is: steps of an optimizer only add noise to a solution that is exact. The rest of the
+network learns what no linear map knows, and the highway's gate how far to trust it.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ Batches = Callable[[], Iterable[Batch]]
 
 @torch.no_grad()
 def start(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> None:
-    """Set a fresh network's highway for good, if it has one, and the bias of its head, from training windows.
+    """Set a fresh network's highway map for good, if it has one, and the bias of its head, from training windows.
 
     Args:
         network: on the CPU; everything else stays as it is.
@@ -36,8 +36,8 @@ def start(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> No
     highway = network.highway if isinstance(network, TFTForecaster) else None
     if highway is not None:
         highway.weight.copy_(_least_squares(highway, batches))
-        highway.requires_grad_(requires_grad=False)
-    rest = [batch.target if highway is None else batch.target - highway(batch.inputs) for batch in batches()]
+        highway.weight.requires_grad = False
+    rest = [batch.target if highway is None else batch.target - highway.linear(batch.inputs) for batch in batches()]
     quantiles = np.nanquantile(torch.cat(rest).numpy(), levels, axis=0).T.astype(np.float32)
     for module in network.modules():
         if isinstance(module, QuantileHead):
