@@ -3,8 +3,9 @@
 python -m benchmarks.forecasts.ours TASK.npz QUANTILES.npz MODEL SEED STEPS
 
 MODEL is a kind of network; with `-selected` behind it, it may train for longer and the validation part selects the
-epoch. The target is forecast in units of its own window, less the mean and over the standard deviation; its past is
-read in the same unit, less the last value, and observed covariates less their window's mean.
+epoch. The target is forecast in units of its own window, less the mean and over the standard deviation. Its past is
+read in the same unit, less the last value, beside that mean and deviation; observed covariates less their window's
+mean.
 """
 
 from dataclasses import replace
@@ -67,6 +68,8 @@ SELECTED_STEPS: Final = 4
 """Times the steps that a training with selection may take."""
 RETURNS: Final = "ret"
 """The task whose target is a daily return."""
+SMALL: Final = 0.5
+"""What a window's level and the log of its scale are multiplied with."""
 SMALLEST: Final = 0.1
 """Smallest scale of a window, as a share of the median over the training part."""
 ROWS: Final = 256
@@ -102,11 +105,12 @@ def split_of(task: Task, name: str) -> Split:
     """The windows of a part, in units of each window."""
     windows = task.windows(name)
     location, scale = (measured[windows.series, windows.decisions] for measured in _levels(task))
+    observed = _observed(task, windows, location, scale)
     inputs = Inputs(
-        observed=_observed(task, windows, scale),
+        observed=observed,
         known=torch.from_numpy(windows.known),
         static=torch.from_numpy(windows.static),
-        mask=torch.ones(*windows.past.shape, 1 + task.observed.shape[-1], dtype=torch.bool),
+        mask=torch.ones_like(observed, dtype=torch.bool),
         location=torch.from_numpy(location),
         scale=torch.from_numpy(scale),
     )
@@ -129,15 +133,19 @@ def _levels(task: Task) -> tuple[Array, Array]:
     return replace(normaliser, floor=max(normaliser.floor, SMALLEST * usual)).measure(values, values.shape[1])
 
 
-def _observed(task: Task, windows: Windows, scale: Array) -> Tensor:
-    """float32 [N, E, 1 + F] the target's past in units of its window, and every covariate less its window's mean.
+def _observed(task: Task, windows: Windows, location: Array, scale: Array) -> Tensor:
+    """float32 [N, E, 3 + F] the target's past in units of its window, the window's level and the log of its scale.
 
-    Returns are read as they are, all other series from their last value: what comes begins there.
+    After these every covariate less its window's mean. Returns are read as they are, all other series from their last
+    value: what comes begins there. Level and scale, which units of the window hide, are told in small numbers, as a
+    history holds few independent ones.
     """
     last = 0.0 if task.name == RETURNS else windows.past[:, -1:]
-    own = (windows.past - last) / scale[:, None]
+    past = (windows.past - last) / scale[:, None]
+    level, spread = (np.broadcast_to(SMALL * value[:, None], past.shape) for value in (location, np.log(scale)))
+    own = np.stack([past, level, spread], axis=-1)
     others = windows.observed - windows.observed.mean(axis=1, keepdims=True)
-    return torch.from_numpy(np.concatenate([own[..., None], others], axis=-1).astype(np.float32))
+    return torch.from_numpy(np.concatenate([own, others], axis=-1).astype(np.float32))
 
 
 def network_of(task: Task, kind: str, train: Split) -> nn.Module:
@@ -149,7 +157,7 @@ def network_of(task: Task, kind: str, train: Split) -> nn.Module:
         sizes=InputSizes(
             encoder_length=task.encoder,
             future_length=task.horizon,
-            observed=1 + task.observed.shape[-1],
+            observed=train.inputs.observed.shape[-1],
             known=task.known.shape[-1],
             static=task.static.shape[-1],
         ),
