@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from predictor.charts.theme import GREY, graph_objects, new_figure, plain, require_shape, series_look
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
+    from plotly.graph_objects import Figure, Scatter
 
 _LONGEST = 17
 """Characters of a line of a name, so that narrow screens keep room for the figure."""
@@ -52,31 +52,43 @@ def interval_rows(
     labels = ["<br>".join(map(plain, wrap(name, _LONGEST))) for name in names]
     step = min(_APART, _MOST_APART / len(series))
     for row, name in enumerate(series):
-        colour, symbol = series_look(row)
-        figure.add_trace(
-            graph_objects().Scatter(
-                x=values[row],
-                y=np.arange(len(names)) + (row - (len(series) - 1) / 2) * step,
-                name=plain(name),
-                mode="markers",
-                marker={"symbol": symbol, "size": 8, "color": colour},
-                error_x={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": upper[row] - values[row],
-                    "arrayminus": values[row] - lower[row],
-                    "width": 3,
-                    "thickness": 1.5,
-                },
-                text=list(map(plain, names)),
-                customdata=np.stack([lower[row], upper[row]], axis=1),
-                hovertemplate="%{text}, %{fullData.name}: %{x:.4~g} (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})"
-                "<extra></extra>",
-            )
-        )
+        shift = (row - (len(series) - 1) / 2) * step
+        figure.add_trace(_points(names, name, series_look(row), shift, values[row], lower[row], upper[row]))
     room = 18 + 12 * min(len(series), 4)
     figure.update_layout(height=130 + room * len(names), showlegend=len(series) > 1)
     figure.update_yaxes(
         range=[len(names) - 0.5, -0.5], tickvals=list(range(len(names))), ticktext=labels, showgrid=False
     )
     return figure
+
+
+def _points(
+    names: Sequence[str],
+    series: str,
+    look: tuple[str, str],
+    shift: float,
+    values: NDArray[np.float64],
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+) -> "Scatter":
+    """One series: a point a name with its error bar, so far below the name's middle."""
+    colour, symbol = look
+    return graph_objects().Scatter(
+        x=values,
+        y=np.arange(len(names)) + shift,
+        name=plain(series),
+        mode="markers",
+        marker={"symbol": symbol, "size": 8, "color": colour},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": upper - values,
+            "arrayminus": values - lower,
+            "width": 3,
+            "thickness": 1.5,
+        },
+        text=list(map(plain, names)),
+        customdata=np.stack([lower, upper], axis=1),
+        hovertemplate="%{text}, %{fullData.name}: %{x:.4~g} (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})"
+        "<extra></extra>",
+    )

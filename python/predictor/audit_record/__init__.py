@@ -1,0 +1,33 @@
+"""The audit of a model: what was tried to show that its skill is a leak, a lag, a cost or luck, and what came of it.
+
+A JSON file beside the artifact's folder, `NAME.audit.json`. It holds the SHA-256 of the manifest that it was made for:
+beside another artifact it is refused.
+"""
+
+from predictor.audit_record.checks import (
+    AuditVerdict,
+    Check,
+    CostCheck,
+    FutureCheck,
+    LagCheck,
+    LagRow,
+    PermutationCheck,
+    TrialsCheck,
+)
+from predictor.audit_record.folder import audit_path, read_audit, write_audit
+from predictor.audit_record.record import AuditRecord
+
+__all__ = [
+    "AuditRecord",
+    "AuditVerdict",
+    "Check",
+    "CostCheck",
+    "FutureCheck",
+    "LagCheck",
+    "LagRow",
+    "PermutationCheck",
+    "TrialsCheck",
+    "audit_path",
+    "read_audit",
+    "write_audit",
+]

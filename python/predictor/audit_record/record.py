@@ -1,0 +1,180 @@
+"""An audit, whole, and its canonical JSON."""
+
+from dataclasses import asdict, dataclass
+from typing import Final, Self
+
+from predictor import canonical
+from predictor.audit_record.checks import (
+    AuditVerdict,
+    Check,
+    CostCheck,
+    FutureCheck,
+    LagCheck,
+    LagRow,
+    PermutationCheck,
+    TrialsCheck,
+)
+from predictor.canonical import Json, Record
+
+FORMAT: Final = "quantra-audit"
+FORMAT_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """An audit, whole."""
+
+    digest: str
+    """SHA-256 of the artifact's manifest; of a recipe that of its settings and features."""
+    told: str
+    """What was audited, in words."""
+    bars: str
+    """SHA-256 of the bars that it was audited on."""
+    first_session: int
+    """Of the decisions that skill was measured on, yyyymmdd."""
+    last_session: int
+    future: FutureCheck
+    permutation: PermutationCheck
+    lags: LagCheck
+    costs: CostCheck
+    trials: TrialsCheck
+    notes: tuple[str, ...]
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """All checks, in the order in which they are told."""
+        return (self.future, self.permutation, self.lags, self.costs, self.trials)
+
+    @property
+    def leak(self) -> bool:
+        """Whether a leak was found: by the future, or by shuffled labels."""
+        return AuditVerdict.FAIL in (self.future.verdict, self.permutation.verdict)
+
+    @property
+    def verdict(self) -> AuditVerdict:
+        """Fail if any check fails, pass if all pass."""
+        verdicts = {check.verdict for check in self.checks}
+        if AuditVerdict.FAIL in verdicts:
+            return AuditVerdict.FAIL
+        return AuditVerdict.PASS if verdicts == {AuditVerdict.PASS} else AuditVerdict.UNDECIDED
+
+    def to_json(self) -> dict[str, Json]:
+        """What `from_bytes` reads, as values."""
+        facts: dict[str, Json] = asdict(self)
+        return {"format": FORMAT, "format_version": FORMAT_VERSION, **facts}
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        return canonical.to_bytes(self.to_json())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, source: str) -> Self:
+        """Read it back, strictly; `source` names the file in errors.
+
+        Raises:
+            ArtifactError: naming the key that is missing, unknown or wrong.
+        """
+        record = Record.from_bytes(data, source)
+        found = record.text("format"), record.integer("format_version")
+        if found != (FORMAT, FORMAT_VERSION):
+            raise record.refusal("format", f"is {found[0]!r} version {found[1]}; audit the model again")
+        read = cls(
+            digest=record.text("digest"),
+            told=record.text("told"),
+            bars=record.text("bars"),
+            first_session=record.integer("first_session"),
+            last_session=record.integer("last_session"),
+            future=_future(record.record("future")),
+            permutation=_permutation(record.record("permutation")),
+            lags=_lags(record.record("lags")),
+            costs=_costs(record.record("costs")),
+            trials=_trials(record.record("trials")),
+            notes=record.texts("notes"),
+        )
+        record.end()
+        return read
+
+
+def _verdict(record: Record) -> AuditVerdict:
+    text = record.text("verdict")
+    if text not in list(AuditVerdict):
+        raise record.refusal("verdict", f"is {text!r}, expected one of {[v.value for v in AuditVerdict]}")
+    return AuditVerdict(text)
+
+
+def _maybe(record: Record, key: str) -> float | None:
+    return None if record.json(key) is None else record.number(key)
+
+
+def _future(record: Record) -> FutureCheck:
+    read = FutureCheck(
+        verdict=_verdict(record),
+        sessions=record.integers("sessions"),
+        stages=record.texts("stages"),
+        changed=record.texts("changed"),
+        first_changed=None if record.json("first_changed") is None else record.integer("first_changed"),
+        deletion_gap=_maybe(record, "deletion_gap"),
+    )
+    record.end()
+    return read
+
+
+def _permutation(record: Record) -> PermutationCheck:
+    read = PermutationCheck(
+        verdict=_verdict(record),
+        epochs=record.integer("epochs"),
+        skill=record.number("skill"),
+        permuted=record.numbers("permuted"),
+        error=record.number("error"),
+    )
+    record.end()
+    return read
+
+
+def _lags(record: Record) -> LagCheck:
+    rows = tuple(map(_lag_row, record.records("rows")))
+    read = LagCheck(verdict=_verdict(record), horizon=record.integer("horizon"), rows=rows)
+    record.end()
+    return read
+
+
+def _lag_row(record: Record) -> LagRow:
+    read = LagRow(
+        lag=record.integer("lag"),
+        skill=record.number("skill"),
+        skill_error=record.number("skill_error"),
+        ic=_maybe(record, "ic"),
+        ic_error=_maybe(record, "ic_error"),
+        sharpe=_maybe(record, "sharpe"),
+        sharpe_error=_maybe(record, "sharpe_error"),
+    )
+    record.end()
+    return read
+
+
+def _costs(record: Record) -> CostCheck:
+    read = CostCheck(
+        verdict=_verdict(record),
+        strategy=record.text("strategy"),
+        charged_bps=record.number("charged_bps"),
+        break_even_bps=_maybe(record, "break_even_bps"),
+        sharpe=_maybe(record, "sharpe"),
+        sharpe_error=_maybe(record, "sharpe_error"),
+    )
+    record.end()
+    return read
+
+
+def _trials(record: Record) -> TrialsCheck:
+    read = TrialsCheck(
+        verdict=_verdict(record),
+        trials=record.integer("trials"),
+        counted_by=record.text("counted_by"),
+        sessions=record.integer("sessions"),
+        sharpe=_maybe(record, "sharpe"),
+        expected_best=record.number("expected_best"),
+        probabilistic=_maybe(record, "probabilistic"),
+        deflated=_maybe(record, "deflated"),
+    )
+    record.end()
+    return read
