@@ -31,8 +31,12 @@ from trainers.stock.edges import (
     training_edges,
     without_market,
 )
-from trainers.stock.evaluation.reading import reading_of
+from trainers.stock.evaluation.evaluate import OURS, Wanted, evaluate
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.losses import overall, pinball
+from trainers.stock.evaluation.reading import calendar_of, last_seen, reading_of
 from trainers.stock.evaluation.refits import Refitting, refitted_forecasts
+from trainers.stock.evaluation.seen import unseen_part
 from trainers.stock.material import Material
 
 FloatArray = NDArray[np.float64]
@@ -226,24 +230,53 @@ def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
     assert found.weights.tolist() == [[3.0, 0.0], [0.0, 0.0], [-2.0, 1.0], [0.0, 0.0]]
 
 
-def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: Source) -> None:
-    model, recipe = model_of(given), given.known_recipe()
-    assert given.standing is not None
-    reading, splits = reading_of(model, graph_bars()), given.standing.splits
-    refitting = Refitting(
+def refitting_of(source: Source) -> Refitting:
+    """The recipe again, with the edges that the artifact was given."""
+    assert source.standing is not None
+    return Refitting(
         bars=graph_bars(),
         features=FEATURES,
-        recipe=recipe,
-        splits=splits,
+        recipe=source.known_recipe(),
+        splits=source.standing.splits,
         covariates=NO_SOURCE,
-        edges=given_edges(model, SYMBOLS),
+        edges=given_edges(model_of(source), SYMBOLS),
     )
-    windows = reading.windows(splits.test)
+
+
+def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: Source) -> None:
+    recipe, refitting = given.known_recipe(), refitting_of(given)
+    reading = reading_of(model_of(given), graph_bars())
+    windows = reading.windows(refitting.splits.test)
     ours = reading.forecasts(windows).calibrated
     again = refitted_forecasts(refitting, recipe.optimisation.seed, windows, Chain())
     np.testing.assert_allclose(again, ours, rtol=0, atol=1e-7)
     other = refitted_forecasts(replace(refitting, edges=None), recipe.optimisation.seed, windows, Chain())
     assert np.abs(other - ours).max() > 1e-5
+
+
+def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: Source) -> None:
+    model, refitting = model_of(given), refitting_of(given)
+    found = evaluate(model, graph_bars(), Wanted(seeds=2, device="cpu"), consume=Chain(), announce=unheard)
+    assert found.seeds is not None
+    (ours,) = [row.mean.value for row in found.rows if row.name == OURS]
+    other = 2 * found.seeds.mean.mean - ours
+    reading = reading_of(model, graph_bars())
+    days = unseen_part(graph_bars().sessions, last_seen(model), RECIPE.target, calendar_of(model), start=None, end=None)
+    windows = reading.windows(days)
+    judged = Judged.of(reading.history, windows, RECIPE.quantiles)
+
+    def loss(edges: Edges | None) -> float:
+        """Of the other seed, trained again with these edges."""
+        assert found.seeds is not None
+        made = refitted_forecasts(replace(refitting, edges=edges), found.seeds.seeds[1], windows, Chain())
+        return float(np.nanmean(overall(judged, pinball(judged, made))))
+
+    assert other == pytest.approx(loss(GIVEN), abs=1e-12)
+    assert other != pytest.approx(loss(None), abs=1e-9)
+
+
+def unheard(_stage: str) -> None:
+    """Nobody listens."""
 
 
 def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(given: Source, tmp_path: Path) -> None:

@@ -55,7 +55,18 @@ def test_each_tail_follows_its_own_misses() -> None:
     assert abs(offsets[-1, 0, 0]) < 0.3
 
 
-def test_the_anchor_stays_where_it_is() -> None:
+def test_without_a_median_among_the_levels_both_tails_move() -> None:
+    band = BAND[[0, 2]]
+    seen, test = (
+        Residuals(positions=np.arange(first, first + 300), values=normal(300, scale, seed)[..., None] - band)
+        for first, scale, seed in ((0, 1.0, 14), (300, 3.0, 15))
+    )
+    last = adaptive_offsets(seen, test, (0.1, 0.9), DAILY)[-1, 0]
+    assert last[0] < -0.5
+    assert last[1] > 0.5
+
+
+def test_the_median_stays_where_it_is() -> None:
     offsets = adaptive_offsets(residuals(normal(300, 1.0, 6)), residuals(normal(300, 3.0, 7), first=300), LEVELS, DAILY)
     assert (offsets[:, 0, 1] == 0).all()
 
