@@ -16,6 +16,7 @@ from predictor.model import Model
 from predictor.networks import Edges, GraphConfig, Normaliser, Target
 from trainers.progress import Chain
 from trainers.stock import Optimisation, Recipe, train
+from trainers.stock.audit import Depth, audit
 from trainers.stock.backtest import Folder, Plan, Source, Tactic, Terms, artifact_source, backtest
 from trainers.stock.backtest.folds import folds_of
 from trainers.stock.backtest.run import GIVEN_EDGES, settings_of
@@ -273,6 +274,19 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: Source) ->
 
     assert other == pytest.approx(loss(GIVEN), abs=1e-12)
     assert other != pytest.approx(loss(None), abs=1e-9)
+
+
+def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(given: Source, tmp_path: Path) -> None:
+    """Two artifacts that differ in their edges alone: their recipe, trained again without them, would be one model."""
+    learnt = graph_bars().until(int(graph_bars().sessions[399]))
+    train(Material(learnt, FEATURES), RECIPE, tmp_path / "1", consume=Chain())
+
+    def shuffled(source: Source) -> float:
+        depth = Depth(sessions=1, permutations=1, epochs=1)
+        found = audit(source, graph_bars(), terms=Terms(horizon=3), tactic=Tactic(), depth=depth, announce=unheard)
+        return found.permutation.permuted[0]
+
+    assert abs(shuffled(given) - shuffled(artifact_source(tmp_path / "1", "cpu"))) > 1e-9
 
 
 def unheard(_stage: str) -> None:
