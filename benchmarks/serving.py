@@ -36,7 +36,7 @@ from predictor.errors import CallCancelledError, UnavailableError
 from predictor.features import default_features
 from predictor.forecast import Forecast
 from predictor.instance import FeatureWindow, Instance, Query
-from predictor.windows import Pipeline, latest_window
+from predictor.windows import Pipeline
 from predictor.wire import forecasts, instances
 from trainers.loop import Report
 from trainers.stock.material import Material
@@ -66,7 +66,7 @@ def unseen(reports: Iterable[Report]) -> Iterator[Report]:
 
 def window_of(bars: BarPanel, pipeline: Pipeline) -> FeatureWindow:
     """What a caller sends that computes the features itself."""
-    inputs = latest_window(pipeline.encode_latest(bars), pipeline.encoder_length)
+    inputs = pipeline.latest_window(pipeline.encode_latest(bars))
     return FeatureWindow(
         symbols=bars.symbols,
         observed=inputs.observed.numpy(),

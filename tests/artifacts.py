@@ -15,15 +15,20 @@ from predictor.bars import BarPanel
 from predictor.features import FittedFeatures, default_features
 from predictor.model import Identity, Model
 from predictor.networks import (
+    FittedLevel,
+    FittedNormaliser,
+    FittedScale,
+    Garch,
     GraphConfig,
     GRUConfig,
+    Har,
     HybridConfig,
     LSTMConfig,
     NetworkConfig,
-    Normaliser,
     Target,
     TargetKind,
     TFTConfig,
+    WindowNormaliser,
     build_network,
     kind_named,
 )
@@ -69,14 +74,16 @@ def small_model(made: Artifact, name: str = "small") -> Model:
 
 
 def small_artifact(
-    kind: str = "lstm", *, seed: int = 0, target: Target | None = None, dropout: float = 0.1
+    kind: str = "lstm", *, seed: int = 0, target: Target | None = None, dropout: float = 0.1, fitted: bool = False
 ) -> Artifact:
     """The parts of a small model; its conformal offsets are not zero, so that they can be seen in answers.
 
-    A graph knows the stocks of `UNIVERSE`; each of these has neighbours.
+    A graph knows the stocks of `UNIVERSE`; each of these has neighbours. Levels are the window's own, or `fitted`.
     """
     chosen = target or Target()
     pipeline = small_pipeline(chosen)
+    if fitted:
+        pipeline = replace(pipeline, normaliser=fitted_normaliser(chosen))
     horizons = len(chosen.horizons)
     manifest = Manifest(
         kind=kind_named(kind),
@@ -86,11 +93,26 @@ def small_artifact(
         normaliser=pipeline.normaliser,
         encoder_length=pipeline.encoder_length,
         conformal=Conformal(offsets=((-0.05, 0.0, 0.08),) * horizons, effective_samples=(100.0,) * horizons),
-        baseline=BaselineSpec(name="train_mean", known=(0.0,) * pipeline.sizes.known, location=0.0, scale=0.02),
+        baseline=BaselineSpec(
+            name="train_mean", known=(0.0,) * pipeline.sizes.known, location=(0.0,) * horizons, scale=(0.02,) * horizons
+        ),
         universe=UNIVERSE if kind_named(kind).is_panel_model else (),
         card={"note": "a small model with random weights, for tests"},
     )
     return Artifact(manifest=manifest, pipeline=pipeline, weights=random_weights(manifest, pipeline, seed))
+
+
+def fitted_normaliser(target: Target) -> FittedNormaliser:
+    """With numbers such as a training finds, other ones for each horizon."""
+    horizons = range(len(target.horizons))
+    har = Har(
+        intercepts=tuple(0.1 + 0.02 * h for h in horizons),
+        weights=tuple((0.09, 0.35 - 0.02 * h, 0.2, 0.2 + 0.05 * h) for h in horizons),
+    )
+    if target.kind is TargetKind.LOG_VOLATILITY:
+        return FittedLevel(har=har, residuals=tuple(0.45 - 0.03 * h for h in horizons))
+    garch = Garch(alpha=0.07, beta=0.91, reversion=tuple(1 - 0.04 * h for h in horizons))
+    return FittedScale(har=har, garch=garch, har_share=0.6)
 
 
 def random_weights(manifest: Manifest, pipeline: Pipeline, seed: int) -> dict[str, Tensor]:
@@ -114,7 +136,7 @@ def small_pipeline(target: Target) -> Pipeline:
     return Pipeline(
         features=_fitted(),
         target=target,
-        normaliser=Normaliser(centred=centred, decay=1.0 if centred else 0.94),
+        normaliser=WindowNormaliser(centred=centred, decay=1.0 if centred else 0.94),
         calendar=_calendar(),
         encoder_length=60,
     )

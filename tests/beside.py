@@ -83,8 +83,8 @@ def artifact_with(pipeline: Pipeline, kind: str = "lstm") -> Artifact:
             name="train_mean",
             known=(0.0,) * pipeline.sizes.known,
             static=(0.1,) * pipeline.sizes.static,
-            location=0.0,
-            scale=0.02,
+            location=(0.0,) * 2,
+            scale=(0.02,) * 2,
         ),
         card={"note": "a small model with random weights, for tests"},
     )

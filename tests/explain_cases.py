@@ -19,8 +19,8 @@ BASELINE = Baseline(
     name="train_mean",
     known=np.array([0.1, -0.2], np.float32),
     static=np.array([0.3, 0.0, -0.3], np.float32),
-    location=0.001,
-    scale=0.01,
+    location=np.array([0.001, 0.002]),
+    scale=np.array([0.01, 0.012]),
 )
 
 
@@ -83,8 +83,8 @@ def windows(rows: int, *, seed: int = 0) -> Inputs:
         known=torch.rand(rows, ENCODER + FUTURE, KNOWN, generator=source) - 0.5,
         static=torch.randn(rows, STATIC, generator=source),
         mask=mask,
-        location=torch.randn(rows, generator=source, dtype=torch.float64) * 0.001,
-        scale=torch.rand(rows, generator=source, dtype=torch.float64) * 0.03 + 0.005,
+        location=torch.randn(rows, 2, generator=source, dtype=torch.float64) * 0.001,
+        scale=torch.rand(rows, 2, generator=source, dtype=torch.float64) * 0.03 + 0.005,
     )
 
 
@@ -94,7 +94,7 @@ def explainer(network: nn.Module, *, max_rows: int = 512, baseline: Baseline = B
 
 def baseline_like(inputs: Inputs) -> Baseline:
     """A baseline with the location and scale of the first window."""
-    return replace(BASELINE, location=float(inputs.location[0]), scale=float(inputs.scale[0]))
+    return replace(BASELINE, location=inputs.location[0].numpy(), scale=inputs.scale[0].numpy())
 
 
 def forecast(network: nn.Module, inputs: Inputs) -> Tensor:

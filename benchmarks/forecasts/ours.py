@@ -31,10 +31,10 @@ from predictor.inference import Engine, freeze
 from predictor.networks import (
     Inputs,
     InputSizes,
-    Normaliser,
     OutputMap,
     Target,
     TargetKind,
+    WindowNormaliser,
     build_network,
     kind_named,
     normalise,
@@ -125,8 +125,8 @@ def _levels(task: Task) -> tuple[Array, Array]:
     Returns have the location 0 and a volatility that weighs new sessions most, both as shipped. No scale is below a
     tenth of the usual one, or else windows that hardly move would outweigh all others.
     """
-    returns, values = Normaliser(window=task.encoder), task.target.astype(np.float64)
-    levels = Normaliser(window=task.encoder, decay=1.0, centred=True)
+    returns, values = WindowNormaliser(window=task.encoder), task.target.astype(np.float64)
+    levels = WindowNormaliser(window=task.encoder, decay=1.0, centred=True)
     normaliser = returns if task.name == RETURNS else levels
     _, scale = normaliser.measure(values, values.shape[1])
     usual = float(np.median(scale[:, : task.learnt]))

@@ -23,7 +23,7 @@ from benchmarks.forecasts.panel_series import (
     moved,
     rolling,
 )
-from predictor.networks import Normaliser, Target, TargetKind
+from predictor.networks import Target, TargetKind, WindowNormaliser
 
 FIRST_DAY = 62
 """Days before it lack the longest feature."""
@@ -82,7 +82,7 @@ class PanelForecasting:
 def volatility_task(series: PanelSeries) -> PanelForecasting:
     """The log of the mean Parkinson variance over the next days."""
     variance = series.variance
-    level = Normaliser(centred=True, decay=1.0).measure(np.log(variance), variance.shape[1])
+    level = WindowNormaliser(centred=True, decay=1.0).measure(np.log(variance), variance.shape[1])
     averages = {days: np.log(rolling(variance, days)) for days in (1, 5, 22, 60)}
     lags = np.stack([averages[days] for days in (1, 5, 22)], axis=-1)
     market = np.stack([across(lags[..., k]) for k in range(3)], axis=-1)
@@ -106,7 +106,7 @@ def return_task(series: PanelSeries) -> PanelForecasting:
     return PanelForecasting(
         target=target,
         labels=np.stack([later(logs, target.lag + h) - start for h in HORIZONS], axis=-1),
-        level=Normaliser().measure(series.returns, logs.shape[1]),
+        level=WindowNormaliser().measure(series.returns, logs.shape[1]),
         observed=features,
         known=known_columns(series.dates, target.reach),
         tabular={"LightGBM": features},

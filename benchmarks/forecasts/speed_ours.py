@@ -62,8 +62,8 @@ def _inputs(windows: Windows) -> Inputs:
         known=windows.known,
         static=windows.static,
         mask=torch.ones_like(windows.observed, dtype=torch.bool),
-        location=torch.zeros(rows, dtype=torch.float64),
-        scale=torch.ones(rows, dtype=torch.float64),
+        location=torch.zeros(rows, len(TARGET.horizons), dtype=torch.float64),
+        scale=torch.ones(rows, len(TARGET.horizons), dtype=torch.float64),
     )
 
 

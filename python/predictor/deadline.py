@@ -3,7 +3,7 @@
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from predictor.errors import CallCancelledError, DeadlineExceededError
 
@@ -39,3 +39,7 @@ class Deadline:
             raise CallCancelledError("the call was cancelled before its answer was there")
         if self.expires_at_s is not None and time.monotonic() >= self.expires_at_s:
             raise DeadlineExceededError("the call's deadline passed before its answer was there; allow more time")
+
+
+NEVER: Final = Deadline()
+"""For work that somebody always waits for."""

@@ -35,15 +35,24 @@
 Every message says what is wrong, with which value, and what to do. `metadata` holds the same facts for programs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 
 def shown_date(day: int) -> str:
     """A date yyyymmdd as messages show it: 2024-03-28."""
     return f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
+
+
+_MOST_LISTED: Final = 5
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are, as messages show them."""
+    more = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 class Status(StrEnum):
@@ -92,14 +101,13 @@ class BarsError(InvalidInputError):
 
 
 class TooFewBarsError(InvalidInputError):
-    """A shorter history than the model reads."""
+    """Too little of a symbol's history; `metadata` has `symbol`, `have` and `need`."""
 
     @classmethod
-    def of(cls, symbol: str, *, have: int, need: int, encoder_length: int, lookback: int) -> Self:
-        """Say how many bars there are, how many are needed, and why."""
+    def of(cls, symbol: str, *, have: int, need: int, what: str, best: int) -> Self:
+        """Say how much there is, how much is needed, and how many bars are best."""
         return cls(
-            f"{symbol}: have {have} bars, need {need}, because the model reads {encoder_length} bars and its features "
-            f"look back {lookback - 1} bars before the first of them; send at least {need} bars, oldest first",
+            f"{symbol}: have {have} {what}, need {need}; send its earlier bars too, {best} sessions are best",
             metadata={"symbol": symbol, "have": str(have), "need": str(need)},
         )
 

@@ -1,7 +1,7 @@
 """What comes back from a model: `Forecast` and `Attribution`, plain values over NumPy arrays, equal at every door."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor import charts
-from predictor.errors import InvalidInputError, UnknownHorizonError, UnknownQuantileError
+from predictor.errors import InvalidInputError, QuantraError, UnknownHorizonError, UnknownQuantileError
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -42,7 +42,7 @@ class ForecastRow(NamedTuple):
 class Forecast:
     """Quantiles of the target for S symbols, H horizons and Q quantiles.
 
-    A symbol that could not be forecast has NaN rows and is named in `warnings`.
+    A symbol that could not be forecast has NaN rows, and its reason in `refusals`.
     """
 
     symbols: tuple[str, ...]
@@ -77,6 +77,8 @@ class Forecast:
     ranks: IntArray | None = None
     """[S, H] place by score among the symbols that could be forecast, 1 = best, shared by equal scores; 0 for a symbol
     that could not."""
+    refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
+    """Why each symbol that could not be forecast could not, as the error that it would get alone."""
     universe_hash: str = ""
     """Names the symbols that were ranked together; ranks of other universes are not comparable. Empty = no ranks."""
 

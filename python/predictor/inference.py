@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from predictor.deadline import NEVER, Checkpoint
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, Internals, Introspective, OutputMap, PanelOutput
 
@@ -92,16 +93,20 @@ class Engine:
         return Engine(wide, self._output, device=torch.device("cpu"), max_rows=self._max_rows, dtype=torch.float64)
 
     @torch.inference_mode()
-    def units(self, inputs: Inputs) -> Tensor:
-        """Quantiles [N, H, Q] in units of each window's volatility, on the CPU."""
-        return torch.cat([self.network(chunk) for chunk in self._chunks(inputs)]).cpu()
+    def units(self, inputs: Inputs, deadline: Checkpoint = NEVER) -> Tensor:
+        """Quantiles [N, H, Q] in units of each window's scale, on the CPU.
+
+        Raises:
+            DeadlineExceededError, CallCancelledError: between two chunks, when nobody waits any more.
+        """
+        return torch.cat([self.network(chunk) for chunk in self._chunks(inputs, deadline)]).cpu()
 
     @torch.inference_mode()
     def internals(self, inputs: Inputs) -> Internals | None:
         """What the network turned to in each window, on the CPU; None from a network that does not tell."""
         if not isinstance(self.network, Introspective):
             return None
-        found = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs)]
+        found = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, NEVER)]
         return Internals(*(torch.cat(parts).cpu() for parts in zip(*found, strict=True)))
 
     @torch.inference_mode()
@@ -116,13 +121,14 @@ class Engine:
         return PanelOutput(found.quantiles.cpu(), found.scores.cpu())
 
     @torch.inference_mode()
-    def values(self, inputs: Inputs) -> Tensor:
-        """Calibrated quantiles float64 [N, H, Q] in the target's unit, never falling along Q."""
-        return self.calibrated(self.units(inputs), inputs.location, inputs.scale)
+    def values(self, inputs: Inputs, deadline: Checkpoint = NEVER) -> Tensor:
+        """Calibrated quantiles float64 [N, H, Q] in the target's unit, never falling along Q; raises as `units`."""
+        return self.calibrated(self.units(inputs, deadline), inputs.location, inputs.scale)
 
-    def _chunks(self, inputs: Inputs) -> Iterator[Inputs]:
+    def _chunks(self, inputs: Inputs, deadline: Checkpoint) -> Iterator[Inputs]:
         """The windows in as many rows as one forward may have, where the network is."""
         for first in range(0, len(inputs.observed), self._max_rows):
+            deadline.check()
             yield self._moved(inputs.rows(first, first + self._max_rows))
 
     def _moved(self, inputs: Inputs) -> Inputs:
@@ -134,5 +140,5 @@ class Engine:
         return Inputs(observed, known, static, mask, location, scale)
 
     def calibrated(self, units: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """The network's quantiles [N, H, Q] of windows with these levels [N], calibrated, in the target's unit."""
+        """The network's quantiles [N, H, Q] of windows with these levels [N, H], calibrated, in the target's unit."""
         return self._output.values(units, location, scale)

@@ -37,9 +37,9 @@ class FeatureWindow:
     mask: NDArray[np.bool_]
     """[S, encoder_length, F] True where the cell is known."""
     location: NDArray[np.float64]
-    """[S] the window's own level of the target."""
+    """[S] the window's own level of the target; [S, H], one a horizon, of a model whose levels are fitted."""
     scale: NDArray[np.float64]
-    """[S] the window's own volatility, positive."""
+    """The window's own volatility, positive, in the shape of `location`."""
     schema_hash: str
     anchor_price: NDArray[np.float64] | None = None
     """[S] last close; None gives no prices."""

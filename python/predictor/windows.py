@@ -5,8 +5,9 @@ lengths) and travels inside the artifact, so that a served forecast reads exactl
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -15,12 +16,13 @@ from numpy.typing import NDArray
 from predictor.bars import AdjustedBars, BarPanel
 from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import Covariates
-from predictor.errors import ConfigurationError, TooFewBarsError
+from predictor.errors import CalendarEndedError, ConfigurationError, TooFewBarsError
 from predictor.features import FittedFeatures
-from predictor.networks import Inputs, InputSizes, Normaliser, Target
+from predictor.networks import DailySeries, Inputs, InputSizes, Levels, Normaliser, Target
 from predictor.sessions import SessionCalendar
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 NO_COVARIATES: Final = Covariates()
 
@@ -40,10 +42,34 @@ class Encoded:
     """[S, T + D, K], or [1, T + D, K] if it is the same for all symbols."""
     static: NDArray[np.float32]
     """[S, C]"""
-    location: FloatArray
-    """[S, T]"""
-    scale: FloatArray
-    """[S, T]"""
+    series: DailySeries
+    """[S, B] each: what levels are measured by, on all B sessions of the bars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minimum:
+    """What a symbol must have to be forecast."""
+
+    encoder_share: float = 0.5
+    """Of the encoder's sessions, in (0, 1]: on so many it must have a bar."""
+    values: int = 20
+    """Known values, such as returns, among those that its level and volatility are measured by."""
+
+    def __post_init__(self) -> None:
+        if not (0 < self.encoder_share <= 1 and self.values >= 1):
+            raise ConfigurationError(
+                f"a symbol must have bars on a share of {self.encoder_share:g} of the encoder's sessions and "
+                f"{self.values} values, but the first must be above 0 and at most 1, the second at least 1"
+            )
+
+
+class Counts(NamedTuple):
+    """How much is known of each symbol up to each session."""
+
+    bars: NDArray[np.int32]
+    """[S, T] bars among the encoder's sessions."""
+    values: NDArray[np.int32]
+    """[S, T] known values among those that levels are measured by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +81,7 @@ class Reading:
     normaliser: Normaliser
     calendar: SessionCalendar
     encoder_length: int
+    minimum: Minimum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,6 +94,7 @@ class Pipeline:
     calendar: SessionCalendar
     encoder_length: int = 60
     """Sessions that the network reads."""
+    minimum: Minimum = field(default_factory=Minimum)
 
     def __post_init__(self) -> None:
         if not 1 <= self.encoder_length <= LONGEST_ENCODER:
@@ -83,6 +111,7 @@ class Pipeline:
             normaliser=self.normaliser,
             calendar=self.calendar,
             encoder_length=self.encoder_length,
+            minimum=self.minimum,
         )
 
     @property
@@ -122,17 +151,57 @@ class Pipeline:
         """Bars that one forecast depends on."""
         return self.encoder_length + self.lookback - 1
 
-    def check_length(self, bars: BarPanel) -> None:
-        """Raise TooFewBarsError, naming have and need, if the panel is shorter than one forecast needs."""
-        have = len(bars.sessions)
-        if have < self.bars_needed:
+    @property
+    def least_bars(self) -> int:
+        """Bars that a symbol must have among the encoder's sessions."""
+        return ceil(round(self.minimum.encoder_share * self.encoder_length, 9))  # 0.1 * 30 is a little more than 3
+
+    @property
+    def least_values(self) -> int:
+        """Known values that a symbol must have among those that its levels are measured by."""
+        return min(self.minimum.values, self.normaliser.window)
+
+    def counts(self, present: NDArray[np.bool_], series: DailySeries) -> Counts:
+        """How much is known of each symbol, from its bars [S, T] and the series [S, T] that levels are measured by."""
+        known = np.isfinite(series[0])
+        return Counts(
+            bars=_trailing_count(present, self.encoder_length), values=_trailing_count(known, self.normaliser.window)
+        )
+
+    def suffices(self, counts: Counts) -> NDArray[np.bool_]:
+        """[S, T] where a symbol has the minimum of bars and values."""
+        return (counts.bars >= self.least_bars) & (counts.values >= self.least_values)
+
+    def levels(self, series: DailySeries, symbols: IntArray, positions: IntArray) -> Levels:
+        """Location and scale of N windows, float64 [N, H] each; NaN where nothing is known.
+
+        Args:
+            series: [S, T] each, as `Encoded.series`.
+            symbols: [N] rows.
+            positions: [N] last session of each window.
+        """
+        windows = tuple(back_from(one, symbols, positions, self.normaliser.window) for one in series)
+        found = self.normaliser.levels(windows)
+        shape = (len(symbols), len(self.target.horizons))
+        return Levels(*(np.array(np.broadcast_to(part, shape)) for part in found))
+
+    def recent(self, bars: BarPanel) -> BarPanel:
+        """The sessions that one forecast depends on; where the panel begins later, those before have no bar.
+
+        Raises:
+            TooFewBarsError: the panel is shorter, and the calendar does not tell the sessions before it.
+        """
+        lacking = self.bars_needed - len(bars.sessions)
+        if lacking <= 0:
+            return bars.last(self.bars_needed)
+        try:
+            before = self.calendar.preceding(int(bars.sessions[0]), lacking)
+        except CalendarEndedError as error:
+            names = ", ".join(bars.symbols[:3])
             raise TooFewBarsError.of(
-                ", ".join(bars.symbols[:3]),
-                have=have,
-                need=self.bars_needed,
-                encoder_length=self.encoder_length,
-                lookback=self.lookback,
-            )
+                names, have=len(bars.sessions), need=self.bars_needed, what="sessions", best=self.bars_needed
+            ) from error
+        return bars.on_sessions(np.concatenate([before, bars.sessions]))
 
     def encode(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> Encoded:
         """The inputs of every session of a whole history, for training.
@@ -150,15 +219,19 @@ class Pipeline:
         """The inputs of the last encoder, from the bars that it depends on and no others.
 
         Raises:
-            TooFewBarsError: the panel is shorter than that.
+            TooFewBarsError: as `recent`.
             CovariateMissingError: as `encode`.
         """
-        self.check_length(bars)
-        recent, beside = bars.last(self.bars_needed), covariates.last(self.bars_needed)
-        return self._encode(recent, recent.adjusted(), beside, self.encoder_length)
+        recent = self.recent(bars)
+        future = self.following(int(bars.sessions[-1]))
+        beside = covariates.on_sessions(bars.sessions, recent.sessions, future)
+        return self.encode_recent(recent, recent.adjusted(), beside)
+
+    def encode_recent(self, bars: BarPanel, adjusted: AdjustedBars, covariates: Covariates) -> Encoded:
+        """The same of the sessions that `recent` gives, adjusted, and of covariates beside these."""
+        return self._encode(bars, adjusted, covariates, self.encoder_length)
 
     def _encode(self, bars: BarPanel, adjusted: AdjustedBars, covariates: Covariates, sessions: int) -> Encoded:
-        location, scale = self.normaliser.measure(self.target.daily(adjusted), sessions)
         observed, mask = self.features.observed(adjusted, covariates.observed)
         last = bars.sessions[-sessions:]
         length = sessions + self.target.reach
@@ -170,8 +243,21 @@ class Pipeline:
                 {name: values[:, -length:] for name, values in covariates.known.items()},
             ),
             static=self.features.statics.encode(len(bars.symbols), covariates.numbers, covariates.categories),
-            location=location,
-            scale=scale,
+            series=self.normaliser.series(self.target, adjusted),
+        )
+
+    def latest_window(self, encoded: Encoded) -> Inputs:
+        """The S rows of the last encoder of an encoded panel."""
+        symbols, sessions, _ = encoded.observed.shape
+        length, rows = self.encoder_length, np.arange(symbols)
+        location, scale = self.levels(encoded.series, rows, np.full(symbols, encoded.series[0].shape[1] - 1))
+        return Inputs(
+            observed=torch.from_numpy(np.ascontiguousarray(encoded.observed[:, -length:])),
+            known=torch.from_numpy(encoded.known[:, sessions - length :]).expand(symbols, -1, -1),
+            static=torch.from_numpy(encoded.static),
+            mask=torch.from_numpy(np.ascontiguousarray(encoded.mask[:, -length:])),
+            location=torch.from_numpy(location),
+            scale=torch.from_numpy(scale),
         )
 
     def following(self, session: int) -> NDArray[np.int32]:
@@ -188,14 +274,16 @@ class Pipeline:
         return future[[self.target.lag + h - 1 for h in self.target.horizons]]
 
 
-def latest_window(encoded: Encoded, encoder_length: int) -> Inputs:
-    """The S rows of the last encoder of an encoded panel."""
-    symbols, sessions, _ = encoded.observed.shape
-    return Inputs(
-        observed=torch.from_numpy(np.ascontiguousarray(encoded.observed[:, -encoder_length:])),
-        known=torch.from_numpy(encoded.known[:, sessions - encoder_length :]).expand(symbols, -1, -1),
-        static=torch.from_numpy(encoded.static),
-        mask=torch.from_numpy(np.ascontiguousarray(encoded.mask[:, -encoder_length:])),
-        location=torch.from_numpy(np.ascontiguousarray(encoded.location[:, -1])),
-        scale=torch.from_numpy(np.ascontiguousarray(encoded.scale[:, -1])),
-    )
+def back_from(series: FloatArray, symbols: IntArray, positions: IntArray, sessions: int) -> FloatArray:
+    """[N, sessions] a daily series [S, T] up to each of N positions; NaN before the first session."""
+    places = positions[:, None] + np.arange(1 - sessions, 1)
+    found = series[symbols[:, None], np.maximum(places, 0)]
+    found[places < 0] = np.nan
+    return found
+
+
+def _trailing_count(known: NDArray[np.bool_], sessions: int) -> NDArray[np.int32]:
+    """[S, T] how many of the last so many sessions are known."""
+    total = np.cumsum(known, axis=1, dtype=np.int32)
+    total[:, sessions:] -= total[:, :-sessions].copy()
+    return total

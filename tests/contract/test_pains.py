@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model, small_models
+from levels import levels_at
 from explain_cases import normalised_lstm, windows
 from market import bokeh_panel
 from regression import Rows, linear, rows, squares
@@ -94,7 +95,8 @@ def test_training_and_serving_compute_the_same_inputs() -> None:
         served = pipeline.encode_latest(bars.until(int(bars.sessions[day])))
         trained = whole.observed[:, day - 59 : day + 1]
         np.testing.assert_allclose(served.observed, trained, atol=1e-6)
-        np.testing.assert_allclose(served.scale[:, -1], whole.scale[:, day], rtol=1e-12)
+        _, scale = levels_at(pipeline, served, -1)
+        np.testing.assert_allclose(scale, levels_at(pipeline, whole, day)[1], rtol=1e-12)
 
 
 # --- double normalisation of targets
@@ -162,7 +164,11 @@ def test_missing_gradients_never_become_a_uniform_importance() -> None:
     model = small_model(small_artifact())
     prepared = model.prepare(Instance(input=recent_bars()), LONG_AFTER)
     baseline = Baseline(
-        name="zero", known=np.zeros(5, np.float32), static=np.zeros(0, np.float32), location=0.0, scale=0.02
+        name="zero",
+        known=np.zeros(5, np.float32),
+        static=np.zeros(0, np.float32),
+        location=np.zeros(4),
+        scale=np.full(4, 0.02),
     )
     deaf = Explainer(attribution_view(_Deaf()), output_map(model.manifest), baseline, max_rows=64)
     found = deaf.explain(prepared.inputs, [(0, 1)], tolerance=0.01, deadline=Deadline())[0]

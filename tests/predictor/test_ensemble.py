@@ -89,7 +89,7 @@ def test_quantiles_are_the_members_means_moved_by_the_ensembles_offsets(joint: E
         member.prepare(Instance(input=bars), LONG_AFTER).inputs.scale.numpy() for member in joint.members.values()
     ]
     scale = np.mean(scales, axis=0)
-    unit = scale[:, None] * np.sqrt([1, 5, 10, 20])
+    unit = scale * np.sqrt([1, 5, 10, 20])
     moved = (members[0].values + members[1].values) / 2 + unit[..., None] * np.array(OFFSETS)
     expected = np.stack(
         [np.minimum(moved[..., 0], moved[..., 1]), moved[..., 1], np.maximum(moved[..., 2], moved[..., 1])]
@@ -145,7 +145,8 @@ def test_a_symbol_that_one_member_cannot_forecast_gets_no_numbers(folders: dict[
     found = _forecast(mixed, bars)
     assert np.isnan(found.values[0]).all()
     assert np.isfinite(found.values[1]).all()
-    assert any("AAPL: no forecast" in warning for warning in found.warnings)
+    assert isinstance(found.refusals["AAPL"], TooFewBarsError)
+    assert any("no forecast of AAPL" in warning for warning in found.warnings)
     reasons = _explained(mixed, bars)
     assert np.isnan(reasons.per_row[0]).all()
     assert (reasons.converged.tolist(), reasons.nodes[0]) == ([False, True], 0)
@@ -155,11 +156,11 @@ def test_a_symbol_without_its_last_bar_is_named_once(joint: Ensemble) -> None:
     found = _forecast(joint, _without_last_bar(recent_bars("AAPL", "IBM")))
     assert np.isnan(found.values[0]).all()
     assert np.isfinite(found.values[1]).all()
-    assert sum("AAPL: no forecast" in warning for warning in found.warnings) == 1
+    assert sum("no forecast of AAPL" in warning for warning in found.warnings) == 1
 
 
 def test_a_panel_without_a_usable_symbol_is_refused(joint: Ensemble) -> None:
-    with pytest.raises(NoUsableSymbolError, match="AAPL: no forecast"):
+    with pytest.raises(NoUsableSymbolError, match="AAPL: has no bar"):
         _forecast(joint, _without_last_bar(recent_bars("AAPL")))
 
 
@@ -167,9 +168,10 @@ def test_the_longest_reader_says_how_many_bars_are_needed(joint: Ensemble) -> No
     needs = [member.pipeline.bars_needed for member in joint.members.values()]
     need = joint.bars_needed
     assert need == max(needs) > min(needs)
-    for have in (need - 1, min(needs) - 1):
-        with pytest.raises(TooFewBarsError, match=f"have {have} bars, need {need}"):
-            _forecast(joint, recent_bars("AAPL").last(have))
+    thin = _forecast(joint, recent_bars("AAPL").last(min(needs)))
+    assert f"fewer than the {need} bars that the model reads, AAPL from {min(needs)}" in thin.warnings[0]
+    with pytest.raises(TooFewBarsError, match=f"AAPL: have 5 bars .* {need} sessions are best"):
+        _forecast(joint, recent_bars("AAPL").last(5))
     assert np.isfinite(_forecast(joint, recent_bars("AAPL").last(need)).values).all()
 
 
@@ -202,7 +204,9 @@ def test_windows_are_taken_where_all_members_read_the_same(twins: Ensemble) -> N
     window = FeatureWindow(
         symbols=bars.symbols,
         schema_hash=member.pipeline.features.schema_hash,
-        **{name: group.numpy() for name, group in inputs._asdict().items()},
+        **{name: group.numpy() for name, group in inputs._asdict().items() if name not in {"location", "scale"}},
+        location=inputs.location[:, 0].numpy(),
+        scale=inputs.scale[:, 0].numpy(),
     )
     (found,) = twins.predict([Instance(input=window)], LONG_AFTER, Deadline())
     assert isinstance(found, Forecast)
@@ -250,7 +254,7 @@ def test_the_rows_add_up_to_the_ensembles_own_difference(joint: Ensemble) -> Non
     forecast = _forecast(joint, bars)
     np.testing.assert_allclose(found.prediction, forecast.values[:, 1, 2], rtol=0, atol=1e-15)
     difference = found.prediction - found.baseline_prediction
-    floor = FLOOR * np.sqrt(5) * joint.prepare(Instance(input=bars), LONG_AFTER).scale
+    floor = FLOOR * np.sqrt(5) * joint.prepare(Instance(input=bars), LONG_AFTER).scale[:, 1]
     gap = np.abs(found.per_row.sum(axis=1) - difference) / np.maximum(np.abs(difference), floor)
     assert (gap <= found.relative_gap).all()
     assert found.converged.all()

@@ -45,8 +45,9 @@ from predictor.explain import Contributions, Explainer, attribution_view, integr
 from predictor.networks import Inputs
 
 PARTS = ("observed", "known", "static", "location", "scale", "conformal")
+ALONE = ("location", "scale", "conformal")
 OPEN_END = Deadline()
-PER_WINDOW = ENCODER * OBSERVED + (ENCODER + FUTURE) * KNOWN + STATIC + 2
+PER_WINDOW = ENCODER * OBSERVED + (ENCODER + FUTURE) * KNOWN + STATIC + 2 * len(TARGET.horizons)
 """Numbers that an explanation of one window and target varies: features, location and scale."""
 
 
@@ -70,7 +71,7 @@ def test_a_linear_forecast_is_explained_by_weight_times_distance() -> None:
 
     (found,) = linear.explain(inputs, [(1, 1)], deadline=OPEN_END)
 
-    expected = inputs.observed[0] * weights[1, 1] * inputs.scale[0] * 5**0.5
+    expected = inputs.observed[0] * weights[1, 1] * inputs.scale[0, 1] * 5**0.5
     np.testing.assert_allclose(found.observed[0], expected, atol=1e-8)
     np.testing.assert_allclose(found.total(), found.prediction - found.baseline_prediction, atol=1e-7)
     assert found.location[0] == found.scale[0] == found.conformal[0] == 0.0
@@ -82,10 +83,10 @@ def test_location_scale_and_conformal_offsets_get_their_exact_share() -> None:
 
     units = float((inputs.observed[0] * weights[1, 2]).sum())
     offset = 0.15
-    scale, spread = float(inputs.scale[0]), 5**0.5
-    mean_scale = (scale + BASELINE.scale) / 2
-    assert found.location[0] == pytest.approx(float(inputs.location[0]) - BASELINE.location, abs=1e-12)
-    assert found.scale[0] == pytest.approx((scale - BASELINE.scale) * spread * (units + offset) / 2, rel=1e-6)
+    scale, spread = float(inputs.scale[0, 1]), 5**0.5
+    mean_scale = (scale + BASELINE.scale[1]) / 2
+    assert found.location[0] == pytest.approx(float(inputs.location[0, 1]) - BASELINE.location[1], abs=1e-12)
+    assert found.scale[0] == pytest.approx((scale - BASELINE.scale[1]) * spread * (units + offset) / 2, rel=1e-6)
     assert found.conformal[0] == pytest.approx(mean_scale * spread * offset, abs=1e-8)
     assert found.observed[0].sum() == pytest.approx(mean_scale * spread * units, rel=1e-6)
 
@@ -114,7 +115,7 @@ def test_contributions_add_up_to_the_forecast_less_the_baselines() -> None:
     served = forecast(network, inputs).numpy()
     for (h, q), one in zip(POINTS, found, strict=True):
         difference = one.prediction - one.baseline_prediction
-        floor = 0.05 * inputs.scale.numpy() * TARGET.spread[h]
+        floor = 0.05 * inputs.scale[:, h].numpy() * TARGET.spread[h]
         gap = np.abs(one.total() - difference) / np.maximum(np.abs(difference), floor)
         np.testing.assert_allclose(one.prediction, served[:, h, q], atol=1e-7)
         np.testing.assert_allclose(one.relative_gap, gap, atol=1e-12)
@@ -134,8 +135,8 @@ def test_a_window_at_the_baseline_has_nothing_to_explain() -> None:
         observed=torch.zeros_like(inputs.observed),
         known=torch.tensor(BASELINE.known).expand_as(inputs.known),
         static=torch.tensor(BASELINE.static).expand_as(inputs.static),
-        location=torch.full_like(inputs.location, BASELINE.location),
-        scale=torch.full_like(inputs.scale, BASELINE.scale),
+        location=torch.from_numpy(BASELINE.location).expand_as(inputs.location),
+        scale=torch.from_numpy(BASELINE.scale).expand_as(inputs.scale),
     )
     (found,) = explainer(lstm_forecaster()).explain(at_rest, [(0, 1)], deadline=OPEN_END)
 
@@ -145,11 +146,11 @@ def test_a_window_at_the_baseline_has_nothing_to_explain() -> None:
 
 
 def test_only_what_has_not_converged_gets_more_nodes() -> None:
-    found = explainer(lstm_forecaster()).explain(windows(12), POINTS, deadline=OPEN_END, tolerance=2e-6)
+    found = explainer(lstm_forecaster()).explain(windows(12), POINTS, deadline=OPEN_END, tolerance=2e-5)
 
     used = np.stack([one.nodes for one in found])
     assert set(np.unique(used)) > {8, 16}
-    assert all(np.array_equal(one.converged, one.relative_gap <= 2e-6) for one in found)
+    assert all(np.array_equal(one.converged, one.relative_gap <= 2e-5) for one in found)
 
 
 def test_a_gap_that_stays_is_reported() -> None:
@@ -176,8 +177,8 @@ def test_integrated_gradients_equal_those_of_captum() -> None:
         torch.zeros_like(inputs.observed),
         torch.tensor(BASELINE.known).expand_as(inputs.known),
         torch.tensor(BASELINE.static).expand_as(inputs.static),
-        torch.full_like(inputs.location, BASELINE.location),
-        torch.full_like(inputs.scale, BASELINE.scale),
+        torch.from_numpy(BASELINE.location).expand_as(inputs.location),
+        torch.from_numpy(BASELINE.scale).expand_as(inputs.scale),
         torch.zeros_like(ends[-1]),
     )
     theirs = IntegratedGradients(predicted).attribute(
@@ -187,7 +188,7 @@ def test_integrated_gradients_equal_those_of_captum() -> None:
 
     for name, part in zip(PARTS, theirs, strict=True):
         expected = part.detach().numpy()
-        expected = expected.sum((1, 2)) if name == "conformal" else expected
+        expected = expected.reshape(len(expected), -1).sum(1) if name in ALONE else expected
         np.testing.assert_allclose(getattr(ours, name), expected, atol=1e-6, rtol=0, err_msg=name)
 
 
@@ -401,7 +402,7 @@ def test_chunks_need_at_least_one_row() -> None:
 
 def test_a_baseline_without_volatility_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="'train_mean' has scale 0"):
-        replace(BASELINE, scale=0.0)
+        replace(BASELINE, scale=np.array([0.01, 0.0]))
 
 
 def test_windows_that_do_not_fit_the_baseline_are_refused() -> None:

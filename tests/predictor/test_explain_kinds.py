@@ -84,8 +84,8 @@ def windows(observed: Tensor) -> Inputs:
         known=torch.zeros(rows, ENCODER + 1, 0),
         static=torch.zeros(rows, 0),
         mask=torch.ones_like(observed, dtype=torch.bool),
-        location=torch.zeros(rows, dtype=torch.float64),
-        scale=torch.full((rows,), SCALE, dtype=torch.float64),
+        location=torch.zeros(rows, 1, dtype=torch.float64),
+        scale=torch.full((rows, 1), SCALE, dtype=torch.float64),
     )
 
 
@@ -121,7 +121,7 @@ def nodes(pairs: int) -> Tensor:
 def explainer(network: nn.Module, *, members: int = 1) -> Explainer:
     spread, offsets = torch.from_numpy(TARGET.spread), torch.zeros(1, 1, dtype=torch.float64)
     empty = np.zeros(0, np.float32)
-    baseline = Baseline(name="train_mean", known=empty, static=empty, location=0.0, scale=SCALE)
+    baseline = Baseline(name="train_mean", known=empty, static=empty, location=np.zeros(1), scale=np.full(1, SCALE))
     output = OutputMap(spread=spread, offsets=offsets, levels=LEVELS)
     return Explainer(attribution_view(network), output, baseline, max_rows=256, members=members)
 

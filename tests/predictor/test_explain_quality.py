@@ -47,8 +47,8 @@ def planted_windows(rows: int, source: torch.Generator) -> tuple[Inputs, Tensor]
         known=torch.zeros(rows, ENCODER + 1, 0),
         static=torch.zeros(rows, 0),
         mask=torch.ones_like(observed, dtype=torch.bool),
-        location=torch.zeros(rows, dtype=torch.float64),
-        scale=torch.full((rows,), SCALE, dtype=torch.float64),
+        location=torch.zeros(rows, 1, dtype=torch.float64),
+        scale=torch.full((rows, 1), SCALE, dtype=torch.float64),
     )
     return inputs, labels
 
@@ -80,7 +80,7 @@ def explained(network: LSTMForecaster, inputs: Inputs, *, tolerance: float = 0.0
         spread=torch.from_numpy(TARGET.spread), offsets=torch.zeros(1, 1, dtype=torch.float64), levels=(0.5,)
     )
     empty = np.zeros(0, np.float32)
-    baseline = Baseline(name="train_mean", known=empty, static=empty, location=0.0, scale=SCALE)
+    baseline = Baseline(name="train_mean", known=empty, static=empty, location=np.zeros(1), scale=np.full(1, SCALE))
     tested = Explainer(attribution_view(network), output, baseline, max_rows=256)
     (found,) = tested.explain(inputs, MEDIAN, deadline=Deadline(), tolerance=tolerance)
     return found

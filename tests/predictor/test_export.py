@@ -248,6 +248,11 @@ def _rows(made: Artifact, rows: int) -> Inputs:
         known=torch.from_numpy(known.astype(np.float32)),
         static=torch.zeros(rows, sizes.static),
         mask=torch.from_numpy(mask),
-        location=torch.from_numpy(random.normal(0, 1e-3, rows)),
-        scale=torch.from_numpy(random.uniform(0.005, 0.05, rows)),
+        location=torch.from_numpy(_alike(random.normal(0, 1e-3, rows), made)),
+        scale=torch.from_numpy(_alike(random.uniform(0.005, 0.05, rows), made)),
     )
+
+
+def _alike(values: NDArray[np.float64], made: Artifact) -> NDArray[np.float64]:
+    """[N, H] the same for every horizon, as a window's own levels are."""
+    return np.repeat(values[:, None], len(made.manifest.target.horizons), axis=1)

@@ -20,7 +20,7 @@ from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
 from predictor.golden.bars import COLUMNS, SYMBOLS, panel
 from predictor.golden.stages import Question, prepare
-from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind, build_network, kind_named
+from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser, build_network, kind_named
 from predictor.windows import Pipeline
 
 ATTRIBUTION = ("positions", "weights", "observed", "known", "static", "alone", "ends", "sum")
@@ -34,6 +34,16 @@ def made() -> Artifact:
 @pytest.fixture(scope="module")
 def recorded(made: Artifact) -> Golden:
     return golden.record(small_model(made))
+
+
+@pytest.fixture(scope="module")
+def made_fitted() -> Artifact:
+    return small_artifact(fitted=True)
+
+
+@pytest.fixture(scope="module")
+def recorded_fitted(made_fitted: Artifact) -> Golden:
+    return golden.record(small_model(made_fitted))
 
 
 def test_a_model_passes_its_own_golden_instance(made: Artifact, recorded: Golden) -> None:
@@ -66,7 +76,7 @@ def test_a_changed_center_is_found_in_the_observed_inputs(made: Artifact, record
 def test_a_changed_expression_is_found_in_the_features(made: Artifact, recorded: Golden) -> None:
     fitted = made.pipeline.features
     first, *others = fitted.features.observed
-    other = replace(first, expression="Log($close / Ref($close, 2))")
+    other = replace(first, expression="Log($open / Ref($close, 1))")
     features = replace(fitted, features=replace(fitted.features, observed=(other, *others)))
     _assert_off(replace(made, pipeline=replace(made.pipeline, features=features)), recorded, "features")
 
@@ -82,7 +92,7 @@ def test_a_changed_offset_is_found_in_the_values(made: Artifact, recorded: Golde
 
 
 def test_a_changed_baseline_is_found_in_the_attribution(made: Artifact, recorded: Golden) -> None:
-    baseline = replace(made.manifest.baseline, scale=0.03)
+    baseline = replace(made.manifest.baseline, scale=(0.03,) * 4)
     _assert_off(replace(made, manifest=replace(made.manifest, baseline=baseline)), recorded, "attribution_ends")
 
 
@@ -90,7 +100,8 @@ def test_a_changed_baseline_is_found_in_the_attribution(made: Artifact, recorded
 @pytest.mark.parametrize(
     "stage", [f"stage.{name}" for name in golden.TOLERANCES if "static" not in name and name != "scores"]
 )
-def test_every_stage_is_compared(made: Artifact, recorded: Golden, stage: str) -> None:
+def test_every_stage_is_compared(made_fitted: Artifact, recorded_fitted: Golden, stage: str) -> None:
+    made, recorded = made_fitted, recorded_fitted
     array = recorded.arrays[stage].copy()
     place = tuple(np.argwhere(np.isfinite(array.astype(np.float64)))[-1])
     array[place] = not array[place] if array.dtype == np.bool_ else float(array[place]) * 1.01 + 1
@@ -131,7 +142,7 @@ def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden)
     stages = {name: recorded.arrays[f"stage.attribution_{name}"].astype(np.float64) for name in ATTRIBUTION}
     assert stages["positions"].shape == stages["weights"].shape == (32,)
     assert stages["weights"].sum() == pytest.approx(1.0, abs=1e-15)
-    added = sum(stages[name].reshape(2, -1).sum(axis=1) for name in ("observed", "known", "static", "alone"))
+    added = sum(stages[name].reshape(len(SYMBOLS), -1).sum(axis=1) for name in ("observed", "known", "static", "alone"))
     assert np.allclose(added, stages["sum"], rtol=1e-12, atol=1e-18)
     assert np.allclose(stages["sum"], np.diff(stages["ends"])[:, 0], rtol=0.01, atol=0)
 
@@ -148,11 +159,13 @@ def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, recorded: Go
     assert not np.array_equal(few, all_nodes)
 
 
-def test_every_stage_from_bars_to_answer_is_recorded(recorded: Golden) -> None:
-    assert {name.removeprefix("stage.") for name in recorded.arrays if name.startswith("stage.")} == {
-        *golden.TOLERANCES,
-        "units_float64",
-    } - {"scores"}
+def test_every_stage_from_bars_to_answer_is_recorded(recorded_fitted: Golden, recorded: Golden) -> None:
+    whole, plain = (
+        {name.removeprefix("stage.") for name in one.arrays if name.startswith("stage.")}
+        for one in (recorded_fitted, recorded)
+    )
+    assert whole == {*golden.TOLERANCES, "units_float64"} - {"scores"}
+    assert whole - plain == {"har_terms", "har_level", "har", "garch_level", "garch_next", "garch"}
 
 
 @pytest.fixture(scope="module")
@@ -166,8 +179,8 @@ def recorded_graph(graph: Artifact) -> Golden:
 
 
 def test_the_golden_instance_of_a_graph_is_of_two_stocks_that_it_links(graph: Artifact, recorded_graph: Golden) -> None:
-    assert recorded_graph.text["symbols"] == ["AAPL", "GOOG"]
-    assert recorded_graph.arrays["stage.attribution_alone"][:, -1].all()
+    assert recorded_graph.text["symbols"] == ["AAPL", "GOOG", "SHORT", "HALTED", "FLAT"]
+    assert recorded_graph.arrays["stage.attribution_alone"][:2, -1].all()
     golden.check(small_model(graph), recorded_graph)
 
 
@@ -206,7 +219,7 @@ def test_a_feature_may_be_off_by_rounding_alone(made: Artifact, recorded: Golden
 
 
 def test_the_bars_are_exactly_as_many_as_a_forecast_needs(made: Artifact, recorded: Golden) -> None:
-    assert recorded.arrays["bars.close"].shape == (2, made.pipeline.bars_needed)
+    assert recorded.arrays["bars.close"].shape == (5, made.pipeline.bars_needed)
     assert recorded.text["symbols"] == list(SYMBOLS)
 
 
@@ -282,7 +295,7 @@ def _short_sighted(made: Artifact, encoder_length: int, window: int) -> Artifact
     fitted = FittedFeatures(
         features=FeatureSet(observed=(body,)), scaling=Scaling(center=np.zeros(1), scale=np.full(1, 0.01))
     )
-    normaliser = Normaliser(window=window)
+    normaliser = WindowNormaliser(window=window)
     pipeline = Pipeline(
         features=fitted,
         target=made.manifest.target,

@@ -51,8 +51,8 @@ def panel(*, rows: int = STOCKS, seed: int = 0) -> Inputs:
         known=known.expand(rows, -1, -1),
         static=torch.randn(rows, SIZES.static, generator=generator),
         mask=torch.ones(observed.shape, dtype=torch.bool),
-        location=torch.zeros(rows, dtype=torch.float64),
-        scale=torch.ones(rows, dtype=torch.float64),
+        location=torch.zeros(rows, len(TARGET.horizons), dtype=torch.float64),
+        scale=torch.ones(rows, len(TARGET.horizons), dtype=torch.float64),
     )
 
 

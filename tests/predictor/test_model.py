@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, small_artifact, small_model
+from levels import levels_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def test_a_forecast_in_volatility_units_is_undone_once(model: Model) -> None:
     prepared = model.prepare(Instance(input=recent_bars("AAPL")), LONG_AFTER)
     units = model.engine.units(prepared.inputs).numpy().astype(np.float64)
     calibrated = units + np.array([-0.05, 0.0, 0.08])
-    scale = float(prepared.inputs.scale[0])
+    scale = float(prepared.inputs.scale[0, 0])
     by_hand = scale * np.sqrt([1.0, 5.0, 10.0, 20.0])[:, None] * calibrated
     np.testing.assert_allclose(model.forecast([prepared])[0].values, by_hand, rtol=1e-12)
     assert 0.005 < scale < 0.05
@@ -157,7 +158,8 @@ def test_a_symbol_without_its_last_bar_gets_no_numbers_and_is_named(model: Model
     assert np.isnan(forecast.values[1]).all()
     assert forecast.prices is not None
     assert np.isnan(forecast.prices[1]).all()
-    assert forecast.warnings == ("IBM: no forecast, because it has no bar on the panel's last session 2013-03-01",)
+    assert forecast.warnings == ("no forecast of IBM: has no bar on the panel's last session, 2013-03-01",)
+    assert isinstance(forecast.refusals["IBM"], NoUsableSymbolError)
     alone = _forecast(model, recent_bars("AAPL", "MSFT"))
     np.testing.assert_allclose(forecast.values[[0, 2]], alone.values, rtol=0, atol=1e-6)
 
@@ -166,14 +168,15 @@ def test_a_symbol_whose_features_are_all_unknown_is_named(model: Model) -> None:
     bars = _without(recent_bars("AAPL", "IBM"), 1, slice(None, -1))
     forecast = _forecast(model, bars)
     assert np.isnan(forecast.values[1]).all()
-    assert forecast.warnings[0].startswith("IBM: no forecast, because none of its last sessions has a value")
+    assert forecast.warnings[0].startswith("no forecast of IBM: have 1 bars in the last 60 sessions, need 30")
 
 
 def test_a_symbol_without_a_return_in_its_last_sessions_is_named(model: Model) -> None:
     """Features of the day alone are known on every other day, but no return is."""
     bars = _without(recent_bars("AAPL", "IBM"), 1, slice(0, -1, 2))
-    warning = _forecast(model, bars).warnings[0]
-    assert warning.startswith("IBM: no forecast, because none of its last sessions has a value to measure its vol")
+    refusal = _forecast(model, bars).refusals["IBM"]
+    assert isinstance(refusal, TooFewBarsError)
+    assert "have 0 values in the last 60 sessions to measure its volatility by, need 20" in refusal.message
 
 
 def test_a_symbol_of_a_volatility_that_no_market_has_is_named(model: Model) -> None:
@@ -184,12 +187,12 @@ def test_a_symbol_of_a_volatility_that_no_market_has_is_named(model: Model) -> N
     forecast = _forecast(model, replace(bars, **prices))
     assert np.isfinite(forecast.values[0]).all()
     assert np.isnan(forecast.values[1]).all()
-    assert forecast.warnings[0].startswith("IBM: no forecast, because its volatility is 230 a day")
+    assert "has a volatility of 230 a day, which no market has" in forecast.refusals["IBM"].message
 
 
 def test_a_panel_without_a_usable_symbol_is_refused_naming_each(model: Model) -> None:
     bars = _without(_without(recent_bars("AAPL", "IBM"), 1, slice(-1, None)), 0, slice(-1, None))
-    with pytest.raises(NoUsableSymbolError, match=r"AAPL: no forecast.*IBM: no forecast"):
+    with pytest.raises(NoUsableSymbolError, match=r"no symbol can be forecast: AAPL: has no bar.*; IBM: has no bar"):
         _forecast(model, bars)
 
 
@@ -273,9 +276,14 @@ def test_ignoring_a_gap_takes_the_bars_as_consecutive(model: Model) -> None:
 
 def test_masked_sessions_count_towards_the_bars_needed(model: Model) -> None:
     cut = _cut(recent_bars("AAPL").last(140), [20130213])
-    assert model.prepare(Instance(input=cut, gap_policy=GapPolicy.MASK), LONG_AFTER).as_of == LAST
-    with pytest.raises(TooFewBarsError, match="have 139 bars, need 140"):
-        model.prepare(Instance(input=cut, gap_policy=GapPolicy.IGNORE), LONG_AFTER)
+    masked, ignored = (
+        model.prepare(Instance(input=cut, gap_policy=policy), LONG_AFTER)
+        for policy in (GapPolicy.MASK, GapPolicy.IGNORE)
+    )
+    assert masked.as_of == ignored.as_of == LAST
+    assert masked.inputs.mask.sum() < ignored.inputs.mask.sum()
+    for prepared in (masked, ignored):
+        assert "forecast from fewer than the 140 bars that the model reads, AAPL from 139" in prepared.warnings[0]
 
 
 def test_a_bar_on_a_holiday_is_refused_by_date(model: Model) -> None:
@@ -519,7 +527,7 @@ def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> No
     assert np.isnan(found.per_row[0]).all()
     assert np.isfinite(found.per_row[1]).all()
     assert (found.converged.tolist()[0], found.nodes.tolist()[0]) == (False, 0)
-    assert found.warnings[0].startswith("AAPL: no forecast")
+    assert found.warnings[0].startswith("no forecast of AAPL")
 
 
 def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model) -> None:
@@ -547,14 +555,15 @@ def _forecast(model: Model, bars: BarPanel) -> Forecast:
 
 def _window(model: Model, bars: BarPanel) -> FeatureWindow:
     encoded = model.pipeline.encode_latest(bars)
+    location, scale = levels_at(model.pipeline, encoded, -1)
     return FeatureWindow(
         symbols=bars.symbols,
         observed=encoded.observed,
         known=np.repeat(encoded.known, len(bars.symbols), axis=0),
         static=np.zeros((len(bars.symbols), 0), np.float32),
         mask=encoded.mask,
-        location=encoded.location[:, -1].copy(),
-        scale=encoded.scale[:, -1].copy(),
+        location=location[:, 0].copy(),
+        scale=scale[:, 0].copy(),
         schema_hash=model.pipeline.features.schema_hash,
         anchor_price=bars.close[:, -1].copy(),
         as_of_session=int(bars.sessions[-1]),

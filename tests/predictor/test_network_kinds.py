@@ -53,8 +53,8 @@ def _inputs(rows: int, sizes: InputSizes = SIZES) -> Inputs:
         known=torch.randn(rows, length + after, sizes.known, generator=generator),
         static=torch.randn(rows, sizes.static, generator=generator),
         mask=torch.ones(rows, length, sizes.observed, dtype=torch.bool),
-        location=torch.zeros(rows, dtype=torch.float64),
-        scale=torch.ones(rows, dtype=torch.float64),
+        location=torch.zeros(rows, len(TARGET.horizons), dtype=torch.float64),
+        scale=torch.ones(rows, len(TARGET.horizons), dtype=torch.float64),
     )
 
 

@@ -6,6 +6,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 import torch
+from levels import measured
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from market import bokeh_panel
@@ -18,11 +19,11 @@ from predictor.networks import (
     InputSizes,
     LSTMConfig,
     LSTMForecaster,
-    Normaliser,
     OutputMap,
     QuantileHead,
     Target,
     TargetKind,
+    WindowNormaliser,
     build_network,
     kind_named,
     normalise,
@@ -84,14 +85,14 @@ def test_offsets_of_any_size_neither_cross_quantiles_nor_move_the_anchor(seed: i
     offsets = torch.randn(2, len(levels), generator=generator, dtype=torch.float64) * 3
     offsets[:, anchor] = 0
     units = torch.randn(9, 2, len(levels), generator=generator).sort(-1).values
-    location = torch.randn(9, generator=generator, dtype=torch.float64)
-    scale = torch.rand(9, generator=generator, dtype=torch.float64) + 1e-4
+    location = torch.randn(9, 2, generator=generator, dtype=torch.float64)
+    scale = torch.rand(9, 2, generator=generator, dtype=torch.float64) + 1e-4
     spread = torch.tensor([1.0, sqrt(5)], dtype=torch.float64)
     output = OutputMap(spread=spread, offsets=offsets, levels=levels)
     values = output.values(units, location, scale)
     assert values.dtype == torch.float64
     assert bool((torch.diff(values, dim=-1) >= 0).all())
-    untouched = location[:, None] + scale[:, None] * spread * units[..., anchor].double()
+    untouched = location + scale * spread * units[..., anchor].double()
     torch.testing.assert_close(values[..., anchor], untouched, rtol=0, atol=1e-15)
 
 
@@ -132,10 +133,10 @@ def test_labels_come_back_exactly_from_units_of_volatility(kind: TargetKind) -> 
     target = Target(kind=kind)
     bars = bokeh_panel("AAPL", "IBM").last(400).adjusted()
     centred = kind is TargetKind.LOG_VOLATILITY
-    location, scale = Normaliser(centred=centred).measure(target.daily(bars), 400)
+    location, scale = measured(WindowNormaliser(centred=centred), target.daily(bars), 400)
     whole = np.s_[:, 100:300]
     labels = torch.from_numpy(target.labels(bars)[whole].reshape(-1, 4))
-    level, size = torch.from_numpy(location[whole].reshape(-1)), torch.from_numpy(scale[whole].reshape(-1))
+    level, size = (torch.from_numpy(part[whole].reshape(-1, 1)) for part in (location, scale))
     spread = torch.from_numpy(target.spread)
     units = normalise(labels, level, size, spread)
     back = restore(units[..., None], level, size, spread)[..., 0]
@@ -211,55 +212,55 @@ def test_a_target_that_cannot_be_is_refused_by_name(lag: int, horizons: tuple[in
 def test_measuring_the_last_session_gives_the_bits_of_measuring_all(*, centred: bool, symbols: int) -> None:
     """With one symbol and one session too, where NumPy's plain sum would pair its terms."""
     daily = _daily()[:symbols]
-    normaliser = Normaliser(centred=centred)
-    location, scale = normaliser.measure(daily, daily.shape[1])
+    normaliser = WindowNormaliser(centred=centred)
+    location, scale = measured(normaliser, daily, daily.shape[1])
     for sessions in (1, 7, 300):
-        last_location, last_scale = normaliser.measure(daily, sessions)
+        last_location, last_scale = measured(normaliser, daily, sessions)
         assert np.array_equal(last_location, location[:, -sessions:], equal_nan=True)
         assert np.array_equal(last_scale, scale[:, -sessions:], equal_nan=True)
 
 
 def test_each_of_many_symbols_is_measured_as_it_is_alone() -> None:
     daily = np.random.default_rng(2).normal(size=(35, 600))
-    together = Normaliser(centred=True).measure(daily, 600)
-    alone = [Normaliser(centred=True).measure(daily[s : s + 1], 600) for s in range(35)]
+    together = measured(WindowNormaliser(centred=True), daily, 600)
+    alone = [measured(WindowNormaliser(centred=True), daily[s : s + 1], 600) for s in range(35)]
     for whole, parts in zip(together, zip(*alone, strict=True), strict=True):
         assert np.array_equal(whole, np.concatenate(parts), equal_nan=True)
 
 
 def test_the_window_is_all_that_a_scale_depends_on() -> None:
     daily = _daily()
-    normaliser = Normaliser(window=60)
-    assert normaliser.measure(daily[:, -60:], 1)[1].tolist() == normaliser.measure(daily, 1)[1].tolist()
-    nearer = normaliser.measure(daily[:, -59:], 1)[1]
-    assert nearer.tolist() != normaliser.measure(daily, 1)[1].tolist()
+    normaliser = WindowNormaliser(window=60)
+    assert measured(normaliser, daily[:, -60:], 1)[1].tolist() == measured(normaliser, daily, 1)[1].tolist()
+    nearer = measured(normaliser, daily[:, -59:], 1)[1]
+    assert nearer.tolist() != measured(normaliser, daily, 1)[1].tolist()
 
 
 def test_a_flat_window_has_the_floor_for_a_scale() -> None:
-    location, scale = Normaliser(window=5, centred=True, floor=1e-3).measure(np.full((1, 9), 0.25), 1)
+    location, scale = measured(WindowNormaliser(window=5, centred=True, floor=1e-3), np.full((1, 9), 0.25), 1)
     assert location[0, 0] == pytest.approx(0.25, abs=1e-15)
     assert scale.tolist() == [[1e-3]]
 
 
 def test_weights_fall_by_the_decay_and_missing_sessions_are_left_out() -> None:
     daily = np.array([[0.3, np.nan, -0.1, 0.2]])
-    _, scale = Normaliser(window=3, decay=0.5).measure(daily, 1)
+    _, scale = measured(WindowNormaliser(window=3, decay=0.5), daily, 1)
     assert scale[0, 0] == pytest.approx(sqrt((1.0 * 0.2**2 + 0.5 * 0.1**2) / 1.5), abs=1e-15)
 
 
 def test_a_centred_normaliser_measures_mean_and_deviation() -> None:
-    location, scale = Normaliser(window=3, decay=1.0, centred=True).measure(np.array([[1.0, 2.0, 3.0]]), 1)
+    location, scale = measured(WindowNormaliser(window=3, decay=1.0, centred=True), np.array([[1.0, 2.0, 3.0]]), 1)
     assert location[0, 0] == pytest.approx(2, abs=1e-15)
     assert scale[0, 0] == pytest.approx(sqrt(2 / 3), abs=1e-15)
 
 
 def test_a_window_without_any_value_has_neither_location_nor_scale() -> None:
-    location, scale = Normaliser(window=3).measure(np.array([[1.0, np.nan, np.nan, np.nan]]), 1)
+    location, scale = measured(WindowNormaliser(window=3), np.array([[1.0, np.nan, np.nan, np.nan]]), 1)
     assert np.isnan([location[0, 0], scale[0, 0]]).all()
 
 
 def test_sessions_before_the_first_count_as_unknown() -> None:
-    _, scale = Normaliser(window=60, decay=1.0).measure(np.array([[3.0, 4.0]]), 2)
+    _, scale = measured(WindowNormaliser(window=60, decay=1.0), np.array([[3.0, 4.0]]), 2)
     assert scale[0] == pytest.approx([3.0, sqrt(12.5)], abs=1e-15)
 
 
@@ -268,7 +269,7 @@ def test_sessions_before_the_first_count_as_unknown() -> None:
 )
 def test_a_normaliser_that_cannot_be_is_refused_by_name(window: int, decay: float, floor: float, named: str) -> None:
     with pytest.raises(ConfigurationError, match=f"normaliser {named}"):
-        Normaliser(window=window, decay=decay, floor=floor)
+        WindowNormaliser(window=window, decay=decay, floor=floor)
 
 
 # --- what recurrent networks share
@@ -382,8 +383,8 @@ def _inputs(rows: int) -> Inputs:
         known=torch.randn(rows, 18, 2, generator=generator),
         static=torch.zeros(rows, 0),
         mask=torch.ones(rows, 12, 4, dtype=torch.bool),
-        location=torch.zeros(rows, dtype=torch.float64),
-        scale=torch.ones(rows, dtype=torch.float64),
+        location=torch.zeros(rows, len(TARGET.horizons), dtype=torch.float64),
+        scale=torch.ones(rows, len(TARGET.horizons), dtype=torch.float64),
     )
 
 

@@ -332,8 +332,8 @@ def _inputs(rows: int, known: int, static: tuple[int, ...]) -> Inputs:
         known=torch.randn(rows, ENCODER + FUTURE, known, generator=generator),
         static=torch.randn(rows, sum(static), generator=generator),
         mask=mask,
-        location=torch.zeros(rows, dtype=torch.float64),
-        scale=torch.ones(rows, dtype=torch.float64),
+        location=torch.zeros(rows, len(TARGET.horizons), dtype=torch.float64),
+        scale=torch.ones(rows, len(TARGET.horizons), dtype=torch.float64),
     )
 
 

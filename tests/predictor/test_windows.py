@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, small_artifact, small_model
+from levels import levels_at
 from market import bokeh_panel
 
 from predictor.bars import BarPanel
@@ -14,9 +15,9 @@ from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Sc
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.model import Model
-from predictor.networks import Inputs, Normaliser, Target, TargetKind
+from predictor.networks import Inputs, Target, TargetKind, WindowNormaliser
 from predictor.sessions import SessionCalendar
-from predictor.windows import Encoded, Pipeline, latest_window
+from predictor.windows import Encoded, Minimum, Pipeline
 
 PRICES = ("open", "high", "low", "close")
 
@@ -51,8 +52,8 @@ def test_serving_computes_what_training_saw(history: BarPanel, kind: TargetKind)
         assert np.array_equal(served.mask, whole.mask[:, trained])
         np.testing.assert_array_max_ulp(served.observed, whole.observed[:, trained], maxulp=1)
         assert np.array_equal(served.known[:, :length], whole.known[:, trained])
-        np.testing.assert_allclose(served.location[:, -1], whole.location[:, end - 1], rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(served.scale[:, -1], whole.scale[:, end - 1], rtol=1e-12)
+        for mine, theirs in zip(levels_at(pipeline, served, -1), levels_at(pipeline, whole, end - 1), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-15)
 
 
 def test_features_before_scaling_agree_between_training_and_serving(pipeline: Pipeline, history: BarPanel) -> None:
@@ -64,7 +65,7 @@ def test_features_before_scaling_agree_between_training_and_serving(pipeline: Pi
 
 def test_bars_before_those_needed_change_nothing(pipeline: Pipeline, history: BarPanel) -> None:
     needed = pipeline.encode_latest(history.last(pipeline.bars_needed))
-    _assert_same_bits(pipeline.encode_latest(history), needed)
+    _assert_same_bits(pipeline, pipeline.encode_latest(history), needed)
 
 
 def test_the_first_of_the_bars_needed_is_really_needed(pipeline: Pipeline, history: BarPanel) -> None:
@@ -83,7 +84,7 @@ def test_the_normalisers_window_counts_among_the_bars_needed() -> None:
     bars = bokeh_panel("IBM").between(20040101, 20081231)
     served = pipeline.encode_latest(bars.last(61))
     whole = pipeline.encode(bars)
-    np.testing.assert_allclose(served.scale[:, -1], whole.scale[:, -1], rtol=1e-12)
+    np.testing.assert_allclose(levels_at(pipeline, served, -1)[1], levels_at(pipeline, whole, -1)[1], rtol=1e-12)
 
 
 def test_future_bars_change_nothing(pipeline: Pipeline, history: BarPanel) -> None:
@@ -94,21 +95,52 @@ def test_future_bars_change_nothing(pipeline: Pipeline, history: BarPanel) -> No
     for column in future.values():
         column[:, now:] *= 1.7
     before, after = pipeline.encode(plain), pipeline.encode(replace(plain, **future))
-    for name in ("observed", "mask", "location", "scale"):
+    for name in ("observed", "mask"):
         assert np.array_equal(getattr(before, name)[:, :now], getattr(after, name)[:, :now], equal_nan=True)
+    for position in (100, now - 1):
+        levels = (levels_at(pipeline, encoded, position) for encoded in (before, after))
+        for mine, theirs in zip(*levels, strict=True):
+            assert np.array_equal(mine, theirs)
     assert not np.array_equal(before.observed[:, now:], after.observed[:, now:])
 
 
-# --- too few bars
+# --- short panels
 
 
-def test_too_few_bars_are_refused_naming_symbol_have_need_and_why(pipeline: Pipeline) -> None:
-    short = recent_bars("IBM").last(pipeline.bars_needed - 1)
-    with pytest.raises(TooFewBarsError) as caught:
-        pipeline.encode_latest(short)
-    assert caught.value.metadata == {"symbol": "IBM", "have": "139", "need": "140"}
-    assert "reads 60 bars" in caught.value.message
-    assert "look back 80 bars" in caught.value.message
+def test_a_panel_that_begins_late_reads_as_if_it_had_no_bars_before(pipeline: Pipeline) -> None:
+    """The same symbol beside one with a longer history gets the same inputs."""
+    both = recent_bars("AAPL", "IBM").last(pipeline.bars_needed)
+    columns = {name: getattr(both, name).copy() for name in (*PRICES, "volume", "adj_close")}
+    for column in columns.values():
+        column[1, :-50] = np.nan
+    beside = pipeline.latest_window(pipeline.encode_latest(replace(both, **columns)))
+    alone = pipeline.latest_window(pipeline.encode_latest(recent_bars("IBM").last(50)))
+    for mine, theirs in zip(alone, beside, strict=True):
+        assert torch.equal(mine[0], theirs[1])
+
+
+def test_sessions_before_the_calendar_begins_cannot_be_filled_in() -> None:
+    pipeline = replace(
+        _plain_pipeline(encoder_length=20, window=5), calendar=SessionCalendar.weekdays(20000301, 20201231)
+    )
+    first = bokeh_panel("IBM").between(20000301, 20000310)
+    with pytest.raises(TooFewBarsError, match="have 8 sessions, need 20"):
+        pipeline.encode_latest(first)
+
+
+@pytest.mark.parametrize(("share", "values"), [(0.0, 20), (1.1, 20), (0.5, 0)])
+def test_a_minimum_that_cannot_be_is_refused(share: float, values: int) -> None:
+    with pytest.raises(ConfigurationError, match="a symbol must have bars"):
+        Minimum(encoder_share=share, values=values)
+
+
+def test_counts_are_of_the_encoders_bars_and_of_the_values_that_levels_are_measured_by() -> None:
+    pipeline = _plain_pipeline(encoder_length=4, window=3)
+    present = np.array([[True, False, True, True, True, True]])
+    series = (np.array([[np.nan, 1.0, np.nan, 1.0, 1.0, 1.0]]),)
+    bars, values = pipeline.counts(present, series)
+    assert bars.tolist() == [[1, 1, 2, 3, 3, 4]]
+    assert values.tolist() == [[0, 1, 1, 2, 2, 3]]
 
 
 def test_an_encoder_without_a_session_is_refused() -> None:
@@ -199,8 +231,8 @@ def test_a_bar_on_a_day_without_trading_is_refused_by_date(pipeline: Pipeline) -
 
 
 def test_the_latest_window_holds_a_row_a_symbol(pipeline: Pipeline) -> None:
-    rows = latest_window(pipeline.encode(recent_bars("AAPL", "IBM")), pipeline.encoder_length)
-    assert [tuple(group.shape) for group in rows] == [(2, 60, 23), (2, 80, 5), (2, 0), (2, 60, 23), (2,), (2,)]
+    rows = pipeline.latest_window(pipeline.encode(recent_bars("AAPL", "IBM")))
+    assert [tuple(group.shape) for group in rows] == [(2, 60, 23), (2, 80, 5), (2, 0), (2, 60, 23), (2, 4), (2, 4)]
     assert [group.dtype for group in rows] == [
         torch.float32,
         torch.float32,
@@ -220,11 +252,11 @@ def _assert_close(found: Inputs, expected: Inputs) -> None:
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=2e-6)
 
 
-def _assert_same_bits(found: Encoded, expected: Encoded) -> None:
+def _assert_same_bits(pipeline: Pipeline, found: Encoded, expected: Encoded) -> None:
     for name in ("observed", "mask", "known"):
         assert np.array_equal(getattr(found, name), getattr(expected, name))
-    for name in ("location", "scale"):
-        assert np.array_equal(getattr(found, name)[:, -1], getattr(expected, name)[:, -1])
+    for mine, theirs in zip(levels_at(pipeline, found, -1), levels_at(pipeline, expected, -1), strict=True):
+        assert np.array_equal(mine, theirs)
 
 
 def _split(bars: BarPanel, at: int) -> BarPanel:
@@ -243,7 +275,7 @@ def _plain_pipeline(*, encoder_length: int, window: int) -> Pipeline:
     return Pipeline(
         features=FittedFeatures(features=features, scaling=Scaling(center=np.zeros(1), scale=np.ones(1))),
         target=Target(horizons=(1,)),
-        normaliser=Normaliser(window=window),
+        normaliser=WindowNormaliser(window=window),
         calendar=SessionCalendar.weekdays(20000101, 20201231),
         encoder_length=encoder_length,
     )

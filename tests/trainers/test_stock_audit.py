@@ -20,7 +20,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.model import Model
-from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
+from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from trainers.progress import Chain
 from trainers.stock import Optimisation, Recipe, Splits, train
 from trainers.stock.audit import Depth, audit, command
@@ -54,7 +54,8 @@ TINY = Recipe(
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
     encoder_length=10,
-    normaliser=Normaliser(window=20),
+    scale="window",
+    normaliser=WindowNormaliser(window=20),
     optimisation=Optimisation(max_epochs=1, device="cpu"),
 )
 FEATURES = FeatureSet(
@@ -292,8 +293,8 @@ def test_shuffled_labels_are_those_of_other_days_of_the_same_part(model: Model) 
         """[D, S x H] labels in units of each window's volatility."""
         places = decisions(getattr(splits, name), bars().sessions, model.pipeline.target)
         places = places[places >= model.pipeline.bars_needed]
-        unit = history.encoded.scale[..., None] * model.pipeline.target.spread
-        return np.moveaxis(history.labels / unit, 1, 0)[places].reshape(len(places), -1)
+        unit = history.level_of_days(places)[1].numpy() * model.pipeline.target.spread
+        return np.moveaxis(history.labels[:, places] / unit, 1, 0).reshape(len(places), -1)
 
     for name in ("selection", "calibration"):
         mine, theirs = days(true, name), days(shuffled, name)

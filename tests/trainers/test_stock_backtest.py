@@ -17,7 +17,7 @@ from predictor.canonical import Json, Record
 from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
-from predictor.networks import GraphConfig, LSTMConfig, Normaliser, Target
+from predictor.networks import GraphConfig, LSTMConfig, Target, WindowNormaliser
 from trainers.progress import Chain
 from trainers.stock import Optimisation, Recipe, Splits, SplitShares, train
 from trainers.stock.backtest import (
@@ -48,7 +48,8 @@ TINY = Recipe(
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
     encoder_length=10,
-    normaliser=Normaliser(window=20),
+    scale="window",
+    normaliser=WindowNormaliser(window=20),
     optimisation=Optimisation(max_epochs=1, device="cpu"),
 )
 FEATURES = FeatureSet(

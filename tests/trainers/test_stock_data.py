@@ -16,7 +16,7 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet, default_features
 from predictor.instance import Instance
 from predictor.networks import Inputs, Target, TargetKind, restore
-from predictor.windows import Pipeline, latest_window
+from predictor.windows import Pipeline
 from trainers.stock.data import History, Windows
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
@@ -74,7 +74,7 @@ def with_another_future(panel: BarPanel, after: int, *, seed: int = 1, rebased: 
 
 
 def inputs_at(panel: BarPanel, pipeline: Pipeline, session: int) -> Inputs:
-    return latest_window(pipeline.encode_latest(panel.until(session)), pipeline.encoder_length)
+    return pipeline.latest_window(pipeline.encode_latest(panel.until(session)))
 
 
 def assert_gathered_is_served(found: History, sessions: list[int]) -> None:

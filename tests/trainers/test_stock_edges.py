@@ -13,7 +13,7 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.model import Model
-from predictor.networks import Edges, GraphConfig, Normaliser, Target
+from predictor.networks import Edges, GraphConfig, Target, WindowNormaliser
 from trainers.progress import Chain
 from trainers.stock import Optimisation, Recipe, train
 from trainers.stock.audit import Depth, audit
@@ -50,7 +50,8 @@ RECIPE = Recipe(
     config=GraphConfig(hidden=4, heads=1, neighbours=2, frequencies=1, patch=2),
     target=Target(lag=1, horizons=(1, 3)),
     encoder_length=8,
-    normaliser=Normaliser(window=20),
+    scale="window",
+    normaliser=WindowNormaliser(window=20),
     optimisation=Optimisation(max_epochs=1, batch_size=256, learning_rate=0.02, device="cpu"),
 )
 GIVEN = Edges(

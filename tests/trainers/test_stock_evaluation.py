@@ -24,7 +24,7 @@ from predictor.features import default_features
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.model import Ensemble, Identity, Model, output_map
-from predictor.networks import LSTMConfig, Normaliser, Target, TargetKind
+from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, Trained, train
@@ -50,7 +50,8 @@ RECIPE = Recipe(
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
     encoder_length=10,
-    normaliser=Normaliser(window=20),
+    scale="window",
+    normaliser=WindowNormaliser(window=20),
     optimisation=Optimisation(max_epochs=1, device="cpu"),
 )
 ALONE = Wanted(seeds=1)

@@ -44,8 +44,8 @@ def batch(*, seed: int = 0) -> PanelBatch:
         known=torch.randn(ROWS, SIZES.encoder_length + SIZES.future_length, 1, generator=generator),
         static=torch.zeros(ROWS, 0),
         mask=torch.ones_like(observed, dtype=torch.bool),
-        location=torch.randn(ROWS, generator=generator, dtype=torch.float64),
-        scale=torch.rand(ROWS, generator=generator, dtype=torch.float64) + 0.5,
+        location=torch.randn(ROWS, HORIZONS, generator=generator, dtype=torch.float64),
+        scale=torch.rand(ROWS, HORIZONS, generator=generator, dtype=torch.float64) + 0.5,
     )
     return PanelBatch(inputs, torch.arange(STOCKS).repeat(PANELS), target, PANELS)
 
@@ -151,10 +151,10 @@ def test_a_cross_section_of_one_says_nothing_and_has_no_gradient() -> None:
 
 def test_ranks_are_taken_in_the_targets_own_unit() -> None:
     given = batch()
-    scale = torch.where(torch.arange(ROWS) % 2 == 0, 1.0, 100.0).double()
-    wide = given._replace(inputs=given.inputs._replace(location=torch.zeros(ROWS, dtype=torch.float64), scale=scale))
+    scale = torch.where(torch.arange(ROWS) % 2 == 0, 1.0, 100.0).double()[:, None].repeat(1, HORIZONS)
+    wide = given._replace(inputs=given.inputs._replace(location=torch.zeros_like(scale), scale=scale))
 
-    outcomes = (wide.target * scale.float()[:, None]).unflatten(0, (PANELS, STOCKS))
+    outcomes = (wide.target * scale.float()).unflatten(0, (PANELS, STOCKS))
     places = torch.where(torch.isfinite(outcomes), outcomes, torch.inf).argsort(1).argsort(1).flatten(0, 1).float()
 
     def by_return(quantiles: Tensor, scores: Tensor) -> PanelOutput:
@@ -189,7 +189,7 @@ def test_a_training_without_any_target_is_an_error() -> None:
     given = batch()._replace(target=torch.full((ROWS, HORIZONS), torch.nan))
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
     loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", cutting=ByPanels())
-    days = Days(_Always(given), traded=EVERY_DAY)
+    days = Days(_Always(given), forecastable=EVERY_DAY)
     with loop.running() as run, pytest.raises(EmptyTargetError):
         list(run.epochs(days.source(np.arange(PANELS), days=PANELS), max_epochs=1))
 
@@ -212,7 +212,7 @@ class _Always:
 def test_every_weight_learns_and_the_loss_falls() -> None:
     model = network()
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
-    days = Days(_Always(batch()), traded=EVERY_DAY)
+    days = Days(_Always(batch()), forecastable=EVERY_DAY)
     loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", cutting=ByPanels(), audit_windows=5)
     before = task.loss(batch()).mean.item()
     with loop.running() as run:
@@ -232,15 +232,13 @@ def test_a_batch_in_pieces_has_the_loss_of_the_whole() -> None:
 
 
 def test_an_absent_row_has_no_target_even_where_its_outcome_is_known() -> None:
-    given = batch()
-    mask = given.inputs.mask.clone()
-    mask[3, -1] = False
-    inputs = given.inputs._replace(mask=mask)
-    inputs.scale[4] = torch.nan
-    found = Days(_Always(given._replace(inputs=inputs)), traded=EVERY_DAY).gather(np.array([0]))
+    given, there = batch(), EVERY_DAY.copy()
+    there[3:5, 0] = False
+    given.inputs.scale[4] = torch.nan
+    found = Days(_Always(given), forecastable=there).gather(np.array([0]))
     assert torch.isnan(found.target[3:5]).all()
     assert not found.inputs.mask[3:5].any()
-    assert found.inputs.scale[4] == 1
+    assert (found.inputs.scale[4] == 1).all()
 
 
 def test_a_stock_without_a_bar_is_absent_whatever_else_is_known_of_it() -> None:
@@ -252,8 +250,9 @@ def test_a_stock_without_a_bar_is_absent_whatever_else_is_known_of_it() -> None:
     yesterday = FeatureSet(observed=(FeatureDefinition("r", "Log(Ref($close, 1) / Ref($close, 2))", "", ""),))
     found = history_of(replace(panel, **columns), yesterday)
     assert found.encoded.mask[2, position].any()
-    assert np.isfinite(found.encoded.scale[2, position])
-    day = Days(found, traded=found.bars.present).gather(np.array([position]))
+    _, scale = found.level(Windows(symbols=np.array([2]), positions=np.array([position])))
+    assert torch.isfinite(scale).all()
+    day = Days(found, forecastable=found.forecastable).gather(np.array([position]))
     assert day.inputs.mask.any(dim=(1, 2)).tolist() == [True, False, False]
     assert torch.isnan(day.target[2]).all()
 
@@ -290,7 +289,8 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
     model.connect(training_edges(bars(), int(bars().sessions[250]), neighbours=2))
     other = with_another_future(bars(), position)
     days = [
-        Days(found, traded=found.bars.present).gather(np.array([position])) for found in (history(), history_of(other))
+        Days(found, forecastable=found.forecastable).gather(np.array([position]))
+        for found in (history(), history_of(other))
     ]
     plain, moved = (model(day.inputs, day.nodes, day.panels) for day in days)
     torch.testing.assert_close(plain.quantiles, moved.quantiles, atol=1e-6, rtol=0)
@@ -301,7 +301,7 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
 def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() -> None:
     found, recipe = history(), Recipe(calendar="XNYS", encoder_length=20)
     positions = decisions(recipe.splits(found.bars.sessions).train, found.bars.sessions, found.pipeline.target)[-2:]
-    days = Days(found, traded=found.bars.present).gather(positions)
+    days = Days(found, forecastable=found.forecastable).gather(positions)
     assert days.panels == 2
     assert days.nodes.tolist() == [0, 1, 2] * 2
     assert not days.inputs.mask[1::3].any()

@@ -24,8 +24,8 @@ def inputs() -> Inputs:
         known=torch.zeros(ROWS, 11, 0),
         static=torch.zeros(ROWS, 0),
         mask=torch.ones(ROWS, 6, 2, dtype=torch.bool),
-        location=torch.zeros(ROWS, dtype=torch.float64),
-        scale=torch.ones(ROWS, dtype=torch.float64),
+        location=torch.zeros(ROWS, 2, dtype=torch.float64),
+        scale=torch.ones(ROWS, 2, dtype=torch.float64),
     )
 
 

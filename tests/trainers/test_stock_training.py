@@ -21,7 +21,7 @@ from predictor.features import FeatureSet, default_features
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.model import Model
-from predictor.networks import GraphConfig, LSTMConfig, Normaliser, Target, TargetKind
+from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
@@ -38,7 +38,8 @@ SHORT = Recipe(
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
     encoder_length=10,
-    normaliser=Normaliser(window=20),
+    scale="window",
+    normaliser=WindowNormaliser(window=20),
     optimisation=replace(QUICK, max_epochs=1),
 )
 """Two horizons and few bars: where the training itself is not the point."""
@@ -187,7 +188,7 @@ def test_explanations_are_measured_from_the_average_training_window(trained: Tra
     history = History(bars(), stored.pipeline)
     inputs = history.gather(history.windows(Splits.by_shares(bars().sessions, SplitShares()).train)).inputs
     np.testing.assert_allclose(stored.manifest.baseline.known, inputs.known.double().mean(dim=(0, 1)), rtol=1e-6)
-    assert stored.manifest.baseline.scale == inputs.scale.median().item()
+    assert stored.manifest.baseline.scale == tuple(inputs.scale.median(dim=0).values.tolist())
 
 
 def test_a_users_own_features_are_trained_on_and_stored(own: Trained) -> None:
@@ -301,7 +302,7 @@ def test_every_setting_of_the_recipe_is_in_the_card(trained: Trained) -> None:
         replace(TINY, encoder_length=30),
         replace(TINY, calendar=""),
         replace(TINY, config=LSTMConfig(hidden=5)),
-        replace(TINY, normaliser=Normaliser(decay=0.9)),
+        replace(TINY, normaliser=WindowNormaliser(decay=0.9)),
         replace(TINY, shares=SplitShares(train=0.5, selection=0.22)),
         replace(
             TINY,

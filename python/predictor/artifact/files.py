@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from predictor import canonical
-from predictor.artifact.names import DIGEST, FORMAT_VERSION, MANIFEST
+from predictor.artifact.names import DIGEST, MANIFEST, READ_VERSIONS
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 
@@ -79,17 +79,22 @@ def verified_manifest(folder: Path) -> bytes:
     return manifest
 
 
-def check_format(record: Record, expected: str) -> None:
-    """Raise ArtifactError unless the manifest is of this format, in the version that this program reads."""
+def check_format(record: Record, expected: str) -> int:
+    """The version of a manifest of this format.
+
+    Raises:
+        ArtifactError: it is of another format, or of a version that this program does not read.
+    """
     name, version = record.text("format"), record.integer("format_version")
     if name != expected:
         raise ArtifactError.of(MANIFEST, f"format is {name!r}, expected {expected!r}")
-    if version != FORMAT_VERSION:
+    if version not in READ_VERSIONS:
         raise ArtifactError.of(
             MANIFEST,
-            f"format version is {version}, this program reads {FORMAT_VERSION}; "
+            f"format version is {version}, this program reads {' and '.join(map(str, READ_VERSIONS))}; "
             "update quantra, or train the model again",
         )
+    return version
 
 
 def listed_files(folder: Path, record: Record, contents: Collection[str]) -> dict[str, bytes]:

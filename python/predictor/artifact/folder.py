@@ -43,6 +43,8 @@ class Verified(NamedTuple):
 
     text: bytes
     """The manifest."""
+    version: int
+    """Of its format."""
     record: Record
     """The same, to be read on."""
     files: dict[str, bytes]
@@ -67,8 +69,8 @@ def load(folder: Path) -> Stored:
         ArtifactError: a file is missing, foreign, changed, cut, too large or of a newer format; or a value in it
             is not what it must be.
     """
-    text, record, files = verified(folder)
-    manifest = read_manifest(record)
+    text, version, record, files = verified(folder)
+    manifest = read_manifest(record, version)
     pipeline = _pipeline(manifest, files)
     _check_facts(record, pipeline)
     record.end()
@@ -93,9 +95,9 @@ def verified(folder: Path) -> Verified:
     """
     text = verified_manifest(folder)
     record = Record.from_bytes(text, MANIFEST)
-    check_format(record, FORMAT)
+    version = check_format(record, FORMAT)
     check_no_strangers(folder, (MANIFEST, DIGEST, *CONTENTS))
-    return Verified(text, record, listed_files(folder, record, CONTENTS))
+    return Verified(text, version, record, listed_files(folder, record, CONTENTS))
 
 
 def write_golden(golden: Golden) -> dict[str, bytes]:
@@ -156,6 +158,7 @@ def _pipeline(manifest: Manifest, files: Mapping[str, bytes]) -> Pipeline:
             normaliser=manifest.normaliser,
             calendar=SessionCalendar.from_json(files[CALENDAR]),
             encoder_length=manifest.encoder_length,
+            minimum=manifest.minimum,
         )
     except ConfigurationError as error:
         raise ArtifactError.of(MANIFEST, error.message) from error

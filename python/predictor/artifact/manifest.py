@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from predictor.artifact.names import MANIFEST
+from predictor.artifact.normalisers import read_normaliser, write_normaliser
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import (
@@ -18,6 +19,7 @@ from predictor.networks import (
     read_config,
     write_config,
 )
+from predictor.windows import Minimum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,7 @@ class Conformal:
     """Conformal calibration: what is added to each quantile so that past outcomes fell below it as often as it says."""
 
     offsets: tuple[tuple[float, ...], ...]
-    """[H][Q] in units of the window's volatility."""
+    """[H][Q] in units of the window's scale."""
     effective_samples: tuple[float, ...]
     """[H] calibration windows divided by the horizon's overlap."""
 
@@ -37,8 +39,10 @@ class BaselineSpec:
     name: str
     known: tuple[float, ...]
     static: tuple[float, ...] = ()
-    location: float
-    scale: float
+    location: tuple[float, ...]
+    """[H]"""
+    scale: tuple[float, ...]
+    """[H]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,7 @@ class Manifest:
     quantiles: tuple[float, ...]
     normaliser: Normaliser
     encoder_length: int
+    minimum: Minimum = field(default_factory=Minimum)
     conformal: Conformal
     baseline: BaselineSpec
     universe: tuple[str, ...] = ()
@@ -70,38 +75,41 @@ def write_manifest(m: Manifest) -> dict[str, Json]:
         },
         "target": write_target(m.target),
         "quantiles": list(m.quantiles),
-        "normaliser": asdict(m.normaliser),
+        "normaliser": write_normaliser(m.normaliser),
         "encoder_length": m.encoder_length,
+        "minimum": asdict(m.minimum),
         "conformal": write_conformal(m.conformal),
         "baseline": {
             "name": m.baseline.name,
             "known": list(m.baseline.known),
             "static": list(m.baseline.static),
-            "location": m.baseline.location,
-            "scale": m.baseline.scale,
+            "location": list(m.baseline.location),
+            "scale": list(m.baseline.scale),
         },
         "universe": list(m.universe),
         "card": m.card,
     }
 
 
-def read_manifest(record: Record) -> Manifest:
-    """The manifest from JSON; the record may hold more than that.
+def read_manifest(record: Record, version: int) -> Manifest:
+    """The manifest from JSON of this version of the format; the record may hold more than that.
 
     Raises:
         ArtifactError: a key is missing, or a value is not what it must be.
     """
     try:
         kind, config = _read_network(record.record("network"))
+        target = read_target(record.record("target"))
         manifest = Manifest(
             kind=kind,
             config=config,
-            target=read_target(record.record("target")),
+            target=target,
             quantiles=record.numbers("quantiles"),
-            normaliser=_read_normaliser(record.record("normaliser")),
+            normaliser=read_normaliser(record.record("normaliser"), target, version),
             encoder_length=record.integer("encoder_length"),
+            minimum=Minimum() if version == 1 else _read_minimum(record.record("minimum")),
             conformal=read_conformal(record.record("conformal")),
-            baseline=_read_baseline(record.record("baseline")),
+            baseline=_read_baseline(record.record("baseline"), target, version),
             universe=record.texts("universe"),
             card=read_card(record.json("card")),
         )
@@ -186,24 +194,27 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     return kind, read_config(kind, scalars)
 
 
-def _read_normaliser(record: Record) -> Normaliser:
-    normaliser = Normaliser(
-        window=record.integer("window"),
-        decay=record.number("decay"),
-        centred=record.flag("centred"),
-        floor=record.number("floor"),
-    )
+def _read_minimum(record: Record) -> Minimum:
+    minimum = Minimum(encoder_share=record.number("encoder_share"), values=record.integer("values"))
     record.end()
-    return normaliser
+    return minimum
 
 
-def _read_baseline(record: Record) -> BaselineSpec:
+def _read_baseline(record: Record, target: Target, version: int) -> BaselineSpec:
+    horizons = len(target.horizons)
+
+    def level(key: str) -> tuple[float, ...]:
+        """One a horizon; format 1 has one for all."""
+        return (record.number(key),) * horizons if version == 1 else record.numbers(key)
+
     baseline = BaselineSpec(
         name=record.text("name"),
         known=record.numbers("known"),
         static=record.numbers("static"),
-        location=record.number("location"),
-        scale=record.number("scale"),
+        location=level("location"),
+        scale=level("scale"),
     )
     record.end()
+    if len(baseline.location) != horizons or len(baseline.scale) != horizons:
+        raise record.refusal("location", f"and scale must have {horizons} numbers each, one a horizon")
     return baseline

@@ -2,7 +2,10 @@
 
 FORMAT = "quantra-artifact"
 ENSEMBLE_FORMAT = "quantra-ensemble"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""What is written. Format 1 is read too: its levels are the window's own, one for all horizons, and it does not state
+what a symbol must have, which then is what `Minimum` says."""
+READ_VERSIONS = (1, FORMAT_VERSION)
 
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 WEIGHTS, FEATURES, CALENDAR = "weights.safetensors", "features.json", "calendar.json"

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Protocol, final
 
 import numpy as np
@@ -92,23 +92,46 @@ def adjust(bars: RawBars) -> AdjustedBars:
     Raises:
         BarsError: splits, dividends or volumes take a price or the money traded beyond what a double can hold.
     """
-    with np.errstate(all="ignore"):
-        adjusted = _adjusted(bars)
-        sound = (adjusted.low > 0) & (adjusted.high < np.inf) & (adjusted.money < np.inf)
-    if not sound.all():
-        _refuse_unsound(bars, adjusted, sound | np.isnan(bars.close))
+    adjusted, faults = adjust_each(bars)
+    for fault in faults.values():
+        raise fault
     return adjusted
 
 
-def _refuse_unsound(bars: RawBars, adjusted: AdjustedBars, sound: NDArray[np.bool_]) -> None:
-    """Refuse the first bar that adjustment made impossible, if there is one."""
+def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
+    """The same symbol by symbol: one that cannot be adjusted has no bars.
+
+    Returns:
+        The adjusted bars, and for each row that failed, in order, an error that names its first impossible bar.
+    """
+    with np.errstate(all="ignore"):
+        adjusted = _adjusted(bars)
+        sound = (adjusted.low > 0) & (adjusted.high < np.inf) & (adjusted.money < np.inf)
     if sound.all():
-        return
-    row, column = divmod(int(np.argmin(sound)), bars.sessions.size)
+        return adjusted, {}
+    sound |= np.isnan(bars.close)
+    rows = np.flatnonzero(~sound.all(axis=1))
+    faults = {int(row): _fault(bars, adjusted, int(row), int(np.argmin(sound[row]))) for row in rows}
+    return (_without(adjusted, rows) if faults else adjusted), faults
+
+
+def _without(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
+    """The same with no bars in these rows."""
+
+    def emptied(values: FloatArray) -> FloatArray:
+        copy = values.copy()
+        copy[rows] = np.nan
+        return copy
+
+    return AdjustedBars(**{one.name: emptied(getattr(adjusted, one.name)) for one in fields(adjusted)})
+
+
+def _fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
+    """What adjustment made of a bar."""
     field = "adjusted close" if adjusted.money[row, column] < np.inf else "close times volume"
     value = float((adjusted.close if field == "adjusted close" else adjusted.money)[row, column])
     rule = "a double must hold it; check prices, volume and the splits and dividends since then"
-    raise BarsError.at(bars.symbols[row], int(bars.sessions[column]), field, value, rule)
+    return BarsError.at(bars.symbols[row], int(bars.sessions[column]), field, value, rule)
 
 
 def _adjusted(bars: RawBars) -> AdjustedBars:

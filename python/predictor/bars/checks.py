@@ -4,13 +4,14 @@ The sound case costs one comparison a rule over whole arrays; only a panel that 
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import BarsError
+from predictor.errors import BarsError, listed
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -28,7 +29,7 @@ def check_symbols(symbols: tuple[str, ...]) -> None:
         if not symbol or len(symbol) > LONGEST_NAME or not symbol.isprintable():
             raise BarsError(f"symbol {symbol[: LONGEST_NAME + 1]!r} must have 1 to {LONGEST_NAME} printable characters")
     if len(set(symbols)) != len(symbols):
-        twice = next(symbol for position, symbol in enumerate(symbols) if symbol in symbols[:position])
+        twice = next(symbol for symbol, count in Counter(symbols).items() if count > 1)
         raise BarsError(f"symbol {twice} stands twice in the panel; give each symbol one row")
 
 
@@ -78,10 +79,10 @@ def _check_order(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> Non
 
 def _wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> BarsError:
     """The error for a session of the axis that all symbols of the panel share."""
-    shown = ", ".join(symbols[:3]) + (f" and {len(symbols) - 3} more" if len(symbols) > 3 else "")  # noqa: PLR2004
+    whose = listed(symbols)
     return BarsError(
-        f"{shown}: session {session} {problem}",
-        metadata={"symbol": shown, "date": str(session), "field": "session", "value": str(session)},
+        f"{whose}: session {session} {problem}",
+        metadata={"symbol": whose, "date": str(session), "field": "session", "value": str(session)},
     )
 
 

@@ -1,6 +1,6 @@
 """A panel of daily bars: 1 to S symbols on one axis of sessions, checked when it is made and never changed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, Self, final
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from predictor.bars import adjustment, checks, files
 from predictor.bars.adjustment import AdjustedBars
-from predictor.bars.jumps import PriceJump, find_jumps
-from predictor.errors import BarsError
+from predictor.bars.jumps import Jumps, find_jumps
+from predictor.errors import BarsError, listed
 
 FloatArray = NDArray[np.float64]
 
@@ -195,11 +195,12 @@ class BarPanel:
         Raises:
             BarsError: If one of them is not in the panel, or stands twice.
         """
-        missing = [symbol for symbol in symbols if symbol not in self.symbols]
+        places = {symbol: row for row, symbol in enumerate(self.symbols)}
+        missing = [symbol for symbol in symbols if symbol not in places]
         if missing:
-            raise BarsError(f"no bars of {', '.join(missing)}; the panel has {', '.join(self.symbols)}")
+            raise BarsError(f"no bars of {listed(missing)}; the panel has {listed(self.symbols)}")
         checks.check_symbols(tuple(symbols))
-        rows = [self.symbols.index(symbol) for symbol in symbols]
+        rows = [places[symbol] for symbol in symbols]
         return self._part(rows, slice(None), tuple(symbols))
 
     def last(self, count: int) -> Self:
@@ -275,11 +276,15 @@ class BarPanel:
         """
         return adjustment.adjust(self)
 
-    def suspicious_jumps(self) -> tuple[PriceJump, ...]:
+    def adjusted_each(self) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
+        """The same symbol by symbol: those that cannot be adjusted have no bars, and an error by their row."""
+        return adjustment.adjust_each(self)
+
+    def suspicious_jumps(self) -> Jumps:
         """Price jumps that may be splits which nobody recorded; none where the panel records its adjustments.
 
         They are questions for a person: nothing is ever changed because of them.
         """
         if self.adj_close is not None or self.split_ratio is not None:
-            return ()
+            return Jumps()
         return find_jumps(self.symbols, self.sessions, self.open, self.close)

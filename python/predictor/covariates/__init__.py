@@ -13,10 +13,10 @@ must be known before the model first looks at it.
 """
 
 from predictor.covariates.aligned import Covariates
-from predictor.covariates.names import check_name, listed
+from predictor.covariates.names import check_name
 from predictor.covariates.needs import check_sent, sent_as
 from predictor.covariates.series import Series
 from predictor.covariates.source import CovariateSource
 from predictor.covariates.statics import StaticTable
 
-__all__ = ["CovariateSource", "Covariates", "Series", "StaticTable", "check_name", "check_sent", "listed", "sent_as"]
+__all__ = ["CovariateSource", "Covariates", "Series", "StaticTable", "check_name", "check_sent", "sent_as"]

@@ -8,8 +8,7 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.covariates.names import listed
-from predictor.errors import CovariateMissingError, CovariatesError, shown_date
+from predictor.errors import CovariateMissingError, CovariatesError, listed, shown_date
 
 FloatArray = NDArray[np.float64]
 

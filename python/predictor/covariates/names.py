@@ -1,14 +1,12 @@
-"""What a covariate may be called, so that expressions can name it, and how messages list names."""
+"""What a covariate may be called, so that expressions can name it."""
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from predictor.errors import ConfigurationError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _LONGEST_SHOWN: Final = 70
-_MOST_LISTED: Final = 5
 
 
 def check_name(name: str, whose: str = "covariate") -> None:
@@ -26,9 +24,3 @@ def check_name(name: str, whose: str = "covariate") -> None:
             f"{whose} {name[:_LONGEST_SHOWN]!r} must have 1 to 64 small letters, digits and underscores, and start "
             "with a letter, to be named in expressions"
         )
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    more = len(names) - _MOST_LISTED
-    return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

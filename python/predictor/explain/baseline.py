@@ -22,11 +22,11 @@ class Baseline:
     """[K] one value a known feature, for every session."""
     static: NDArray[np.float32]
     """[C]"""
-    location: float
-    """Level of the target, in its unit."""
-    scale: float
-    """Volatility of the target, in its unit, positive."""
+    location: NDArray[np.float64]
+    """[H] level of the target, in its unit."""
+    scale: NDArray[np.float64]
+    """[H] volatility of the target, in its unit, positive."""
 
     def __post_init__(self) -> None:
-        if not self.scale > 0:
-            raise ConfigurationError(f"baseline {self.name!r} has scale {self.scale:g}, but it must be positive")
+        if not (self.scale > 0).all():
+            raise ConfigurationError(f"baseline {self.name!r} has scale {self.scale.min():g}, but it must be positive")

@@ -138,8 +138,8 @@ class Explainer:
         ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
         if not bool(ends.isfinite().all()):
             raise InvalidInputError("the forecast of a window is not finite, so there is nothing to explain")
-        spread = self._output.spread[[h for h, _ in points]]
-        floor = FLOOR * spread[:, None] * path.scale
+        horizons = [h for h, _ in points]
+        floor = FLOOR * self._output.spread[horizons][:, None] * path.scale[:, horizons].T
         return Tally(ends=ends, floor=floor, distance=path.distance())
 
     def _check_request(self, inputs: Inputs, points: Sequence[Point], nodes: Tensor | None) -> None:

@@ -43,9 +43,9 @@ class Parts(NamedTuple):
     static: Tensor
     """[..., C]"""
     location: Tensor
-    """[...]"""
+    """[..., H]"""
     scale: Tensor
-    """[...]"""
+    """[..., H]"""
     offsets: Tensor
     """[..., H, Q]"""
 
@@ -149,7 +149,7 @@ class StraightPath:
 
     @property
     def scale(self) -> Tensor:
-        """[N] volatility of the explained windows."""
+        """[N, H] volatility of the explained windows."""
         return self.end.scale if self.held.nodes is None else self.end.scale[:, 0]
 
     def take(self, rows: Tensor) -> "StraightPath":

@@ -69,8 +69,8 @@ class Tally:
             observed=_array(parts.observed),
             known=_array(parts.known),
             static=_array(parts.static),
-            location=_array(parts.location),
-            scale=_array(parts.scale),
+            location=_array(parts.location.sum(1)),
+            scale=_array(parts.scale.sum(1)),
             conformal=_array(parts.offsets.sum((1, 2))),
             neighbours=_array(neighbours),
             prediction=_array(self._prediction[p]),
@@ -83,7 +83,7 @@ class Tally:
 
 def _parted(parts: Parts) -> tuple[Parts, Tensor]:
     """What the explained stock's own inputs contribute, and [N, M - 1] what each other stock's do in all."""
-    if parts.location.dim() == 1:
+    if parts.location.dim() == 2:  # noqa: PLR2004 - [N, H]: there are no other stocks
         return parts, parts.location.new_zeros(len(parts.location), 0)
     groups = parts[:-1]
     others = torch.stack([part[:, 1:].flatten(1).unflatten(1, (part.shape[1] - 1, -1)).sum(2) for part in groups]).sum(

@@ -68,7 +68,10 @@ def export_onnx(folder: Path, file: Path) -> Exported:
         )
     model = load_single(folder, (folder.resolve().parent.name, 0), Runtime(torch.device("cpu"), max_rows=256))
     whole = WholeModel(
-        with_onnx_rnns(copy.deepcopy(model.engine.network)), output_map(model.manifest), model.pipeline.sizes
+        with_onnx_rnns(copy.deepcopy(model.engine.network)),
+        output_map(model.manifest),
+        model.pipeline.sizes,
+        per_horizon=model.pipeline.normaliser.is_per_horizon,
     )
     proto, inputs = _graph(whole.eval(), model), golden_inputs(model)
     difference = _difference(proto, whole, model, inputs)

@@ -20,8 +20,10 @@ class WholeModel(nn.Module):
     offsets: Tensor
     spread: Tensor
 
-    def __init__(self, network: nn.Module, output: OutputMap, sizes: InputSizes) -> None:
+    def __init__(self, network: nn.Module, output: OutputMap, sizes: InputSizes, *, per_horizon: bool) -> None:
+        """Receive the parts; `per_horizon` says whether location and scale come as [N, H], else as [N]."""
         super().__init__()
+        self.per_horizon: Final = per_horizon
         self.network = network
         self.sizes: Final = sizes
         self.anchor: Final = anchor_index(output.levels)
@@ -47,6 +49,8 @@ class WholeModel(nn.Module):
 
     def arguments(self, inputs: Inputs, nodes: Tensor) -> tuple[Tensor, ...]:
         """The tensors of `input_names`; `nodes` int64 [N] is left out where nobody reads it."""
+        if not self.per_horizon:
+            inputs = inputs._replace(location=inputs.location[:, 0], scale=inputs.scale[:, 0])
         given = {**inputs._asdict(), NODES: nodes}
         return tuple(given[name] for name in self.input_names)
 
@@ -67,7 +71,11 @@ class WholeModel(nn.Module):
             "known": groups["observed"].new_zeros(rows, sessions, 0),
             "static": groups["observed"].new_zeros(rows, 0),
         }
-        return Inputs(*((groups | {name: empty[name] for name in self.absent})[name] for name in Inputs._fields))
+        inputs = Inputs(*((groups | {name: empty[name] for name in self.absent})[name] for name in Inputs._fields))
+        if self.per_horizon:
+            return inputs
+        location, scale = (part[:, None].expand(-1, len(self.spread)) for part in (inputs.location, inputs.scale))
+        return inputs._replace(location=location, scale=scale)
 
     def _values(self, units: Tensor, inputs: Inputs) -> Tensor:
         """The same numbers as `OutputMap.values`; ONNX knows no running maximum, so uncrossing goes level by level."""

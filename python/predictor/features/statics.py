@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.canonical import Json, Record
-from predictor.covariates import check_name, listed
-from predictor.errors import ConfigurationError, CovariateMissingError
+from predictor.covariates import check_name
+from predictor.errors import ConfigurationError, CovariateMissingError, listed
 from predictor.features.scaling import DEFAULT_CLIP
 
 FloatArray = NDArray[np.float64]

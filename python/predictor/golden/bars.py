@@ -1,43 +1,74 @@
-"""The bars of the golden instance, made up.
+"""The bars of the golden instance, made up: five symbols, each of them odd in its own way.
 
-Symbol ODD has a missing bar, a flat stretch, a split, a dividend and a day without volume, symbol EVEN has none of
-these, and both have exactly as many bars as a forecast needs.
+ODD       a missing bar, a flat stretch, a split, a dividend and a day without volume
+EVEN      none of these, exactly as many bars as a forecast needs
+SHORT     a young listing, with hardly more bars than it must have
+HALTED    no bars for some sessions, and again before the last
+FLAT      one price all along
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 
 FloatArray = NDArray[np.float64]
 
-SYMBOLS: Final = ("ODD", "EVEN")
-COLUMNS: Final = ("open", "high", "low", "close", "volume", "split_ratio", "cash_dividend")
+SYMBOLS: Final = ("ODD", "EVEN", "SHORT", "HALTED", "FLAT")
+ODD, EVEN, SHORT, HALTED, FLAT = range(len(SYMBOLS))
+PRICES: Final = ("open", "high", "low", "close")
+COLUMNS: Final = (*PRICES, "volume", "split_ratio", "cash_dividend")
 
 
-def made_up(pipeline: Pipeline) -> BarPanel:
-    """Exactly as many bars of both symbols as a forecast needs."""
-    return made_up_on(pipeline.calendar, reach=pipeline.target.reach, count=pipeline.bars_needed)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """How many bars the golden instance has.
+
+    Attributes:
+        sessions: As many as a forecast needs.
+        short: Bars of SHORT.
+        halt: Sessions without a bar of HALTED.
+    """
+
+    sessions: int
+    short: int
+    halt: int
+
+    @classmethod
+    def of(cls, pipelines: Sequence[Pipeline]) -> Self:
+        """So that every one of these can forecast every symbol."""
+        sessions = max(pipeline.bars_needed for pipeline in pipelines)
+        least = max(max(pipeline.least_bars, pipeline.least_values + 1) for pipeline in pipelines)
+        spare = min(min(p.encoder_length, p.normaliser.window) - max(p.least_bars, p.least_values) for p in pipelines)
+        return cls(sessions=sessions, short=min(least + 2, sessions), halt=max(0, min(20, spare - 3)))
 
 
-def made_up_on(calendar: SessionCalendar, *, reach: int, count: int) -> BarPanel:
-    """So many bars of both symbols on the last sessions after which the calendar still holds `reach` more."""
+def made_up(pipelines: Sequence[Pipeline]) -> BarPanel:
+    """Bars that every one of these pipelines forecasts, on the last sessions whose targets their calendars hold."""
+    calendar = min((pipeline.calendar for pipeline in pipelines), key=lambda one: one.last)
+    lengths, reach = Lengths.of(pipelines), pipelines[0].target.reach
+    count = lengths.sessions
     sessions = calendar.sessions(calendar.first, calendar.last)[:-reach][-count:]
-    random = np.random.default_rng(20)
-    daily = random.normal(0, 0.015, (2, count))
-    close = np.array([[90.0], [40.0]]) * np.exp(np.cumsum(daily, axis=1))
-    opening = close * np.exp(random.normal(0, 0.004, (2, count)))
-    high = np.maximum(opening, close) * (1 + np.abs(random.normal(0, 0.006, (2, count))))
-    low = np.minimum(opening, close) * (1 - np.abs(random.normal(0, 0.006, (2, count))))
-    volume = np.rint(np.exp(random.normal(14, 0.3, (2, count))))
-    values = (opening, high, low, close, volume, np.ones((2, count)), np.zeros((2, count)))
+    random, shape = np.random.default_rng(20), (len(SYMBOLS), count)
+    daily = random.normal(0, 0.015, shape)
+    close = np.array([[90.0], [40.0], [12.0], [150.0], [50.0]]) * np.exp(np.cumsum(daily, axis=1))
+    opening = close * np.exp(random.normal(0, 0.004, shape))
+    high = np.maximum(opening, close) * (1 + np.abs(random.normal(0, 0.006, shape)))
+    low = np.minimum(opening, close) * (1 - np.abs(random.normal(0, 0.006, shape)))
+    volume = np.rint(np.exp(random.normal(14, 0.3, shape)))
+    values = (opening, high, low, close, volume, np.ones(shape), np.zeros(shape))
     columns: dict[str, FloatArray] = dict(zip(COLUMNS, values, strict=True))
     _make_odd(columns)
+    for name in COLUMNS:
+        columns[name][SHORT, : count - lengths.short] = np.nan
+        columns[name][HALTED, count - 3 - lengths.halt : count - 3] = np.nan
+    for name in PRICES:
+        columns[name][FLAT] = 50.0
     return panel(SYMBOLS, sessions, columns)
 
 
@@ -68,11 +99,11 @@ def _make_odd(columns: Mapping[str, FloatArray]) -> None:
     missing, flat, flat_end, split, dividend, quiet = (
         int(share * columns["close"].shape[1]) for share in (0.54, 0.64, 0.82, 0.86, 0.93, 0.97)
     )
-    for name in ("open", "high", "low", "close"):
-        columns[name][0, flat:flat_end] = columns["close"][0, flat - 1]
-        columns[name][0, split:] /= 3.0
-    columns["split_ratio"][0, split] = 3.0
-    columns["cash_dividend"][0, dividend] = 0.5
-    columns["volume"][0, quiet] = 0.0
+    for name in PRICES:
+        columns[name][ODD, flat:flat_end] = columns["close"][ODD, flat - 1]
+        columns[name][ODD, split:] /= 3.0
+    columns["split_ratio"][ODD, split] = 3.0
+    columns["cash_dividend"][ODD, dividend] = 0.5
+    columns["volume"][ODD, quiet] = 0.0
     for name in COLUMNS:
-        columns[name][0, missing] = np.nan
+        columns[name][ODD, missing] = np.nan

@@ -1,10 +1,11 @@
-"""The covariates of the golden instance, made up: symbol ODD lacks some values and all static ones, EVEN has them."""
+"""The covariates of the golden instance, made up: symbol ODD lacks some values and all static ones."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import Covariates
@@ -17,17 +18,20 @@ GROUPS = ("observed", "known", "numbers")
 """Those that hold arrays."""
 
 
-def made_up_covariates(needs: Sequence[CovariateInfo], sessions: int, future: NDArray[np.int32]) -> Covariates:
-    """What the model reads beside bars of two symbols on so many sessions."""
+def made_up_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future: NDArray[np.int32]) -> Covariates:
+    """What the model reads beside these bars, of the sessions that follow them too."""
+    symbols, sessions = bars.close.shape
     random = np.random.default_rng(21)
     statics = [need for need in needs if need.group is CovariateGroup.STATIC]
     known = [need.name for need in needs if need.group is CovariateGroup.KNOWN]
     return Covariates(
-        observed={need.name: _odd(random, sessions) for need in needs if need.group is CovariateGroup.OBSERVED},
-        known={name: _odd(random, sessions + len(future)) for name in known},
+        observed={
+            need.name: _odd(random, (symbols, sessions)) for need in needs if need.group is CovariateGroup.OBSERVED
+        },
+        known={name: _odd(random, (symbols, sessions + len(future))) for name in known},
         future_sessions=future if known else future[:0],
-        numbers={need.name: np.array([np.nan, random.normal()]) for need in statics if not need.categories},
-        categories={need.name: ("", need.categories[0]) for need in statics if need.categories},
+        numbers={need.name: _but_first(random.normal(size=symbols)) for need in statics if not need.categories},
+        categories={need.name: ("", *(need.categories[0],) * (symbols - 1)) for need in statics if need.categories},
     )
 
 
@@ -68,8 +72,14 @@ def _group(group: str, arrays: Arrays) -> dict[str, FloatArray]:
     }
 
 
-def _odd(random: np.random.Generator, length: int) -> FloatArray:
-    """[2, length] positive values, of which the first symbol lacks a stretch."""
-    values = np.exp(random.normal(0, 0.5, (2, length)))
+def _but_first(values: FloatArray) -> FloatArray:
+    """The first symbol's value is unknown."""
+    values[0] = np.nan
+    return values
+
+
+def _odd(random: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
+    """[S, length] positive values, of which the first symbol lacks a stretch."""
+    values, length = np.exp(random.normal(0, 0.5, shape)), shape[1]
     values[0, length // 2 : length // 2 + 3] = np.nan
     return values

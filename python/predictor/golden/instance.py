@@ -72,26 +72,27 @@ def slack(model: Model, golden: Golden) -> float:
     return max(min(4 * _facts(golden).float32_error, MOST_FLOAT32_ERROR), model.engine.relative_error)
 
 
-def _one_bar_too_few(asked: Question) -> Question:
-    count = len(asked.bars.sessions) - 1
+def _one_bar_too_few(model: Model, asked: Question) -> Question:
+    count = max(1, model.pipeline.least_bars - 1)
     return Question(asked.bars.last(count), asked.covariates.last(count))
 
 
-def _high_below_low(asked: Question) -> Question:
+def _high_below_low(_model: Model, asked: Question) -> Question:
     high = asked.bars.high.copy()
     high[1, -1] = asked.bars.low[1, -1] / 2
     return Question(replace(asked.bars, high=high), asked.covariates)
 
 
-def _a_strange_covariate(asked: Question) -> Question:
-    return Question(asked.bars, replace(asked.covariates, categories={"no such covariate": ("", "")}))
+def _a_strange_covariate(_model: Model, asked: Question) -> Question:
+    texts = ("",) * len(asked.bars.symbols)
+    return Question(asked.bars, replace(asked.covariates, categories={"no such covariate": texts}))
 
 
-def _no_covariates(asked: Question) -> Question:
+def _no_covariates(_model: Model, asked: Question) -> Question:
     return Question(asked.bars, Covariates())
 
 
-REFUSALS: Final[Mapping[str, Callable[[Question], Question]]] = {
+REFUSALS: Final[Mapping[str, Callable[[Model, Question], Question]]] = {
     "one bar too few": _one_bar_too_few,
     "high below low": _high_below_low,
     "a strange covariate": _a_strange_covariate,
@@ -101,10 +102,10 @@ REFUSALS: Final[Mapping[str, Callable[[Question], Question]]] = {
 where the model reads no covariates and misses none."""
 
 
-def _refusal(model: Model, asked: Question, spoil: Callable[[Question], Question]) -> str:
+def _refusal(model: Model, asked: Question, spoil: Callable[[Model, Question], Question]) -> str:
     """The reason that a spoilt question is refused with; empty if it is not."""
     try:
-        prepare(model, spoil(asked))
+        prepare(model, spoil(model, asked))
     except QuantraError as error:
         return answer_of(error).reason
     return ""

@@ -6,7 +6,7 @@ from predictor.artifact import MEMBERS, Golden, StoredEnsemble, inside
 from predictor.artifact.names import GOLDEN_TEXT
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, QuantraError
-from predictor.golden.bars import columns_of, made_up_on
+from predictor.golden.bars import columns_of, made_up
 from predictor.golden.covariates import arrays_of, categories_of, made_up_covariates, stored_covariates
 from predictor.golden.instance import check, slack, stored_array, stored_bars
 from predictor.golden.stages import LONG_AFTER, Question, Stages, forecast_stages
@@ -59,10 +59,9 @@ def _check_own(ensemble: Ensemble, golden: Golden, forgiven: float) -> None:
 def _question(ensemble: Ensemble) -> Question:
     """On the last sessions whose horizons every member's calendar still holds."""
     pipelines = [member.pipeline for member in ensemble.members.values()]
-    first_to_end = min(pipelines, key=lambda pipeline: pipeline.calendar.last)
-    bars = made_up_on(first_to_end.calendar, reach=ensemble.manifest.target.reach, count=ensemble.bars_needed)
-    future = first_to_end.following(int(bars.sessions[-1]))
-    return Question(bars, made_up_covariates(ensemble.covariates, len(bars.sessions), future))
+    bars = made_up(pipelines)
+    future = min(pipelines, key=lambda pipeline: pipeline.calendar.last).following(int(bars.sessions[-1]))
+    return Question(bars, made_up_covariates(ensemble.covariates, bars, future))
 
 
 def _stages(ensemble: Ensemble, asked: Question) -> Stages:

@@ -35,11 +35,13 @@ class Question(NamedTuple):
 
 
 def question(model: Model) -> Question:
-    """The golden instance of a model, made up; where there is a graph, of two stocks that it links."""
+    """The golden instance of a model, made up; where there is a graph, the first two are stocks that it links."""
     pipeline = model.pipeline
-    bars = replace(made_up(pipeline), symbols=_linked(model) or SYMBOLS)
+    linked = _linked(model) or SYMBOLS[:2]
+    others = (name if name not in linked else f"{name}-2" for name in SYMBOLS[2:])
+    bars = replace(made_up([pipeline]), symbols=(*linked, *others))
     future = pipeline.following(int(bars.sessions[-1]))
-    return Question(bars, made_up_covariates(pipeline.covariates, len(bars.sessions), future))
+    return Question(bars, made_up_covariates(pipeline.covariates, bars, future))
 
 
 def _linked(model: Model) -> tuple[str, str] | None:
@@ -68,11 +70,10 @@ def golden_inputs(model: Model) -> Inputs:
 def stages_of(model: Model, asked: Question) -> Stages:
     """Every stage by name, in the order of computation; S symbols, N of them usable."""
     prepared = prepare(model, asked)
-    inputs = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
     forecast = model.forecast([prepared])[0]
     return {
         **_before_scaling(model, asked),
-        **inputs,
+        **_inputs(model, prepared),
         "units": model.asking.units(prepared).numpy(),
         **forecast_stages(forecast),
         **({} if forecast.scores is None else {"scores": forecast.scores}),
@@ -86,10 +87,25 @@ def units_in_float64(model: Model, asked: Question) -> NDArray[np.float64]:
 
 
 def _before_scaling(model: Model, asked: Question) -> Stages:
-    adjusted, length = asked.bars.adjusted(), model.pipeline.encoder_length
+    """Adjusted bars, features before they are scaled, and the steps to fitted levels."""
+    pipeline = model.pipeline
+    adjusted, window = asked.bars.adjusted(), pipeline.normaliser.window
     columns = (adjusted.open, adjusted.high, adjusted.low, adjusted.close, adjusted.volume, adjusted.money)
-    features = model.pipeline.features.features.evaluate(adjusted, asked.covariates.observed)
-    return {"adjusted": np.stack(columns), "features": features[:, -length:]}
+    features = pipeline.features.features.evaluate(adjusted, asked.covariates.observed)
+    series = pipeline.normaliser.series(pipeline.target, adjusted)
+    return {
+        "adjusted": np.stack(columns),
+        "features": features[:, -pipeline.encoder_length :],
+        **pipeline.normaliser.stages(tuple(one[:, -window:] for one in series)),
+    }
+
+
+def _inputs(model: Model, prepared: Prepared) -> Stages:
+    """Every group; levels that are one for all horizons stand once, as feature windows hold them."""
+    groups = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
+    if not model.pipeline.normaliser.is_per_horizon:
+        groups |= {name: groups[name][:, 0] for name in ("location", "scale")}
+    return groups
 
 
 def forecast_stages(forecast: Forecast) -> Stages:

@@ -31,6 +31,12 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "known": Tolerance(1e-6, 0),
     "static": Tolerance(1e-6, 0),
     "mask": Tolerance(0, 0),
+    "har_terms": Tolerance(1e-12, 1e-12),
+    "har_level": Tolerance(0, 1e-12),
+    "har": Tolerance(1e-12, 1e-12),
+    "garch_level": Tolerance(0, 1e-12),
+    "garch_next": Tolerance(0, 1e-12),
+    "garch": Tolerance(1e-12, 1e-12),
     "location": Tolerance(1e-15, 1e-12),
     "scale": Tolerance(0, 1e-12),
     "units": Tolerance(1e-6, 0),
@@ -91,9 +97,10 @@ class Comparison:
             raise off(f"stage {name} is {found.dtype}, recorded was {expected.dtype}")
         a, b = found.astype(np.float64), expected.astype(np.float64)
         known = np.isfinite(b)
-        if not np.array_equal(np.isfinite(a), known):
+        if not np.array_equal(np.isfinite(a), known) or not np.array_equal(a[~known], b[~known], equal_nan=True):
             raise off(f"stage {name} is finite in other places than recorded")
-        difference, allowed = np.abs(a - b, where=known, out=np.zeros_like(b)), self._allowed(name, b)
+        difference = np.abs(np.subtract(a, b, where=known, out=np.zeros_like(b)))
+        allowed = self._allowed(name, b)
         worst = int(np.argmax(difference - allowed)) if b.size else 0
         if b.size and difference.flat[worst] > allowed.flat[worst]:
             raise off(

@@ -57,8 +57,8 @@ class Staged(Protocol[PreparedT]):
         """Check an instance and compute its inputs."""
         ...
 
-    def forecast(self, prepared: Sequence[PreparedT]) -> list[Forecast]:
-        """Forecasts of several instances."""
+    def forecast(self, prepared: Sequence[PreparedT], deadline: Checkpoint) -> list[Forecast]:
+        """Forecasts of several instances; raises when nobody waits for them any more."""
         ...
 
 
@@ -66,14 +66,16 @@ def outcomes(
     model: Staged[PreparedT], instances: Sequence[Instance], now: datetime, deadline: Checkpoint
 ) -> tuple[Outcome, ...]:
     """What each of the instances comes to, in order; see `Answering.predict`."""
-    prepared = [_prepared(model, instance, now) for instance in instances]
-    deadline.check()
+    prepared = [_prepared(model, instance, now, deadline) for instance in instances]
     good = [p for p in prepared if not isinstance(p, QuantraError)]
-    forecasts = iter(model.forecast(good) if good else ())
+    forecasts = iter(model.forecast(good, deadline) if good else ())
     return tuple(p if isinstance(p, QuantraError) else next(forecasts) for p in prepared)
 
 
-def _prepared(model: Staged[PreparedT], instance: Instance, now: datetime) -> PreparedT | QuantraError:
+def _prepared(
+    model: Staged[PreparedT], instance: Instance, now: datetime, deadline: Checkpoint
+) -> PreparedT | QuantraError:
+    deadline.check()
     try:
         return model.prepare(instance, now)
     except QuantraError as error:

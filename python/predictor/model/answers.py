@@ -81,6 +81,7 @@ def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:
         version=source.identity.version,
         weights_hash=source.identity.weights_hash,
         warnings=prepared.warnings,
+        refusals=prepared.refusals,
         forecast_id=_forecast_id(source, prepared),
         scores=None if answer.scores is None else _on_symbols(answer.scores, prepared.usable),
         ranks=None if answer.scores is None else _placed(ranks_of(answer.scores), prepared.usable, fill=0),

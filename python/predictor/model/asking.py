@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from predictor.covariates import listed
 from predictor.deadline import Checkpoint
+from predictor.errors import listed
 from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
 from predictor.model.prepared import FloatArray, Prepared, places_of
@@ -40,11 +40,11 @@ class Asking(Protocol):
         ...
 
     def units(self, prepared: Prepared) -> Tensor:
-        """Quantiles [N, H, Q] in units of each window's volatility."""
+        """Quantiles [N, H, Q] in units of each window's scale."""
         ...
 
-    def answers(self, prepared: Sequence[Prepared]) -> list[Answer]:
-        """One answer an instance."""
+    def answers(self, prepared: Sequence[Prepared], deadline: Checkpoint) -> list[Answer]:
+        """One answer an instance; the deadline is looked at before every forward."""
         ...
 
     def contributions(
@@ -90,10 +90,10 @@ class ByRow:
         """As `Asking.units`."""
         return self._engine.units(prepared.inputs)
 
-    def answers(self, prepared: Sequence[Prepared]) -> list[Answer]:
+    def answers(self, prepared: Sequence[Prepared], deadline: Checkpoint) -> list[Answer]:
         """As `Asking.answers`."""
         groups = zip(*(p.inputs for p in prepared), strict=True)
-        values = self._engine.values(Inputs(*(torch.cat(group) for group in groups))).numpy()
+        values = self._engine.values(Inputs(*(torch.cat(group) for group in groups)), deadline).numpy()
         counts = np.cumsum([len(p.inputs.observed) for p in prepared])[:-1]
         return [Answer(values=rows) for rows in np.split(values, counts)]
 
@@ -156,11 +156,12 @@ class AcrossStocks:
         """As `Asking.units`."""
         return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
 
-    def answers(self, prepared: Sequence[Prepared]) -> list[Answer]:
+    def answers(self, prepared: Sequence[Prepared], deadline: Checkpoint) -> list[Answer]:
         """As `Asking.answers`."""
-        return [self._answer(p) for p in prepared]
+        return [self._answer(p, deadline) for p in prepared]
 
-    def _answer(self, prepared: Prepared) -> Answer:
+    def _answer(self, prepared: Prepared, deadline: Checkpoint) -> Answer:
+        deadline.check()
         found = self._engine.panel(prepared.inputs, self._nodes(prepared))
         values = self._engine.calibrated(found.quantiles, prepared.inputs.location, prepared.inputs.scale)
         return Answer(values=values.numpy(), scores=found.scores.double().numpy())

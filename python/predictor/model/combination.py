@@ -25,9 +25,9 @@ def joint_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray], s
     Args:
         manifest: the ensemble's.
         members: [N, H, Q] calibrated quantiles of each, in the target's unit.
-        scale: [N] mean of the members' window volatilities.
+        scale: [N, H] mean of the members' window volatilities.
     """
-    unit = scale[:, None] * manifest.target.spread
+    unit = scale * manifest.target.spread
     moved = np.mean(np.stack(members), axis=0) + unit[..., None] * np.array(manifest.conformal.offsets)
     return uncrossed(torch.from_numpy(moved), anchor_index(manifest.quantiles)).numpy()
 

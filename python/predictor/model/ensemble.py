@@ -11,7 +11,7 @@ import torch
 
 from predictor.artifact import EnsembleManifest, StoredEnsemble
 from predictor.catalog import CovariateInfo, ModelInfo
-from predictor.deadline import Checkpoint
+from predictor.deadline import NEVER, Checkpoint
 from predictor.explain.explainer import FLOOR
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import Instance, Query
@@ -79,10 +79,14 @@ class Ensemble:
         """
         return self._reading.prepare(instance, now)
 
-    def forecast(self, prepared: Sequence[JointlyPrepared]) -> list[Forecast]:
-        """Forecasts of several instances; each member answers all of them at once."""
+    def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Checkpoint = NEVER) -> list[Forecast]:
+        """Forecasts of several instances; each member answers all of them at once.
+
+        Raises:
+            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+        """
         members = self.members.values()
-        by_member = [member.forecast([p.members[k] for p in prepared]) for k, member in enumerate(members)]
+        by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
         return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
 
     def predict(self, instances: Sequence[Instance], now: datetime, deadline: Checkpoint) -> tuple[Outcome, ...]:
@@ -134,6 +138,7 @@ class Ensemble:
             version=self.identity.version,
             weights_hash=self.identity.weights_hash,
             warnings=prepared.warnings,
+            refusals=prepared.refusals,
             forecast_id=_sixteen_digits(self._fingerprint, *(member.forecast_id for member in members)),
             scores=None if ranking is None else ranking.scores,
             ranks=None if ranking is None else ranking.ranks,
@@ -145,7 +150,7 @@ class Ensemble:
     ) -> JointPrediction:
         """For the symbols that are shown."""
         h, q = target.index_in(self.manifest.target.horizons, self.manifest.quantiles)
-        floor = FLOOR * self.manifest.target.spread[h] * shown.scale
+        floor = FLOOR * self.manifest.target.spread[h] * shown.scale[:, h]
         rows = places_of(shown.symbols, forecast.symbols)
         return JointPrediction(values=forecast.values[rows, h, q], floor=floor, tolerance=tolerance)
 

@@ -47,13 +47,22 @@ def prepare_window(pipeline: Pipeline, window: FeatureWindow) -> Prepared:
     return Prepared(
         symbols=window.symbols,
         usable=np.ones(len(window.symbols), np.bool_),
-        inputs=Inputs(*(torch.from_numpy(np.array(getattr(window, name))) for name in WINDOW_TYPES)),
+        inputs=_inputs(pipeline, window),
         sessions=unknown,
         as_of=as_of,
         target_sessions=pipeline.target_sessions(as_of) if as_of else unknown,
         anchor=window.anchor_price,
         warnings=(),
     )
+
+
+def _inputs(pipeline: Pipeline, window: FeatureWindow) -> Inputs:
+    """The groups as the network reads them: with levels of their own for every horizon, one or many as were sent."""
+    given = Inputs(*(torch.from_numpy(np.array(getattr(window, name))) for name in WINDOW_TYPES))
+    if pipeline.normaliser.is_per_horizon:
+        return given
+    location, scale = (part[:, None].repeat(1, len(pipeline.target.horizons)) for part in (given.location, given.scale))
+    return given._replace(location=location, scale=scale)
 
 
 def _check_window(pipeline: Pipeline, window: FeatureWindow) -> None:
@@ -108,13 +117,14 @@ def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
 def _window_shapes(pipeline: Pipeline, symbols: int) -> dict[str, tuple[int, ...]]:
     sizes = pipeline.sizes
     rows = (symbols, sizes.encoder_length)
+    levels = (symbols, len(pipeline.target.horizons)) if pipeline.normaliser.is_per_horizon else (symbols,)
     return {
         "observed": (*rows, sizes.observed),
         "known": (symbols, sizes.encoder_length + sizes.future_length, sizes.known),
         "static": (symbols, sizes.static),
         "mask": (*rows, sizes.observed),
-        "location": (symbols,),
-        "scale": (symbols,),
+        "location": levels,
+        "scale": levels,
     }
 
 

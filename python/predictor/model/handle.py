@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
 from predictor.catalog import FeatureInfo, ModelInfo
-from predictor.deadline import Checkpoint
-from predictor.errors import ExplainUnsupportedError, InvalidInputError, NoUsableSymbolError
+from predictor.deadline import NEVER, Checkpoint
+from predictor.errors import ExplainUnsupportedError, InvalidInputError
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Forecast, Internal, TargetPoint
@@ -24,7 +24,7 @@ from predictor.model.answering import Outcome, outcomes
 from predictor.model.answers import Identity, Source, attribution_of, default_targets, forecast_of
 from predictor.model.asking import AcrossStocks, Asking, ByRow
 from predictor.model.internals import internals_of
-from predictor.model.prepared import Prepared
+from predictor.model.prepared import Prepared, nothing_usable
 from predictor.model.preparing import prepared_by
 from predictor.networks import OutputMap, PanelForecasting
 from predictor.windows import Pipeline
@@ -61,8 +61,8 @@ class Model:
             name=manifest.baseline.name,
             known=np.array(manifest.baseline.known, np.float32),
             static=np.array(manifest.baseline.static, np.float32),
-            location=manifest.baseline.location,
-            scale=manifest.baseline.scale,
+            location=np.array(manifest.baseline.location),
+            scale=np.array(manifest.baseline.scale),
         )
         engine = Engine(network, output, device=device, max_rows=max_rows)
         members = _members(network)
@@ -85,9 +85,13 @@ class Model:
         """With what this network has to say of the inputs."""
         return replace(prepared, warnings=(*prepared.warnings, *self.asking.warnings(prepared)))
 
-    def forecast(self, prepared: Sequence[Prepared]) -> list[Forecast]:
-        """Forecasts of several instances; a network that reads row by row answers all of them in one pass."""
-        answers = self.asking.answers(prepared)
+    def forecast(self, prepared: Sequence[Prepared], deadline: Checkpoint = NEVER) -> list[Forecast]:
+        """Forecasts of several instances; a network that reads row by row answers all of them in one pass.
+
+        Raises:
+            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+        """
+        answers = self.asking.answers(prepared, deadline)
         return [forecast_of(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
 
     def predict(self, instances: Sequence[Instance], now: datetime, deadline: Checkpoint) -> tuple[Outcome, ...]:
@@ -95,7 +99,7 @@ class Model:
         return outcomes(self, instances, now, deadline)
 
     def units_in_float64(self, prepared: Prepared) -> Tensor:
-        """Quantiles [N, H, Q] in units of each window's volatility, with all of the network's arithmetic in float64."""
+        """Quantiles [N, H, Q] in units of each window's scale, with all of the network's arithmetic in float64."""
         return self.asking.over(self.engine.in_float64()).units(prepared)
 
     def explain(self, query: Query, now: datetime, deadline: Checkpoint) -> tuple[Attribution, ...]:
@@ -127,7 +131,7 @@ class Model:
         points = [t.index_in(self.manifest.target.horizons, self.manifest.quantiles) for t in targets]
         prepared = panel.only(query.symbols)
         if not prepared.usable.any():
-            raise NoUsableSymbolError("; ".join(panel.warnings))
+            raise nothing_usable(prepared.refusals)
         found = self.asking.contributions(prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline)
         internals = self._internals(prepared, [h for h, _ in points])
         return tuple(

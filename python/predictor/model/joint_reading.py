@@ -10,10 +10,10 @@ import numpy as np
 from predictor.bars import BarPanel
 from predictor.catalog import CovariateInfo, FeatureInfo
 from predictor.covariates import check_sent
-from predictor.errors import FeatureMismatchError, NoUsableSymbolError
+from predictor.errors import FeatureMismatchError, QuantraError
 from predictor.instance import Instance
 from predictor.model.handle import Model
-from predictor.model.prepared import BoolArray, FloatArray, Prepared
+from predictor.model.prepared import BoolArray, FloatArray, Prepared, bounded, nothing_usable
 from predictor.model.preparing import prepared_by
 from predictor.windows import Pipeline
 
@@ -43,16 +43,26 @@ class JointlyPrepared:
 
     @property
     def scale(self) -> FloatArray:
-        """[S] mean of the members' window volatilities; NaN for a symbol that is not usable."""
-        scales = np.full((len(self.members), len(self.usable)), np.nan)
-        for row, prepared in zip(scales, self.members, strict=True):
-            row[prepared.usable] = prepared.inputs.scale.numpy()
+        """[S, H] mean of the members' window volatilities; NaN for a symbol that is not usable."""
+        horizons = self.members[0].inputs.scale.shape[1]
+        scales = np.full((len(self.members), len(self.usable), horizons), np.nan)
+        for rows, prepared in zip(scales, self.members, strict=True):
+            rows[prepared.usable] = prepared.inputs.scale.numpy()
         return scales.mean(axis=0)
+
+    @property
+    def refusals(self) -> dict[str, QuantraError]:
+        """Why each symbol that a member cannot forecast cannot be forecast, by the first such member."""
+        found: dict[str, QuantraError] = {}
+        for prepared in self.members:
+            for symbol, error in prepared.refusals.items():
+                found.setdefault(symbol, error)
+        return found
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What any member warns of, once each."""
-        return tuple(dict.fromkeys(warning for p in self.members for warning in p.warnings))
+        return bounded(dict.fromkeys(warning for p in self.members for warning in p.warnings))
 
 
 @final
@@ -97,7 +107,7 @@ class JointReading:
         }
         prepared = JointlyPrepared(members=tuple(member.warned(found[place]) for place, member in self._members))
         if not prepared.usable.any():
-            raise NoUsableSymbolError("; ".join(prepared.warnings))
+            raise nothing_usable(prepared.refusals)
         return prepared
 
 

@@ -1,15 +1,15 @@
 """What the network is about to read, and which question it came from."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from predictor.covariates import listed
-from predictor.errors import InvalidInputError
+from predictor.errors import InvalidInputError, NoUsableSymbolError, QuantraError, TooFewBarsError, listed
 from predictor.networks import Inputs
 
 FloatArray = NDArray[np.float64]
@@ -17,6 +17,11 @@ BoolArray = NDArray[np.bool_]
 
 LARGEST_SCALE = 10.0
 """Daily volatility, a log return: a factor of 22 000 a day. Beyond it a price fan would overflow."""
+
+MOST_WARNINGS: Final = 20
+"""Lines beside one forecast; what broken bars would say beyond them is counted."""
+MOST_TOLD: Final = 5
+"""Symbols that the error of an instance tells of one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,6 +42,8 @@ class Prepared:
     anchor: FloatArray | None
     """[S] last raw close."""
     warnings: tuple[str, ...]
+    refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
+    """Why each symbol that is not usable cannot be forecast."""
 
     def only(self, symbols: Sequence[str]) -> "Prepared":
         """The same of some symbols, in their order; of all where none is named.
@@ -53,6 +60,7 @@ class Prepared:
             self,
             symbols=tuple(symbols),
             usable=self.usable[places],
+            refusals={symbol: self.refusals[symbol] for symbol in symbols if symbol in self.refusals},
             inputs=Inputs(*(group[rows] for group in self.inputs)),
             anchor=None if self.anchor is None else self.anchor[places],
         )
@@ -61,6 +69,25 @@ class Prepared:
     def usable_symbols(self) -> tuple[str, ...]:
         """[N] whose rows `inputs` holds."""
         return tuple(symbol for symbol, known in zip(self.symbols, self.usable, strict=True) if known)
+
+
+def bounded(lines: Iterable[str]) -> tuple[str, ...]:
+    """The first MOST_WARNINGS of them, and how many more were left out."""
+    every = tuple(lines)
+    left = len(every) - MOST_WARNINGS
+    return every if left <= 0 else (*every[:MOST_WARNINGS], f"{left} more warnings were left out")
+
+
+def nothing_usable(refusals: Mapping[str, QuantraError]) -> QuantraError:
+    """The error for an instance none of whose symbols can be forecast: their own, where it is one for all."""
+    first, *others = refusals.values()
+    if not others and isinstance(first, TooFewBarsError):
+        return first
+    told = "; ".join(error.message for error in list(refusals.values())[:MOST_TOLD])
+    more = f"; and {len(refusals) - MOST_TOLD} more symbols" if len(refusals) > MOST_TOLD else ""
+    if all(isinstance(error, TooFewBarsError) for error in refusals.values()):
+        return TooFewBarsError(told + more, metadata=first.metadata)
+    return NoUsableSymbolError(f"no symbol can be forecast: {told}{more}")
 
 
 def places_of(symbols: Sequence[str], there: Sequence[str]) -> list[int]:

@@ -1,5 +1,6 @@
 """Networks and what stands around them: inputs, target, normaliser, quantile head, and the kinds there are."""
 
+from predictor.networks.econometric import FittedLevel, FittedNormaliser, FittedScale, Garch, Har
 from predictor.networks.edges import Edges
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.highway import Highway
@@ -19,7 +20,7 @@ from predictor.networks.kinds import (
     read_config,
     write_config,
 )
-from predictor.networks.normaliser import Normaliser
+from predictor.networks.normaliser import DailySeries, Levels, Normaliser, WindowNormaliser
 from predictor.networks.output import OutputMap, normalise, restore, uncrossed
 from predictor.networks.panel_output import PanelOutput
 from predictor.networks.quantiles import QuantileHead, anchor_index, check_quantiles, pinball_loss
@@ -29,12 +30,18 @@ from predictor.networks.tft import Internals, TFTConfig, TFTForecaster
 
 __all__ = [
     "KINDS",
+    "DailySeries",
     "Edges",
+    "FittedLevel",
+    "FittedNormaliser",
+    "FittedScale",
     "Forecasting",
     "GRUConfig",
     "GRUForecaster",
+    "Garch",
     "GraphConfig",
     "GraphForecaster",
+    "Har",
     "Highway",
     "HybridConfig",
     "HybridForecaster",
@@ -44,6 +51,7 @@ __all__ = [
     "Introspective",
     "LSTMConfig",
     "LSTMForecaster",
+    "Levels",
     "NetworkConfig",
     "NetworkKind",
     "Normaliser",
@@ -56,6 +64,7 @@ __all__ = [
     "TFTForecaster",
     "Target",
     "TargetKind",
+    "WindowNormaliser",
     "anchor_index",
     "build_network",
     "check_quantiles",

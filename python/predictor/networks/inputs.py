@@ -9,7 +9,7 @@ from torch import Tensor
 class Inputs(NamedTuple):
     """N windows. A group of inputs that a model lacks has width 0.
 
-    Legend: N rows, T encoder sessions, D future sessions, F observed, K known, C static features.
+    Legend: N rows, T encoder sessions, D future sessions, F observed, K known, C static features, H horizons.
     """
 
     observed: Tensor
@@ -21,9 +21,9 @@ class Inputs(NamedTuple):
     mask: Tensor
     """bool [N, T, F] True where the observed cell is known."""
     location: Tensor
-    """float64 [N] the window's own level of the target."""
+    """float64 [N, H] level of the target that the window leads to expect."""
     scale: Tensor
-    """float64 [N] the window's own volatility, positive."""
+    """float64 [N, H] volatility that it leads to expect, positive; times the target's spread, that of a horizon."""
 
     def rows(self, start: int, stop: int) -> "Inputs":
         """The windows from `start` up to `stop`."""

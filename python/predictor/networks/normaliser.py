@@ -1,27 +1,80 @@
-"""Per-window location and scale: forecasts are learnt in units of the window's own volatility and undone here.
+"""The units in which forecasts are learnt: location and scale of each window, one a horizon, undone on the output.
 
 Normalising by the window itself matters more than the network behind it: one model then serves calm and wild
 stocks. (Reversible instance normalisation, Kim et al. 2022, with a fixed location and no learnt affine map.)
+There are two kinds: `window` measures the window's own level and volatility, `fitted` (predictor.networks.econometric)
+forecasts them as econometrics does, with numbers that were fitted on the training part.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from predictor.bars import AdjustedBars
 from predictor.errors import ConfigurationError
+from predictor.networks.target import Target
 
 FloatArray = NDArray[np.float64]
 
+DailySeries = tuple[FloatArray, ...]
+"""Daily series that a normaliser reads, [S, T] each; or windows of them, [N, W] each, oldest first. NaN = unknown."""
+
+
+class Levels(NamedTuple):
+    """Location and scale of N windows in the target's unit, for H horizons or, with one column, for all of them."""
+
+    location: FloatArray
+    """[N, H or 1]"""
+    scale: FloatArray
+    """[N, H or 1] positive; NaN if a window holds no value."""
+
+
+class Normaliser(Protocol):
+    """How a window's levels follow from the daily series up to its last session."""
+
+    @property
+    def kind(self) -> str:
+        """`window` or `fitted`, as in artifacts."""
+        ...
+
+    @property
+    def window(self) -> int:
+        """Sessions (W) that it looks back over."""
+        ...
+
+    @property
+    def floor(self) -> float:
+        """The smallest scale, that of a window whose prices do not move."""
+        ...
+
+    @property
+    def is_per_horizon(self) -> bool:
+        """Whether horizons have levels of their own; else one location and one scale stand for all of them."""
+        ...
+
+    def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
+        """The daily series that it reads; the first decides how many values of a window are known."""
+        ...
+
+    def levels(self, windows: DailySeries) -> Levels:
+        """Those of N windows, from their last W sessions of each series."""
+        ...
+
+    def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
+        """What is computed on the way to the levels, by name, so that another implementation can be compared."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Normaliser:
-    """Exponentially weighted level and volatility of a daily series over one window.
+class WindowNormaliser:
+    """Exponentially weighted level and volatility of the target's daily series over one window.
 
     Weights fall by `decay` a session, newest first, by repeated multiplication; sums run oldest first; sessions
-    without a value are left out of both sums.
+    without a value are left out of both sums. The scale is a day's: of returns the target's spread makes it that of a
+    horizon.
     """
 
     window: int = 60
@@ -41,36 +94,37 @@ class Normaliser:
         if not 0 < self.floor < 1:
             raise ConfigurationError(f"normaliser floor is {self.floor:g}, but must be between 0 and 1")
 
-    def measure(self, daily: FloatArray, sessions: int) -> tuple[FloatArray, FloatArray]:
-        """Location and scale of the windows that end at each of the last `sessions`; NaN if a window holds no value.
+    @property
+    def kind(self) -> str:
+        """As `Normaliser.kind`."""
+        return "window"
 
-        Args:
-            daily: [S, T], NaN where unknown. Sessions before the first count as unknown.
-            sessions: how many of the last sessions to measure, 1 to T.
+    @property
+    def is_per_horizon(self) -> bool:
+        """As `Normaliser.is_per_horizon`."""
+        return False
 
-        Returns:
-            Location and scale, each [S, sessions].
-        """
-        before = np.full((daily.shape[0], self.window - 1), np.nan)
-        windows = sliding_window_view(np.concatenate([before, daily], axis=1), self.window, axis=1)[:, -sessions:]
-        location, scale = np.empty((2, len(daily), sessions))
-        for s, t in product(range(0, len(daily), _SYMBOLS), range(0, sessions, _SESSIONS)):
-            block = slice(s, s + _SYMBOLS), slice(t, t + _SESSIONS)
-            location[block], scale[block] = self._measure(windows[block])
-        return location, scale
+    def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
+        """The target's own daily series."""
+        return (target.daily(bars),)
 
-    def _measure(self, windows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Location and scale [S, B] of windows [S, B, W]."""
-        values = np.ascontiguousarray(np.moveaxis(windows, -1, 0))
+    def levels(self, windows: DailySeries) -> Levels:
+        """As `Normaliser.levels`, [N, 1]; NaN if a window holds no value."""
+        (series,) = windows
+        values = np.ascontiguousarray(series[:, -self.window :].T)
         present = ~np.isnan(values)
-        weights = self._weights()[:, None, None] * present
-        total = _ordered_sum(weights)
+        weights = self._weights()[:, None] * present
+        total = ordered_sum(weights)
         known = np.where(present, values, 0.0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            location = _ordered_sum(weights * known) / total if self.centred else 0.0 * total / total
+        with np.errstate(all="ignore"):
+            location = ordered_sum(weights * known) / total if self.centred else 0.0 * total / total
             deviation = known - location
-            scale = np.sqrt(_ordered_sum(weights * (deviation * deviation)) / total)
-        return location, np.maximum(scale, self.floor)
+            scale = np.sqrt(ordered_sum(weights * (deviation * deviation)) / total)
+        return Levels(location=location[:, None], scale=np.maximum(scale, self.floor)[:, None])
+
+    def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:  # noqa: ARG002 - as the others'
+        """As `Normaliser.stages`: none but the levels."""
+        return {}
 
     def _weights(self) -> FloatArray:
         """[W] oldest first."""
@@ -80,10 +134,6 @@ class Normaliser:
         return weights[::-1]
 
 
-_SYMBOLS, _SESSIONS = 16, 256
-"""Measured at once; bounds the memory of a long history."""
-
-
-def _ordered_sum(values: FloatArray) -> FloatArray:
+def ordered_sum(values: FloatArray) -> FloatArray:
     """Sum over the first axis, oldest first with one accumulator (a plain sum pairs its terms)."""
     return np.add.accumulate(values, axis=0)[-1]

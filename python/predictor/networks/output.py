@@ -15,16 +15,16 @@ class OutputMap:
     spread: Tensor
     """float64 [H] how the target's scale grows with the horizon."""
     offsets: Tensor
-    """float64 [H, Q] conformal offsets in units of the window's volatility; 0 at the median."""
+    """float64 [H, Q] conformal offsets in units of the window's scale; 0 at the median."""
     levels: tuple[float, ...]
 
     def values(self, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor | None = None) -> Tensor:
         """Quantiles [N, H, Q] in the target's unit from a network's output.
 
         Args:
-            units: [N, H, Q] in units of the window's volatility, rising along Q.
-            location: float64 [N]
-            scale: float64 [N]
+            units: [N, H, Q] in units of the window's scale, rising along Q.
+            location: float64 [N, H]
+            scale: float64 [N, H]
             offsets: [H, Q] or [N, H, Q] in place of the model's own.
         """
         shifted = units.to(torch.float64) + (self.offsets if offsets is None else offsets)
@@ -39,10 +39,10 @@ def uncrossed(quantiles: Tensor, anchor: int) -> Tensor:
 
 
 def normalise(values: Tensor, location: Tensor, scale: Tensor, spread: Tensor) -> Tensor:
-    """Targets [N, H] in units of the window's volatility; location and scale are [N], spread is [H]."""
-    return (values - location[:, None]) / (scale[:, None] * spread)
+    """Targets [N, H] in units of the window's scale; location and scale are [N, H], spread is [H]."""
+    return (values - location) / (scale * spread)
 
 
 def restore(units: Tensor, location: Tensor, scale: Tensor, spread: Tensor) -> Tensor:
-    """The way back: [N, H, Q] in units of the window's volatility to the target's own unit."""
-    return location[:, None, None] + (scale[:, None] * spread)[..., None] * units
+    """The way back: [N, H, Q] in units of the window's scale to the target's own unit."""
+    return location[..., None] + (scale * spread)[..., None] * units

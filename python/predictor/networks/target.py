@@ -63,6 +63,11 @@ class Target:
             return _returns(bars.close)
         return np.log(np.maximum(_parkinson_variance(bars), _SMALLEST_VARIANCE)) / 2
 
+    @staticmethod
+    def range_volatility(bars: AdjustedBars) -> FloatArray:
+        """[S, T] daily volatility by Parkinson's estimator, at least 1e-5; NaN where there is no bar."""
+        return np.sqrt(np.maximum(_parkinson_variance(bars), _SMALLEST_VARIANCE))
+
     def labels(self, bars: AdjustedBars) -> FloatArray:
         """[S, T, H] the target's value for a forecast made after session t; NaN where the future is not all there."""
         labels = np.empty((*bars.close.shape, len(self.horizons)))
@@ -74,7 +79,8 @@ class Target:
     def _label(self, series: FloatArray, horizon: int) -> FloatArray:
         """[S, T] of one horizon, from closes or from daily variances."""
         if self.kind is TargetKind.LOG_RETURN:
-            return np.log(_ahead(series, self.lag + horizon) / _ahead(series, self.lag))
+            with np.errstate(all="ignore"):
+                return np.log(_ahead(series, self.lag + horizon) / _ahead(series, self.lag))
         mean = sum((_ahead(series, self.lag + k) for k in range(1, horizon + 1)), 0.0) / horizon
         return np.log(np.maximum(mean, _SMALLEST_VARIANCE)) / 2
 
@@ -86,13 +92,15 @@ _SMALLEST_VARIANCE = 1e-10
 def _returns(close: FloatArray) -> FloatArray:
     """[S, T] log return from the session before; NaN where either close is missing."""
     returns = np.full_like(close, np.nan)
-    returns[:, 1:] = np.log(close[:, 1:] / close[:, :-1])
+    with np.errstate(all="ignore"):  # prices that no double can divide are refused by their volatility
+        returns[:, 1:] = np.log(close[:, 1:] / close[:, :-1])
     return returns
 
 
 def _parkinson_variance(bars: AdjustedBars) -> FloatArray:
-    logs = np.log(bars.high / bars.low)
-    return logs * logs / (4 * log(2))
+    with np.errstate(all="ignore"):
+        logs = np.log(bars.high / bars.low)
+        return logs * logs / (4 * log(2))
 
 
 def _ahead(series: FloatArray, sessions: int) -> FloatArray:

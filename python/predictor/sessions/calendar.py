@@ -131,6 +131,22 @@ class SessionCalendar:
             )
         return result
 
+    def preceding(self, session: int, count: int) -> NDArray[np.int32]:
+        """The `count` sessions before a date, which need not be a session itself; int32 [count], oldest first.
+
+        Raises:
+            CalendarEndedError: the calendar does not cover the date, or begins after so many sessions.
+        """
+        self._require_covered(session, session)
+        stop = int(np.searchsorted(self._table.sessions, session))
+        if stop < count:
+            raise CalendarEndedError(
+                f"only {stop} of the {count} sessions before {shown_date(session)} are known: the calendar "
+                f"{self.name} begins on {shown_date(self.first)}; send later dates",
+                metadata={"calendar": self.name, "date": shown_date(session), "first": shown_date(self.first)},
+            )
+        return self._table.sessions[stop - count : stop]
+
     def missing(self, sessions: NDArray[np.int32]) -> NDArray[np.int32]:
         """The sessions that are absent between the first and the last date given; int32 [M], ascending.
 

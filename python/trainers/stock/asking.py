@@ -67,7 +67,7 @@ def values(engine: Engine, history: History, windows: Windows, universe: Sequenc
 def _by_day(engine: Engine, history: History, windows: Windows, universe: Sequence[str]) -> Said:
     places = {symbol: k for k, symbol in enumerate(universe)}
     nodes = np.array([places.get(symbol, -1) for symbol in history.bars.symbols])
-    days = Days(history, traded=history.bars.present, nodes=nodes)
+    days = Days(history, forecastable=history.forecastable, nodes=nodes)
     positions, first = np.unique(windows.positions, return_index=True)
     units: list[Tensor] = []
     scores: list[Tensor] = []

@@ -45,7 +45,7 @@ def data_card(bars: BarPanel) -> dict[str, Json]:
         "sessions": len(bars.sessions),
         "sha256": bars_hash(bars),
         "adjustment": adjustment,
-        "notes": [str(jump) for jump in bars.suspicious_jumps()],
+        "notes": list(bars.suspicious_jumps().lines()),
     }
 
 

@@ -5,8 +5,8 @@ import numpy as np
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.catalog import CovariateGroup, CovariateInfo
-from predictor.covariates import CovariateSource, StaticTable, listed
-from predictor.errors import CovariatesError
+from predictor.covariates import CovariateSource, StaticTable
+from predictor.errors import CovariatesError, listed
 from predictor.features import CovariateFields, FeatureSet, FittedFeatures, StaticFeatures
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline

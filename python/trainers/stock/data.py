@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +23,8 @@ NO_SOURCE = CovariateSource()
 
 ROWS = 1024
 """Windows gathered at once where the whole of a part is wanted; bounds the memory of a long history."""
+MEASURED: Final = 8192
+"""Windows whose levels are measured at once."""
 
 
 class Batch(NamedTuple):
@@ -29,12 +32,12 @@ class Batch(NamedTuple):
 
     inputs: Inputs
     target: Tensor
-    """float32 [N, H] in units of each window's volatility, NaN where the future is unknown."""
+    """float32 [N, H] in units of each window's scale, NaN where the future is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Windows:
-    """N windows by place, all of whose symbols have a bar, a scale and at least one target."""
+    """N windows by place, all of whose symbols could be forecast and have at least one target."""
 
     symbols: NDArray[np.int64]
     """[N] row of the panel."""
@@ -74,10 +77,7 @@ class History:
         self.bars = bars
         self.pipeline = pipeline
         self.covariates = covariates
-        adjusted = self.adjusted
-        self.daily: FloatArray = pipeline.target.daily(adjusted)
-        self.labels: FloatArray = pipeline.target.labels(adjusted)
-        del adjusted  # as large as the bars, and the inputs are computed next
+        self.labels: FloatArray = pipeline.target.labels(self.adjusted)
         self.encoded: Encoded = _encoded(bars, pipeline, covariates)
         self._observed = torch.from_numpy(np.ascontiguousarray(self.encoded.observed))
         self._mask = torch.from_numpy(np.ascontiguousarray(self.encoded.mask))
@@ -86,8 +86,6 @@ class History:
         self._known = _known(bars, pipeline, covariates, axis)
         self._place = torch.from_numpy(np.searchsorted(axis, bars.sessions))
         self._static = torch.from_numpy(self.encoded.static)
-        self._location = torch.from_numpy(self.encoded.location)
-        self._scale = torch.from_numpy(self.encoded.scale)
         self._labels = torch.from_numpy(self.labels)
         self._spread = torch.from_numpy(pipeline.target.spread)
         self._back = torch.arange(1 - pipeline.encoder_length, 1)
@@ -98,6 +96,18 @@ class History:
         """The bars without the jumps of splits and dividends, computed anew: few ask, and they are large."""
         return self.bars.adjusted()
 
+    @cached_property
+    def daily(self) -> FloatArray:
+        """[S, T] the target's daily series; NaN where unknown."""
+        return self.pipeline.target.daily(self.adjusted)
+
+    @property
+    def forecastable(self) -> NDArray[np.bool_]:
+        """[S, T] where a symbol has what it must have to be forecast."""
+        pipeline, present = self.pipeline, self.bars.present
+        suffices = pipeline.suffices(pipeline.counts(present, self.encoded.series))
+        return suffices & present & self.encoded.mask.any(axis=2)
+
     def windows(self, part: Part) -> Windows:
         """The windows whose targets lie inside the part, by date, then symbol.
 
@@ -106,7 +116,7 @@ class History:
         """
         positions = decisions(part, self.bars.sessions, self.pipeline.target)
         positions = positions[positions >= self.pipeline.bars_needed - 1]
-        usable = self._usable()[:, positions]
+        usable = self.forecastable[:, positions] & np.isfinite(self.labels[:, positions]).any(axis=2)
         order, symbols = np.nonzero(usable.T)
         if len(order) == 0:
             raise ConfigurationError(
@@ -114,11 +124,6 @@ class History:
                 f"{self.pipeline.bars_needed} bars before it and {self.pipeline.target.reach} sessions after it"
             )
         return Windows(symbols=symbols.astype(np.int64), positions=positions[order])
-
-    def _usable(self) -> NDArray[np.bool_]:
-        """[S, T] where a forecast can be made and at least one horizon's outcome is known."""
-        known = self.encoded.mask.any(axis=2) & self.bars.present & np.isfinite(self.encoded.scale)
-        return known & np.isfinite(self.labels).any(axis=2)
 
     def gather(self, windows: Windows) -> Batch:
         """Inputs and targets of these windows."""
@@ -134,7 +139,7 @@ class History:
             location=location,
             scale=scale,
         )
-        return Batch(inputs=inputs, target=self.targets(windows))
+        return Batch(inputs=inputs, target=self._normalised(windows, location, scale))
 
     def batches(self, windows: Windows) -> Iterator[Batch]:
         """All of these windows in order, a bounded number at a time."""
@@ -143,14 +148,33 @@ class History:
             yield self.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
 
     def level(self, windows: Windows) -> tuple[Tensor, Tensor]:
-        """Location and scale of each window, float64 [N] both."""
-        s, t = _places(windows)
-        return self._location[s, t], self._scale[s, t]
+        """Location and scale of each window at each horizon, float64 [N, H] both.
+
+        They are measured anew whenever they are asked for: kept for all sessions and horizons, they would take more
+        memory than the features.
+        """
+        shape = (len(windows), len(self.pipeline.target.horizons))
+        location, scale = np.empty(shape), np.empty(shape)
+        for k in range(0, len(windows), MEASURED):
+            rows = slice(k, k + MEASURED)
+            symbols, positions = windows.symbols[rows], windows.positions[rows]
+            location[rows], scale[rows] = self.pipeline.levels(self.encoded.series, symbols, positions)
+        return torch.from_numpy(location), torch.from_numpy(scale)
+
+    def level_of_days(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Location and scale of every symbol on each of D days, float64 [S, D, H] both; NaN where unknown."""
+        count, days = len(self.bars.symbols), len(positions)
+        every = Windows(symbols=np.repeat(np.arange(count), days), positions=np.tile(positions, count))
+        location, scale = self.level(every)
+        return location.unflatten(0, (count, days)), scale.unflatten(0, (count, days))
 
     def targets(self, windows: Windows) -> Tensor:
-        """What came, float32 [N, H] in units of each window's volatility; NaN where unknown."""
+        """What came, float32 [N, H] in units of each window's scale; NaN where unknown."""
+        return self._normalised(windows, *self.level(windows))
+
+    def _normalised(self, windows: Windows, location: Tensor, scale: Tensor) -> Tensor:
         s, t = _places(windows)
-        return normalise(self._labels[s, t], *self.level(windows), self._spread).to(torch.float32)
+        return normalise(self._labels[s, t], location, scale, self._spread).to(torch.float32)
 
     def outcomes(self, windows: Windows) -> FloatArray:
         """[N, H] what came, in the target's own unit; NaN where unknown."""

@@ -36,23 +36,23 @@ class PanelBatch(NamedTuple):
 class Days:
     """Panels of all stocks by the position of their day on the date axis.
 
-    A stock is present on a day if it has a bar, and its window knows something of that day's session and has a
-    volatility. A covariate may be known of a stock that is not traded, and makes it nobody's neighbour.
+    A stock is present on a day if it can be forecast. A covariate may be known of a stock that is not traded, and makes
+    it nobody's neighbour.
     """
 
     def __init__(
-        self, history: Gathering, *, traded: NDArray[np.bool_], nodes: NDArray[np.int64] | None = None
+        self, history: Gathering, *, forecastable: NDArray[np.bool_], nodes: NDArray[np.int64] | None = None
     ) -> None:
         """Bind to a history.
 
         Args:
             history: windows are gathered from it when they are wanted, and never stored.
-            traded: [S, T] where one of its S stocks has a bar.
+            forecastable: [S, T] where one of its S stocks has what it must have to be forecast, a bar above all.
             nodes: [S] each stock's place in the network's universe, -1 = unknown; None if they stand in its order.
         """
         self._history = history
-        self._traded = traded
-        self._stocks = np.arange(len(traded), dtype=np.int64)
+        self._forecastable = forecastable
+        self._stocks = np.arange(len(forecastable), dtype=np.int64)
         self._nodes = self._stocks if nodes is None else nodes
 
     def gather(self, positions: NDArray[np.int64]) -> PanelBatch:
@@ -61,8 +61,7 @@ class Days:
         windows = Windows(symbols=symbols, positions=np.repeat(positions, len(self._stocks)))
         batch = self._history.gather(windows)
         inputs = batch.inputs
-        traded = torch.from_numpy(self._traded[windows.symbols, windows.positions])
-        present = traded & inputs.mask[:, -1].any(-1) & torch.isfinite(inputs.scale)
+        present = torch.from_numpy(self._forecastable[windows.symbols, windows.positions])
         return PanelBatch(
             inputs=_with_absent(inputs, present),
             nodes=torch.from_numpy(self._nodes[symbols]),
@@ -88,8 +87,8 @@ def _with_absent(inputs: Inputs, present: Tensor) -> Inputs:
     return inputs._replace(
         observed=torch.where(there, inputs.observed, 0.0),
         mask=inputs.mask & there,
-        location=torch.where(present, inputs.location, 0.0),
-        scale=torch.where(present, inputs.scale, 1.0),
+        location=torch.where(present[:, None], inputs.location, 0.0),
+        scale=torch.where(present[:, None], inputs.scale, 1.0),
     )
 
 

@@ -18,7 +18,8 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
 from predictor.model import output_map
-from predictor.networks import Edges, GraphForecaster, build_network, kind_named
+from predictor.networks import Edges, GraphForecaster, WindowNormaliser, build_network, kind_named
+from predictor.networks.econometric import TAPS
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (
@@ -40,6 +41,7 @@ from trainers.stock.data import NO_SOURCE, ROWS, History, Windows
 from trainers.stock.edges import training_edges
 from trainers.stock.lessons import Lesson, lesson_of
 from trainers.stock.recipe import WARMUP, Optimisation, Recipe
+from trainers.stock.scale import fit_normaliser, learnt_of
 from trainers.stock.splits import Splits
 from trainers.stock.starting import start
 
@@ -55,17 +57,23 @@ def fit_pipeline(
 ) -> Pipeline:
     """Everything between bars and network; fitted numbers come from the training part alone.
 
-    The features are fitted on bars cut at the end of that part, so that nothing later can move a number, not even
-    by rebasing an adjustment factor.
+    Features and scale are fitted on bars cut at the end of that part, so that nothing later can move a number, not
+    even by rebasing an adjustment factor.
     """
     calendar = _calendar(bars, recipe.calendar)
-    return Pipeline(
-        features=fit_features(bars.until(splits.train.last), features, calendar, covariates),
+    learnt = bars.until(splits.train.last)
+    draft = Pipeline(
+        features=fit_features(learnt, features, calendar, covariates),
         target=recipe.target,
-        normaliser=recipe.window_normaliser,
+        normaliser=recipe.window_normaliser if recipe.scale == "window" else WindowNormaliser(window=TAPS),
         calendar=calendar,
         encoder_length=recipe.encoder_length,
+        minimum=recipe.minimum,
     )
+    if recipe.scale == "window":
+        return draft
+    fitted = fit_normaliser(learnt_of(learnt, draft, splits.train, recipe.quantiles), recipe.scale)
+    return replace(draft, normaliser=fitted)
 
 
 def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
@@ -263,6 +271,7 @@ def calibrated(fitted: Fitted, history: History, splits: Splits, recipe: Recipe)
         quantiles=levels,
         normaliser=history.pipeline.normaliser,
         encoder_length=recipe.encoder_length,
+        minimum=history.pipeline.minimum,
         conformal=blank,
         baseline=_baseline(history, splits),
         universe=_universe(history, recipe),
@@ -295,8 +304,8 @@ def _baseline(history: History, splits: Splits) -> BaselineSpec:
         name="train_mean",
         known=tuple((known / len(train)).tolist()),
         static=tuple((static / len(train)).tolist()),
-        location=float(location.mean()),
-        scale=float(scale.median()),
+        location=tuple(location.mean(dim=0).tolist()),
+        scale=tuple(scale.median(dim=0).values.tolist()),
     )
 
 

@@ -59,8 +59,8 @@ def by_days(
     network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe
 ) -> Lesson[PanelBatch]:
     """Whole days, shuffled; a batch has as many as come nearest to the recipe's number of windows, at least one."""
-    settings, stocks, traded = recipe.optimisation, len(history.bars.symbols), history.bars.present
-    taught, days = Days(Hiding(history, seed=settings.seed), traded=traded), Days(history, traded=traded)
+    settings, stocks, there = recipe.optimisation, len(history.bars.symbols), history.forecastable
+    taught, days = Days(Hiding(history, seed=settings.seed), forecastable=there), Days(history, forecastable=there)
     task = PanelTask(
         network,
         levels=recipe.quantiles,

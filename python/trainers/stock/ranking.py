@@ -111,7 +111,7 @@ class PanelTask:
         """[P, S, H] the targets in their own unit."""
         location, scale = batch.inputs.location.float(), batch.inputs.scale.float()
         spread = self._spread.to(batch.target.device)
-        return _by_day(location[:, None] + scale[:, None] * spread * batch.target, batch.panels)
+        return _by_day(location + scale * spread * batch.target, batch.panels)
 
 
 def _by_day(values: Tensor, panels: int) -> Tensor:

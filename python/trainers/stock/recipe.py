@@ -12,18 +12,22 @@ from predictor.errors import ConfigurationError
 from predictor.networks import (
     LSTMConfig,
     NetworkConfig,
-    Normaliser,
     Target,
     TargetKind,
+    WindowNormaliser,
     check_quantiles,
     kind_named,
     write_config,
 )
+from predictor.windows import Minimum
 from trainers.stock.splits import Splits, SplitShares
 
 FLATTEST_VOLATILITY = 0.1
 """Smallest deviation of a window's daily log volatility. It is 0.3 to 0.5 as a rule, and next to nothing where a stock
 is new and the window holds a few sessions: in units of that, what comes after would be beyond all bounds."""
+
+Scale = Literal["window", "har", "garch", "mix"]
+"""The units in which a model learns: those of the window itself, or what HAR, GARCH or both forecast."""
 
 Schedule = Literal["constant", "cosine"]
 WARMUP = 0.1
@@ -98,8 +102,12 @@ class Recipe:
     target: Target = field(default_factory=Target)
     quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)
     encoder_length: int = 60
-    normaliser: Normaliser | None = None
-    """None takes the one that fits the target's kind."""
+    scale: Scale = "har"
+    """What a window's location and scale are measured by; all but `window` are fitted on the training part."""
+    normaliser: WindowNormaliser | None = None
+    """Of the scale `window`; None takes the one that fits the target's kind."""
+    minimum: Minimum = field(default_factory=Minimum)
+    """What a symbol must have on a day to be learnt from, judged and forecast."""
     shares: SplitShares = field(default_factory=SplitShares)
     parts: Splits | None = None
     """The splits by their dates; None cuts the bars by `shares`."""
@@ -112,15 +120,22 @@ class Recipe:
         wanted = kind_named(self.kind).config
         if type(self.config) is not wanted:
             raise ConfigurationError(f"a network of kind {self.kind!r} takes {wanted.__name__}, not {self.config!r}")
+        if self.normaliser is not None and self.scale != "window":
+            raise ConfigurationError(f"settings of a window's normaliser are given, but the scale is {self.scale}")
+        if self.scale in {"garch", "mix"} and self.target.kind is not TargetKind.LOG_RETURN:
+            raise ConfigurationError(
+                f"scale {self.scale} forecasts the volatility of returns, but the target is {self.target.kind}; take "
+                "har or window"
+            )
 
     @property
-    def window_normaliser(self) -> Normaliser:
-        """The normaliser that is used: the chosen one, or the one that fits the target's kind."""
+    def window_normaliser(self) -> WindowNormaliser:
+        """The normaliser of the scale `window`: the chosen one, or the one that fits the target's kind."""
         if self.normaliser is not None:
             return self.normaliser
         if self.target.kind is TargetKind.LOG_VOLATILITY:
-            return Normaliser(centred=True, decay=1.0, floor=FLATTEST_VOLATILITY)
-        return Normaliser()
+            return WindowNormaliser(centred=True, decay=1.0, floor=FLATTEST_VOLATILITY)
+        return WindowNormaliser()
 
     def splits(self, sessions: NDArray[np.int32]) -> Splits:
         """The four parts of bars on these sessions."""
@@ -130,6 +145,13 @@ class Recipe:
         if self.parts is None:
             return {f"share_{name}": value for name, value in asdict(self.shares).items()}
         return {f"split_{part.name}": [part.first, part.last] for part in self.parts.parts}
+
+    def _levels(self) -> Mapping[str, Setting]:
+        if self.scale != "window":
+            return {"scale": self.scale}
+        return {"scale": self.scale} | {
+            f"normaliser_{name}": value for name, value in asdict(self.window_normaliser).items()
+        }
 
     def settings(self) -> Mapping[str, Setting]:
         """Every setting by name, flat and as JSON, which has no infinity: a clip of null is none."""
@@ -143,7 +165,8 @@ class Recipe:
             "encoder_length": self.encoder_length,
             "calendar": self.calendar,
             **named,
-            **{f"normaliser_{name}": value for name, value in asdict(self.window_normaliser).items()},
+            **self._levels(),
+            **{f"minimum_{name}": value for name, value in asdict(self.minimum).items()},
             **self._splitting(),
             **asdict(self.optimisation),
             "clip": self.optimisation.clip if isfinite(self.optimisation.clip) else None,

@@ -1,4 +1,7 @@
-"""Reading a recipe back: from the record in an artifact's card, or from a file of the same settings."""
+"""Reading a recipe back: from the record in an artifact's card, or from a file of the same settings.
+
+Cards of earlier versions name no scale, which then is `window`, and not what a symbol must have.
+"""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -9,15 +12,17 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_
 from predictor import canonical
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.networks import NetworkConfig, Normaliser, Target, TargetKind, kind_named, read_config
-from trainers.stock.recipe import Optimisation, Recipe
+from predictor.networks import NetworkConfig, Target, TargetKind, WindowNormaliser, kind_named, read_config
+from predictor.windows import Minimum
+from trainers.stock.recipe import Optimisation, Recipe, Scale
 from trainers.stock.splits import PARTS, Part, Splits, SplitShares
 
 NETWORK: Final = "network_"
 NORMALISER: Final = "normaliser_"
+MINIMUM: Final = "minimum_"
 SHARE: Final = "share_"
 SPLIT: Final = "split_"
-ValueT = TypeVar("ValueT", SplitShares, Normaliser, Optimisation)
+ValueT = TypeVar("ValueT", SplitShares, WindowNormaliser, Minimum, Optimisation)
 
 
 def read_recipe(settings: Json, source: str = "recipe") -> Recipe:
@@ -60,6 +65,7 @@ def read_recipe_file(path: Path) -> Recipe:
 
 def _recipe(record: Record) -> Recipe:
     kind = record.text("kind")
+    scale: Scale = _value(record, "scale", Scale) if record.has("scale") else "window"
     by_dates = record.has(f"{SPLIT}{PARTS[0]}")
     shares = {} if by_dates else {"shares": _values(SplitShares, record, SHARE)}
     return Recipe(
@@ -69,7 +75,9 @@ def _recipe(record: Record) -> Recipe:
         quantiles=record.numbers("quantiles"),
         encoder_length=record.integer("encoder_length"),
         calendar=record.text("calendar"),
-        normaliser=_values(Normaliser, record, NORMALISER),
+        scale=scale,
+        normaliser=_values(WindowNormaliser, record, NORMALISER) if scale == "window" else None,
+        minimum=_values(Minimum, record, MINIMUM) if record.has(f"{MINIMUM}values") else Minimum(),
         parts=_parts(record) if by_dates else None,
         optimisation=_values(Optimisation, record, ""),
         **shares,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from predictor.audit_record import AuditVerdict, PermutationCheck
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
+from predictor.networks import normalise, restore
 from predictor.windows import Pipeline
 from trainers.stock.audit.lags import Judged, gains
 from trainers.stock.audit.skill import Estimate, estimate
@@ -39,7 +40,7 @@ more; with few days the error is so large that not even that could be told from 
 class ShuffledHistory(History):
     """A history whose labels belong to other days.
 
-    In units of each window's volatility, so that no level is left to be learnt, whole days change places within each
+    In units of each window's scale, so that no level is left to be learnt, whole days change places within each
     part: stocks of a day stay together, and every part keeps its own outcomes.
     """
 
@@ -47,14 +48,13 @@ class ShuffledHistory(History):
         self, bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, *, splits: Splits, seed: int
     ) -> None:
         super().__init__(bars, pipeline, covariates)
-        random = np.random.default_rng(seed)
-        location, unit = self.encoded.location[..., None], self.encoded.scale[..., None] * pipeline.target.spread
-        units = (self.labels - location) / unit
+        random, spread = np.random.default_rng(seed), torch.from_numpy(pipeline.target.spread)
         for part in (splits.train, splits.selection, splits.calibration):
             days = decisions(part, bars.sessions, pipeline.target)
-            units[:, days] = units[:, random.permutation(days)]
-        self.labels = location + unit * units
-        self._labels = torch.from_numpy(self.labels)
+            location, scale = self.level_of_days(days)
+            units = normalise(torch.from_numpy(self.labels[:, days]), location, scale, spread)
+            moved = units[:, torch.from_numpy(random.permutation(len(days)))]
+            self.labels[:, days] = restore(moved[..., None], location, scale, spread)[..., 0].numpy()
 
 
 def check_permutations(judged: Judged, retrain: Retrain, *, count: int, epochs: int, lag: int) -> PermutationCheck:

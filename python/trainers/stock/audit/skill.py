@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from predictor.bars import AdjustedBars
-from predictor.networks import Target
+from predictor.networks import Target, restore
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.performance import mean_error
 from trainers.stock.conformal import calibrate
@@ -45,7 +46,7 @@ def outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
 def plain_quantiles(
     history: History, splits: Splits, levels: tuple[float, ...], positions: NDArray[np.int64]
 ) -> FloatArray:
-    """[D, S, H, Q] quantiles without a model: the same for every window, in units of the window's own volatility.
+    """[D, S, H, Q] quantiles without a model: the same for every window, in units of the window's scale.
 
     They are those of the training part's outcomes, with tails calibrated on the calibration part, which is all that a
     network can know that has found nothing in its inputs.
@@ -62,9 +63,9 @@ def plain_quantiles(
         horizons=target.horizons,
     )
     calibrated = np.sort(units + np.array(conformal.offsets), axis=1)
-    location, scale = (level.T[positions] for level in (history.encoded.location, history.encoded.scale))
-    spread = target.spread[:, None]
-    return location[..., None, None] + scale[..., None, None] * spread * calibrated
+    location, scale = (level.transpose(0, 1) for level in history.level_of_days(positions))
+    units = torch.from_numpy(calibrated).expand(*location.shape[:2], -1, -1)
+    return restore(units, location, scale, torch.from_numpy(target.spread)).numpy()
 
 
 def daily_losses(forecasts: Forecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:

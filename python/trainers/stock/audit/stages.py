@@ -43,8 +43,7 @@ class ModelStages:
     def __init__(self, model: Model, covariates: CovariateSource, bars: BarPanel) -> None:
         self._model = model
         self._history = History(bars, model.pipeline, covariates)
-        encoded = self._history.encoded
-        self._usable = encoded.mask.any(axis=2) & bars.present & np.isfinite(encoded.scale)
+        self._usable = self._history.forecastable
 
     def at(self, position: int) -> Stages:
         """Inputs and forecasts of all stocks that can be forecast then."""

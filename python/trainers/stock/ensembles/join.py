@@ -139,7 +139,7 @@ def _manifest(members: Mapping[str, Stored]) -> EnsembleManifest:
 def _conformal(members: Members, manifest: EnsembleManifest, part: Part) -> Conformal:
     """Offsets of the ensemble's own: the mean of calibrated bands is mostly too wide or too narrow."""
     windows = members.windows(part)
-    unit = members.scale(windows)[:, None] * manifest.target.spread
+    unit = members.scale(windows) * manifest.target.spread
     raw = members.joined(manifest, windows, members.forecasts(windows)).raw
     return calibrate(
         raw / unit[..., None],

@@ -79,7 +79,7 @@ def _residuals(history: History, walked: Walked) -> Residuals:
 def _unit(history: History, windows: Windows) -> FloatArray:
     """[N, H, 1] the volatility of each window at each horizon."""
     _, scale = history.level(windows)
-    return (scale.numpy()[:, None] * history.pipeline.target.spread)[..., None]
+    return (scale.numpy() * history.pipeline.target.spread)[..., None]
 
 
 def _gain(judged: Judged, before: FloatArray, after: FloatArray) -> tuple[Interval, ...]:

@@ -63,7 +63,7 @@ class Members:
         }
 
     def scale(self, windows: Windows) -> FloatArray:
-        """[N] mean of the members' window volatilities."""
+        """[N, H] mean of the members' window volatilities."""
         return np.mean([history.level(windows)[1].numpy() for history in self.histories.values()], axis=0)
 
     def joined(self, manifest: EnsembleManifest, windows: Windows, forecasts: Mapping[str, Forecasts]) -> Forecasts:

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from predictor.networks import Target
+from predictor.windows import back_from
 from trainers.stock.asking import joined
 from trainers.stock.data import ROWS, History, Windows
 from trainers.stock.splits import Part
@@ -61,15 +62,7 @@ class Case:
 
 def recent(history: History, windows: Windows, sessions: int) -> FloatArray:
     """[N, sessions] the target's daily series up to each window's day; NaN where unknown or before the first bar."""
-    return back_from(history.daily, windows, sessions)
-
-
-def back_from(daily: FloatArray, windows: Windows, sessions: int) -> FloatArray:
-    """[N, sessions] a daily series [S, T] up to each window's day; NaN before the first bar."""
-    places = windows.positions[:, None] + np.arange(1 - sessions, 1)
-    found = daily[windows.symbols[:, None], np.maximum(places, 0)]
-    found[places < 0] = np.nan
-    return found
+    return back_from(history.daily, windows.symbols, windows.positions, sessions)
 
 
 def in_blocks(windows: Windows, compute: Callable[[Windows], FloatArray]) -> FloatArray:

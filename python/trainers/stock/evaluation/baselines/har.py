@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.networks import Target, TargetKind
+from predictor.windows import back_from
 from trainers.stock.data import Windows
-from trainers.stock.evaluation.baselines.case import Baseline, Case, back_from, in_blocks
+from trainers.stock.evaluation.baselines.case import Baseline, Case, in_blocks
 
 FloatArray = NDArray[np.float64]
 
@@ -55,7 +56,7 @@ def _volatility(case: Case, windows: Windows) -> tuple[FloatArray, FloatArray]:
 
 def _averages(daily: FloatArray, windows: Windows) -> FloatArray:
     """[N, 4] one, and the means of the last 1, 5 and 22 days' log volatility; missing days are left out."""
-    last = back_from(daily, windows, max(DAYS))
+    last = back_from(daily, windows.symbols, windows.positions, max(DAYS))
     means = [np.nanmean(last[:, -days:], axis=1) for days in DAYS]
     return np.stack([np.ones(len(windows)), *means], axis=1)
 

@@ -37,19 +37,19 @@ def restored(case: Case, units: FloatArray) -> FloatArray:
 
 
 def _unit(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
-    """Location [N, 1] and scale [N, H] of the outcomes that are learnt.
+    """Location and scale, [N, H] both, of the outcomes that are learnt.
 
     Returns are learnt in units of the window's volatility, so that calm and wild days weigh alike. Log volatility is
     learnt as its change from the window's mean: trees cannot go beyond the levels that they have seen.
     """
-    location, scale = (part.numpy()[:, None] for part in history.level(windows))
+    location, scale = (part.numpy() for part in history.level(windows))
     if history.pipeline.target.kind is TargetKind.LOG_VOLATILITY:
         scale = np.ones_like(scale)
     return location, scale * history.pipeline.target.spread
 
 
 def _of_block(history: History, windows: Windows) -> FloatArray:
-    location, scale = (part.numpy()[:, None] for part in history.level(windows))
+    location, scale = (part.numpy()[:, :1] for part in history.level(windows))  # those of the shortest horizon
     daily = (recent(history, windows, max(MEANS)) - location) / scale
     known = np.isfinite(daily)
     values, sizes = np.where(known, daily, 0.0), np.where(known, np.abs(daily), 0.0)

@@ -1,0 +1,100 @@
+"""Which symbols of a panel can be forecast, and what a reader must know of the others: each is judged by itself."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from predictor.bars import BarPanel
+from predictor.errors import BarsError, NoUsableSymbolError, QuantraError, TooFewBarsError, listed, shown_date
+from predictor.model.prepared import LARGEST_SCALE, MOST_TOLD, BoolArray, FloatArray
+from predictor.networks import Inputs
+from predictor.windows import Counts, Encoded, Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """What was found of S symbols on the way to their inputs."""
+
+    bars: BarPanel
+    """The sessions that the forecast depends on."""
+    counts: Counts
+    """[S] each, at the last session."""
+    scale: FloatArray
+    """[S] the largest over the horizons; NaN where nothing is known."""
+    is_flat: BoolArray
+    """[S] whether a scale is the smallest there is."""
+    knows_something: BoolArray
+    """[S] whether any feature of the encoder is known."""
+    faults: Mapping[int, BarsError]
+    """By row: bars that cannot be adjusted."""
+
+    @classmethod
+    def of(
+        cls, pipeline: Pipeline, bars: BarPanel, encoded: Encoded, rows: Inputs, faults: Mapping[int, BarsError]
+    ) -> Self:
+        """Look at a panel's inputs."""
+        counts = pipeline.counts(bars.present, encoded.series)
+        scale = rows.scale.numpy()
+        return cls(
+            bars=bars,
+            counts=Counts(*(part[:, -1] for part in counts)),
+            scale=scale.max(axis=1),
+            is_flat=np.any(scale <= pipeline.normaliser.floor, axis=1),
+            knows_something=np.any(rows.mask.numpy(), axis=(1, 2)),
+            faults=faults,
+        )
+
+
+def refusals_of(pipeline: Pipeline, found: Found) -> dict[str, QuantraError]:
+    """Why each symbol that cannot be forecast cannot, by symbol, in the order of the panel."""
+    bars, counts = found.bars, found.counts
+    sound = bars.present[:, -1] & (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values)
+    sound &= (found.scale <= LARGEST_SCALE) & found.knows_something
+    rows = sorted({*np.flatnonzero(~sound).tolist(), *found.faults})
+    return {bars.symbols[s]: _refusal(pipeline, found, s) for s in rows}
+
+
+def _refusal(pipeline: Pipeline, found: Found, s: int) -> QuantraError:
+    bars, counts, symbol = found.bars, found.counts, found.bars.symbols[s]
+    if s in found.faults:
+        return found.faults[s]
+    if not bars.present[s, -1]:
+        last = shown_date(int(bars.sessions[-1]))
+        return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
+    best = pipeline.bars_needed
+    if counts.bars[s] < pipeline.least_bars:
+        what = f"bars in the last {pipeline.encoder_length} sessions"
+        return TooFewBarsError.of(symbol, have=int(counts.bars[s]), need=pipeline.least_bars, what=what, best=best)
+    if counts.values[s] < pipeline.least_values:
+        what = f"values in the last {pipeline.normaliser.window} sessions to measure its volatility by"
+        return TooFewBarsError.of(symbol, have=int(counts.values[s]), need=pipeline.least_values, what=what, best=best)
+    if not found.scale[s] <= LARGEST_SCALE:
+        problem = f"has a volatility of {found.scale[s]:.3g} a day, which no market has; check its prices"
+        return NoUsableSymbolError(f"{symbol}: {problem}")
+    return NoUsableSymbolError(f"{symbol}: has no known feature in the last {pipeline.encoder_length} sessions")
+
+
+def warnings_of(pipeline: Pipeline, found: Found, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
+    """Which symbols have no forecast, and which have one that is worth less than others."""
+    for error in list(refusals.values())[:MOST_TOLD]:
+        yield f"no forecast of {error.message}"
+    if len(refusals) > MOST_TOLD:
+        yield f"no forecast of {len(refusals) - MOST_TOLD} more symbols either; the answer holds the reason of each"
+    yield from found.bars.suspicious_jumps().lines()
+    symbols = found.bars.symbols
+    present = found.bars.present.sum(axis=1)
+    thin = [s for s, symbol in enumerate(symbols) if present[s] < pipeline.bars_needed and symbol not in refusals]
+    if thin:
+        fewest = min(thin, key=lambda s: present[s])
+        yield (
+            f"{listed([symbols[s] for s in thin])}: forecast from fewer than the {pipeline.bars_needed} bars that the "
+            f"model reads, {symbols[fewest]} from {present[fewest]}; what its features lack counts as unknown"
+        )
+    flat = [symbol for symbol, still in zip(symbols, found.is_flat, strict=True) if still and symbol not in refusals]
+    if flat:
+        yield (
+            f"{listed(flat)}: its price hardly moves, so the forecast is as wide as the smallest volatility that the "
+            f"model knows, {pipeline.normaliser.floor:g} a day"
+        )

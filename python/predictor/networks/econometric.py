@@ -1,0 +1,249 @@
+"""The fitted normalisers: location and scale that econometrics forecasts for each horizon.
+
+HAR (heterogeneous autoregression, Corsi 2009) is a line through averages of the daily range volatility over some
+numbers of sessions, GARCH(1,1) (Bollerslev 1986) a weighted sum of past squared returns, here cut to a stated number of
+taps. Both count from the window's own long-run level: every number was fitted once for all symbols, so a symbol that
+training has not seen is forecast too, and prices or ranges in another unit change nothing.
+
+Sums run oldest first with one accumulator; sessions without a value are left out. Only sums, quotients, log, exp and
+sqrt are used, so that another implementation can give the same numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.bars import AdjustedBars
+from predictor.errors import ConfigurationError
+from predictor.networks.normaliser import DailySeries, Levels, ordered_sum
+from predictor.networks.target import Target
+
+FloatArray = NDArray[np.float64]
+
+HAR_SESSIONS: Final = (1, 5, 22, 60)
+"""A day, a week, a month and a quarter."""
+TAPS: Final = 139
+"""Sessions that a fitted normaliser looks back over; 139 returns are those of 140 bars."""
+MOST_TAPS: Final = 2500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Har:
+    """A line for each of H horizons through the logs of K averages, each relative to the window's own.
+
+    line = intercept + sum over k of weight_k log(mean of the last k values / mean of the window)
+    """
+
+    sessions: tuple[int, ...] = HAR_SESSIONS
+    """[K] rising numbers of sessions that are averaged over."""
+    intercepts: tuple[float, ...]
+    """[H]"""
+    weights: tuple[tuple[float, ...], ...]
+    """[H][K]"""
+
+    def __post_init__(self) -> None:
+        rising = self.sessions and self.sessions[0] >= 1 and all(a < b for a, b in pairwise(self.sessions))
+        if not rising or {len(row) for row in self.weights} != {len(self.sessions)}:
+            raise ConfigurationError(
+                f"HAR averages over {list(self.sessions)} sessions, which must rise from at least 1, with one weight "
+                "for each of them in every row"
+            )
+        if len(self.intercepts) != len(self.weights):
+            raise ConfigurationError(f"HAR has {len(self.intercepts)} intercepts for {len(self.weights)} horizons")
+
+    def terms(self, volatility: FloatArray) -> FloatArray:
+        """[N, K] log of each average of daily volatilities [N, W] relative to the window's own; NaN without any."""
+        whole = window_mean(volatility)
+        return np.stack([np.log(window_mean(volatility[:, -k:]) / whole) for k in self.sessions], axis=1)
+
+    def lines(self, terms: FloatArray) -> FloatArray:
+        """[N, H] of terms [N, K]."""
+        lines = np.repeat(np.array([self.intercepts]), len(terms), axis=0)
+        for k, column in enumerate(np.array(self.weights).T):
+            lines += terms[:, k : k + 1] * column
+        return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Garch:
+    """GARCH(1,1) whose long-run variance V is the window's own mean square, one reversion for each of H horizons.
+
+    next    = V + sum over k of alpha beta^k (squared return k sessions back - V)
+    horizon = V + reversion (next - V)
+    """
+
+    alpha: float
+    beta: float
+    reversion: tuple[float, ...]
+    """[H] mean of (alpha + beta)^(j - 1) over the days j of the horizon, the next day being 1."""
+
+    def __post_init__(self) -> None:
+        if not (self.alpha > 0 and self.beta >= 0 and self.alpha + self.beta < 1):
+            raise ConfigurationError(
+                f"GARCH has alpha {self.alpha:g} and beta {self.beta:g}, but the first must be above 0, the second at "
+                "least 0 and their sum below 1"
+            )
+        if not all(0 <= share <= 1 for share in self.reversion):
+            raise ConfigurationError(f"GARCH reversions are {list(self.reversion)}, but must lie between 0 and 1")
+
+    def next_variance(self, squares: FloatArray, long_run: FloatArray) -> FloatArray:
+        """[N] variance of the next day, from squared returns [N, W], NaN where unknown, and their mean [N]."""
+        weights = np.empty(squares.shape[1])
+        weights[-1] = self.alpha
+        for k in range(len(weights) - 1, 0, -1):
+            weights[k - 1] = weights[k] * self.beta
+        distance = np.where(np.isnan(squares), 0.0, squares - long_run[:, None])
+        return long_run + ordered_sum((weights * distance).T)
+
+    def variances(self, following: FloatArray, long_run: FloatArray) -> FloatArray:
+        """[N, H] mean daily variance over each horizon."""
+        return long_run[:, None] + np.array(self.reversion) * (following - long_run)[:, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedScale:
+    """Of log returns: location 0, and as scale the daily volatility that HAR, GARCH or both forecast for a horizon.
+
+    HAR's line is the log of the volatility relative to the window's mean absolute return. With both, the log of the
+    scale is their convex mean. What is forecast is close to close; HAR reads the ranges within the days, GARCH does
+    not.
+    """
+
+    har: Har | None = None
+    garch: Garch | None = None
+    har_share: float = 1.0
+    """Weight of HAR in the mean of the logs, from 0 to 1; GARCH has the rest."""
+    window: int = TAPS
+    """Sessions: GARCH's taps, and those of both long-run levels."""
+    floor: float = 1e-4
+    """Smallest scale."""
+
+    def __post_init__(self) -> None:
+        check_window(self.window, self.floor, self.har)
+        if self.har is None and self.garch is None:
+            raise ConfigurationError("a fitted scale has neither HAR nor GARCH; it needs one of them")
+        inside = 0 < self.har_share < 1 if self.har and self.garch else self.har_share == float(self.har is not None)
+        if not inside:
+            raise ConfigurationError(
+                f"the share of HAR is {self.har_share:g}, but must be 1 if it stands alone, 0 if GARCH does, else "
+                "between both"
+            )
+
+    @property
+    def kind(self) -> str:
+        """As `Normaliser.kind`."""
+        return "fitted"
+
+    @property
+    def is_per_horizon(self) -> bool:
+        """As `Normaliser.is_per_horizon`."""
+        return True
+
+    def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
+        """Log returns, and where HAR is part of it the daily range volatility."""
+        returns = target.daily(bars)
+        return (returns, target.range_volatility(bars)) if self.har else (returns,)
+
+    def levels(self, windows: DailySeries) -> Levels:
+        """As `Normaliser.levels`, [N, H]; NaN if no return of a window is known."""
+        found = self.stages(windows)
+        logs = [
+            *((self.har_share, found["har"]),) * (self.har is not None),
+            *((1 - self.har_share, found["garch"]),) * (self.garch is not None),
+        ]
+        with np.errstate(all="ignore"):
+            scale = np.maximum(np.exp(sum(share * values for share, values in logs)), self.floor)
+        return Levels(location=0.0 * scale, scale=scale)
+
+    def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
+        """As `Normaliser.stages`: of N windows, the logs of both volatilities among them."""
+        returns = windows[0][:, -self.window :]
+        with np.errstate(all="ignore"):
+            har = {} if self.har is None else self._har(self.har, returns, windows[1][:, -self.window :])
+            return {**har, **({} if self.garch is None else _garch(self.garch, returns))}
+
+    @staticmethod
+    def _har(har: Har, returns: FloatArray, volatility: FloatArray) -> Mapping[str, FloatArray]:
+        terms, size = har.terms(volatility), window_mean(np.abs(returns))
+        return {"har_terms": terms, "har_level": size, "har": np.log(size)[:, None] + har.lines(terms)}
+
+
+def _garch(garch: Garch, returns: FloatArray) -> Mapping[str, FloatArray]:
+    squares = returns * returns
+    long_run = window_mean(squares)
+    following = garch.next_variance(squares, long_run)
+    logs = np.log(garch.variances(following, long_run)) / 2
+    return {"garch_level": long_run, "garch_next": following, "garch": logs}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedLevel:
+    """Of log volatility: HAR's forecast as location, the size of its residuals in the training part as scale.
+
+    HAR's line is relative to the log of the window's mean daily volatility.
+    """
+
+    har: Har
+    residuals: tuple[float, ...]
+    """[H] root mean square."""
+    window: int = TAPS
+    """Sessions of the long-run level."""
+    floor: float = 1e-4
+    """Smallest scale."""
+
+    def __post_init__(self) -> None:
+        check_window(self.window, self.floor, self.har)
+        if len(self.residuals) != len(self.har.intercepts) or not all(size >= self.floor for size in self.residuals):
+            raise ConfigurationError(
+                f"sizes of HAR's residuals are {list(self.residuals)}, but must be one a horizon, none below the floor "
+                f"{self.floor:g}"
+            )
+
+    @property
+    def kind(self) -> str:
+        """As `Normaliser.kind`."""
+        return "fitted"
+
+    @property
+    def is_per_horizon(self) -> bool:
+        """As `Normaliser.is_per_horizon`."""
+        return True
+
+    def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
+        """The daily range volatility."""
+        return (target.range_volatility(bars),)
+
+    def levels(self, windows: DailySeries) -> Levels:
+        """As `Normaliser.levels`, [N, H]; NaN if no volatility of a window is known."""
+        location = self.stages(windows)["har"]
+        return Levels(location=location, scale=0.0 * location + np.array(self.residuals))
+
+    def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
+        """As `Normaliser.stages`."""
+        volatility = windows[0][:, -self.window :]
+        with np.errstate(all="ignore"):
+            terms, level = self.har.terms(volatility), window_mean(volatility)
+            return {"har_terms": terms, "har_level": level, "har": np.log(level)[:, None] + self.har.lines(terms)}
+
+
+FittedNormaliser = FittedScale | FittedLevel
+
+
+def window_mean(values: FloatArray) -> FloatArray:
+    """[N] mean of what is known in each row [N, W], added oldest first; NaN where nothing is."""
+    known = ~np.isnan(values)
+    with np.errstate(all="ignore"):
+        return ordered_sum(np.where(known, values, 0.0).T) / known.sum(axis=1)
+
+
+def check_window(window: int, floor: float, har: Har | None) -> None:
+    """Raise ConfigurationError unless the window holds all averages and the floor is a small number above 0."""
+    least = max(har.sessions) if har else 2
+    if not least <= window <= MOST_TAPS:
+        raise ConfigurationError(f"normaliser window is {window} sessions, but must be {least} to {MOST_TAPS}")
+    if not 0 < floor < 1:
+        raise ConfigurationError(f"normaliser floor is {floor:g}, but must be between 0 and 1")

@@ -1,0 +1,289 @@
+"""Fitting the units in which a model learns: HAR by least squares, GARCH by maximum likelihood, and their mean.
+
+One fit for all symbols. Every number comes from the training part, by the core packages alone. Windows are thinned to a
+bounded number: so few numbers are fitted that more would not move them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError
+from predictor.networks import (
+    DailySeries,
+    FittedLevel,
+    FittedNormaliser,
+    FittedScale,
+    Garch,
+    Har,
+    Target,
+    TargetKind,
+    normalise,
+    pinball_loss,
+)
+from predictor.networks.econometric import HAR_SESSIONS, TAPS, window_mean
+from predictor.windows import Pipeline, back_from
+from trainers.stock.data import Windows
+from trainers.stock.splits import Part, decisions
+
+FloatArray = NDArray[np.float64]
+Steps = tuple[tuple[int, int], ...]
+"""[H] first and last day of each horizon, the day after the decision being 1."""
+
+LEARNT_FROM: Final = 20_000
+"""Windows at most."""
+SYMBOLS_AT_ONCE: Final = 64
+FEWEST: Final = 250
+"""Windows with a known outcome that a fit needs; a year of one symbol."""
+SHARES: Final = tuple(k / 10 for k in range(11))
+"""Of HAR in the mean, of which the best on the training windows is taken."""
+START: Final = (0.07, 0.92, 6.0)
+"""Where the search for GARCH's alpha, beta and degrees of freedom begins: what daily returns have as a rule."""
+SEARCH_STEPS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Learnt:
+    """N training windows and what came after them, for H horizons."""
+
+    kind: TargetKind
+    windows: DailySeries
+    """[N, W] each: daily log returns and range volatility, or of a target of volatility the latter alone."""
+    outcomes: FloatArray
+    """[N, H] of the target, NaN where unknown."""
+    volatility: FloatArray
+    """[N, H] log of the daily range volatility over the horizon, NaN where unknown."""
+    following: FloatArray
+    """[N] log return of the session after the window, NaN where unknown."""
+    steps: Steps
+    spread: FloatArray
+    """[H] how the target's scale grows with the horizon."""
+    levels: tuple[float, ...]
+    """[Q] quantiles by whose loss the share of HAR is chosen."""
+
+
+def fit_normaliser(learnt: Learnt, scale: Literal["har", "garch", "mix"]) -> FittedNormaliser:
+    """Location and scale by econometrics.
+
+    Raises:
+        ConfigurationError: there are too few windows with a known outcome, or prices that never move.
+    """
+    for h, known in enumerate(np.isfinite(learnt.outcomes).sum(axis=0)):
+        if known < FEWEST:
+            raise ConfigurationError(
+                f"the training part has {known} windows whose outcome {learnt.steps[h][1]} sessions ahead is known, "
+                f"and fitting the scale {scale} needs {FEWEST}; give more bars, or take --scale window"
+            )
+    if learnt.kind is TargetKind.LOG_VOLATILITY:
+        return _level(learnt)
+    har = FittedScale(har=fit_har(learnt)) if scale != "garch" else None
+    garch = FittedScale(garch=fit_garch(learnt), har_share=0.0) if scale != "har" else None
+    if har is None or garch is None:
+        return har or garch or FittedScale()
+    tried = [_mixed(har, garch, share) for share in SHARES]
+    return min(tried, key=lambda one: _loss(one, learnt))
+
+
+def _mixed(har: FittedScale, garch: FittedScale, share: float) -> FittedScale:
+    """The convex mean of the logs; at either end one of them alone."""
+    if share in (0.0, 1.0):
+        return har if share else garch
+    return FittedScale(har=har.har, garch=garch.garch, har_share=share)
+
+
+def _level(learnt: Learnt) -> FittedLevel:
+    """HAR's forecast of log volatility, and how far it missed."""
+    har = fit_har(learnt)
+    unscaled = FittedLevel(har=har, residuals=(1.0,) * len(learnt.steps))
+    residuals = learnt.outcomes - unscaled.levels(learnt.windows).location
+    sizes = np.sqrt(np.nanmean(residuals * residuals, axis=0))
+    return FittedLevel(har=har, residuals=tuple(np.maximum(sizes, unscaled.floor).tolist()))
+
+
+# --- what they learn from
+
+
+def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, ...]) -> Learnt:
+    """Training windows of bars, and what came after them; a few symbols are adjusted at a time.
+
+    Args:
+        bars: cut at the end of the training part, so that nothing later can move a number.
+        draft: says what is forecast, how long windows are and what a symbol must have; it computes nothing.
+        part: the training part.
+        levels: [Q] of the quantiles.
+    """
+    target = draft.target
+    ranged = replace(target, kind=TargetKind.LOG_VOLATILITY)
+    windows = _windows(bars, draft, part).thinned(LEARNT_FROM)
+    shape = (len(windows), len(target.horizons))
+    found = Learnt(
+        kind=target.kind,
+        windows=(np.empty((len(windows), TAPS)), np.empty((len(windows), TAPS))),
+        outcomes=np.empty(shape),
+        volatility=np.empty(shape),
+        following=np.empty(len(windows)),
+        steps=tuple((target.lag + 1, target.lag + horizon) for horizon in target.horizons),
+        spread=target.spread,
+        levels=levels,
+    )
+    for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
+        rows = np.flatnonzero((windows.symbols >= first) & (windows.symbols < first + SYMBOLS_AT_ONCE))
+        s, t = windows.symbols[rows] - first, windows.positions[rows]
+        few = bars.select(bars.symbols[first : first + SYMBOLS_AT_ONCE]).adjusted()
+        returns = _RETURNS.daily(few)
+        found.windows[0][rows] = back_from(returns, s, t, TAPS)
+        found.windows[1][rows] = back_from(target.range_volatility(few), s, t, TAPS)
+        found.outcomes[rows] = target.labels(few)[s, t]
+        found.volatility[rows] = ranged.labels(few)[s, t]
+        found.following[rows] = returns[s, t + 1]
+    return found if target.kind is TargetKind.LOG_RETURN else replace(found, windows=found.windows[1:])
+
+
+def _windows(bars: BarPanel, draft: Pipeline, part: Part) -> Windows:
+    """Those of the part whose symbols have what they must have, by date."""
+    positions = decisions(part, bars.sessions, draft.target)
+    positions = positions[positions >= draft.bars_needed - 1]
+    present = bars.present
+    known = present.copy()
+    if draft.target.kind is TargetKind.LOG_RETURN:
+        known[:, 1:] &= present[:, :-1]
+        known[:, 0] = False
+    usable = present & draft.suffices(draft.counts(present, (np.where(known, 0.0, np.nan),)))
+    order, symbols = np.nonzero(usable[:, positions].T)
+    return Windows(symbols=symbols.astype(np.int64), positions=positions[order])
+
+
+_RETURNS: Final = Target()
+
+# --- HAR
+
+
+def fit_har(learnt: Learnt) -> Har:
+    """Least squares of the horizon's log volatility on the terms, both relative to the window's own level.
+
+    Of returns the intercepts are set so that outcomes in units of the forecast have a mean square of 1: range
+    volatility and that of closes are not the same measure, and the window's level of the latter is what is scaled.
+    """
+    ranges = learnt.windows[-1][:, -TAPS:]
+    plain = Har(intercepts=(0.0,), weights=((0.0,) * len(HAR_SESSIONS),))
+    terms, level = plain.terms(ranges), np.log(window_mean(ranges))
+    solved = [_least_squares(terms, column - level) for column in learnt.volatility.T]
+    har = Har(intercepts=tuple(row[-1] for row in solved), weights=tuple(row[:-1] for row in solved))
+    return har if learnt.kind is TargetKind.LOG_VOLATILITY else _centred(har, learnt)
+
+
+def _least_squares(terms: FloatArray, outcomes: FloatArray) -> tuple[float, ...]:
+    """Weights of the terms [N, K], and a constant behind them; 0 for terms that do not vary."""
+    rows = np.isfinite(outcomes) & np.isfinite(terms).all(axis=1)
+    known = np.column_stack([terms[rows], np.ones(int(rows.sum()))])
+    return tuple(np.linalg.lstsq(known, outcomes[rows])[0].tolist())
+
+
+def _centred(har: Har, learnt: Learnt) -> Har:
+    """With intercepts that make the mean square of outcomes in units of the scale 1."""
+    scale = FittedScale(har=har).levels(learnt.windows).scale * learnt.spread
+    units = learnt.outcomes / scale
+    square = np.nanmean(units * units, axis=0)
+    if not (np.isfinite(square) & (square > 0)).all():
+        raise ConfigurationError("prices never move in the training part, so no volatility can be fitted")
+    shift = np.log(square) / 2
+    return Har(intercepts=tuple((np.array(har.intercepts) + shift).tolist()), weights=har.weights)
+
+
+# --- GARCH
+
+
+def fit_garch(learnt: Learnt) -> Garch:
+    """Maximum likelihood of the next day's return with Student-t errors (Bollerslev 1987), all windows as one.
+
+    Raises:
+        ConfigurationError: hardly any window moves.
+    """
+    returns, outcome = learnt.windows[0][:, -TAPS:], learnt.following**2
+    squares = returns * returns
+    long_run = window_mean(squares)
+    rows = np.isfinite(outcome) & (long_run > 0)
+    if rows.sum() < FEWEST:
+        raise ConfigurationError(
+            f"{rows.sum()} windows of the training part have prices that move, and GARCH needs {FEWEST}; give other "
+            "bars, or take --scale window"
+        )
+    distance = np.where(np.isnan(squares), 0.0, squares - long_run[:, None])[rows, ::-1].copy()
+    alpha, beta = _likeliest(*map(torch.from_numpy, (distance, long_run[rows], outcome[rows])))
+    return Garch(alpha=alpha, beta=beta, reversion=tuple(_reversions(alpha + beta, learnt.steps)))
+
+
+def _likeliest(distance: Tensor, long_run: Tensor, outcome: Tensor) -> tuple[float, float]:
+    """Alpha and beta, found by quasi-Newton steps (L-BFGS) on parameters that cannot leave their range.
+
+    Args:
+        distance: [N, W] squared returns less their mean, newest first.
+        long_run: [N] that mean.
+        outcome: [N] squared return of the next day.
+    """
+    unbound = torch.tensor(_unbound(*START), dtype=torch.float64, requires_grad=True)
+    powers = torch.arange(distance.shape[1], dtype=torch.float64)
+    search = torch.optim.LBFGS([unbound], max_iter=SEARCH_STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        alpha, beta, freedom = _bound(unbound)
+        variance = (long_run + distance @ (alpha * beta**powers)).clamp(min=_SMALLEST)
+        surprise = torch.log1p(outcome / (variance * (freedom - 2)))
+        constant = torch.lgamma(freedom / 2) - torch.lgamma((freedom + 1) / 2) + torch.log(freedom - 2) / 2
+        mean = constant + (torch.log(variance) / 2 + (freedom + 1) / 2 * surprise).mean()
+        mean.backward()
+        return mean
+
+    search.step(loss)
+    alpha, beta, _ = (float(part) for part in _bound(unbound.detach()))
+    return alpha, beta
+
+
+_SMALLEST: Final = 1e-12
+"""Variance."""
+_LARGEST_SUM: Final = 0.9995
+"""Of alpha and beta: with 1 there would be no level to return to."""
+
+
+def _unbound(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
+    total = alpha + beta
+    return _logit(total / _LARGEST_SUM), _logit(alpha / total), float(np.log(freedom - 2))
+
+
+def _logit(share: float) -> float:
+    return float(np.log(share / (1 - share)))
+
+
+def _bound(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    total, share = _LARGEST_SUM * unbound[0].sigmoid(), unbound[1].sigmoid()
+    return total * share, total * (1 - share), 2 + unbound[2].exp()
+
+
+def _reversions(total: float, steps: Steps) -> Iterator[float]:
+    """Mean of total^(j - 1) over the days j of each horizon, by repeated multiplication."""
+    powers = [1.0]
+    while len(powers) < steps[-1][1]:
+        powers.append(powers[-1] * total)
+    for first, last in steps:
+        yield sum(powers[first - 1 : last]) / (last - first + 1)
+
+
+# --- their mean
+
+
+def _loss(normaliser: FittedScale, learnt: Learnt) -> float:
+    """Mean pinball loss, over horizons and divided by their spread, of pooled quantiles in these units."""
+    location, scale = (torch.from_numpy(part) for part in normaliser.levels(learnt.windows))
+    spread, outcomes = torch.from_numpy(learnt.spread), torch.from_numpy(learnt.outcomes)
+    units = normalise(outcomes, location, scale, spread)
+    levels = torch.tensor(learnt.levels, dtype=torch.float64)
+    quantiles = torch.nanquantile(units, levels, dim=0).T
+    losses = pinball_loss(quantiles.expand(*units.shape, -1), units, levels).mean(-1) * scale
+    return float(losses.nanmean(0).mean())

@@ -1,0 +1,24 @@
+"""Levels of every session of a history, as training measures them window by window."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.networks import Normaliser
+from predictor.windows import Encoded, Pipeline, back_from
+
+FloatArray = NDArray[np.float64]
+
+
+def measured(normaliser: Normaliser, daily: FloatArray, sessions: int) -> tuple[FloatArray, FloatArray]:
+    """Location and scale [S, sessions] of the windows that end at each of the last sessions of one series [S, T]."""
+    count, length = daily.shape
+    symbols = np.repeat(np.arange(count), sessions)
+    positions = np.tile(np.arange(length - sessions, length), count)
+    location, scale = normaliser.levels((back_from(daily, symbols, positions, normaliser.window),))
+    return location[:, 0].reshape(count, sessions), scale[:, 0].reshape(count, sessions)
+
+
+def levels_at(pipeline: Pipeline, encoded: Encoded, position: int) -> tuple[FloatArray, FloatArray]:
+    """Location and scale [S, H] of the windows that end at this position of the encoded bars; negative from the end."""
+    count, length = encoded.series[0].shape
+    return pipeline.levels(encoded.series, np.arange(count), np.full(count, position % length))
