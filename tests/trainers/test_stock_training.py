@@ -22,6 +22,7 @@ from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.model import Model
 from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
+from predictor.windows import Minimum
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
@@ -285,7 +286,7 @@ def test_every_setting_of_the_recipe_is_in_the_card(trained: Trained) -> None:
         *own_fields,
         *target,
         *(f"network_{name}" for name in asdict(TINY.config)),
-        *(f"normaliser_{name}" for name in asdict(TINY.window_normaliser)),
+        *(f"minimum_{name}" for name in asdict(TINY.minimum)),
         *(f"share_{name}" for name in asdict(TINY.shares)),
         *asdict(TINY.optimisation),
     }
@@ -302,7 +303,9 @@ def test_every_setting_of_the_recipe_is_in_the_card(trained: Trained) -> None:
         replace(TINY, encoder_length=30),
         replace(TINY, calendar=""),
         replace(TINY, config=LSTMConfig(hidden=5)),
-        replace(TINY, normaliser=WindowNormaliser(decay=0.9)),
+        replace(TINY, scale="window"),
+        replace(TINY, scale="window", normaliser=WindowNormaliser(decay=0.9)),
+        replace(TINY, minimum=Minimum(values=30)),
         replace(TINY, shares=SplitShares(train=0.5, selection=0.22)),
         replace(
             TINY,

@@ -151,12 +151,10 @@ class FittedScale:
     def levels(self, windows: DailySeries) -> Levels:
         """As `Normaliser.levels`, [N, H]; NaN if no return of a window is known."""
         found = self.stages(windows)
-        logs = [
-            *((self.har_share, found["har"]),) * (self.har is not None),
-            *((1 - self.har_share, found["garch"]),) * (self.garch is not None),
-        ]
+        shares = {"har": self.har_share, "garch": 1 - self.har_share}
         with np.errstate(all="ignore"):
-            scale = np.maximum(np.exp(sum(share * values for share, values in logs)), self.floor)
+            log_scale = sum(share * found[name] for name, share in shares.items() if name in found)
+            scale = np.maximum(np.exp(log_scale), self.floor)
         return Levels(location=0.0 * scale, scale=scale)
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
