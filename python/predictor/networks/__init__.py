@@ -27,6 +27,7 @@ from predictor.networks.quantiles import QuantileHead, anchor_index, check_quant
 from predictor.networks.recurrent import GRUConfig, GRUForecaster, LSTMConfig, LSTMForecaster
 from predictor.networks.target import Target, TargetKind
 from predictor.networks.tft import Internals, TFTConfig, TFTForecaster
+from predictor.networks.unconditional import UnconditionalConfig, UnconditionalForecaster
 
 __all__ = [
     "KINDS",
@@ -64,6 +65,8 @@ __all__ = [
     "TFTForecaster",
     "Target",
     "TargetKind",
+    "UnconditionalConfig",
+    "UnconditionalForecaster",
     "WindowNormaliser",
     "anchor_index",
     "build_network",

@@ -129,8 +129,15 @@ class GraphForecaster(nn.Module):
         self.neighbours[:, :count] = edges.neighbours
         self.weights[:, :count] = edges.weights
 
+    @torch.no_grad()
+    def rank_nobody(self) -> None:
+        """Give every stock the same score: scores of a network that is kept as it started have learnt nothing."""
+        for layer in (self.score, self.score_level):
+            layer.weight.zero_()
+            layer.bias.zero_()
+
     def forward(self, inputs: Inputs, nodes: Tensor, panels: int = 1) -> PanelOutput:
-        """Quantiles in units of the window's own volatility, and scores within each panel.
+        """Quantiles in units of the window's scale, and scores within each panel.
 
         Args:
             inputs: N = panels * S rows, panel by panel. A row whose last session is wholly unknown is absent: nobody

@@ -22,9 +22,10 @@ from predictor.networks.recurrent import (
 )
 from predictor.networks.target import Target
 from predictor.networks.tft import TFT_ARITHMETIC, Internals, TFTConfig, TFTForecaster
+from predictor.networks.unconditional import UNCONDITIONAL_ARITHMETIC, UnconditionalConfig, UnconditionalForecaster
 
 Setting = int | float | str | bool
-NetworkConfig = LSTMConfig | GRUConfig | HybridConfig | TFTConfig | GraphConfig
+NetworkConfig = LSTMConfig | GRUConfig | HybridConfig | TFTConfig | GraphConfig | UnconditionalConfig
 
 
 @runtime_checkable
@@ -34,7 +35,7 @@ class Forecasting(Protocol):
     head: QuantileHead
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
+        """Quantiles [N, H, Q] float32 in units of the window's scale."""
         ...
 
 
@@ -75,6 +76,7 @@ class NetworkKind:
         arithmetic: everything else that the numbers depend on; an artifact states it in full, and one that states
             something else is refused.
         is_panel_model: whether a forecast of one symbol depends on the others of its panel.
+        learns: whether it has weights that are trained; else it is its scale alone.
     """
 
     name: str
@@ -83,6 +85,7 @@ class NetworkKind:
     build: Callable[..., nn.Module]
     arithmetic: Mapping[str, str | float]
     is_panel_model: bool = False
+    learns: bool = True
 
 
 _TABLE = (
@@ -91,6 +94,8 @@ _TABLE = (
     NetworkKind("hybrid", 1, HybridConfig, HybridForecaster, HYBRID_ARITHMETIC),
     NetworkKind("tft", 1, TFTConfig, TFTForecaster, TFT_ARITHMETIC),
     NetworkKind("graph", 1, GraphConfig, GraphForecaster, GRAPH_ARITHMETIC, is_panel_model=True),
+    NetworkKind("har", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False),
+    NetworkKind("garch", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False),
 )
 
 KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in _TABLE}

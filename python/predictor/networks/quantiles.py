@@ -33,7 +33,7 @@ class QuantileHead(nn.Module):
         super().__init__()
         check_quantiles(levels)
         self.anchor: Final = anchor_index(levels)
-        self.weight = nn.Parameter(torch.randn(horizons, width, len(levels)) * (0.1 / width**0.5))
+        self.weight = nn.Parameter(torch.randn(horizons, width, len(levels)) * (0.1 / max(width, 1) ** 0.5))
         self.bias = nn.Parameter(torch.zeros(horizons, len(levels)))
 
     def forward(self, context: Tensor) -> Tensor:
@@ -47,8 +47,9 @@ class QuantileHead(nn.Module):
 
     @torch.no_grad()
     def start_at(self, quantiles: Tensor) -> None:
-        """Set the biases so that a context of zero gives these quantiles [H, Q], rising along Q."""
+        """Give these quantiles [H, Q], rising along Q, whatever the context is: what it is worth is to be learnt."""
         a = self.anchor
+        self.weight.zero_()
         steps = torch.diff(quantiles, dim=-1).clamp(min=1e-3)
         self.bias[:, a] = quantiles[:, a]
         raw = steps + torch.log(-torch.expm1(-steps))  # softplus backwards, without exp(steps), which can overflow

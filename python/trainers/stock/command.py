@@ -65,6 +65,7 @@ from trainers.stock.flags import (
     ModelOption,
     PatienceOption,
     QuantilesOption,
+    ScaleOption,
     SplitsOption,
     TargetOption,
     covariate_fields,
@@ -72,6 +73,7 @@ from trainers.stock.flags import (
     integers,
     lag_of,
     numbers,
+    scale_of,
     splits_of,
     target_kind,
 )
@@ -113,6 +115,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
     quantiles: QuantilesOption = QUANTILES,
     lag: LagOption = None,
     splits: SplitsOption = "",
+    scale: ScaleOption = None,
     encoder_length: EncoderLengthOption = DEFAULTS.encoder_length,
     hidden: Annotated[int | None, typer.Option(help="Width of the network.", show_default=OWN)] = None,
     layers: Annotated[int | None, typer.Option(help="Recurrent layers.", show_default=OWN)] = None,
@@ -162,6 +165,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
         target=Target(kind=target_kind(target), lag=lag_of(model, lag), horizons=integers("horizons", horizons)),
         quantiles=numbers("quantiles", quantiles),
         encoder_length=encoder_length,
+        scale=scale_of(model, scale),
         parts=splits_of(splits),
         calendar=calendar,
         optimisation=replace(

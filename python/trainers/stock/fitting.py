@@ -141,7 +141,8 @@ class Prepared:
 
     network: nn.Module
     lesson: Lesson[Any]
-    loop: Loop[Any]
+    loop: Loop[Any] | None
+    """None where there are no weights to learn."""
 
 
 def prepare(history: History, splits: Splits, recipe: Recipe, edges: Edges | None) -> Prepared:
@@ -159,7 +160,9 @@ def prepare(history: History, splits: Splits, recipe: Recipe, edges: Edges | Non
             edges = training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours)
         network.connect(edges)
     lesson = lesson_of(network, history, train, selection, recipe)
-    return Prepared(network=network, lesson=lesson, loop=_loop(network, lesson, recipe.optimisation))
+    learns = kind_named(recipe.kind).learns
+    loop = _loop(network, lesson, recipe.optimisation) if learns else None
+    return Prepared(network=network, lesson=lesson, loop=loop)
 
 
 def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer) -> Fitted:
@@ -170,9 +173,11 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
         LoopError: the training failed.
     """
     loop, lesson = prepared.loop, prepared.lesson
-    held = Validation(lesson.loss, lesson.selection)
+    if loop is None:
+        return _unlearnt(prepared)
+    held = Validation(lesson.judge, lesson.selection)
     with loop.running(checkpoints) as run:
-        if lesson.start_counts and run.best.value is None:  # not again after a resume
+        if run.best.value is None:  # not again after a resume
             run.stalled(run.validate(held.score, held.source).mean, patience=settings.patience)
         for report in consume(run.epochs(lesson.train, max_epochs=settings.max_epochs, validation=held)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
@@ -181,6 +186,8 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
         epochs = tuple((report.loss, report.monitored) for report in run.history)
         best_epoch, best_loss = len(epochs) - run.best.stale, run.best.value
     assert best_loss is not None  # noqa: S101 - there is one, or restoring it would have failed
+    if best_epoch == 0 and isinstance(prepared.network, GraphForecaster):
+        prepared.network.rank_nobody()
     return Fitted(
         network=freeze(prepared.network.cpu()),
         device=loop.device.device.type,
@@ -189,6 +196,15 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
         best_epoch=best_epoch,
         best_loss=best_loss,
     )
+
+
+@torch.inference_mode()
+def _unlearnt(prepared: Prepared) -> Fitted:
+    """A network that is what it starts as."""
+    network, lesson = freeze(prepared.network), prepared.lesson
+    losses = [lesson.judge(batch) for batch in lesson.selection.batches(0)]
+    total = sum(float(loss.mean) * loss.count for loss in losses) / sum(loss.count for loss in losses)
+    return Fitted(network=network, device="cpu", precision="fp32", epochs=(), best_epoch=0, best_loss=total)
 
 
 def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Loop[Any]:

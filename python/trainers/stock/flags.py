@@ -10,7 +10,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import CovariateFields, FeatureSet, alpha158_features, default_features
 from predictor.networks import KINDS, TargetKind, kind_named
-from trainers.stock.recipe import Recipe
+from trainers.stock.recipe import Recipe, Scale
 from trainers.stock.splits import Splits
 
 OWN = "the kind's own"
@@ -33,6 +33,13 @@ SplitsOption = Annotated[
     typer.Option(
         metavar="FIRST/LAST,…",
         help="Sessions of train, selection, calibration and test: 2000-01-03/2007-12-31,…; empty: by shares.",
+    ),
+]
+ScaleOption = Annotated[
+    Scale | None,
+    typer.Option(
+        help="Units to learn in: har, garch or mix forecast each window's volatility, window measures it.",
+        show_default="har; garch: garch",
     ),
 ]
 EncoderLengthOption = Annotated[int, typer.Option(help="Sessions that the network reads.")]
@@ -89,6 +96,11 @@ def lag_of(model: str, given: int | None) -> int:
     if given is not None:
         return given
     return 1 if kind_named(model).is_panel_model else 0
+
+
+def scale_of(model: str, given: Scale | None) -> Scale:
+    """A model that is its scale alone has that of its name, others HAR where nothing else is asked for."""
+    return given or ("garch" if model == "garch" else "har")
 
 
 def target_kind(text: str) -> TargetKind:

@@ -25,11 +25,11 @@ class Lesson(Generic[BatchT]):
     """All that the loop needs beside the network itself."""
 
     loss: Callable[[BatchT], Loss]
+    judge: Callable[[BatchT], Loss]
+    """The quantile loss, by which epochs are compared with each other and with the start."""
     train: ResidentSource[BatchT]
     selection: ResidentSource[BatchT]
     cutting: Cutting[BatchT]
-    start_counts: bool
-    """Whether the network may be kept as it starts: its quantiles then mean something, its scores do not yet."""
 
 
 def lesson_of(network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe) -> Lesson[Any]:
@@ -43,15 +43,15 @@ def by_windows(
     network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe
 ) -> Lesson[Batch]:
     """Windows of all stocks and days, shuffled."""
-    settings = recipe.optimisation
+    settings, task = recipe.optimisation, QuantileTask(network, recipe.quantiles)
     return Lesson(
-        loss=QuantileTask(network, recipe.quantiles).loss,
+        loss=task.loss,
+        judge=task.loss,
         train=_windows(
             Hiding(history, seed=settings.seed), train, settings.batch_size, seed=settings.seed, shuffle=True
         ),
         selection=_windows(history, selection, ROWS, seed=0, shuffle=False),
         cutting=BySamples(),
-        start_counts=True,
     )
 
 
@@ -69,10 +69,10 @@ def by_days(
     )
     return Lesson(
         loss=task.loss,
+        judge=task.quantile_loss,
         train=taught.source(np.unique(train.positions), days=_days(settings.batch_size, stocks), seed=settings.seed),
         selection=days.source(np.unique(selection.positions), days=_days(ROWS, stocks), shuffle=False),
         cutting=ByPanels(),
-        start_counts=False,
     )
 
 

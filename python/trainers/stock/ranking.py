@@ -88,14 +88,27 @@ class PanelTask:
             ContractError: the network's output is no `PanelOutput` of the batch's sizes.
         """
         output = self._output(batch)
-        known = torch.isfinite(batch.target)
-        count = int(known.sum())
-        target = torch.where(known, batch.target, 0.0)
-        losses = pinball_loss(output.quantiles.float(), target, self._levels.to(target.device)).mean(-1)
-        pinball = (losses * known).sum() / max(count, 1)
+        pinball, count = self._pinball(output, batch.target)
         ranking = ranking_loss(_by_day(output.scores.float(), batch.panels), self._outcomes(batch)).mean()
         parts = {"pinball": pinball, "ranking": ranking}
         return Loss(mean=pinball + self._weight * ranking, count=count, parts=parts)
+
+    def quantile_loss(self, batch: PanelBatch) -> Loss:
+        """The pinball loss alone.
+
+        Raises:
+            ContractError: as `loss`.
+        """
+        mean, count = self._pinball(self._output(batch), batch.target)
+        return Loss(mean=mean, count=count)
+
+    def _pinball(self, output: PanelOutput, targets: Tensor) -> tuple[Tensor, int]:
+        """The mean over the known targets, and how many there are."""
+        known = torch.isfinite(targets)
+        count = int(known.sum())
+        target = torch.where(known, targets, 0.0)
+        losses = pinball_loss(output.quantiles.float(), target, self._levels.to(target.device)).mean(-1)
+        return (losses * known).sum() / max(count, 1), count
 
     def _output(self, batch: PanelBatch) -> PanelOutput:
         found: object = self._network(batch.inputs, batch.nodes, batch.panels)

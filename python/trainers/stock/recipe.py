@@ -120,6 +120,10 @@ class Recipe:
         wanted = kind_named(self.kind).config
         if type(self.config) is not wanted:
             raise ConfigurationError(f"a network of kind {self.kind!r} takes {wanted.__name__}, not {self.config!r}")
+        if not kind_named(self.kind).learns and self.scale != self.kind:
+            raise ConfigurationError(
+                f"model {self.kind} is its scale alone, but the scale is {self.scale}; leave it out"
+            )
         if self.normaliser is not None and self.scale != "window":
             raise ConfigurationError(f"settings of a window's normaliser are given, but the scale is {self.scale}")
         if self.scale in {"garch", "mix"} and self.target.kind is not TargetKind.LOG_RETURN:

@@ -39,8 +39,8 @@ Steps = tuple[tuple[int, int], ...]
 LEARNT_FROM: Final = 20_000
 """Windows at most."""
 SYMBOLS_AT_ONCE: Final = 64
-FEWEST: Final = 250
-"""Windows with a known outcome that a fit needs; a year of one symbol."""
+FEWEST: Final = 50
+"""Windows with a known outcome that a fit needs: ten for each number that HAR has."""
 SHARES: Final = tuple(k / 10 for k in range(11))
 """Of HAR in the mean, of which the best on the training windows is taken."""
 START: Final = (0.07, 0.92, 6.0)

@@ -17,6 +17,7 @@ from predictor.card import Card
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.model import UNITS, Identity, Model, output_map
+from predictor.networks import PanelForecasting
 from trainers.loop import Checkpoints, launched_rank
 from trainers.progress import Consumer
 from trainers.stock import card
@@ -111,7 +112,8 @@ def train(
     history = History(material.bars, pipeline, material.covariates)
     prepared = prepare(history, splits, recipe, material.edges)
     loop, first = prepared.loop, launched_rank() == 0
-    announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
+    if loop is not None:
+        announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
     # Held until the artifact stands, so that no other training can begin to resume meanwhile.
     with checkpoints.open() if checkpoints is not None and first else nullcontext():
         fitted = fit(prepared, recipe.optimisation, checkpoints, consume)
@@ -193,11 +195,18 @@ def _card(made: Artifact, fitted: Fitted, history: History, splits: Splits, reci
         },
         "libraries": card.libraries_card(),
         "scores": card.scores_card(judged, found.rows, unit=unit),
-        "notes": [*_gap_notes(history), *found.notes],
+        "notes": [*_gap_notes(history), *_start_notes(fitted), *found.notes],
         "calibration": card.calibration_card(judged, ours),
         "skill": card.skill_card(found.skill),
         "conformal": card.conformal_card(judged, ours, made.manifest.conformal.effective_samples),
     }
+
+
+def _start_notes(fitted: Fitted) -> list[str]:
+    """What a reader must know about a model that ranks and was kept as it started."""
+    if fitted.best_epoch or not isinstance(fitted.network, PanelForecasting):
+        return []
+    return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
 
 
 def _gap_notes(history: History) -> list[str]:

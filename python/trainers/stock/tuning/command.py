@@ -35,6 +35,7 @@ from trainers.stock.flags import (
     ModelOption,
     PatienceOption,
     QuantilesOption,
+    ScaleOption,
     SplitsOption,
     TargetOption,
     covariate_fields,
@@ -42,6 +43,7 @@ from trainers.stock.flags import (
     integers,
     lag_of,
     numbers,
+    scale_of,
     splits_of,
     target_kind,
 )
@@ -79,6 +81,7 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
     quantiles: QuantilesOption = QUANTILES,
     lag: LagOption = None,
     splits: SplitsOption = "",
+    scale: ScaleOption = None,
     encoder_length: EncoderLengthOption = DEFAULTS.encoder_length,
     epochs: EpochsOption = None,
     patience: PatienceOption = DEFAULTS.optimisation.patience,
@@ -94,6 +97,10 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
     server as --storage, several machines search together.
     """
     require_optuna()
+    if not kind_named(model).learns:
+        raise ConfigurationError(
+            f"model {model!r} has nothing to search for; quantra train stock --model {model} fits it"
+        )
     if out.exists():
         raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
     torch.set_num_threads(threads)
@@ -104,6 +111,7 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
         target=Target(kind=target_kind(target), lag=lag_of(model, lag), horizons=integers("horizons", horizons)),
         quantiles=numbers("quantiles", quantiles),
         encoder_length=encoder_length,
+        scale=scale_of(model, scale),
         parts=splits_of(splits),
         calendar=calendar,
         optimisation=replace(

@@ -1,0 +1,42 @@
+"""Forecasters without a network: the same quantiles for every window, in units of what its scale is forecast to be.
+
+All that they know of a window stands in its fitted location and scale (predictor.networks.econometric).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from torch import Tensor, nn
+
+from predictor.networks.inputs import Inputs, InputSizes
+from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
+from predictor.networks.target import Target
+
+UNCONDITIONAL_ARITHMETIC: Final[Mapping[str, str | float]] = {"head": f"{HEAD_ARITHMETIC}, of the bias alone"}
+"""What the settings leave open and another implementation must know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnconditionalConfig:
+    """There is nothing to set."""
+
+
+class UnconditionalForecaster(nn.Module):
+    """Quantiles of the head's bias."""
+
+    def __init__(
+        self,
+        config: UnconditionalConfig,  # noqa: ARG002 - as the others'
+        *,
+        sizes: InputSizes,  # noqa: ARG002
+        target: Target,
+        levels: tuple[float, ...],
+    ) -> None:
+        super().__init__()
+        self.head = QuantileHead(0, horizons=len(target.horizons), levels=levels)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Quantiles [N, H, Q] float32 in units of the window's scale."""
+        rows, (horizons, _) = len(inputs.observed), self.head.bias.shape
+        return self.head(inputs.observed.new_zeros(rows, horizons, 0))
