@@ -73,6 +73,9 @@ public sealed record Attribution
     /// <summary>What the network says of itself, where it does: its selection of variables, its attention.</summary>
     public required IReadOnlyList<NetworkInternal> Internals { get; init; }
 
+    /// <summary>How the model did on days that it had not seen; null if its card does not tell.</summary>
+    public required Skill? Skill { get; init; }
+
     /// <summary>The contributions to one symbol's number.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <returns>R rows, largest absolute contribution first.</returns>

@@ -28,10 +28,10 @@ public sealed record FeatureWindow
     /// <summary>[S, T, F] true where the cell is known; empty = every cell is.</summary>
     public ReadOnlyMemory<bool> Mask { get; init; }
 
-    /// <summary>[S] the window's own level of the target.</summary>
+    /// <summary>[S] level of the target; [S, H], one a horizon, for a model whose levels are fitted.</summary>
     public required ReadOnlyMemory<double> Location { get; init; }
 
-    /// <summary>[S] the window's own volatility, positive.</summary>
+    /// <summary>Volatility, positive, in the shape of <see cref="Location"/>.</summary>
     public required ReadOnlyMemory<double> Scale { get; init; }
 
     /// <summary>Names the features; must equal the model's.</summary>
@@ -45,4 +45,11 @@ public sealed record FeatureWindow
 
     /// <summary>Session of the last row; null = unknown, then the forecast names no sessions.</summary>
     public DateOnly? AsOf { get; init; }
+
+    /// <summary>[S] or [S, H], as many numbers as there are.</summary>
+    internal int[] LevelShape(ReadOnlyMemory<double> level)
+    {
+        var symbols = Symbols.Count;
+        return level.Length > symbols && symbols > 0 ? [symbols, LastAxis.Of(level.Length, symbols)] : [level.Length];
+    }
 }

@@ -4,7 +4,7 @@ using System.Text;
 namespace Quantra.Client;
 
 /// <summary>Quantiles of a target for S symbols, H horizons and Q quantiles.</summary>
-/// <remarks>A symbol that could not be forecast has NaN rows and is named in <see cref="Warnings"/>.</remarks>
+/// <remarks>A symbol that could not be forecast has NaN rows, and its reason in <see cref="Refusals"/>.</remarks>
 public sealed record Forecast
 {
     /// <summary>S names, in the order of the request.</summary>
@@ -64,6 +64,12 @@ public sealed record Forecast
     /// <summary>Names the symbols that were ranked together; ranks of others are not comparable. Empty = no ranks.</summary>
     public required string UniverseHash { get; init; }
 
+    /// <summary>Why each symbol without a forecast has none: the error that it would get alone.</summary>
+    public required IReadOnlyDictionary<string, QuantraError> Refusals { get; init; }
+
+    /// <summary>How the model did on days that it had not seen; null if its card does not tell.</summary>
+    public required Skill? Skill { get; init; }
+
     /// <summary>One number of the forecast.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
@@ -114,6 +120,8 @@ public sealed record Forecast
             text.Append('\n').Append(Line(cells, cell));
         foreach (var warning in Warnings)
             text.Append("\n! ").Append(warning);
+        if (Skill is not null)
+            text.Append('\n').Append(Skill);
         return text.ToString();
     }
 

@@ -3,12 +3,12 @@
 Nothing is ever computed from a card. Each section may be absent, and may hold more than is read here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Self, TypeVar
 
 from predictor.canonical import Json, Record
+from predictor.skill import Skill
 
 Matrix = tuple[tuple[float, ...], ...]
 SectionT = TypeVar("SectionT")
@@ -101,40 +101,6 @@ class Calibration:
     upper: Matrix
     level: float
     method: str
-
-
-class Verdict(StrEnum):
-    """What the confidence interval of an improvement says."""
-
-    BETTER = "better"
-    """All of it lies above zero."""
-    UNDECIDED = "undecided"
-    """Zero lies within, or the data are too few to tell."""
-    WORSE = "worse"
-    """All of it lies below zero."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
-    """How much the model improves on the best baseline, as a share of that one's loss, with its interval of `level`."""
-
-    baseline: str
-    improvement: float
-    lower: float
-    upper: float
-    level: float
-    sentence: str
-    days_short: int
-    """Days that the split lacks for any verdict; 0 if it is long enough."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether the improvement can be told from luck."""
-        if self.days_short:
-            return Verdict.UNDECIDED
-        if self.lower > 0:
-            return Verdict.BETTER
-        return Verdict.WORSE if self.upper < 0 else Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,9 +316,18 @@ def _member(record: Record) -> MemberFacts:
     )
 
 
+def skill_of(card: Mapping[str, Json]) -> Skill | None:
+    """The skill that a card tells, if it does.
+
+    Raises:
+        ArtifactError: it tells one that cannot be read.
+    """
+    return _section(Record(card, SOURCE, "card"), "skill", _skill)
+
+
 def _skill(record: Record) -> Skill:
     return Skill(
-        baseline=record.text("baseline"),
+        rival=record.text("baseline"),
         improvement=record.number("improvement"),
         lower=record.number("lower"),
         upper=record.number("upper"),

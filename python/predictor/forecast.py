@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from predictor import charts
 from predictor.errors import InvalidInputError, QuantraError, UnknownHorizonError, UnknownQuantileError
+from predictor.skill import Skill
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -79,6 +80,8 @@ class Forecast:
     that could not."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """Why each symbol that could not be forecast could not, as the error that it would get alone."""
+    skill: Skill | None = None
+    """How the model did on days that it had not seen; None if its card does not tell."""
     universe_hash: str = ""
     """Names the symbols that were ranked together; ranks of other universes are not comparable. Empty = no ranks."""
 
@@ -281,6 +284,8 @@ class Attribution:
     warnings: tuple[str, ...]
     internals: tuple[Internal, ...] = ()
     """What the network says of itself, where it does: the selection of past, future and static variables, attention."""
+    skill: Skill | None = None
+    """How the model did on days that it had not seen; None if its card does not tell."""
 
     def to_numpy(self) -> FloatArray:
         """`per_row`, [S, R]."""

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model, small_models
-from levels import levels_at
 from explain_cases import normalised_lstm, windows
+from levels import levels_at
 from market import bokeh_panel
 from regression import Rows, linear, rows, squares
 from serving import serving

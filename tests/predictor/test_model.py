@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, small_artifact, small_model
-from levels import levels_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from levels import levels_at
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel

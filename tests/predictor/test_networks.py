@@ -6,9 +6,9 @@ from math import log, sqrt
 import numpy as np
 import pytest
 import torch
-from levels import measured
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from levels import measured
 from market import bokeh_panel
 from numpy.typing import NDArray
 

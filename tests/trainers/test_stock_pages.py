@@ -12,7 +12,7 @@ from pages import HOSTILE, assert_loads_nothing, page_of
 from rich.console import Console
 
 from predictor.audit_record import AuditVerdict
-from predictor.card import Verdict
+from predictor.skill import Verdict
 from trainers.stock.audit.page import render_audit, write_audit_page
 from trainers.stock.backtest import Backtest, Fold, Strategy, Tactic, Terms, summary_json
 from trainers.stock.backtest.book import Book, run_book

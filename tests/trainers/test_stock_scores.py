@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from predictor.card import Verdict
 from predictor.networks import Target
+from predictor.skill import Verdict
 from trainers.stock.evaluation.comparison import Skill
 from trainers.stock.evaluation.comparison import skill as skill_of
 from trainers.stock.evaluation.judged import Judged

@@ -22,8 +22,8 @@ from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
 from predictor.model import Model
 from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
-from predictor.windows import Minimum
 from predictor.registry import Runtime, load_single
+from predictor.windows import Minimum
 from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
 from trainers.stock.card import bars_hash

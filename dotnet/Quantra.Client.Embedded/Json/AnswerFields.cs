@@ -8,7 +8,7 @@ internal readonly struct AnswerFields(JsonElement json, double[][] buffers)
 {
     public AnswerFields Object(string name) => new(json.GetProperty(name), buffers);
 
-    public bool Has(string name) => json.TryGetProperty(name, out _);
+    public bool Has(string name) => json.TryGetProperty(name, out var found) && found.ValueKind != JsonValueKind.Null;
 
     public string Text(string name) => json.GetProperty(name).GetString()!;
 

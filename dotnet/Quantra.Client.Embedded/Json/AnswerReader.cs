@@ -45,6 +45,7 @@ internal static class AnswerReader
         WeightsHash = attribution.Text("weights_hash"),
         Warnings = attribution.Texts("warnings"),
         Internals = attribution.Objects("internals", Internal),
+        Skill = Skill(attribution),
     };
 
     /// <summary>A version of a model.</summary>
@@ -97,7 +98,25 @@ internal static class AnswerReader
         Scores = forecast.ArrayOrNull("scores"),
         Ranks = forecast.RowsOrNull("ranks"),
         UniverseHash = forecast.Text("universe_hash"),
+        Refusals = forecast.Objects("refusals", one => (one.Text("symbol"), one.Object("error").Error())).ToDictionary(),
+        Skill = Skill(forecast),
     };
+
+    private static Skill? Skill(AnswerFields answer)
+    {
+        if (!answer.Has("skill"))
+            return null;
+        var skill = answer.Object("skill");
+        return new(
+            skill.Text("rival"),
+            skill.Number("improvement"),
+            skill.Number("lower"),
+            skill.Number("upper"),
+            skill.Number("level"),
+            Named<SkillVerdict>(skill.Text("verdict")),
+            skill.Text("sentence"),
+            skill.Whole("days_short"));
+    }
 
     private static NetworkInternal Internal(AnswerFields found) =>
         new(found.Text("name"), Named<InternalAxis>(found.Text("axis")), found.Texts("labels"), found.Array("values"));

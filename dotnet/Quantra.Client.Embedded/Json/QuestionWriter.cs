@@ -146,8 +146,8 @@ internal sealed class QuestionWriter : IDisposable
         Array("known", window.Known, s, t + d, LastAxis.Of(window.Known.Length, s, t + d));
         Array("static", window.Static, s, LastAxis.Of(window.Static.Length, s));
         Optional<byte>("mask", MemoryMarshal.AsBytes(window.Mask.Span).ToArray(), s, t, LastAxis.Of(window.Mask.Length, s, t));
-        Array("location", window.Location, window.Location.Length);
-        Array("scale", window.Scale, window.Scale.Length);
+        Array("location", window.Location, window.LevelShape(window.Location));
+        Array("scale", window.Scale, window.LevelShape(window.Scale));
         Optional("anchor_price", window.AnchorPrice, window.AnchorPrice.Length);
         _json.WriteString("schema_hash", window.SchemaHash);
         Texts("features", window.Features);

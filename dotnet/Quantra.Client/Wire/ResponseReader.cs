@@ -30,6 +30,8 @@ internal static class ResponseReader
         Scores = ArrayBytes.DoublesOrNull(forecast.Scores),
         Ranks = forecast.Ranks.Count == 0 ? (ReadOnlyMemory<int>?)null : forecast.Ranks.ToArray(),
         UniverseHash = forecast.UniverseHash,
+        Refusals = forecast.Refusals.ToDictionary(one => one.Symbol, one => StatusReader.Error(one.Error ?? new V1.Error())),
+        Skill = Skill(forecast.Skill),
     };
 
     /// <summary>The reasons behind one number.</summary>
@@ -58,6 +60,7 @@ internal static class ResponseReader
         WeightsHash = attribution.WeightsHash,
         Warnings = attribution.Warnings,
         Internals = [.. attribution.Internals.Select(Internal)],
+        Skill = Skill(attribution.Skill),
     };
 
     /// <summary>A version of a model.</summary>
@@ -88,6 +91,20 @@ internal static class ResponseReader
         WeightsHash = model.WeightsHash,
         CardJson = model.CardJson,
     };
+
+    private static Skill? Skill(V1.Skill? skill)
+    {
+        if (skill is null)
+            return null;
+        var verdict = skill.Verdict switch
+        {
+            V1.SkillVerdict.Better => SkillVerdict.Better,
+            V1.SkillVerdict.Undecided => SkillVerdict.Undecided,
+            V1.SkillVerdict.Worse => SkillVerdict.Worse,
+            _ => SkillVerdict.Unknown,
+        };
+        return new(skill.Rival, skill.Improvement, skill.Lower, skill.Upper, skill.Level, verdict, skill.Sentence, skill.DaysShort);
+    }
 
     private static NetworkInternal Internal(V1.Internal found)
     {

@@ -33,6 +33,13 @@ class DataType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DATA_TYPE_FLOAT64: _ClassVar[DataType]
     DATA_TYPE_BOOL: _ClassVar[DataType]
 
+class SkillVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SKILL_VERDICT_UNSPECIFIED: _ClassVar[SkillVerdict]
+    SKILL_VERDICT_BETTER: _ClassVar[SkillVerdict]
+    SKILL_VERDICT_UNDECIDED: _ClassVar[SkillVerdict]
+    SKILL_VERDICT_WORSE: _ClassVar[SkillVerdict]
+
 class ExplainMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     EXPLAIN_METHOD_UNSPECIFIED: _ClassVar[ExplainMethod]
@@ -75,6 +82,10 @@ DATA_TYPE_UNSPECIFIED: DataType
 DATA_TYPE_FLOAT32: DataType
 DATA_TYPE_FLOAT64: DataType
 DATA_TYPE_BOOL: DataType
+SKILL_VERDICT_UNSPECIFIED: SkillVerdict
+SKILL_VERDICT_BETTER: SkillVerdict
+SKILL_VERDICT_UNDECIDED: SkillVerdict
+SKILL_VERDICT_WORSE: SkillVerdict
 EXPLAIN_METHOD_UNSPECIFIED: ExplainMethod
 EXPLAIN_METHOD_INTEGRATED_GRADIENTS: ExplainMethod
 EXPLAIN_DETAIL_UNSPECIFIED: ExplainDetail
@@ -345,7 +356,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Forecast(_message.Message):
-    __slots__ = ("symbols", "as_of_session", "target_sessions", "lag", "horizons", "quantiles", "target_kind", "values", "returns", "prices", "anchor_price", "model", "version", "weights_hash", "warnings", "forecast_id", "scores", "ranks", "universe_hash")
+    __slots__ = ("symbols", "as_of_session", "target_sessions", "lag", "horizons", "quantiles", "target_kind", "values", "returns", "prices", "anchor_price", "model", "version", "weights_hash", "warnings", "forecast_id", "scores", "ranks", "universe_hash", "refusals", "skill")
     SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
     TARGET_SESSIONS_FIELD_NUMBER: _ClassVar[int]
@@ -365,6 +376,8 @@ class Forecast(_message.Message):
     SCORES_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     UNIVERSE_HASH_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    SKILL_FIELD_NUMBER: _ClassVar[int]
     symbols: _containers.RepeatedScalarFieldContainer[str]
     as_of_session: int
     target_sessions: _containers.RepeatedScalarFieldContainer[int]
@@ -384,7 +397,37 @@ class Forecast(_message.Message):
     scores: bytes
     ranks: _containers.RepeatedScalarFieldContainer[int]
     universe_hash: str
-    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., target_sessions: _Optional[_Iterable[int]] = ..., lag: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., target_kind: _Optional[str] = ..., values: _Optional[bytes] = ..., returns: _Optional[bytes] = ..., prices: _Optional[bytes] = ..., anchor_price: _Optional[bytes] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., forecast_id: _Optional[str] = ..., scores: _Optional[bytes] = ..., ranks: _Optional[_Iterable[int]] = ..., universe_hash: _Optional[str] = ...) -> None: ...
+    refusals: _containers.RepeatedCompositeFieldContainer[SymbolError]
+    skill: Skill
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., target_sessions: _Optional[_Iterable[int]] = ..., lag: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., target_kind: _Optional[str] = ..., values: _Optional[bytes] = ..., returns: _Optional[bytes] = ..., prices: _Optional[bytes] = ..., anchor_price: _Optional[bytes] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., forecast_id: _Optional[str] = ..., scores: _Optional[bytes] = ..., ranks: _Optional[_Iterable[int]] = ..., universe_hash: _Optional[str] = ..., refusals: _Optional[_Iterable[_Union[SymbolError, _Mapping]]] = ..., skill: _Optional[_Union[Skill, _Mapping]] = ...) -> None: ...
+
+class SymbolError(_message.Message):
+    __slots__ = ("symbol", "error")
+    SYMBOL_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    symbol: str
+    error: Error
+    def __init__(self, symbol: _Optional[str] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class Skill(_message.Message):
+    __slots__ = ("rival", "improvement", "lower", "upper", "level", "verdict", "sentence", "days_short")
+    RIVAL_FIELD_NUMBER: _ClassVar[int]
+    IMPROVEMENT_FIELD_NUMBER: _ClassVar[int]
+    LOWER_FIELD_NUMBER: _ClassVar[int]
+    UPPER_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    DAYS_SHORT_FIELD_NUMBER: _ClassVar[int]
+    rival: str
+    improvement: float
+    lower: float
+    upper: float
+    level: float
+    verdict: SkillVerdict
+    sentence: str
+    days_short: int
+    def __init__(self, rival: _Optional[str] = ..., improvement: _Optional[float] = ..., lower: _Optional[float] = ..., upper: _Optional[float] = ..., level: _Optional[float] = ..., verdict: _Optional[_Union[SkillVerdict, str]] = ..., sentence: _Optional[str] = ..., days_short: _Optional[int] = ...) -> None: ...
 
 class ExplainTarget(_message.Message):
     __slots__ = ("horizon", "quantile")
@@ -437,7 +480,7 @@ class Internal(_message.Message):
     def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., values: _Optional[bytes] = ..., axis: _Optional[_Union[InternalAxis, str]] = ...) -> None: ...
 
 class Attribution(_message.Message):
-    __slots__ = ("symbols", "as_of_session", "horizon", "quantile", "method", "baseline", "unit", "row_names", "row_kinds", "per_row", "sessions", "per_time", "cells", "prediction", "baseline_prediction", "relative_gap", "converged", "nodes", "model", "version", "weights_hash", "warnings", "internals")
+    __slots__ = ("symbols", "as_of_session", "horizon", "quantile", "method", "baseline", "unit", "row_names", "row_kinds", "per_row", "sessions", "per_time", "cells", "prediction", "baseline_prediction", "relative_gap", "converged", "nodes", "model", "version", "weights_hash", "warnings", "internals", "skill")
     SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
@@ -461,6 +504,7 @@ class Attribution(_message.Message):
     WEIGHTS_HASH_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     INTERNALS_FIELD_NUMBER: _ClassVar[int]
+    SKILL_FIELD_NUMBER: _ClassVar[int]
     symbols: _containers.RepeatedScalarFieldContainer[str]
     as_of_session: int
     horizon: int
@@ -484,4 +528,5 @@ class Attribution(_message.Message):
     weights_hash: str
     warnings: _containers.RepeatedScalarFieldContainer[str]
     internals: _containers.RepeatedCompositeFieldContainer[Internal]
-    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., horizon: _Optional[int] = ..., quantile: _Optional[float] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., baseline: _Optional[str] = ..., unit: _Optional[str] = ..., row_names: _Optional[_Iterable[str]] = ..., row_kinds: _Optional[_Iterable[_Union[RowKind, str]]] = ..., per_row: _Optional[bytes] = ..., sessions: _Optional[_Iterable[int]] = ..., per_time: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., prediction: _Optional[bytes] = ..., baseline_prediction: _Optional[bytes] = ..., relative_gap: _Optional[bytes] = ..., converged: _Optional[_Iterable[bool]] = ..., nodes: _Optional[_Iterable[int]] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., internals: _Optional[_Iterable[_Union[Internal, _Mapping]]] = ...) -> None: ...
+    skill: Skill
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., horizon: _Optional[int] = ..., quantile: _Optional[float] = ..., method: _Optional[_Union[ExplainMethod, str]] = ..., baseline: _Optional[str] = ..., unit: _Optional[str] = ..., row_names: _Optional[_Iterable[str]] = ..., row_kinds: _Optional[_Iterable[_Union[RowKind, str]]] = ..., per_row: _Optional[bytes] = ..., sessions: _Optional[_Iterable[int]] = ..., per_time: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., prediction: _Optional[bytes] = ..., baseline_prediction: _Optional[bytes] = ..., relative_gap: _Optional[bytes] = ..., converged: _Optional[_Iterable[bool]] = ..., nodes: _Optional[_Iterable[int]] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., internals: _Optional[_Iterable[_Union[Internal, _Mapping]]] = ..., skill: _Optional[_Union[Skill, _Mapping]] = ...) -> None: ...

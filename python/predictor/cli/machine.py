@@ -14,6 +14,7 @@ from predictor.canonical import Json
 from predictor.catalog import ModelInfo
 from predictor.errors import QuantraError, answer_of
 from predictor.forecast import Attribution, Explanation, Forecast, Internal
+from predictor.skill import Skill
 
 
 def write_json(value: Json) -> None:
@@ -44,6 +45,8 @@ def forecast_json(forecast: Forecast) -> Json:
         "scores": _list(forecast.scores),
         "ranks": _list(forecast.ranks),
         "universe_hash": forecast.universe_hash,
+        "refusals": {symbol: _facts(error) for symbol, error in forecast.refusals.items()},
+        "skill": _skill_json(forecast.skill),
     }
 
 
@@ -61,15 +64,22 @@ def model_json(info: ModelInfo) -> dict[str, Json]:
 
 def error_json(error: QuantraError) -> Json:
     """The same facts that a server sends."""
+    return {"error": _facts(error)}
+
+
+def _facts(error: QuantraError) -> Json:
     answer = answer_of(error)
     return {
-        "error": {
-            "status": answer.status.value,
-            "reason": answer.reason,
-            "message": error.message,
-            "metadata": error.metadata,
-        }
+        "status": answer.status.value,
+        "reason": answer.reason,
+        "message": error.message,
+        "metadata": error.metadata,
     }
+
+
+def _skill_json(skill: Skill | None) -> Json:
+    """Its fields and its verdict."""
+    return None if skill is None else {**asdict(skill), "verdict": skill.verdict.value}
 
 
 def _attribution_json(found: Attribution) -> Json:
@@ -95,6 +105,7 @@ def _attribution_json(found: Attribution) -> Json:
         "weights_hash": found.weights_hash,
         "warnings": found.warnings,
         "internals": [_internal_json(one) for one in found.internals],
+        "skill": _skill_json(found.skill),
     }
 
 

@@ -7,7 +7,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from predictor.card import MEAN_EXPLAINED, Card, Scores, Skill, Verdict
+from predictor.card import MEAN_EXPLAINED, Card, Scores
+from predictor.skill import Skill, Verdict
 
 _COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import final
+from dataclasses import asdict, dataclass, field, fields
+from typing import cast, final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from predictor.errors import QuantraError, answer_of
 from predictor.forecast import Attribution, Explanation, Forecast, Internal
 from predictor.instance import Instance
 from predictor.service import Outcome
+from predictor.skill import Skill
 
 Reply = tuple[str, list[AnyArray]]
 """JSON text and the arrays that it names."""
@@ -76,11 +77,20 @@ def _described(value: Forecast | Attribution | Internal, arrays: Arrays) -> Json
     return {one.name: _plain(getattr(value, one.name), arrays) for one in fields(value)}
 
 
+def _refusals(refusals: Mapping[str, QuantraError]) -> list[Json]:
+    """One object a symbol that has no forecast."""
+    return [{"symbol": symbol, "error": error(problem)} for symbol, problem in refusals.items()]
+
+
 def _plain(value: object, arrays: Arrays) -> object:
     """Float64 arrays go beside the JSON; whole numbers and truth values are exact in it."""
     match value:
         case Internal():
             return _described(value, arrays)
+        case Skill():
+            return {**asdict(value), "verdict": value.verdict}
+        case dict():
+            return _refusals(cast("Mapping[str, QuantraError]", value))
         case tuple():
             return [_plain(item, arrays) for item in value]
         case np.ndarray():

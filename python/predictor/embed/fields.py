@@ -42,6 +42,8 @@ class Fields:
             values = json.loads(text)
         except ValueError as error:
             raise MalformedRequestError(f"{path}: is no JSON: {error}", metadata={"field": path}) from None
+        except RecursionError:
+            raise MalformedRequestError(f"{path}: nests too deeply", metadata={"field": path}) from None
         if not isinstance(values, dict):
             raise wrong(path, values, "an object")
         return cls(path, cast("Json", values), buffers)
@@ -99,10 +101,10 @@ class Fields:
         named = [Fields(self.path, {f"{name}[{place}]": part}, self.buffers) for place, part in enumerate(parts)]
         return [one.nested(f"{name}[{place}]") for place, one in enumerate(named)]
 
-    def array(self, name: str, kind: np.dtype[Any], rank: int) -> AnyArray:
-        """An array of the request's buffers: no copy, read it only while the call lasts."""
+    def array(self, name: str, kind: np.dtype[Any], *ranks: int) -> AnyArray:
+        """An array of one of these ranks among the request's buffers: no copy, read it only while the call lasts."""
         place = self.nested(name)
-        shape = place.shape(rank)
+        shape = place.shape(*ranks)
         index = place.whole("buffer")
         if not 0 <= index < len(self.buffers):
             raise wrong(f"{place.path}.buffer", index, f"one of {len(self.buffers)} buffers")
@@ -119,11 +121,11 @@ class Fields:
             raise wrong(self._at(name), int(values.max()), "0 or 1 in each byte")
         return values.view(np.bool_)
 
-    def shape(self, rank: int) -> tuple[int, ...]:
-        """A shape with this many axes, each within the limits of one request."""
-        axes = self._list("shape", rank)
-        if len(axes) != rank or not all(isinstance(length, int) and length >= 0 for length in axes):
-            raise wrong(self._at("shape"), axes, f"{rank} lengths, each 0 or more")
+    def shape(self, *ranks: int) -> tuple[int, ...]:
+        """A shape of one of these ranks, each of its axes within the limits of one request."""
+        axes = self._list("shape", max(ranks))
+        if len(axes) not in ranks or not all(isinstance(length, int) and length >= 0 for length in axes):
+            raise wrong(self._at("shape"), axes, f"{' or '.join(map(str, ranks))} lengths, each 0 or more")
         shape = tuple(cast("list[int]", axes))
         for length in shape[1:]:
             check_count(self.path, length, MAX_SESSIONS)

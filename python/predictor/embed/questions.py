@@ -126,8 +126,8 @@ def _window(asked: Fields) -> FeatureWindow:
     rows = (len(names),)
     observed = asked.array("observed", FLOAT32, 3)
 
-    def by_symbol(name: str, kind: np.dtype[Any], rank: int) -> AnyArray:
-        values = asked.array(name, kind, rank)
+    def by_symbol(name: str, kind: np.dtype[Any], *ranks: int) -> AnyArray:
+        values = asked.array(name, kind, *ranks)
         return _shaped(values, rows + values.shape[1:], f"{asked.path}.{name}")
 
     def mask() -> NDArray[np.bool_]:
@@ -139,8 +139,8 @@ def _window(asked: Fields) -> FeatureWindow:
         known=by_symbol("known", FLOAT32, 3),
         static=by_symbol("static", FLOAT32, 2),
         mask=mask() if asked.has("mask") else np.ones(observed.shape, np.bool_),
-        location=by_symbol("location", FLOAT64, 1),
-        scale=by_symbol("scale", FLOAT64, 1),
+        location=by_symbol("location", FLOAT64, 1, 2),
+        scale=by_symbol("scale", FLOAT64, 1, 2),
         schema_hash=asked.text("schema_hash"),
         anchor_price=by_symbol("anchor_price", FLOAT64, 1) if asked.has("anchor_price") else None,
         as_of_session=asked.whole("as_of_session"),

@@ -15,6 +15,7 @@ from predictor.instance import INTEGRATED_GRADIENTS
 from predictor.model.asking import Answer
 from predictor.model.prepared import BoolArray, FloatArray, Prepared
 from predictor.networks import Target, TargetKind, anchor_index
+from predictor.skill import Skill
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
@@ -42,6 +43,8 @@ class Source:
     levels: tuple[float, ...]
     features: FittedFeatures
     baseline: str
+    skill: Skill | None
+    """As the card tells it."""
     fingerprint: str
     """SHA-256 of everything that forecasts depend on."""
 
@@ -82,6 +85,7 @@ def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:
         weights_hash=source.identity.weights_hash,
         warnings=prepared.warnings,
         refusals=prepared.refusals,
+        skill=source.skill,
         forecast_id=_forecast_id(source, prepared),
         scores=None if answer.scores is None else _on_symbols(answer.scores, prepared.usable),
         ranks=None if answer.scores is None else _placed(ranks_of(answer.scores), prepared.usable, fill=0),
@@ -136,6 +140,7 @@ def attribution_of(
         weights_hash=source.identity.weights_hash,
         warnings=prepared.warnings,
         internals=tuple(replace(one, values=_on_symbols(one.values, usable)) for one in internals),
+        skill=source.skill,
     )
 
 

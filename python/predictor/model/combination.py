@@ -12,6 +12,7 @@ from predictor.forecast import Attribution, Forecast, Internal, RowKind
 from predictor.model.answers import Identity, ranks_of, universe_hash
 from predictor.model.prepared import BoolArray, FloatArray
 from predictor.networks import anchor_index, uncrossed
+from predictor.skill import Skill
 
 RowKey = tuple[RowKind, str]
 
@@ -73,7 +74,11 @@ class JointPrediction:
 
 
 def joint_attribution(
-    identity: Identity, by_member: Mapping[str, Attribution], prediction: JointPrediction, warnings: tuple[str, ...]
+    identity: Identity,
+    by_member: Mapping[str, Attribution],
+    prediction: JointPrediction,
+    warnings: tuple[str, ...],
+    skill: Skill | None = None,
 ) -> Attribution:
     """The mean of the members' contributions, row by row; a row that a member lacks counts as 0 there.
 
@@ -109,6 +114,7 @@ def joint_attribution(
         weights_hash=identity.weights_hash,
         warnings=warnings,
         internals=_named_internals(by_member, usable),
+        skill=skill,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from predictor.artifact import EnsembleManifest, StoredEnsemble
+from predictor.card import skill_of
 from predictor.catalog import CovariateInfo, ModelInfo
 from predictor.deadline import NEVER, Checkpoint
 from predictor.explain.explainer import FLOOR
@@ -37,6 +38,7 @@ class Ensemble:
         self.manifest = manifest
         self.members = members
         self._reading = JointReading([*members.values()])
+        self._skill = skill_of(manifest.card)
         self._fingerprint = f"{identity.weights_hash}|{manifest.conformal}"
         """What its forecasts depend on beside its members' answers."""
 
@@ -112,6 +114,7 @@ class Ensemble:
                 dict(zip(self.members, answers, strict=True)),
                 self._prediction(target, forecast, shown, query.tolerance),
                 prepared.warnings,
+                self._skill,
             )
             for target, answers in zip(asked.targets, zip(*found, strict=True), strict=True)
         )
@@ -139,6 +142,7 @@ class Ensemble:
             weights_hash=self.identity.weights_hash,
             warnings=prepared.warnings,
             refusals=prepared.refusals,
+            skill=self._skill,
             forecast_id=_sixteen_digits(self._fingerprint, *(member.forecast_id for member in members)),
             scores=None if ranking is None else ranking.scores,
             ranks=None if ranking is None else ranking.ranks,

@@ -59,9 +59,10 @@ def prepare_window(pipeline: Pipeline, window: FeatureWindow) -> Prepared:
 def _inputs(pipeline: Pipeline, window: FeatureWindow) -> Inputs:
     """The groups as the network reads them: with levels of their own for every horizon, one or many as were sent."""
     given = Inputs(*(torch.from_numpy(np.array(getattr(window, name))) for name in WINDOW_TYPES))
-    if pipeline.normaliser.is_per_horizon:
-        return given
-    location, scale = (part[:, None].repeat(1, len(pipeline.target.horizons)) for part in (given.location, given.scale))
+    shape = (len(window.symbols), len(pipeline.target.horizons))
+    location, scale = (
+        part.reshape(len(part), -1).expand(shape).contiguous() for part in (given.location, given.scale)
+    )
     return given._replace(location=location, scale=scale)
 
 
@@ -76,7 +77,7 @@ def _check_window(pipeline: Pipeline, window: FeatureWindow) -> None:
             metadata={"expected": ours},
         )
     check_symbols(window.symbols)
-    for name, want in _window_shapes(pipeline, len(window.symbols)).items():
+    for name, want in _window_shapes(pipeline, window).items():
         _check_group(name, getattr(window, name), want)
     if window.observed[~window.mask].any():
         raise InvalidInputError("observed holds a value where mask says that the cell is unknown; it must be 0")
@@ -114,10 +115,11 @@ def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
         )
 
 
-def _window_shapes(pipeline: Pipeline, symbols: int) -> dict[str, tuple[int, ...]]:
-    sizes = pipeline.sizes
+def _window_shapes(pipeline: Pipeline, window: FeatureWindow) -> dict[str, tuple[int, ...]]:
+    sizes, symbols, horizons = pipeline.sizes, len(window.symbols), len(pipeline.target.horizons)
     rows = (symbols, sizes.encoder_length)
-    levels = (symbols, len(pipeline.target.horizons)) if pipeline.normaliser.is_per_horizon else (symbols,)
+    flat = not pipeline.normaliser.is_per_horizon or (horizons == 1 and window.location.ndim == 1)
+    levels = (symbols,) if flat else (symbols, horizons)
     return {
         "observed": (*rows, sizes.observed),
         "known": (symbols, sizes.encoder_length + sizes.future_length, sizes.known),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
+from predictor.card import skill_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.deadline import NEVER, Checkpoint
 from predictor.errors import ExplainUnsupportedError, InvalidInputError
@@ -47,6 +48,7 @@ class Model:
             levels=manifest.quantiles,
             features=pipeline.features,
             baseline=manifest.baseline.name,
+            skill=skill_of(manifest.card),
             fingerprint=_fingerprint(identity, manifest, pipeline, engine),
         )
 

@@ -6,7 +6,7 @@ from typing import Final
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError
 from predictor.forecast import Attribution, Explanation, Internal, InternalAxis, RowKind
-from predictor.wire import arrays, methods
+from predictor.wire import arrays, methods, skills
 
 _KIND_NUMBERS: Final[Mapping[RowKind, pb.RowKind]] = {
     RowKind.OBSERVED: pb.ROW_KIND_OBSERVED,
@@ -74,6 +74,7 @@ def _encode(attribution: Attribution) -> pb.Attribution:
         weights_hash=attribution.weights_hash,
         warnings=attribution.warnings,
         internals=map(_encode_internal, attribution.internals),
+        skill=skills.encode(attribution.skill),
     )
 
 
@@ -118,6 +119,7 @@ def _decode(message: pb.Attribution) -> Attribution:
         weights_hash=message.weights_hash,
         warnings=tuple(message.warnings),
         internals=tuple(_decode_internal(one, count) for one in message.internals),
+        skill=skills.decode(message.skill) if message.HasField("skill") else None,
     )
 
 

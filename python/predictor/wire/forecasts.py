@@ -2,7 +2,7 @@
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.forecast import Forecast
-from predictor.wire import arrays
+from predictor.wire import arrays, errors, skills
 
 
 def encode(forecast: Forecast) -> pb.Forecast:
@@ -27,6 +27,8 @@ def encode(forecast: Forecast) -> pb.Forecast:
         scores=arrays.encode_float64(forecast.scores),
         ranks=() if forecast.ranks is None else forecast.ranks.ravel().tolist(),
         universe_hash=forecast.universe_hash,
+        refusals=[pb.SymbolError(symbol=s, error=errors.encode(error)) for s, error in forecast.refusals.items()],
+        skill=skills.encode(forecast.skill),
     )
 
 
@@ -58,4 +60,6 @@ def decode(message: pb.Forecast) -> Forecast:
         scores=arrays.decode_optional_float64(message.scores, shape[:2], "forecast.scores"),
         ranks=arrays.decode_optional_int32(message.ranks, shape[:2], "forecast.ranks"),
         universe_hash=message.universe_hash,
+        refusals={one.symbol: errors.decode(one.error) for one in message.refusals},
+        skill=skills.decode(message.skill) if message.HasField("skill") else None,
     )

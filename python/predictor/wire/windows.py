@@ -74,8 +74,10 @@ def _float32(message: pb.FeatureWindow, name: str, rank: int, rows: int) -> NDAr
 
 
 def _float64(message: pb.FeatureWindow, name: str, rows: int) -> NDArray[np.float64]:
+    """Levels: one a symbol, or one a symbol and horizon."""
     tensor = _checked(message, name, pb.DATA_TYPE_FLOAT64)
-    return arrays.decode_float64(tensor.data, _shape(tensor, name, 1, rows), f"window.{name}")
+    rank = 2 if len(tensor.shape) == 2 else 1  # noqa: PLR2004 - symbols and horizons
+    return arrays.decode_float64(tensor.data, _shape(tensor, name, rank, rows), f"window.{name}")
 
 
 def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:

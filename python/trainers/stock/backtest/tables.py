@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from predictor.card import Verdict
 from predictor.errors import shown_date
+from predictor.skill import Verdict
 from trainers.stock.backtest.result import Backtest, Track
 from trainers.stock.backtest.verdict import leads_of, sentence_of, told, verdict_of
 

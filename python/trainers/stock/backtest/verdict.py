@@ -3,7 +3,7 @@
 from math import isfinite
 from typing import Final
 
-from predictor.card import Verdict
+from predictor.skill import Verdict
 from trainers.stock.backtest.performance import Performance, sharpe_lead
 from trainers.stock.backtest.result import Backtest, Track
 

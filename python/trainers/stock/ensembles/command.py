@@ -73,4 +73,4 @@ def _beside_members(card: Card) -> str:
     if best is None:
         return ""
     figures = f"{100 * best.improvement:+.1f} % ({100 * best.lower:+.1f} % to {100 * best.upper:+.1f} %)"
-    return f"Improvement on its best member, {best.baseline}: {figures}."
+    return f"Improvement on its best member, {best.rival}: {figures}."

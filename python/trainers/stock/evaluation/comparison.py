@@ -7,7 +7,7 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.card import Verdict
+from predictor.skill import Verdict
 from trainers.stock.evaluation.hac import newey_west
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import overall

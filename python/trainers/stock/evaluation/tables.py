@@ -10,8 +10,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from predictor.card import Verdict
 from predictor.errors import shown_date
+from predictor.skill import Verdict
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.comparison import Comparison
 from trainers.stock.evaluation.evaluation import Evaluation

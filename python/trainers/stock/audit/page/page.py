@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Final
 
 from predictor.audit_record import AuditRecord, AuditVerdict
-from predictor.card import Verdict
 from predictor.replacement import replace_file
 from predictor.report import page_template
+from predictor.skill import Verdict
 from trainers.stock.audit.page.grids import lag_grid, permutation_grid, trial_grid
 from trainers.stock.audit.permutation import leak_that_shows
 

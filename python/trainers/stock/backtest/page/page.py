@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from predictor.card import Verdict
 from predictor.replacement import replace_file
 from predictor.report import Drawing, Grid, page_template
+from predictor.skill import Verdict
 from trainers.stock.backtest.page.curves import SMOOTHED, drawdown_chart, equity_chart, turnover_chart
 from trainers.stock.backtest.page.grids import cost_grid, figure_grid, sensitivity_grid
 from trainers.stock.backtest.performance import SHARPE_FORMULA
