@@ -35,9 +35,11 @@
 Every message says what is wrong, with which value, and what to do. `metadata` holds the same facts for programs.
 """
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from logging import Logger
 from typing import Final, Self
 
 
@@ -238,7 +240,17 @@ class MissingPackageError(QuantraError):
 
 
 class InternalError(QuantraError):
-    """Our own bug. The message carries an id under which the server's log tells more."""
+    """Our own bug. The message carries an id under which the log tells more."""
+
+    @classmethod
+    def of(cls, call: str, error: Exception, log: Logger) -> Self:
+        """Put everything into the log, and nothing but the name of that entry into the answer."""
+        incident = uuid.uuid4().hex[:12]
+        log.error("%s failed, incident %s", call, incident, exc_info=error)
+        return cls(
+            f"the server failed on this call; its log tells more under incident {incident}",
+            metadata={"incident": incident},
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What the host calls, and a call under way."""
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
@@ -11,10 +12,12 @@ from predictor.deadline import Deadline
 from predictor.embed import answers, questions
 from predictor.embed.answers import Reply
 from predictor.embed.fields import Fields
-from predictor.errors import MalformedRequestError, QuantraError
+from predictor.errors import InternalError, MalformedRequestError, QuantraError
 from predictor.instance import Instance
 from predictor.service import PredictionService
 from predictor.wire.limits import MAX_INSTANCES, check_text
+
+_log = logging.getLogger(__name__)
 
 
 def open_door(models: str, options: str) -> tuple["Door | None", str]:
@@ -136,7 +139,9 @@ class Pending:
         try:
             return self._encode(self._answered.result())
         except QuantraError as error:
-            return answers.error_text(error), []
+            return _refusal(error)
+        except Exception as error:  # noqa: BLE001 - the host's edge: our own bug must not end in the caller's hands
+            return _refusal(InternalError.of("an embedded call", error, _log))
 
 
 def _started(start: Callable[[], "Pending"]) -> "Pending":
@@ -144,8 +149,14 @@ def _started(start: Callable[[], "Pending"]) -> "Pending":
     try:
         return start()
     except QuantraError as error:
-        refusal: Reply = answers.error_text(error), []
-        return Pending(_done(refusal), Deadline(), lambda reply: reply)
+        refusal = _refusal(error)
+    except Exception as error:  # noqa: BLE001 - as in `Pending.reply`
+        refusal = _refusal(InternalError.of("an embedded call", error, _log))
+    return Pending(_done(refusal), Deadline(), lambda reply: reply)
+
+
+def _refusal(error: QuantraError) -> Reply:
+    return answers.error_text(error), []
 
 
 def _done(value: object) -> Future[Any]:

@@ -60,9 +60,7 @@ def _inputs(pipeline: Pipeline, window: FeatureWindow) -> Inputs:
     """The groups as the network reads them: with levels of their own for every horizon, one or many as were sent."""
     given = Inputs(*(torch.from_numpy(np.array(getattr(window, name))) for name in WINDOW_TYPES))
     shape = (len(window.symbols), len(pipeline.target.horizons))
-    location, scale = (
-        part.reshape(len(part), -1).expand(shape).contiguous() for part in (given.location, given.scale)
-    )
+    location, scale = (part.reshape(len(part), -1).expand(shape).contiguous() for part in (given.location, given.scale))
     return given._replace(location=location, scale=scale)
 
 

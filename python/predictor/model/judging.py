@@ -63,6 +63,9 @@ def _refusal(pipeline: Pipeline, found: Found, s: int) -> QuantraError:
     if not bars.present[s, -1]:
         last = shown_date(int(bars.sessions[-1]))
         return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
+    if found.scale[s] > LARGEST_SCALE:
+        problem = f"has a volatility of {found.scale[s]:.3g} a day, which no market has; check its prices"
+        return NoUsableSymbolError(f"{symbol}: {problem}")
     best = pipeline.bars_needed
     if counts.bars[s] < pipeline.least_bars:
         what = f"bars in the last {pipeline.encoder_length} sessions"
@@ -70,9 +73,6 @@ def _refusal(pipeline: Pipeline, found: Found, s: int) -> QuantraError:
     if counts.values[s] < pipeline.least_values:
         what = f"values in the last {pipeline.normaliser.window} sessions to measure its volatility by"
         return TooFewBarsError.of(symbol, have=int(counts.values[s]), need=pipeline.least_values, what=what, best=best)
-    if not found.scale[s] <= LARGEST_SCALE:
-        problem = f"has a volatility of {found.scale[s]:.3g} a day, which no market has; check its prices"
-        return NoUsableSymbolError(f"{symbol}: {problem}")
     return NoUsableSymbolError(f"{symbol}: has no known feature in the last {pipeline.encoder_length} sessions")
 
 

@@ -6,7 +6,6 @@ Requests arrive as bytes and are parsed here, not by gRPC, so that bytes that ar
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, TypeVar, final
@@ -94,7 +93,7 @@ class PredictionCalls:
             except QuantraError as error:
                 await refuse(context, error)
             except Exception as error:  # noqa: BLE001 - the process's edge: our own bug must not end in the caller's hands
-                await refuse(context, _internal_error(name, error))
+                await refuse(context, InternalError.of(name, error, _log))
             finally:
                 _log.debug("%s: %d bytes, %.1f ms", name, len(body), 1e3 * (time.perf_counter() - started_s))
 
@@ -170,12 +169,3 @@ def _result(request_id: str, outcome: Outcome) -> pb.Result:
     if isinstance(outcome, Forecast):
         return pb.Result(request_id=request_id, forecast=forecasts.encode(outcome))
     return pb.Result(request_id=request_id, error=errors.encode(outcome))
-
-
-def _internal_error(name: str, error: Exception) -> InternalError:
-    """Put everything into the log, and nothing but the name of that entry into the answer."""
-    incident = uuid.uuid4().hex[:12]
-    _log.error("%s failed, incident %s", name, incident, exc_info=error)
-    return InternalError(
-        f"the server failed on this call; its log tells more under incident {incident}", metadata={"incident": incident}
-    )
