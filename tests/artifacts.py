@@ -28,6 +28,7 @@ from predictor.networks import (
     Target,
     TargetKind,
     TFTConfig,
+    UnconditionalConfig,
     WindowNormaliser,
     build_network,
     kind_named,
@@ -42,6 +43,8 @@ SMALL: Mapping[str, NetworkConfig] = {
     "hybrid": HybridConfig(hidden=8, layers=1, heads=2),
     "tft": TFTConfig(hidden=8, heads=2),
     "graph": GraphConfig(hidden=8, heads=2, neighbours=2, frequencies=2),
+    "har": UnconditionalConfig(),
+    "garch": UnconditionalConfig(),
 }
 """Settings of each kind of network, small enough for tests."""
 UNIVERSE = ("AAPL", "GOOG", "IBM", "MSFT")
@@ -78,16 +81,17 @@ def small_artifact(
 ) -> Artifact:
     """The parts of a small model; its conformal offsets are not zero, so that they can be seen in answers.
 
-    A graph knows the stocks of `UNIVERSE`; each of these has neighbours. Levels are the window's own, or `fitted`.
+    A graph knows the stocks of `UNIVERSE`; each of these has neighbours. Levels are the window's own, or `fitted`, as
+    they always are where there is no network.
     """
     chosen = target or Target()
     pipeline = small_pipeline(chosen)
-    if fitted:
-        pipeline = replace(pipeline, normaliser=fitted_normaliser(chosen))
+    if fitted or not kind_named(kind).learns:
+        pipeline = replace(pipeline, normaliser=fitted_normaliser(chosen, kind))
     horizons = len(chosen.horizons)
     manifest = Manifest(
         kind=kind_named(kind),
-        config=replace(SMALL[kind], dropout=dropout),
+        config=replace(SMALL[kind], dropout=dropout) if kind_named(kind).learns else SMALL[kind],
         target=chosen,
         quantiles=QUANTILES,
         normaliser=pipeline.normaliser,
@@ -102,8 +106,8 @@ def small_artifact(
     return Artifact(manifest=manifest, pipeline=pipeline, weights=random_weights(manifest, pipeline, seed))
 
 
-def fitted_normaliser(target: Target) -> FittedNormaliser:
-    """With numbers such as a training finds, other ones for each horizon."""
+def fitted_normaliser(target: Target, kind: str = "lstm") -> FittedNormaliser:
+    """With numbers such as a training finds, other ones for each horizon: a mix, but for models without a network."""
     horizons = range(len(target.horizons))
     har = Har(
         intercepts=tuple(0.1 + 0.02 * h for h in horizons),
@@ -112,7 +116,8 @@ def fitted_normaliser(target: Target) -> FittedNormaliser:
     if target.kind is TargetKind.LOG_VOLATILITY:
         return FittedLevel(har=har, residuals=tuple(0.45 - 0.03 * h for h in horizons))
     garch = Garch(alpha=0.07, beta=0.91, reversion=tuple(1 - 0.04 * h for h in horizons))
-    return FittedScale(har=har, garch=garch, har_share=0.6)
+    alone = {"har": FittedScale(har=har), "garch": FittedScale(garch=garch, har_share=0.0)}
+    return alone.get(kind) or FittedScale(har=har, garch=garch, har_share=0.6)
 
 
 def random_weights(manifest: Manifest, pipeline: Pipeline, seed: int) -> dict[str, Tensor]:
@@ -123,7 +128,9 @@ def random_weights(manifest: Manifest, pipeline: Pipeline, seed: int) -> dict[st
         network = build_network(
             manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
         )
-    weights = network.state_dict()
+        weights = network.state_dict()
+        if not manifest.kind.learns:
+            weights["head.bias"].normal_()
     if manifest.universe:
         weights["neighbours"][:] = NEIGHBOURS
         weights["weights"][:] = NEARNESS

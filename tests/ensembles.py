@@ -10,7 +10,7 @@ from predictor import artifact, golden
 from predictor.artifact import Artifact, Conformal, EnsembleManifest, Stored
 from predictor.features import FittedFeatures
 from predictor.model import Ensemble, Identity
-from predictor.networks import Target
+from predictor.networks import Target, WindowNormaliser
 
 OFFSETS = ((-0.03, 0.0, 0.02), (-0.02, 0.0, 0.04), (0.01, 0.0, -0.01), (0.05, 0.0, 0.06))
 
@@ -26,7 +26,9 @@ def artifact_of(
 ) -> Artifact:
     """A small artifact: a network of random weights, which reads the features at these places, or all."""
     made = small_artifact(kind, target=target)
-    normaliser = replace(made.pipeline.normaliser, decay=1.0 if made.pipeline.normaliser.centred else decay)
+    normaliser = made.pipeline.normaliser
+    if isinstance(normaliser, WindowNormaliser) and not normaliser.centred:
+        normaliser = replace(normaliser, decay=decay)
     pipeline = replace(made.pipeline, encoder_length=encoder_length, normaliser=normaliser)
     if features:
         pipeline = replace(pipeline, features=_chosen(pipeline.features, list(features)))

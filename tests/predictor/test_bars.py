@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from market import bokeh_panel
 
-from predictor.bars import BarPanel
+from predictor.bars import BarPanel, Jumps
 from predictor.errors import BarsError
 
 SESSIONS = np.array([20240102, 20240103, 20240104, 20240105], dtype=np.int32)
@@ -199,7 +199,7 @@ def test_one_symbol_is_made_from_flat_arrays() -> None:
 
 def test_apples_crash_is_reported_as_a_question() -> None:
     raw = dataclasses.replace(bokeh_panel("AAPL", "IBM"), adj_close=None)
-    questions = {jump.session: str(jump) for jump in raw.suspicious_jumps()}
+    questions = {jump.session: str(jump) for jump in raw.suspicious_jumps().shown}
     assert "AAPL 2000-09-29" in questions[20000929]
     assert "split or crash?" in questions[20000929]
     assert "2:1 split would look like this" in questions[20000621]
@@ -208,7 +208,7 @@ def test_apples_crash_is_reported_as_a_question() -> None:
 
 
 def test_recorded_adjustments_raise_no_question() -> None:
-    assert bokeh_panel("AAPL").suspicious_jumps() == ()
+    assert bokeh_panel("AAPL").suspicious_jumps() == Jumps()
 
 
 def test_a_jump_is_seen_across_a_missing_bar() -> None:
@@ -217,6 +217,6 @@ def test_a_jump_is_seen_across_a_missing_bar() -> None:
         values[0, 1] = np.nan
         if name != "volume":
             values[0, 2:] *= 3
-    (jump,) = panel_of(**columns).suspicious_jumps()
+    (jump,) = panel_of(**columns).suspicious_jumps().shown
     assert (jump.symbol, jump.session) == ("AAA", 20240104)
     assert jump.ratio == pytest.approx(3 * 11.75 / 10)

@@ -82,7 +82,7 @@ def test_a_changed_expression_is_found_in_the_features(made: Artifact, recorded:
 
 
 def test_a_changed_normaliser_is_found_in_the_scale(made: Artifact, recorded: Golden) -> None:
-    pipeline = replace(made.pipeline, normaliser=replace(made.pipeline.normaliser, decay=0.95))
+    pipeline = replace(made.pipeline, normaliser=WindowNormaliser(decay=0.95))
     _assert_off(replace(made, pipeline=pipeline), recorded, "scale")
 
 

@@ -354,7 +354,7 @@ def test_a_config_that_lacks_a_setting_is_refused_by_name() -> None:
 
 
 def test_a_whole_number_may_stand_for_a_fraction() -> None:
-    assert read_config(kind_named("lstm"), SETTINGS | {"dropout": 0}).dropout == 0
+    assert read_config(kind_named("lstm"), SETTINGS | {"dropout": 0}) == LSTMConfig(hidden=8, layers=2, dropout=0.0)
 
 
 def test_an_unknown_kind_lists_the_kinds_there_are() -> None:

@@ -109,9 +109,9 @@ def test_the_card_scores_the_ensemble_beside_its_members(joined: Joined) -> None
     names = [row.name for row in card.scores.rows]
     assert {OURS, "member long", "member short", "zero return"} <= set(names)
     assert [row.name for row in card.scores.rows if row.is_model] == [OURS]
-    assert card.best_member.baseline in {"long", "short"}
+    assert card.best_member.rival in {"long", "short"}
     assert card.best_member.lower <= card.best_member.improvement <= card.best_member.upper
-    assert not card.skill.baseline.startswith("member")
+    assert not card.skill.rival.startswith("member")
 
 
 def test_the_card_says_which_days_it_rests_on(joined: Joined, splits: Splits) -> None:

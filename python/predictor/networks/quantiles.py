@@ -39,7 +39,11 @@ class QuantileHead(nn.Module):
     def forward(self, context: Tensor) -> Tensor:
         """Map [N, H, W] to [N, H, Q], rising along Q."""
         by_horizon = torch.baddbmm(self.bias.unsqueeze(1), context.transpose(0, 1), self.weight)
-        raw, a = by_horizon.transpose(0, 1), self.anchor
+        return self.rising(by_horizon.transpose(0, 1))
+
+    def rising(self, raw: Tensor) -> Tensor:
+        """Turn [N, H, Q], an anchor and the steps before softplus, into quantiles."""
+        a = self.anchor
         middle, steps = raw[..., a], functional.softplus(raw).unbind(-1)
         above = accumulate(steps[a + 1 :], torch.add, initial=middle)
         below = accumulate(reversed(steps[:a]), torch.sub, initial=middle)
