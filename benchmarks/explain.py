@@ -117,11 +117,11 @@ class Peer:
         starts = (
             torch.zeros_like(inputs.observed),
             torch.tensor(own.known, dtype=torch.float32).expand_as(inputs.known),
-            torch.full_like(inputs.location, own.location),
-            torch.full_like(inputs.scale, own.scale),
+            inputs.location.new_tensor(own.location).expand_as(inputs.location),
+            inputs.scale.new_tensor(own.scale).expand_as(inputs.scale),
             torch.zeros_like(ends[-1]),
         )
-        floors = FLOOR * inputs.scale[:, None] * output.spread
+        floors = FLOOR * inputs.scale * output.spread
         return cls(captum=IntegratedGradients(forecast), ends=ends, starts=starts, mask=inputs.mask, floors=floors)
 
     def attribute(self, points: Sequence[Point], steps: int) -> list[tuple[tuple[Tensor, ...], Tensor]]:
@@ -158,8 +158,8 @@ def our_explainer(made: Artifact) -> Explainer:
         name=own.name,
         known=np.array(own.known, np.float32),
         static=np.zeros(0, np.float32),
-        location=own.location,
-        scale=own.scale,
+        location=np.array(own.location),
+        scale=np.array(own.scale),
     )
     view = attribution_view(freeze(made.network()))
     return Explainer(view, output_map(made.manifest), baseline, max_rows=MAX_ROWS)

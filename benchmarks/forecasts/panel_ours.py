@@ -108,7 +108,8 @@ class FoldHistory:
     def gather(self, windows: Windows) -> Batch:
         """Inputs and targets of these windows."""
         s, t = torch.from_numpy(windows.symbols), torch.from_numpy(windows.positions)
-        rows, back, location, scale = s[:, None], t[:, None] + self._back, self._location[s, t], self._scale[s, t]
+        rows, back = s[:, None], t[:, None] + self._back
+        location, scale = (level[s, t, None].expand(-1, len(self._spread)) for level in (self._location, self._scale))
         inputs = Inputs(
             observed=self._observed[rows, back],
             known=self._known[t[:, None] + self._span],
@@ -144,7 +145,8 @@ class GraphRival:
         seed_everything(seed)
         network = self._network(fold)
         history = FoldHistory(self._task, fold, _before(self._task, fold), encoder_length=self._schedule.encoder_length)
-        days = Days(history, traded=np.ones(self._task.labels.shape[:2], np.bool_))  # masks alone tell who is there
+        everybody = np.ones(self._task.labels.shape[:2], np.bool_)  # masks alone tell who is there
+        days = Days(history, forecastable=everybody)
         first = self._schedule.encoder_length + 18  # the slowest columns are known from there on
         learnt = self._task.learnt(fold, 1)
         learnt = learnt[learnt >= first][:: self._schedule.stride]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from benchmarks.forecasts.daily_levels import daily_levels
 from benchmarks.forecasts.panel_series import (
     HORIZONS,
     FloatArray,
@@ -82,7 +83,7 @@ class PanelForecasting:
 def volatility_task(series: PanelSeries) -> PanelForecasting:
     """The log of the mean Parkinson variance over the next days."""
     variance = series.variance
-    level = WindowNormaliser(centred=True, decay=1.0).measure(np.log(variance), variance.shape[1])
+    level = daily_levels(WindowNormaliser(centred=True, decay=1.0), np.log(variance))
     averages = {days: np.log(rolling(variance, days)) for days in (1, 5, 22, 60)}
     lags = np.stack([averages[days] for days in (1, 5, 22)], axis=-1)
     market = np.stack([across(lags[..., k]) for k in range(3)], axis=-1)
@@ -106,7 +107,7 @@ def return_task(series: PanelSeries) -> PanelForecasting:
     return PanelForecasting(
         target=target,
         labels=np.stack([later(logs, target.lag + h) - start for h in HORIZONS], axis=-1),
-        level=WindowNormaliser().measure(series.returns, logs.shape[1]),
+        level=daily_levels(WindowNormaliser(), series.returns),
         observed=features,
         known=known_columns(series.dates, target.reach),
         tabular={"LightGBM": features},

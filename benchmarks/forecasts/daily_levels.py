@@ -1,0 +1,29 @@
+"""A window normaliser's levels at every step of a history, as training measures them window by window."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.networks import WindowNormaliser
+from predictor.windows import back_from
+
+FloatArray = NDArray[np.float64]
+
+SERIES_AT_ONCE: Final = 16
+"""Their windows are in memory together."""
+
+
+def daily_levels(normaliser: WindowNormaliser, daily: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Location and scale [S, T] of the windows of daily values [S, T] that end at each step."""
+    parts = [
+        _levels(normaliser, daily[first : first + SERIES_AT_ONCE]) for first in range(0, len(daily), SERIES_AT_ONCE)
+    ]
+    locations, scales = zip(*parts, strict=True)
+    return np.concatenate(locations), np.concatenate(scales)
+
+
+def _levels(normaliser: WindowNormaliser, daily: FloatArray) -> tuple[FloatArray, FloatArray]:
+    series, steps = (index.ravel() for index in np.indices(daily.shape))
+    location, scale = normaliser.levels((back_from(daily, series, steps, normaliser.window),))
+    return location.reshape(daily.shape), scale.reshape(daily.shape)
