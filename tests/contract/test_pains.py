@@ -62,7 +62,18 @@ def forecaster(tmp_path_factory: pytest.TempPathFactory) -> Forecaster:
 def test_snapshot_instead_of_sequence_is_refused_with_have_and_need(forecaster: Forecaster) -> None:
     with pytest.raises(TooFewBarsError) as refusal:
         forecaster.predict(recent_bars().last(1))
-    assert refusal.value.metadata == {"symbol": "AAPL", "have": "1", "need": "140"}
+    assert refusal.value.metadata == {"symbol": "AAPL", "have": "1", "need": "30"}
+
+
+def test_snapshot_beside_whole_histories_is_refused_alone(forecaster: Forecaster) -> None:
+    whole = recent_bars("AAPL", "IBM")
+    columns = {name: getattr(whole, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
+    for column in columns.values():
+        column[1, :-1] = np.nan
+    found = forecaster.predict(replace(whole, **columns))
+    assert isinstance(found.refusals["IBM"], TooFewBarsError)
+    assert np.isnan(found.values[1]).all()
+    np.testing.assert_array_equal(found.values[0], forecaster.predict(recent_bars("AAPL")).values[0])
 
 
 def test_snapshot_repeated_as_a_sequence_is_refused_too() -> None:
@@ -106,7 +117,7 @@ def test_training_and_serving_compute_the_same_inputs() -> None:
 def test_double_normalisation_of_targets_is_undone_exactly_once(kind: TargetKind) -> None:
     target = Target(kind=kind)
     labels = torch.from_numpy(target.labels(bokeh_panel("AAPL").adjusted())[0, 500:600])
-    location, scale = torch.full((100,), 0.001, dtype=torch.float64), torch.full((100,), 0.02, dtype=torch.float64)
+    location, scale = (torch.full((100, 4), level, dtype=torch.float64) for level in (0.001, 0.02))
     spread = torch.from_numpy(target.spread)
     units = normalise(labels, location, scale, spread)
     torch.testing.assert_close(restore(units[..., None], location, scale, spread)[..., 0], labels, rtol=1e-12, atol=0)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from artifacts import save_small_artifact
+from artifacts import save_artifact, save_small_artifact, small_artifact
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -330,7 +330,7 @@ def _set(*path: str, value: object) -> Callable[[Entry], None]:
 
 FORGED_MANIFESTS: Sequence[tuple[Callable[[Entry], object], str]] = [
     (_set("format", value="other"), "format is 'other', expected 'quantra-artifact'"),
-    (_set("format_version", value=2), "format version is 2, this program reads 1; update quantra"),
+    (_set("format_version", value=3), "format version is 3, this program reads 1 and 2; update quantra"),
     (_set("format_version", value="1"), "format_version"),
     (_set("network", "kind", value="prophet"), "no network kind 'prophet'"),
     (_set("network", "kind_version", value=9), "network 'lstm' is version 9"),
@@ -354,7 +354,14 @@ FORGED_MANIFESTS: Sequence[tuple[Callable[[Entry], object], str]] = [
     (_set("encoder_length", value=10**15), "encoder length is 1000000000000000 sessions, but must be 1 to 2500"),
     (_set("conformal", "offsets", value=[[0, 0, 0]]), "4 rows of 3 numbers"),
     (_set("conformal", "offsets", value=[0, 0, 0, 0]), "offsets"),
-    (_set("baseline", "scale", value=0), "scale 0"),
+    (_set("baseline", "scale", value=0), "baseline.scale is 0, expected a list"),
+    (_set("baseline", "scale", value=[0, 0, 0, 0]), "scale 0"),
+    (_set("baseline", "scale", value=[0.02]), "scale must have 4 numbers each"),
+    (_set("minimum", "encoder_share", value=0), "a share of 0 of"),
+    (_set("minimum", "values", value=0), "and 0 values"),
+    (_set("minimum", "encoder_share", value=1), "golden instance"),
+    (_set("normaliser", "kind", value="guess"), "is 'guess', but must be 'window' or 'fitted'"),
+    (_set("normaliser", "kind", value="fitted"), "har_share"),
     (_set("baseline", "known", value=[0.0]), "golden instance"),
     (_set("card", value=[]), "card must be an object"),
     (_set("universe", value=["AAPL"]), "universe has 1 symbols, but network 'lstm' needs none"),
@@ -368,6 +375,37 @@ FORGED_MANIFESTS: Sequence[tuple[Callable[[Entry], object], str]] = [
 
 @pytest.mark.parametrize(("change", "cause"), FORGED_MANIFESTS)
 def test_a_forged_manifest_is_refused(folder: Path, change: Callable[[Entry], object], cause: str) -> None:
+    forge_manifest(folder, change)
+    assert cause in refused(folder)
+
+
+FORGED_SCALES: Sequence[tuple[Callable[[Entry], object], str]] = [
+    (_set("normaliser", "kind", value="window"), "decay"),
+    (_set("normaliser", "har_share", value=2), "share of HAR is 2"),
+    (_set("normaliser", "window", value=10**15), "must be 60 to 2500"),
+    (_set("normaliser", "window", value=138), "golden instance"),
+    (_set("normaliser", "floor", value=1), "floor is 1"),
+    (_set("normaliser", "har", "sessions", value=[1, 5, 22, 10**9]), "must be 1000000000 to 2500"),
+    (_set("normaliser", "har", "sessions", value=[5, 1, 22, 60]), "which must rise"),
+    (_set("normaliser", "har", "intercepts", value=[0.1]), "HAR has 1 intercepts"),
+    (_set("normaliser", "har", "intercepts", value=[0.1, 0.1, 0.1, 0.2]), "golden instance"),
+    (_set("normaliser", "har", "weights", value=[[0.1] * 4]), "HAR has 4 intercepts for 1 horizons"),
+    (_set("normaliser", "har", "stranger", value=1), "stranger"),
+    (_set("normaliser", "garch", "alpha", value=0.2), "their sum below 1"),
+    (_set("normaliser", "garch", "reversion", value=[1, 1]), "must be 4 numbers, one a horizon"),
+    (lambda manifest: manifest["normaliser"].pop("garch"), "share of HAR is 0.6"),
+]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact whose scale is a mix of HAR and GARCH."""
+    return save_artifact(tmp_path_factory.mktemp("fitted") / "1", small_artifact(fitted=True))
+
+
+@pytest.mark.parametrize(("change", "cause"), FORGED_SCALES)
+def test_a_forged_scale_is_refused(fitted: Path, tmp_path: Path, change: Callable[[Entry], object], cause: str) -> None:
+    folder = Path(shutil.copytree(fitted, tmp_path / "1"))
     forge_manifest(folder, change)
     assert cause in refused(folder)
 
@@ -412,7 +450,7 @@ def test_a_fitted_number_that_is_none_is_refused(folder: Path) -> None:
 def test_golden_arrays_of_another_shape_are_refused(folder: Path) -> None:
     arrays = artifact.load(folder).golden.arrays
     rewrite(folder, ARRAYS, save_arrays({**arrays, "stage.units": np.zeros((1, 1), np.float32)}))
-    assert "stage units has shape (2, 4, 3), recorded was (1, 1)" in refused(folder)
+    assert "stage units has shape (5, 4, 3), recorded was (1, 1)" in refused(folder)
 
 
 def test_a_missing_golden_array_is_named(folder: Path) -> None:

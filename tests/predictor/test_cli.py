@@ -428,13 +428,13 @@ def test_a_failure_is_one_line_without_a_traceback(artifact: Path, bars: Path, c
 
 def test_a_failure_is_json_too_where_json_is_asked_for(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
     few = tmp_path / "few.csv"
-    recent_bars("AAPL").last(30).write_csv(few)
+    recent_bars("AAPL").last(29).write_csv(few)
 
     assert exit_code("predict", "--artifact", artifact, "--bars", few, "--json") == 1
 
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["reason"] == "TOO_FEW_BARS"
-    assert (error["metadata"]["have"], error["metadata"]["need"]) == ("30", "140")
+    assert (error["metadata"]["have"], error["metadata"]["need"]) == ("29", "30")
 
 
 def test_a_gap_is_refused_unless_a_policy_is_given(artifact: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -13,7 +13,6 @@ from predictor.deadline import Deadline
 from predictor.explain import Baseline, Contributions, Explainer, attribution_view
 from predictor.inference import freeze
 from predictor.networks import (
-    KINDS,
     Edges,
     GraphForecaster,
     Inputs,
@@ -46,7 +45,7 @@ SETTINGS: dict[str, dict[str, Setting]] = {
     "graph": {"hidden": 16, "heads": 2, "neighbours": 1, "frequencies": 2},
 }
 
-each_kind = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not kind.is_panel_model])
+each_kind = pytest.mark.parametrize("name", [name for name in SETTINGS if name != "graph"])
 PAIR = replace(SIZES, nodes=2)
 
 

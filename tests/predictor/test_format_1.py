@@ -29,6 +29,7 @@ FOLDERS = {
 SAME = 1e-7
 """Largest difference in the target's unit: other processors add in another order."""
 
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("format-1")

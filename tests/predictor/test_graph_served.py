@@ -151,7 +151,8 @@ def test_a_symbol_that_misses_the_last_bar_is_out_of_the_ranking_and_out_of_sigh
     np.testing.assert_allclose(found.values[others], rest.values, rtol=0, atol=SAME)
     assert np.array_equal(ranks(found)[others], ranks(rest))
     assert found.universe_hash == rest.universe_hash
-    assert any(warning.startswith("GOOG: ") for warning in found.warnings)
+    assert "GOOG" in found.refusals
+    assert any(warning.startswith("no forecast of GOOG: ") for warning in found.warnings)
 
 
 # --- reasons
@@ -184,7 +185,7 @@ def test_some_stocks_are_explained_as_among_all(client: QuantraClient, reasons: 
     [
         (("AAPL", "NEW"), InvalidInputError, "no symbol 'NEW' to explain; the instance has AAPL, GOOG"),
         (("AAPL", "AAPL"), InvalidInputError, "symbol 'AAPL' is to be explained twice"),
-        (("GOOG",), NoUsableSymbolError, "GOOG: no forecast"),
+        (("GOOG",), NoUsableSymbolError, "GOOG: has no bar on the panel's last session, 2013-03-01"),
     ],
 )
 def test_stocks_that_cannot_be_explained_are_refused_by_name(

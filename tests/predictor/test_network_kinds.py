@@ -28,7 +28,8 @@ TARGET = Target(lag=1, horizons=(1, 5))
 LEVELS = (0.1, 0.5, 0.9)
 WITHIN = 2e-5
 """In units of the window's volatility: at a daily volatility of 2 %, 4e-7 of return."""
-BY_ROW = [kind for kind in KINDS.values() if not kind.is_panel_model]
+BY_ROW = [kind for kind in KINDS.values() if kind.learns and not kind.is_panel_model]
+UNLEARNT = [kind for kind in KINDS.values() if not kind.learns]
 
 each_kind = pytest.mark.parametrize("kind", BY_ROW, ids=lambda kind: kind.name)
 
@@ -186,6 +187,22 @@ def test_heads_that_do_not_divide_the_width_are_refused(kind: NetworkKind) -> No
 def test_a_setting_of_another_kind_is_refused_and_the_kinds_own_are_named() -> None:
     with pytest.raises(ConfigurationError, match=r"unknown \['heads'\]; its settings are \['dropout', 'hidden'"):
         configured(kind_named("gru"), {"heads": 2})
+
+
+# --- kinds without a network
+
+
+@pytest.mark.parametrize("kind", UNLEARNT, ids=lambda kind: kind.name)
+def test_a_kind_without_a_network_gives_every_window_the_heads_quantiles(kind: NetworkKind) -> None:
+    network = build_network(kind, configured(kind, {}), sizes=SIZES, target=TARGET, levels=LEVELS)
+    quantiles = torch.tensor([[-1.2, 0.1, 1.5], [-1.0, 0.2, 1.1]])
+    network.get_submodule("head").start_at(quantiles)  # pyright: ignore[reportCallIssue]
+    torch.testing.assert_close(freeze(network)(_inputs(3)), quantiles.expand(3, -1, -1))
+
+
+def test_a_kind_without_a_network_has_nothing_to_set() -> None:
+    with pytest.raises(ConfigurationError, match=r"unknown \['hidden'\]; its settings are \[\]"):
+        configured(kind_named("har"), {"hidden": 8})
 
 
 @each_kind

@@ -124,7 +124,7 @@ def test_one_bad_instance_leaves_the_others_their_forecasts(stub: PredictionServ
     assert [r.WhichOneof("outcome") for r in results] == ["forecast", "error", "error", "forecast"]
     assert results[1].error.reason == "MALFORMED_REQUEST"
     assert (results[2].error.code, results[2].error.reason) == (3, "TOO_FEW_BARS")
-    assert dict(results[2].error.metadata) == {"symbol": "IBM", "have": "3", "need": "80"}
+    assert dict(results[2].error.metadata) == {"symbol": "IBM", "have": "3", "need": "30"}
 
 
 def test_instances_that_are_all_bad_are_answered_each(stub: PredictionServiceStub) -> None:

@@ -58,7 +58,7 @@ def service(model: Model) -> Iterator[PredictionService]:
 def test_a_bad_instance_among_good_ones_is_answered_alone(service: PredictionService) -> None:
     bars = recent_bars("AAPL")
     gap = replace(bars.last(150), sessions=np.delete(bars.sessions[-151:], -5))
-    asked = [bars, bars.last(139), recent_bars("IBM"), _without_last_bar(bars), gap, recent_bars("MSFT")]
+    asked = [bars, bars.last(29), recent_bars("IBM"), _without_last_bar(bars), gap, recent_bars("MSFT")]
     answers = _predict(service, *(Instance(input=item) for item in asked))
     kinds = [type(answer) for answer in answers]
     assert kinds == [Forecast, TooFewBarsError, Forecast, NoUsableSymbolError, SessionGapError, Forecast]

@@ -16,10 +16,11 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet, default_features
 from predictor.instance import Instance
 from predictor.networks import Inputs, Target, TargetKind, restore
-from predictor.windows import Pipeline
+from predictor.windows import Minimum, Pipeline
 from trainers.stock.data import History, Windows
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
+from trainers.stock.scale import learnt_of
 from trainers.stock.splits import Part, Splits
 from trainers.stock.task import QuantileTask
 
@@ -149,11 +150,23 @@ def test_it_is_left_out_even_where_features_and_targets_do_not_read_that_bar() -
     assert windows.symbols[windows.positions == day].tolist() == [1]
 
 
-def test_a_window_without_any_known_return_to_scale_by_is_left_out() -> None:
-    young = without(bars(), 0, slice(0, int(np.searchsorted(bars().sessions, 20090715))))
-    windows = History(young, history().pipeline).windows(splits().selection)
-    first = windows.positions[windows.symbols == 0].min()
-    assert bars().sessions[first] == 20090716
+@pytest.mark.parametrize(("minimum", "bars_before"), [(Minimum(), 30), (Minimum(encoder_share=0.1, values=20), 21)])
+def test_a_window_begins_to_count_with_the_least_bars_and_returns(minimum: Minimum, bars_before: int) -> None:
+    begins = int(np.searchsorted(bars().sessions, 20090715))
+    young = without(bars(), 0, slice(0, begins))
+    windows = History(young, replace(history().pipeline, minimum=minimum)).windows(splits().selection)
+    assert windows.positions[windows.symbols == 0].min() == begins + bars_before - 1
+
+
+def test_the_scale_is_fitted_on_the_same_windows_that_are_trained_on() -> None:
+    halted = without(bars(), 0, slice(200, 350))
+    pipeline = pipeline_for(halted)
+    learnt = learnt_of(halted.until(LAST_TRAINING_SESSION), pipeline, splits().train, Recipe().quantiles)
+    found = History(halted, pipeline)
+    windows, known = found.windows(splits().train), np.isfinite(learnt.outcomes).any(axis=1)
+    np.testing.assert_allclose(learnt.outcomes[known], found.outcomes(windows), rtol=1e-9)
+    for mine, theirs in zip(pipeline.normaliser.levels(learnt.windows), found.level(windows), strict=True):
+        np.testing.assert_allclose(mine[known], theirs, rtol=1e-9)
 
 
 def test_a_window_without_any_known_outcome_is_left_out() -> None:
@@ -215,21 +228,30 @@ def test_a_part_without_a_window_is_refused_by_its_name() -> None:
 # --- nothing later moves anything earlier
 
 
-def same_scaling(a: Pipeline, b: Pipeline) -> bool:
+MIX = Recipe(calendar="XNYS", scale="mix")
+"""Features, HAR, GARCH and their share: every number that is fitted before a network is."""
+
+
+def same_features(a: Pipeline, b: Pipeline) -> bool:
     return a.features.to_json() == b.features.to_json()
 
 
 def test_fitted_numbers_do_not_move_when_later_bars_and_their_adjustment_change() -> None:
-    changed = with_another_future(bars(), LAST_TRAINING_SESSION)
-    assert same_scaling(pipeline_for(changed), history().pipeline)
+    mine, other = (pipeline_for(panel, MIX) for panel in (bars(), with_another_future(bars(), LAST_TRAINING_SESSION)))
+    assert same_features(mine, other)
+    assert mine.normaliser == other.normaliser
 
 
 def test_fitted_numbers_do_not_move_when_later_bars_are_not_there() -> None:
-    assert same_scaling(pipeline_for(bars().until(20100705)), history().pipeline)
+    mine, other = (pipeline_for(panel, MIX) for panel in (bars(), bars().until(20100705)))
+    assert same_features(mine, other)
+    assert mine.normaliser == other.normaliser
 
 
 def test_fitted_numbers_do_move_with_the_training_bars() -> None:
-    assert not same_scaling(pipeline_for(with_another_future(bars(), 20090601)), history().pipeline)
+    mine, other = (pipeline_for(panel, MIX) for panel in (bars(), with_another_future(bars(), 20090601)))
+    assert not same_features(mine, other)
+    assert mine.normaliser != other.normaliser
 
 
 @pytest.mark.parametrize("rebased", [False, True])
