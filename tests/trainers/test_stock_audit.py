@@ -189,7 +189,7 @@ def judged_of(told: FloatArray, *, sessions: int = 400, stocks: int = 6, seed: i
         outcomes=(came[0][days], came[1][days], came[2][days]),
         closes=closes[days],
         spread=np.ones(1),
-        horizon=1,
+        terms=Terms(horizon=1),
         tactic=Tactic(share=0.34),
     )
     return judged, returns
@@ -230,6 +230,22 @@ def test_no_skill_at_any_lag_decides_nothing() -> None:
 def overlapping_sums(seed: int) -> FloatArray:
     """[120] sums of 20 independent days each, a day apart, around zero."""
     return np.convolve(np.random.default_rng(seed).standard_normal(139), np.ones(20), mode="valid")
+
+
+def test_a_delisting_costs_the_sharpe_ratio_of_every_lag_what_is_assumed() -> None:
+    told = np.zeros((400, 6))
+    told[:, 0] = 1.0
+    judged, _ = judged_of(told)
+    judged.closes[:, 0] = np.exp(0.01 * np.arange(395))
+    judged.closes[300:, 0] = np.nan
+    ratios = {
+        back: [row.sharpe for row in check_lags(replace(judged, terms=Terms(horizon=1, delisting_return=back))).rows]
+        for back in (0.0, -0.9)
+    }
+    for kept, lost in zip(ratios[0.0], ratios[-0.9], strict=True):
+        assert kept is not None
+        assert lost is not None
+        assert lost < kept
 
 
 def test_skill_of_few_overlapping_outcomes_is_seldom_found_where_there_is_none() -> None:
@@ -484,24 +500,41 @@ def test_days_that_can_tell_nothing_are_refused_before_anything_is_tried(
         )
 
 
-def test_the_command_audits_a_recipe_and_writes_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "recipe.json").write_text(json.dumps(TINY.settings()))
+def audit_by_command(folder: Path, panel: BarPanel, *flags: str | Path) -> AuditRecord:
+    """What the command writes of the tiny recipe in a folder, trying as little as can be."""
+    (folder / "recipe.json").write_text(json.dumps(TINY.settings()))
     features = {"operator_set": 1, "known": [], "observed": [entry(one) for one in FEATURES.observed]}
-    (tmp_path / "features.json").write_text(json.dumps(features))
-    bars().write_csv(tmp_path / "bars.csv")
-    files = ["--bars", tmp_path / "bars.csv", "--features", tmp_path / "features.json"]
-    quick = ["--sessions", "1", "--permutations", "1", "--epochs", "1", "--json", "--report", tmp_path / "report.html"]
+    (folder / "features.json").write_text(json.dumps(features))
+    panel.write_csv(folder / "bars.csv")
+    files = ["--bars", folder / "bars.csv", "--features", folder / "features.json"]
+    quick = ["--sessions", "1", "--permutations", "1", "--epochs", "1", "--json"]
     app = typer.Typer(add_completion=False)
     app.command()(command.audit_command)
     with pytest.raises(SystemExit) as ended:
-        run(app, [str(part) for part in ["--recipe", tmp_path / "recipe.json", *files, *quick]])
+        run(app, [str(part) for part in ["--recipe", folder / "recipe.json", *files, *quick, *flags]])
     assert ended.value.code == 0
+    return AuditRecord.from_bytes((folder / "recipe.json.audit.json").read_bytes(), "audit")
+
+
+def test_the_command_audits_a_recipe_and_writes_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = audit_by_command(tmp_path, bars(), "--report", tmp_path / "report.html")
     told = json.loads(list(lines(capsys.readouterr().out))[-1])
     assert told["kind"] == "audit"
-    written = AuditRecord.from_bytes((tmp_path / "recipe.json.audit.json").read_bytes(), "audit")
     assert written.verdict == told["verdict"]
     assert not written.leak
     assert "Audit of " in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_the_delisting_return_is_a_flag_and_a_note_tells_what_it_was_taken_for(tmp_path: Path) -> None:
+    columns = {
+        name: np.array(getattr(bars(), name)) for name in ("open", "high", "low", "close", "volume", "adj_close")
+    }
+    for column in columns.values():
+        column[1, -30:] = np.nan
+    flags = ("--strategy", "sign", "--delisting-return", "-0.5")
+    found = audit_by_command(tmp_path, replace(bars(), **columns), *flags)
+    assert "strategy sign that were closed as delisted: 1; their return of -50 %" in found.notes[-1]
+    assert "closed as delisted" not in found.notes[-2]
 
 
 def entry(one: FeatureDefinition) -> dict[str, str]:

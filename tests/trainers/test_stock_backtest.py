@@ -25,6 +25,7 @@ from trainers.stock.backtest import (
     Folder,
     Plan,
     Source,
+    Strategy,
     Tactic,
     Terms,
     artifact_source,
@@ -185,26 +186,48 @@ def test_a_folds_forecasts_do_not_change_with_the_bars_after_them() -> None:
     assert np.isfinite(found.values).all()
 
 
-def test_a_stock_that_is_delisted_has_no_forecast_and_its_position_is_closed(source: Source, tmp_path: Path) -> None:
+def delisted(last: int) -> BarPanel:
+    """The bars, of which the first stock lacks the last ones."""
     columns = {
         name: np.array(getattr(bars(), name)) for name in ("open", "high", "low", "close", "volume", "adj_close")
     }
     for column in columns.values():
-        column[0, -10:] = np.nan
+        column[0, -last:] = np.nan
+    return replace(bars(), **columns)
+
+
+def test_a_stock_that_is_delisted_is_held_for_twenty_sessions_and_then_closed_in_every_book(
+    source: Source, tmp_path: Path
+) -> None:
     found = backtest(
         source,
-        replace(bars(), **columns),
+        delisted(25),
         replace(PLAN, refit=None),
-        terms=Terms(horizon=1),
-        tactic=Tactic(share=0.5),
+        terms=Terms(horizon=1, delisting_return=-0.5),
+        tactic=Tactic(strategy=Strategy.SIGN),
         folder=Folder(path=tmp_path / "run"),
     )
-    weights = found.strategy.book.weights
-    assert not weights[-10:, 0].any()
-    assert weights[-11, 1:].any()
-    assert sum(track.figures.closed for track in found.tracks) > 0
-    assert any("closed at the last close seen" in note for note in found.notes)
+    for track in found.tracks[:2]:
+        held = track.book.weights[:, 0]
+        assert held[-26:-6].all()
+        assert not held[-6:].any()
+        assert np.flatnonzero(track.book.closed).tolist() == [len(held) - 6]
+        assert track.figures.closed == 1
+    equal, closes = found.benchmarks[0].book, bars().adjusted().close[1:]
+    others = float(equal.weights[-7, 1:] @ (closes[:, -6] / closes[:, -7] - 1))
+    assert equal.gross[-6] == pytest.approx(others - 0.5 * equal.weights[-7, 0])
+    assert any("equal weight that were closed as delisted: 1; their return of -50 %" in note for note in found.notes)
     assert any("on which days the recipe's settings were chosen is not known" in note for note in found.notes)
+
+
+def test_a_stock_without_bars_has_no_forecast(source: Source, tmp_path: Path) -> None:
+    plan, bare = replace(PLAN, refit=None), delisted(10)
+    terms, folder = Terms(horizon=1), Folder(path=tmp_path / "run")
+    backtest(source, bare, plan, terms=terms, tactic=Tactic(), folder=folder)
+    store = ForecastStore(folder.path, settings_of(source, bare, plan), resume=True)
+    known = np.isfinite(store.read(folds_of(bare.sessions, plan)[0]).median[..., 0])
+    assert known[:-10].all()
+    assert known[-10:].tolist() == [[False, True, True]] * 10
 
 
 # --- the run folder
@@ -399,6 +422,19 @@ def test_the_command_tells_programs_folds_and_figures(
     assert told.text("digest") == stored.text("digest")
 
 
+def test_the_delisting_return_is_a_flag_and_stands_in_what_is_told(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    delisted(10).write_csv(tmp_path / "bars.csv")
+    period = ("--start", "2013-01-02", "--end", "2013-03-01", "--horizon", "3", "--out", tmp_path / "run")
+    assert call(trained, "--bars", tmp_path / "bars.csv", *period, "--delisting-return", "-0.75", "--json") == 0
+    told = list(json_lines(capsys.readouterr().out))[-1]
+    assert told.record("terms").number("delisting_return") == -0.75
+    assert told.record("terms").integer("longest_halt") == 20
+    assert told.records("table")[1].integer("closed_as_delisted") == 1
+    assert any("equal weight that were closed as delisted: 1; their return of -75 %" in n for n in told.texts("notes"))
+
+
 def test_the_command_writes_a_report_too(trained: Path, bars_file: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     period = ("--start", "2013-01-02", "--end", "2013-03-01")
@@ -434,6 +470,10 @@ def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
     ("flags", "problem"),
     [
         (("--start", "2011-08-01", "--end", "2013-03-01"), "in sample"),
+        (
+            ("--start", "2013-01-02", "--end", "2013-03-01", "--delisting-return", "-1.1"),
+            "Invalid value for '--delisting-return'",
+        ),
         (("--start", "tomorrow", "--end", "2013-03-01"), "--start is 'tomorrow'"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--refit", "often"), "--refit is 'often'"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--window", "rolling"), "--window is 'rolling'"),

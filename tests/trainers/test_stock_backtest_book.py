@@ -48,41 +48,6 @@ def test_two_tranches_with_costs_and_borrowing_are_the_hand_calculation() -> Non
     np.testing.assert_allclose(book.weights[3], [0, 0.25 * 1.1 / (1 + third)], rtol=1e-14)
 
 
-def in_money_and_shares(wanted: FloatArray, closes: FloatArray, terms: Terms) -> tuple[FloatArray, FloatArray]:
-    """Gross and net returns of the same book, kept literally: cash, and shares of each tranche."""
-    shares, last = np.zeros((terms.tranches, closes.shape[1])), np.zeros(closes.shape[1])
-    cash = equity = 1.0
-    gross, net = np.zeros(len(closes)), np.zeros(len(closes))
-    for t, close in enumerate(closes):
-        short = np.maximum(-(shares * last).sum(axis=0), 0).sum() / equity
-        gone = np.isnan(close)
-        sold = shares[:, gone] * last[gone]
-        cash += sold.sum()
-        shares[:, gone] = 0
-        last = np.where(gone, 0.0, close)
-        gross[t] = (cash + (shares * last).sum()) / equity - 1
-        traded, equity = np.abs(sold).sum() / equity, equity * (1 + gross[t])
-        decision, turn = divmod(t - terms.delay, terms.rebalance)
-        if t >= terms.delay and turn == 0:
-            k = decision % terms.tranches
-            bought = np.where(gone, 0.0, wanted[t - terms.delay] / terms.tranches * equity - shares[k] * last)
-            shares[k, ~gone] += bought[~gone] / close[~gone]
-            cash -= bought.sum()
-            traded += np.abs(bought).sum() / equity
-        net[t] = gross[t] - terms.cost * traded - terms.borrow * short
-    return gross, net
-
-
-@pytest.mark.parametrize(("horizon", "rebalance", "delay"), [(1, 1, 1), (5, 1, 1), (5, 2, 0), (7, 3, 2)])
-def test_the_book_is_what_money_and_shares_come_to_gaps_included(horizon: int, rebalance: int, delay: int) -> None:
-    wanted, closes = random_market(3)
-    closes[np.random.default_rng(4).random(closes.shape) < 0.05] = np.nan
-    terms = Terms(horizon=horizon, rebalance=rebalance, delay=delay, cost_bps=12, borrow_bps=80)
-    book, (gross, net) = run_book(wanted, closes, terms), in_money_and_shares(wanted, closes, terms)
-    np.testing.assert_allclose(book.gross, gross, atol=1e-14)
-    np.testing.assert_allclose(book.net, net, atol=1e-14)
-
-
 @pytest.mark.parametrize("delay", [0, 1, 2])
 def test_a_position_earns_from_the_close_that_it_was_traded_at(delay: int) -> None:
     closes = np.array([[1.0], [2.0], [6.0], [24.0], [120.0]])
@@ -120,31 +85,6 @@ def test_nothing_that_comes_later_changes_what_was_earned_and_traded_before() ->
         assert getattr(book, name)[:41].tobytes() == getattr(changed, name)[:41].tobytes()
 
 
-def test_a_position_whose_bars_end_is_closed_at_the_last_close_and_charged_once() -> None:
-    closes = np.array([[1.0, 1], [1, 1], [1.1, 1], [np.nan, 1], [np.nan, 1]])
-    wanted = np.array([[0.5, 0]] + [[0.0, 0]] * 4)
-    book = run_book(wanted, closes, Terms(horizon=4, rebalance=4, cost_bps=100))
-    held = 0.5 * 1.1 / 1.05
-    np.testing.assert_allclose(book.gross, [0, 0, 0.05, 0, 0])
-    np.testing.assert_allclose(book.traded, [0, 0.5, 0, held, 0])
-    np.testing.assert_allclose(book.net[3], -0.01 * held)
-    assert book.closed.tolist() == [0, 0, 0, 1, 0]
-
-
-def test_what_a_price_does_while_its_bars_are_missing_is_not_earned() -> None:
-    closes = np.array([[1.0], [1], [np.nan], [5], [10]])
-    book = run_book(np.ones_like(closes), closes, FREE)
-    assert book.gross.tolist() == [0, 0, 0, 0, 1]
-    assert book.weights[:, 0].tolist() == [0, 1, 0, 1, 1]
-
-
-def test_a_stock_without_a_bar_is_not_bought() -> None:
-    closes = np.array([[1.0], [np.nan], [1]])
-    book = run_book(np.array([[1.0], [0], [0]]), closes, Terms(horizon=3, rebalance=3))
-    assert not book.weights.any()
-    assert not book.traded.any()
-
-
 def test_a_loss_of_everything_ends_the_backtest_with_an_error() -> None:
     closes = np.array([[1.0], [1], [3]])
     with pytest.raises(ConfigurationError, match="lost 200 % of its equity in one session"):
@@ -158,6 +98,9 @@ def test_a_loss_of_everything_ends_the_backtest_with_an_error() -> None:
         ({"horizon": 1, "rebalance": 0}, "rebalance is 0"),
         ({"horizon": 1, "cost_bps": -1}, "cost_bps is -1"),
         ({"horizon": 1, "borrow_bps": float("nan")}, "borrow_bps is nan"),
+        ({"horizon": 1, "delisting_return": -1.01}, "delisting_return is -1.01, but must be at least -1 and finite"),
+        ({"horizon": 1, "delisting_return": float("inf")}, "delisting_return is inf"),
+        ({"horizon": 1, "delisting_return": float("nan")}, "delisting_return is nan"),
     ],
 )
 def test_terms_that_cannot_be_are_refused(settings: dict[str, float], problem: str) -> None:

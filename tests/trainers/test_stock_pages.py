@@ -277,6 +277,27 @@ def test_the_settings_of_the_strategy_are_told(tactic: Tactic, words: str) -> No
     assert words in page_of(render_backtest(NAME, replace(backtest(), tactic=tactic))).words
 
 
+def test_the_assumed_return_of_a_delisting_stands_on_the_page_in_the_table_and_in_json() -> None:
+    found = replace(backtest(), terms=replace(TERMS, delisting_return=-0.35))
+    told = "20 sessions without a bar, or at the end, {}at a return of -35 % on the last close seen"
+    assert told.format("") in page_of(render_backtest(NAME, found)).words
+    console = Console(width=200, highlight=False)
+    with console.capture() as shown:
+        console.print(backtest_tables(found))
+    assert told.format("its position is closed ") in " ".join(shown.get().split())
+    assert summary_json(found)["terms"] == {
+        "horizon": 2,
+        "rebalance": 1,
+        "delay": 1,
+        "cost_bps": 20,
+        "borrow_bps": 100,
+        "delisting_return": -0.35,
+        "tranches": 2,
+        "longest_halt": 20,
+        "sessions_a_year": 252,
+    }
+
+
 def test_the_table_of_a_backtest_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     found = backtest(strategy=track("model, vol-target", 4, drift=0.01))
     Console(width=80, highlight=False).print(backtest_tables(found))

@@ -27,6 +27,7 @@ from trainers.stock.backtest.command import (
     ArtifactArgument,
     BorrowOption,
     CostOption,
+    DelistingOption,
     FeaturesOption,
     HorizonOption,
     RecipeOption,
@@ -63,6 +64,7 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
     volatility: VolatilityOption = TACTIC.volatility,
     cost_bps: CostOption = TERMS.cost_bps,
     borrow_bps: BorrowOption = TERMS.borrow_bps,
+    delisting_return: DelistingOption = TERMS.delisting_return,
     sessions: Annotated[
         int, typer.Option(min=1, help="Sessions at which later bars are replaced by noise.")
     ] = DEPTH.sessions,
@@ -80,7 +82,12 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
     beside_bars = CovariateSource.read(covariates or (), static)
     source = chosen_source(artifact, recipe, (features, known), beside_bars, device)
     tactic = Tactic(strategy=strategy, share=share, threshold_bps=threshold_bps, volatility=volatility)
-    terms = Terms(horizon=chosen_horizon(source.horizons, horizon), cost_bps=cost_bps, borrow_bps=borrow_bps)
+    terms = Terms(
+        horizon=chosen_horizon(source.horizons, horizon),
+        cost_bps=cost_bps,
+        borrow_bps=borrow_bps,
+        delisting_return=delisting_return,
+    )
     depth = Depth(sessions=sessions, permutations=permutations, epochs=epochs, trials=trials)
     announce = announcer(as_json=as_json)
     try:

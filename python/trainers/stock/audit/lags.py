@@ -1,6 +1,6 @@
 """Whether skill is still there when a trader can act: the same forecasts against outcomes of later closes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,14 @@ class Judged:
     """[D, S] adjusted."""
     spread: FloatArray
     """[H] how the target's scale grows with the horizon."""
-    horizon: int
-    """That is traded, in sessions."""
+    terms: Terms
+    """How the strategy's book is run; each lag is a delay of its own."""
     tactic: Tactic
+
+    @property
+    def horizon(self) -> int:
+        """That is traded, in sessions."""
+        return self.terms.horizon
 
     @property
     def reach(self) -> int:
@@ -88,6 +93,5 @@ def _ic(judged: Judged, lag: int) -> Estimate | None:
 
 
 def _sharpe(judged: Judged, lag: int) -> tuple[float, float]:
-    terms = Terms(horizon=judged.horizon, delay=lag)
     wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
-    return sharpe(run_book(wanted, judged.closes, terms).gross[lag:])
+    return sharpe(run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:])

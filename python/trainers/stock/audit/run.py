@@ -22,6 +22,7 @@ from trainers.stock.backtest.book import Book, run_book
 from trainers.stock.backtest.daily import daily_forecasts
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.refit import assembled, refit
+from trainers.stock.backtest.run import closing_note
 from trainers.stock.backtest.source import Source
 from trainers.stock.backtest.strategies import Tactic, weights_of
 from trainers.stock.backtest.terms import Terms
@@ -99,7 +100,7 @@ def audit(
     announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
     judged = _judged(subject, positions, terms, tactic)
     _refuse_unknown(judged)
-    book = _book(judged, terms)
+    book = _book(judged)
     announce(f"replacing the future by noise at {depth.sessions} sessions")
     chosen = _spread(positions, depth.sessions)
     future = check_future(
@@ -122,7 +123,7 @@ def audit(
         lags=check_lags(judged),
         costs=check_costs(book, terms, tactic.strategy.value),
         trials=check_trials(book.net, counted_trials(depth.trials, source.card)),
-        notes=_notes(subject, depth),
+        notes=(*_notes(subject, depth), *_closings(book, terms, tactic)),
     )
 
 
@@ -178,7 +179,7 @@ def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tacti
         outcomes=tuple(outcomes(target, adjusted, lag)[positions] for lag in LAGS),
         closes=np.ascontiguousarray(adjusted.close.T[positions]),
         spread=target.spread,
-        horizon=terms.horizon,
+        terms=terms,
         tactic=tactic,
     )
 
@@ -199,10 +200,10 @@ def _refuse_unknown(judged: Judged) -> None:
         )
 
 
-def _book(judged: Judged, terms: Terms) -> Book:
+def _book(judged: Judged) -> Book:
     """The strategy's book from its first trade on."""
     wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
-    return run_book(wanted, judged.closes, terms).since(terms.delay)
+    return run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
 
 
 def _spread(positions: NDArray[np.int64], count: int) -> list[int]:
@@ -239,6 +240,11 @@ def _shuffled(subject: _Subject, judged: Judged, depth: Depth, seed: int, announ
         labelled=partial(ShuffledHistory, splits=subject.splits, seed=seed),
     )
     return daily_forecasts(assembled(made), subject.bars, judged.forecasts.sessions, source.covariates)
+
+
+def _closings(book: Book, terms: Terms, tactic: Tactic) -> tuple[str, ...]:
+    closed = int(book.closed.sum())
+    return (closing_note(f"strategy {tactic.strategy}", closed, terms),) if closed else ()
 
 
 def _notes(subject: _Subject, depth: Depth) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_horizon
 from trainers.stock.backtest.source import Source, artifact_source, recipe_source, refuse_in_sample
 from trainers.stock.backtest.strategies import Strategy, Tactic
 from trainers.stock.backtest.tables import backtest_tables
-from trainers.stock.backtest.terms import Terms
+from trainers.stock.backtest.terms import LONGEST_HALT, Terms
 from trainers.stock.flags import KnownOption, covariate_fields, features_named, session_of
 
 EXAMPLE: Final = (
@@ -66,6 +66,14 @@ VolatilityOption = Annotated[float, typer.Option(help="vol-target: a year's stan
 RebalanceOption = Annotated[int, typer.Option(min=1, help="Sessions between decisions that are traded.")]
 CostOption = Annotated[float, typer.Option(help="Basis points on every unit bought or sold.")]
 BorrowOption = Annotated[float, typer.Option(help="Basis points a year on every unit sold short.")]
+DelistingOption = Annotated[
+    float,
+    typer.Option(
+        min=-1,
+        help=f"Simple return, on the last close seen, of a position without a bar for {LONGEST_HALT} sessions or at "
+        "the end; -1 loses everything.",
+    ),
+]
 
 
 def backtest_command(  # noqa: PLR0913 - one argument a flag
@@ -101,6 +109,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
     rebalance: RebalanceOption = TERMS.rebalance,
     cost_bps: CostOption = TERMS.cost_bps,
     borrow_bps: BorrowOption = TERMS.borrow_bps,
+    delisting_return: DelistingOption = TERMS.delisting_return,
     workers: Annotated[int, typer.Option(min=1, help="Processes that refit folds beside each other.")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; left out: beside the artifact or recipe, NAME.backtest.")
@@ -129,6 +138,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
         rebalance=rebalance,
         cost_bps=cost_bps,
         borrow_bps=borrow_bps,
+        delisting_return=delisting_return,
     )
     folder = Folder(path=out or beside(artifact or recipe, ".backtest"), resume=resume)
     try:

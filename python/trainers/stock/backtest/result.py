@@ -11,7 +11,7 @@ from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, equity, performance, sharpe_lead
 from trainers.stock.backtest.strategies import Tactic
-from trainers.stock.backtest.terms import SESSIONS_A_YEAR, Terms
+from trainers.stock.backtest.terms import LONGEST_HALT, SESSIONS_A_YEAR, Terms
 
 FloatArray = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Figures:
     net_exposure: float
     """Mean sum of weights."""
     closed: int
-    """Positions that were closed at the last close seen, because bars ended or were missing."""
+    """Halted positions that were closed as delisted, at the delisting return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,7 +108,12 @@ def summary_json(found: Backtest) -> dict[str, Json]:
         "digest": found.digest,
         "symbols": list(found.symbols),
         "strategy": {name: _told(value) for name, value in asdict(found.tactic).items()},
-        "terms": {**asdict(found.terms), "tranches": found.terms.tranches, "sessions_a_year": SESSIONS_A_YEAR},
+        "terms": {
+            **asdict(found.terms),
+            "tranches": found.terms.tranches,
+            "longest_halt": LONGEST_HALT,
+            "sessions_a_year": SESSIONS_A_YEAR,
+        },
         "sharpe": SHARPE_FORMULA,
         "folds": [asdict(fold) for fold in found.folds],
         "notes": list(found.notes),
@@ -153,7 +158,7 @@ def _figures_json(track: Track) -> dict[str, Json]:
         "hit_rate": _told(figures.hit_rate),
         "exposure": figures.exposure,
         "net_exposure": figures.net_exposure,
-        "closed_at_last_close": figures.closed,
+        "closed_as_delisted": figures.closed,
     }
 
 

@@ -32,10 +32,6 @@ CHOSEN = "on which days the recipe's settings were chosen is not known: if on th
 SURVIVORS = (
     "the stocks are those of the bars file: stocks that it leaves out, because they were delisted say, are missing here"
 )
-CLOSED = (
-    "{count} positions of {name} were closed at the last close seen, because bars ended or were missing; what a "
-    "delisting may have cost is not known"
-)
 
 GIVEN_EDGES = (
     "the graph's edges were given when the artifact was trained and are the same on all days; nothing tells when they "
@@ -186,14 +182,22 @@ def traded(
         strategy=strategy,
         benchmarks=benchmarks,
         notes=(
-            *_notes((strategy, *benchmarks), first),
+            *_notes((strategy, *benchmarks), first, terms),
             *((CHOSEN,) if source.standing is None else ()),
             *(() if source.given_edges(bars.symbols) is None else (GIVEN_EDGES,)),
         ),
     )
 
 
-def _notes(tracks: tuple[Track, ...], first: int) -> tuple[str, ...]:
-    closed = [CLOSED.format(count=t.figures.closed, name=t.name) for t in tracks if t.figures.closed]
+def closing_note(name: str, closed: int, terms: Terms) -> str:
+    """How many positions of a book were closed as delisted, and at what return."""
+    return (
+        f"halted positions of {name} that were closed as delisted: {closed}; their return of "
+        f"{100 * terms.delisting_return:g} % on the last close seen is an assumption (--delisting-return)"
+    )
+
+
+def _notes(tracks: tuple[Track, ...], first: int, terms: Terms) -> tuple[str, ...]:
+    closed = [closing_note(t.name, t.figures.closed, terms) for t in tracks if t.figures.closed]
     young = [f"{MOMENTUM} begins late: it looks back {YEAR} sessions, and {first} lie before the start"]
     return (SURVIVORS, *closed, *(young if first < YEAR else []))

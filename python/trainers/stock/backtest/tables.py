@@ -11,6 +11,7 @@ from rich.text import Text
 from predictor.errors import shown_date
 from predictor.skill import Verdict
 from trainers.stock.backtest.result import Backtest, Track
+from trainers.stock.backtest.terms import LONGEST_HALT
 from trainers.stock.backtest.verdict import leads_of, sentence_of, told, verdict_of
 
 _COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
@@ -74,6 +75,10 @@ def _lines(found: Backtest) -> Iterator[str]:
         f"{terms.cost_bps:g} bp are paid on every unit traded, {terms.borrow_bps:g} bp a year on shorts; a decision is "
         f"traded {terms.delay} session after it and held for {terms.tranches * terms.rebalance}, in {terms.tranches} "
         "tranches"
+    )
+    yield (
+        f"a halted stock is held on; after {LONGEST_HALT} sessions without a bar, or at the end, its position is "
+        f"closed at a return of {100 * terms.delisting_return:g} % on the last close seen"
     )
     yield (
         "Sharpe: after costs, ± one standard error; gross: before costs; turnover: bought and sold a session; hits: "

@@ -11,6 +11,7 @@ from trainers.stock.backtest.page.grids import cost_grid, figure_grid, sensitivi
 from trainers.stock.backtest.performance import SHARPE_FORMULA
 from trainers.stock.backtest.result import Backtest
 from trainers.stock.backtest.strategies import Strategy, Tactic
+from trainers.stock.backtest.terms import LONGEST_HALT
 from trainers.stock.backtest.verdict import sentence_of, verdict_of
 
 
@@ -58,6 +59,7 @@ def render_backtest(name: str, found: Backtest) -> str:
         found=found,
         view=_view(found, drawing),
         smoothed=SMOOTHED,
+        longest_halt=LONGEST_HALT,
         sharpe_formula=SHARPE_FORMULA,
         plotly_js=drawing.library(),
     )
