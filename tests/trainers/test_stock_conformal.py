@@ -94,6 +94,39 @@ def test_the_offset_is_the_corrected_order_statistic() -> None:
     assert found[0].tolist() == [2.0, 0.0, 18.0]
 
 
+@pytest.mark.parametrize(
+    ("count", "level", "rank"),
+    [
+        (10, 0.9, 10),  # 11 x 0.9 = 9.9, up; of 10 x 0.9 it were 9
+        (10, 0.75, 9),  # 8.25, up; of 7.5 it were 8
+        (19, 0.95, 19),  # 19 exactly
+        (9, 0.2, 2),  # 2 exactly; of 1.8 it were 1
+        (10, 0.25, 2),  # 2.75, down
+        (11, 0.25, 3),  # 3 exactly; of 2.75 it were 2
+        (10, 0.1, 1),  # 1.1, down
+        (9, 0.95, 9),  # 9.5 would be the 10th of 9
+        (9, 0.05, 1),  # 0.5 would be the one before the first
+    ],
+)
+def test_the_rank_is_of_one_more_than_there_are_and_rounded_away_from_the_median(
+    count: int, level: float, rank: int
+) -> None:
+    residuals = np.random.default_rng(0).permutation(np.arange(1.0, count + 1))
+    results = np.stack([residuals] * 2, axis=1)
+    assert offsets_for(results, np.zeros((count, 2, 1)), (level,))[:, 0].tolist() == [rank, rank]
+
+
+@pytest.mark.parametrize(("count", "level"), [(10, 0.75), (12, 0.8)])
+def test_tails_of_exchangeable_residuals_hold_their_share_and_at_most_one_rank_more(count: int, level: float) -> None:
+    random, draws = np.random.default_rng(count), 10000
+    seen, fresh = random.standard_t(3, (count, draws)), random.standard_t(3, draws)
+    each = tuple(range(1, draws + 1))  # a horizon stands for a draw
+    made = calibrate(np.zeros((count, draws, 2)), seen, (1 - level, level), sessions=count, horizons=each)
+    lower, upper = np.array(made.offsets).T
+    for held in (float((fresh >= lower).mean()), float((fresh <= upper).mean())):
+        assert level <= held <= level + 1 / (count + 1)
+
+
 def test_a_rank_that_decimals_miss_by_a_hair_is_still_the_rank() -> None:
     assert 100 * 0.55 > 55
     results = np.stack([np.arange(1.0, 100.0)] * 2, axis=1)

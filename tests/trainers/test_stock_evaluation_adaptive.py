@@ -1,12 +1,23 @@
 """Adaptive conformal offsets: coverage comes back after a shift, from outcomes that are known by then alone."""
 
+from dataclasses import replace
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
 import pytest
+from market import bokeh_panel
 from numpy.typing import NDArray
 
+from predictor.features import default_features
+from predictor.networks import Target
+from trainers.stock.data import History, Windows
 from trainers.stock.evaluation.adaptive import Delay, Residuals, adaptive_offsets, shifted
+from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts
+from trainers.stock.evaluation.forecasts import Forecasts
+from trainers.stock.fitting import fit_pipeline
+from trainers.stock.recipe import Recipe
+from trainers.stock.splits import Part, Splits
 
 FloatArray = NDArray[np.float64]
 
@@ -112,3 +123,58 @@ def test_unknown_outcomes_teach_nothing() -> None:
 def test_quantiles_that_offsets_would_cross_are_put_level() -> None:
     crossed = shifted(np.array([[[-1.0, 0.0, 1.0]]]), np.array([[[5.0, 0.0, -5.0]]]), LEVELS)
     assert crossed.tolist() == [[[0.0, 0.0, 0.0]]]
+
+
+# --- of a model's forecasts
+
+SPLITS = Splits(
+    train=Part("train", 20080102, 20090331),
+    selection=Part("selection", 20090401, 20090630),
+    calibration=Part("calibration", 20090701, 20091130),
+    test=Part("test", 20091201, 20100331),
+)
+
+
+@cache
+def history(lag: int) -> History:
+    bars = bokeh_panel("AAPL", "GOOG").between(20080102, 20100331)
+    recipe = Recipe(calendar="XNYS", target=Target(horizons=(1, 5), lag=lag))
+    return History(bars, fit_pipeline(bars, default_features(), recipe, SPLITS))
+
+
+def units(found: History, windows: Windows) -> FloatArray:
+    """[N, H, 1] the volatility of each window, grown with the horizon."""
+    return found.level(windows)[1].numpy()[:, None, None] * np.array([1, 5**0.5])[:, None]
+
+
+def forecast(found: History, part: Part) -> Walked:
+    """The quantiles of a normal distribution of each window's volatility, whose fixed offsets are far off."""
+    windows = found.windows(part)
+    raw = BAND * units(found, windows)
+    return Walked(windows=windows, forecasts=Forecasts(raw=raw, calibrated=9 * raw, scores=None))
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_models_forecasts_learn_from_a_day_once_its_lag_and_horizon_are_over(lag: int) -> None:
+    found = history(lag)
+    seen, test = forecast(found, SPLITS.calibration), forecast(found, SPLITS.test)
+    positions = test.windows.positions
+    day = positions[0] + 20
+    missed = test.forecasts.raw - np.where(positions == day, 1.0, 0.0)[:, None, None]
+    other = replace(test, forecasts=replace(test.forecasts, raw=missed))
+    before, after = (adaptive_forecasts(found, seen, each, LEVELS) for each in (test, other))
+    for h, horizon in enumerate((1, 5)):
+        moved = positions[(before[:, h] != after[:, h]).any(axis=1) & (positions != day)]
+        assert moved[0] == day + lag + horizon
+
+
+def test_a_models_first_forecasts_are_moved_by_what_the_calibration_part_missed_in_units_of_volatility() -> None:
+    found = history(0)
+    seen, test = forecast(found, SPLITS.calibration), forecast(found, SPLITS.test)
+    missed = (found.outcomes(seen.windows)[..., None] - seen.forecasts.raw) / units(found, seen.windows)
+    ordered = np.sort(missed, axis=0)
+    first = test.windows.positions == test.windows.positions[0]
+    moved = (adaptive_forecasts(found, seen, test, LEVELS) - test.forecasts.raw) / units(found, test.windows)
+    for q, level in ((0, 0.1), (2, 0.9)):
+        expected = np.broadcast_to(ordered[round(level * (len(ordered) - 1)), :, q], (2, 2))
+        np.testing.assert_allclose(moved[first][..., q], expected, rtol=1e-9)
