@@ -43,6 +43,7 @@ from trainers.stock.backtest import Tactic, Terms, artifact_source
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.costs import break_even
 from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.performance import sharpe
 from trainers.stock.backtest.refit import assembled
 from trainers.stock.data import History
 from trainers.stock.material import Material
@@ -248,6 +249,15 @@ def test_a_delisting_costs_the_sharpe_ratio_of_every_lag_what_is_assumed() -> No
         assert lost < kept
 
 
+def test_the_error_of_skill_is_newey_and_wests_over_twice_the_horizon_stretched() -> None:
+    # The deviations -2, 0, -1, 3 have the autocovariances 3.5, -0.75, 0.5; the lag is half of the days, of which Kiefer
+    # and Vogelsang's critical value is 2.7736 where the normal distribution's is 1.6449.
+    variance = 3.5 + 2 * (2 / 3 * -0.75 + 1 / 3 * 0.5)
+    found = estimate(np.array([2.0, 4.0, 3.0, 7.0]), 1)
+    assert found.value == 4.0
+    assert found.error == pytest.approx((variance / 4) ** 0.5 * 2.7736 / 1.6449, rel=1e-4)
+
+
 def test_skill_of_few_overlapping_outcomes_is_seldom_found_where_there_is_none() -> None:
     assert np.mean([estimate(overlapping_sums(seed), 20).positive for seed in range(300)]) < 0.08
 
@@ -332,6 +342,28 @@ def test_at_the_cost_of_breaking_even_the_mean_return_is_zero() -> None:
     assert found is not None
     again = replace(terms, cost_bps=found)
     assert run_book(wanted, closes, again).net.mean() == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("errors", "verdict"),
+    [
+        (2.05, AuditVerdict.PASS),
+        (1.85, AuditVerdict.UNDECIDED),
+        (-1.85, AuditVerdict.UNDECIDED),
+        (-2.05, AuditVerdict.FAIL),
+    ],
+)
+def test_costs_decide_from_two_standard_errors_on(errors: float, verdict: AuditVerdict) -> None:
+    noise = np.random.default_rng(0).standard_normal(400)
+    noise -= noise.mean()
+    _, error = sharpe(noise)
+    terms, daily = Terms(horizon=1), noise + errors * error / 252**0.5 * noise.std()
+    book = replace(run_book(np.zeros((400, 1)), np.ones((400, 1)), terms), net=daily)
+    found = check_costs(book, terms, "rank")
+    assert found.sharpe is not None
+    assert found.sharpe_error is not None
+    assert found.sharpe / found.sharpe_error == pytest.approx(errors, abs=0.06)
+    assert found.verdict is verdict
 
 
 def test_costs_decide_only_where_the_interval_leaves_zero_out() -> None:

@@ -130,6 +130,25 @@ def test_rank_is_long_the_best_and_short_the_worst_with_half_of_the_book_each() 
     assert weights.tolist() == [[0.25, -0.25, 0.25, -0.25, 0]]
 
 
+@pytest.mark.parametrize(
+    ("share", "stocks", "count"), [(0.1, 9, 1), (0.1, 19, 1), (0.1, 20, 2), (0.4, 7, 2), (0.29, 100, 29), (0.5, 3, 1)]
+)
+def test_each_side_holds_its_share_of_the_stocks_that_are_known_rounded_down(
+    share: float, stocks: int, count: int
+) -> None:
+    scores = np.concatenate([np.random.default_rng(0).permutation(stocks), np.full(5, np.nan)])
+    (weights,) = long_short(scores[None], share)
+    assert np.flatnonzero(weights > 0).tolist() == np.flatnonzero(scores >= stocks - count).tolist()
+    assert np.flatnonzero(weights < 0).tolist() == np.flatnonzero(scores < count).tolist()
+    assert np.abs(weights).sum() == pytest.approx(1)
+
+
+def test_among_equal_scores_the_order_of_the_stocks_decides() -> None:
+    (weights,) = long_short(np.repeat([1.0, 0.0], 50)[None], 0.02)
+    assert np.flatnonzero(weights > 0).tolist() == [48, 49]
+    assert np.flatnonzero(weights < 0).tolist() == [50, 51]
+
+
 def test_rank_goes_by_a_ranking_models_score_and_not_by_the_median() -> None:
     told = replace(forecasts_of([[3, 1]]), scores=np.array([[[0.0], [1.0]]]))
     assert weights_of(told, 4, Tactic()).tolist() == [[-0.5, 0.5]]
@@ -141,7 +160,7 @@ def test_days_with_one_stock_or_equal_scores_stay_flat() -> None:
 
 def test_sign_is_long_short_or_flat_within_the_threshold() -> None:
     weights = weights_of(
-        forecasts_of([[0.01, -0.01, 0.0004, np.nan]]), 4, Tactic(strategy=Strategy.SIGN, threshold_bps=5)
+        forecasts_of([[0.01, -0.01, 0.0005, np.nan]]), 4, Tactic(strategy=Strategy.SIGN, threshold_bps=5)
     )
     np.testing.assert_allclose(weights, [[1 / 3, -1 / 3, 0, 0]])
 
@@ -194,6 +213,22 @@ def test_momentum_leaves_the_last_month_out_and_reversal_is_the_last_week_alone(
     assert wanted[EQUAL_WEIGHT].tolist() == [[0.5, 0.5]]
 
 
+def test_a_benchmark_compares_the_closes_of_its_own_sessions_and_no_others() -> None:
+    _, closes = random_market(5, sessions=330, stocks=6)
+    wanted = benchmark_weights(closes, 260, 0.5)
+    logs = np.log(closes)
+    np.testing.assert_array_equal(wanted[MOMENTUM], long_short(logs[239:309] - logs[8:78], 0.5))
+    np.testing.assert_array_equal(wanted[REVERSAL], long_short(logs[255:325] - logs[260:], 0.5))
+
+
+def test_momentum_leaves_out_a_stock_that_has_no_bar_today() -> None:
+    _, closes = random_market(6, sessions=300, stocks=4)
+    closes[299, 2] = np.nan
+    (weights,) = benchmark_weights(closes, 299, 0.5)[MOMENTUM]
+    assert weights[2] == 0
+    assert np.count_nonzero(weights) == 2
+
+
 def test_momentum_is_flat_where_the_history_is_too_short() -> None:
     closes = np.exp(np.random.default_rng(0).standard_normal((30, 3)))
     wanted = benchmark_weights(closes, 20, 0.1)
@@ -210,6 +245,48 @@ def test_the_sharpe_ratio_and_its_error_are_those_of_independent_returns() -> No
     daily = returns.mean() / returns.std()
     assert ratio == pytest.approx(daily * 252**0.5)
     assert error == pytest.approx(((1 + daily**2 / 2) / 5000 * 252) ** 0.5, rel=0.1)
+
+
+SHORT = np.array([2.0, 4.0, 3.0, 7.0])
+"""Its mean is 4; the deviations -2, 0, -1 and 3 have the autocovariances 3.5, -0.75, 0.5 and -1.5."""
+
+
+@pytest.mark.parametrize(
+    ("lag", "variance"),
+    [
+        (0, 3.5),
+        (1, 3.5 + 2 * (1 / 2 * -0.75)),
+        (2, 3.5 + 2 * (2 / 3 * -0.75 + 1 / 3 * 0.5)),
+        (3, 3.5 + 2 * (3 / 4 * -0.75 + 2 / 4 * 0.5 + 1 / 4 * -1.5)),
+    ],
+)
+def test_the_error_of_a_mean_of_four_days_is_newey_and_wests_by_hand(lag: int, variance: float) -> None:
+    assert mean_error(SHORT, lag) == pytest.approx((variance / 4) ** 0.5)
+
+
+@pytest.mark.parametrize(("sessions", "lag"), [(20, 2), (99, 3), (100, 4), (300, 5), (1000, 6)])
+def test_neighbours_that_count_are_newey_and_wests_rule_where_nobody_says(sessions: int, lag: int) -> None:
+    series = np.random.default_rng(0).standard_normal(sessions)
+    assert mean_error(series) == mean_error(series, lag)
+
+
+def test_the_error_of_a_sharpe_ratio_of_four_days_is_the_hand_calculation() -> None:
+    # The ratio is s = 4 / sqrt(3.5); z - s (z^2 - 1) / 2 has no mean, and the rule counts one neighbour.
+    z = np.array([-2.0, 0.0, -1.0, 3.0]) / 3.5**0.5
+    daily = 4 / 3.5**0.5
+    influence = z - daily / 2 * (z**2 - 1)
+    variance = (influence @ influence + influence[1:] @ influence[:-1]) / 4
+    assert sharpe(SHORT) == pytest.approx((daily * 252**0.5, (variance / 4 * 252) ** 0.5))
+
+
+def test_the_error_of_a_lead_over_four_days_is_the_hand_calculation() -> None:
+    other = np.array([1.0, -1.0, 1.0, 3.0])  # mean 1, variance 2
+    mine, theirs = np.array([-2.0, 0.0, -1.0, 3.0]) / 3.5**0.5, np.array([0.0, -2.0, 0.0, 2.0]) / 2**0.5
+    first, second = 4 / 3.5**0.5, 1 / 2**0.5
+    influence = (mine - first / 2 * (mine**2 - 1)) - (theirs - second / 2 * (theirs**2 - 1))
+    variance = (influence @ influence + influence[1:] @ influence[:-1]) / 4
+    expected = ((first - second) * 252**0.5, (variance / 4 * 252) ** 0.5)
+    assert sharpe_lead(SHORT, other) == pytest.approx(expected)
 
 
 def test_returns_that_follow_each_other_have_a_larger_error() -> None:
@@ -265,6 +342,29 @@ def test_a_fall_from_the_start_begins_before_the_first_session() -> None:
 
 def test_annual_return_is_compounded() -> None:
     assert performance(np.full(504, 0.001)).annual_return == pytest.approx(1.001**252 - 1)
+
+
+def test_annual_volatility_grows_with_the_root_of_the_sessions() -> None:
+    assert performance(np.array([0.01, -0.01] * 50)).annual_volatility == pytest.approx(0.01 * 252**0.5)
+
+
+def test_costs_that_take_more_than_there_is_leave_nothing() -> None:
+    assert performance(np.array([0.1, -1.2, 0.3])).annual_return == -1
+
+
+def test_a_session_that_earned_nothing_is_no_hit() -> None:
+    closes = np.array([[1.0], [1], [1], [2]])
+    assert figures_of(run_book(np.ones((4, 1)), closes, FREE)).hit_rate == pytest.approx(1 / 2)
+
+
+def test_figures_tell_net_exposure_and_returns_before_and_after_costs() -> None:
+    wanted, closes = random_market(7)
+    book = run_book(wanted, closes, Terms(horizon=3, cost_bps=30))
+    figures = figures_of(book)
+    assert figures.net_exposure == pytest.approx(book.weights.sum() / 60)
+    assert figures.exposure == pytest.approx(np.abs(book.weights).sum() / 60)
+    assert figures.gross == performance(book.gross)
+    assert figures.net == performance(book.net)
 
 
 def test_the_hit_rate_counts_sessions_with_a_position_alone() -> None:

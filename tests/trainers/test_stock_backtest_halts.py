@@ -149,10 +149,14 @@ def test_a_short_earns_what_a_delisting_takes_and_has_nothing_to_buy_back() -> N
     assert book.closed.tolist() == [0, 0, 0, 1]
 
 
-def test_a_book_from_a_later_session_on_tells_what_was_closed_then() -> None:
-    book = run_book(always(1, sessions=4), alone(1, 1, GONE, GONE), FREE)
-    assert book.since(1).closed.tolist() == [0, 0, 1]
-    assert book.since(1).exposure.tolist() == [1, 1, 0]
+def test_a_book_from_a_later_session_on_tells_all_that_happened_then() -> None:
+    book = run_book(always(1, sessions=5), alone(1, 1, 2, GONE, GONE), replace(FREE, cost_bps=100))
+    later = book.since(2)
+    assert later.gross.tolist() == [1, 0, 0]
+    assert later.net.tolist() == [1, 0, -0.01]
+    assert later.traded.tolist() == [0, 0, 1]
+    assert later.closed.tolist() == [0, 0, 1]
+    assert later.exposure.tolist() == [1, 1, 0]
 
 
 def test_a_delisting_that_takes_everything_ends_the_backtest_with_an_error() -> None:

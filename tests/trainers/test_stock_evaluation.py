@@ -202,9 +202,9 @@ def test_offsets_and_adaptive_offsets_stand_beside_none_with_their_effective_blo
     assert made.before != made.after != made.adaptive
     assert made.effective_blocks[0] / 3 == pytest.approx(made.effective_blocks[1])
     assert made.effective_blocks[0] <= days
-    for h, gain in enumerate(made.gain):
-        ratio = made.after.horizons[h].winkler.value / made.before.horizons[h].winkler.value
-        assert gain.value == pytest.approx(1 - ratio)
+    for moved, gains in ((made.after, made.gain), (made.adaptive, made.adaptive_gain)):
+        for before, after, gain in zip(made.before.horizons, moved.horizons, gains, strict=True):
+            assert gain.value == pytest.approx(1 - after.winkler.value / before.winkler.value)
 
 
 @pytest.mark.usefixtures("few_baselines")

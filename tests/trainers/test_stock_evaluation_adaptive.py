@@ -112,6 +112,42 @@ def test_overlapping_outcomes_move_a_level_less() -> None:
     assert slow[-1, 0, 2] < fast[-1, 0, 2]
 
 
+def walked_by_hand(missed: list[float], delay: Delay, gamma: float = 0.1) -> list[float]:
+    """Offsets of the quantile 0.9, after residuals 0 to 100 and then one of these a day."""
+    seen = Residuals(positions=np.arange(101), values=np.arange(101.0)[:, None, None])
+    test = Residuals(positions=np.arange(200, 200 + len(missed)), values=np.array(missed)[:, None, None])
+    return adaptive_offsets(seen, test, (0.9,), delay, gamma=gamma)[:, 0, 0].tolist()
+
+
+def test_a_miss_moves_the_level_by_its_share_of_the_step_and_the_residual_joins_the_known_ones() -> None:
+    # Of 101 residuals the place 0.9 x 100 holds 90. A miss moves the level to 0.9 + 0.1 x 0.9 = 0.99, and the place
+    # round(0.99 x 101) of 102 residuals holds 100; a hit to 0.9 - 0.1 x 0.1 = 0.89, and the place 90 holds 89.
+    assert walked_by_hand([200, 0], DAILY) == [90, 100]
+    assert walked_by_hand([-200, 0], DAILY) == [90, 89]
+
+
+def test_an_outcome_of_five_days_moves_the_level_by_a_fifth_of_the_step_five_days_later() -> None:
+    # To 0.9 + 0.02 x 0.9 = 0.918, and the place round(0.918 x 101) of 102 residuals holds 93.
+    assert walked_by_hand([200, 0, 0, 0, 0, 0], Delay(lag=0, horizons=(5,))) == [90, 90, 90, 90, 90, 93]
+
+
+def test_an_outcome_that_falls_on_its_quantile_counts_as_below_it() -> None:
+    # As a hit does, to 0.89, and the place 90 of 102 residuals, among which 90 is twice, holds 90.
+    assert walked_by_hand([90, 0], DAILY) == [90, 90]
+
+
+def test_a_day_is_judged_by_the_offset_that_it_was_forecast_with() -> None:
+    # The first two days are forecast with 90. Once the first is known, which missed by far, the offset is 100; the
+    # second, of 95, missed its own 90 all the same: to 0.9 + 2 x 0.1 x 0.9 > 1, where the largest residual stands.
+    assert walked_by_hand([200, 95, 0, 0], Delay(lag=1, horizons=(1,))) == [90, 90, 100, 200]
+
+
+def test_the_step_is_the_papers_unless_told_otherwise() -> None:
+    seen, test = residuals(normal(300, 1.0, seed=16)), residuals(normal(200, 3.0, seed=17), first=300)
+    told = adaptive_offsets(seen, test, LEVELS, DAILY, gamma=0.005)
+    np.testing.assert_array_equal(adaptive_offsets(seen, test, LEVELS, DAILY), told)
+
+
 def test_unknown_outcomes_teach_nothing() -> None:
     seen, test = residuals(normal(200, 1.0, seed=12)), normal(100, 2.0, seed=13)
     twice = np.concatenate([test, np.full_like(test, np.nan)], axis=1).reshape(-1, 1)

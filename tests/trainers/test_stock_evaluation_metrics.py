@@ -13,7 +13,7 @@ from predictor.networks import Target, TargetKind
 from trainers.stock.evaluation import hac
 from trainers.stock.evaluation.comparison import compare
 from trainers.stock.evaluation.correlation import ACROSS_DAYS, ACROSS_SYMBOLS, correlations, ranks, way
-from trainers.stock.evaluation.hac import newey_west
+from trainers.stock.evaluation.hac import newey_west, stretch
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import absolute_error, crps, inside, pinball, pinball_at, qlike, winkler
 from trainers.stock.evaluation.pit import pit
@@ -73,6 +73,13 @@ def test_crps_of_three_quantiles_weighs_each_by_the_levels_it_stands_for() -> No
 @pytest.mark.parametrize(("outcome", "expected"), [(0.5, 3.0), (-1.5, 3.0 + 10 * 0.5), (2.25, 3.0 + 10 * 0.25)])
 def test_winkler_is_the_width_and_what_an_outcome_misses_it_by_over_the_tail(outcome: float, expected: float) -> None:
     assert winkler(one(outcome), forecast(-1.0, 0.0, 2.0))[0, 0] == pytest.approx(expected)
+
+
+def test_each_side_of_the_band_is_dear_by_its_own_tail() -> None:
+    uneven = (0.1, 0.5, 0.75)
+    for outcome, missed in ((-1.5, 0.5 / 0.1), (2.25, 0.25 / 0.25)):
+        found = winkler(judged(np.array([[outcome]]), levels=uneven), forecast(-1.0, 0.0, 2.0))
+        assert found[0, 0] == pytest.approx(3.0 + missed)
 
 
 def test_winkler_is_least_for_the_true_quantiles() -> None:
@@ -245,6 +252,44 @@ def test_newey_west_errors_are_those_of_the_formula() -> None:
     assert found == pytest.approx((daily.mean(), newey_west_by_hand(daily, 10)))
 
 
+SHORT = np.array([2.0, 4.0, 3.0, 7.0])
+"""Its mean is 4; the deviations -2, 0, -1 and 3 have the autocovariances 3.5, -0.75, 0.5 and -1.5."""
+
+
+@pytest.mark.parametrize(
+    ("lag", "variance"),
+    [
+        (0, 3.5),
+        (1, 3.5 + 2 * (1 / 2 * -0.75)),
+        (2, 3.5 + 2 * (2 / 3 * -0.75 + 1 / 3 * 0.5)),
+        (3, 3.5 + 2 * (3 / 4 * -0.75 + 2 / 4 * 0.5 + 1 / 4 * -1.5)),
+        (9, 3.5 + 2 * (3 / 4 * -0.75 + 2 / 4 * 0.5 + 1 / 4 * -1.5)),
+    ],
+)
+def test_newey_west_errors_of_four_days_are_the_hand_calculation(lag: int, variance: float) -> None:
+    assert newey_west(SHORT, lag) == pytest.approx((4.0, (variance / 4) ** 0.5))
+
+
+def test_means_of_an_autoregressive_series_are_held_as_often_as_bartletts_weights_allow() -> None:
+    # Where neighbours correlate by 1/2 the mean's variance is 3 times that of independent days, of which two
+    # neighbours with the weights 2/3 and 1/3 tell 1 + 2 (2/3 x 1/2 + 1/3 x 1/4), not the 2.5 that is told without.
+    told = (1 + 2 * (2 / 3 * 1 / 2 + 1 / 3 * 1 / 4)) / 3
+    held: list[bool] = []
+    for seed in range(1000):
+        steps = np.random.default_rng(seed).standard_normal(430)
+        series = np.convolve(steps, 0.5 ** np.arange(31), mode="valid")
+        found = newey_west(series, 2)
+        assert found is not None
+        held.append(abs(found[0]) < 1.96 * found[1])
+    expected = 2 * NormalDist().cdf(1.96 * told**0.5) - 1
+    assert np.mean(held) == pytest.approx(expected, abs=0.025)
+
+
+@pytest.mark.parametrize(("share", "critical"), [(0.02, 1.6887), (0.1, 1.8663), (0.5, 2.7736), (1.0, 3.8023)])
+def test_the_stretch_is_kiefer_and_vogelsangs_cubic(share: float, critical: float) -> None:
+    assert stretch(share) == pytest.approx(critical / 1.6449, abs=1e-4)
+
+
 def test_a_comparison_is_paired_and_carries_diebold_and_mariano_s_statistic() -> None:
     random = np.random.default_rng(6)
     outcomes = random.normal(size=(500, 1))
@@ -257,6 +302,16 @@ def test_a_comparison_is_paired_and_carries_diebold_and_mariano_s_statistic() ->
     assert result.by_horizon == (result.improvement,)
     daily = (theirs - ours)[:, 0]
     assert result.t == pytest.approx(daily.mean() / (newey_west_by_hand(daily, found.block) * found.stretch))
+
+
+def test_windows_that_only_one_of_two_can_judge_compare_nothing() -> None:
+    random = np.random.default_rng(8)
+    ours, theirs = random.exponential(size=(2, 300, 1))
+    gaps = theirs.copy()
+    gaps[::3] = np.nan
+    found = compare(judged(ours), ours, gaps, "x").improvement
+    kept = ~np.isnan(gaps[:, 0])
+    assert found.value == pytest.approx(1 - ours[kept].mean() / theirs[kept].mean())
 
 
 def test_without_statsmodels_a_comparison_has_no_t_statistic(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,8 +247,9 @@ def test_the_verdict_of_a_backtest_needs_the_whole_interval_on_one_side() -> Non
     assert verdict_of(good) is Verdict.BETTER
     assert '<section class="verdict better"' in render_backtest(NAME, good)
     figures = good.strategy.figures
-    unsure = replace(figures, net=replace(figures.net, sharpe_error=figures.net.sharpe))
-    assert verdict_of(replace(good, strategy=replace(good.strategy, figures=unsure))) is Verdict.UNDECIDED
+    for errors, verdict in ((1.95, Verdict.UNDECIDED), (1.97, Verdict.BETTER)):
+        near = replace(figures, net=replace(figures.net, sharpe_error=figures.net.sharpe / errors))
+        assert verdict_of(replace(good, strategy=replace(good.strategy, figures=near))) is verdict
     lost = replace(figures, net=replace(figures.net, sharpe=-figures.net.sharpe))
     assert verdict_of(replace(good, strategy=replace(good.strategy, figures=lost))) is Verdict.WORSE
 

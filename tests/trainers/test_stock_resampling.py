@@ -1,8 +1,11 @@
 """Intervals of overlapping outcomes are as wide as the few blocks behind them demand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from predictor.networks import Target
 from trainers.stock.evaluation.correlation import correlations
@@ -49,6 +52,58 @@ def test_resamples_are_stretched_around_the_mean() -> None:
     plain = block_weights(200, found.block) @ daily / 200
     np.testing.assert_allclose(resamples[:, 0] - mean, found.stretch * (plain - mean), atol=1e-12)
     assert found.stretch > 1.2
+
+
+@pytest.mark.parametrize(("days", "block"), [(12, 4), (10, 4), (7, 7), (5, 1)])
+def test_a_resample_is_whole_blocks_around_the_circle_and_as_many_days_as_there_are(days: int, block: int) -> None:
+    weights = block_weights(days, block)
+    assert (weights.sum(axis=1) == days).all()
+    np.testing.assert_allclose(weights.mean(axis=0), 1, atol=0.15)  # no day is drawn more often, the last ones included
+    # Every day that is drawn oftener than the one before begins a block.
+    begun = np.maximum(weights - np.roll(weights, 1, axis=1), 0).sum(axis=1)
+    assert begun.max() <= -(-days // block)
+
+
+def test_blocks_are_twice_as_long_as_the_longest_horizon() -> None:
+    found = overlapping(0, 400)
+    assert replace(found, target=Target(horizons=(1, 20))).block == 40
+    assert replace(found, target=Target(horizons=(1, 5))).block == 20
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_the_interval_of_a_symbols_ic_is_that_of_its_series_with_days_drawn_again(ranked: bool) -> None:  # noqa: FBT001
+    found = overlapping(3, 120)
+    centres = found.outcomes + 3 * np.random.default_rng(1).standard_normal((240, 1))
+    pairs = [(centres[symbol::2, 0], found.outcomes[symbol::2, 0]) for symbol in (0, 1)]
+    if ranked:
+        pairs = [(rankdata(x), rankdata(y)) for x, y in pairs]
+    value = np.mean([np.corrcoef(x, y)[0, 1] for x, y in pairs])
+    drawn = [np.repeat(np.arange(120), row.astype(int)) for row in block_weights(120, found.block)]
+    means = np.array([np.mean([np.corrcoef(x[days], y[days])[0, 1] for x, y in pairs]) for days in drawn])
+    (result,) = correlations(found, centres)
+    ic = result.rank_ic if ranked else result.ic
+    expected = interval(float(value), np.clip(value + found.stretch * (means - value), -1, 1))
+    assert ic is not None
+    assert (ic.value, ic.lower, ic.upper) == pytest.approx((expected.value, expected.lower, expected.upper))
+
+
+def test_the_interval_of_a_daily_ic_draws_blocks_of_days_and_is_stretched() -> None:
+    random = np.random.default_rng(2)
+    outcomes = random.standard_normal((120, 12))
+    centres = outcomes + random.standard_normal((120, 1)) * random.standard_normal((120, 12))
+    found = Judged(
+        outcomes=outcomes.reshape(-1, 1),
+        positions=np.repeat(np.arange(120), 12),
+        symbols=np.tile(np.arange(12), 120),
+        target=Target(horizons=(1,)),
+        levels=LEVELS,
+    )
+    daily = np.array([np.corrcoef(x, y)[0, 1] for x, y in zip(centres, outcomes, strict=True)])
+    means = block_weights(120, found.block) @ daily / 120
+    expected = interval(daily.mean(), daily.mean() + found.stretch * (means - daily.mean()))
+    ic = correlations(found, centres.reshape(-1, 1))[0].ic
+    assert ic is not None
+    assert (ic.value, ic.lower, ic.upper) == pytest.approx((expected.value, expected.lower, expected.upper))
 
 
 def test_no_interval_of_a_share_goes_beyond_all_or_nothing() -> None:

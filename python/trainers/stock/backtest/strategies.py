@@ -72,7 +72,7 @@ def long_short(scores: FloatArray, share: float) -> FloatArray:
         known = np.flatnonzero(np.isfinite(row))
         if len(known) == 0 or row[known].min() == row[known].max():
             continue
-        count = max(1, int(share * len(known)))
+        count = max(1, int(round(share * len(known), 9)))  # 0.29 * 100 is a little less than 29
         order = known[np.argsort(row[known], kind="stable")]
         day[order[-count:]] = 0.5 / count
         day[order[:count]] = -0.5 / count
