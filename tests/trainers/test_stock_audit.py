@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from trainers.stock.audit.future import Fitting, check_future
 from trainers.stock.audit.lags import Judged, check_lags
 from trainers.stock.audit.noise import adjusted_panel, with_noise
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
-from trainers.stock.audit.skill import estimate, outcomes
+from trainers.stock.audit.skill import daily_losses, estimate, outcomes, rank_ic, relative_gain
 from trainers.stock.audit.stages import FORECAST, ModelStages, Staged, Stages
 from trainers.stock.audit.trials import (
     Moments,
@@ -39,7 +40,7 @@ from trainers.stock.audit.trials import (
     expected_best,
     probabilistic_sharpe,
 )
-from trainers.stock.backtest import Tactic, Terms, artifact_source
+from trainers.stock.backtest import Strategy, Tactic, Terms, artifact_source
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.costs import break_even
 from trainers.stock.backtest.forecasts import Forecasts
@@ -233,6 +234,15 @@ def overlapping_sums(seed: int) -> FloatArray:
     return np.convolve(np.random.default_rng(seed).standard_normal(139), np.ones(20), mode="valid")
 
 
+def test_the_sharpe_ratio_of_a_lag_is_that_of_the_book_from_its_first_trade_on_before_costs() -> None:
+    judged, returns = judged_of(np.ones((400, 6)))
+    long = replace(judged, tactic=Tactic(strategy=Strategy.SIGN))
+    held = np.expm1(returns).mean(axis=1)
+    for row in check_lags(long).rows:
+        expected = sharpe(np.concatenate([[0.0], held[row.lag + 1 : 395]]))
+        assert (row.sharpe, row.sharpe_error) == pytest.approx(expected)
+
+
 def test_a_delisting_costs_the_sharpe_ratio_of_every_lag_what_is_assumed() -> None:
     told = np.zeros((400, 6))
     told[:, 0] = 1.0
@@ -247,6 +257,32 @@ def test_a_delisting_costs_the_sharpe_ratio_of_every_lag_what_is_assumed() -> No
         assert kept is not None
         assert lost is not None
         assert lost < kept
+
+
+def test_skill_is_the_loss_that_is_saved_of_the_mean_loss_without_a_model() -> None:
+    plain, ours = np.array([1.0, 3.0, np.nan, 2.0]), np.array([0.5, 3.5, 1.0, np.nan])
+    assert relative_gain(ours, plain).tolist() == [0.25, -0.25]
+
+
+def test_a_days_loss_is_the_mean_of_its_stocks_and_horizons_each_over_its_spread() -> None:
+    told = Forecasts(
+        sessions=np.array([20200102, 20200103], np.int32),
+        kind=TargetKind.LOG_RETURN,
+        horizons=(1, 4),
+        levels=(0.25, 0.5),
+        values=np.array([[[[-1.0, 0], [-2, 0]], [[np.nan] * 2] * 2]] * 2),
+    )
+    outcome = np.array([[[1.0, -6], [1, 1]], [[np.nan, np.nan], [1, 1]]])
+    found = daily_losses(told, told.values, outcome, np.array([1.0, 2.0]))
+    # One stock is forecast: (0.25 x 2 + 0.5 x 1) / 2 at the first horizon, (0.75 x 4 + 0.5 x 6) / 2 / 2 at the second.
+    assert found[0] == pytest.approx((0.5 + 1.5) / 2)
+    assert np.isnan(found[1])
+
+
+def test_ranks_are_correlated_on_days_of_three_stocks_or_more_that_differ() -> None:
+    scores = np.array([[1.0, 2, 3, 4], [1, 2, 9, np.nan], [1, 2, np.nan, np.nan], [5, 5, 5, 5]])
+    outcome = np.array([[10.0, 20, 90, 30], [3, 2, 1, np.nan], [1, 2, 3, 4], [1, 2, 3, 4]])
+    assert rank_ic(scores, outcome) == pytest.approx([0.8, -1.0])
 
 
 def test_the_error_of_skill_is_newey_and_wests_over_twice_the_horizon_stretched() -> None:
@@ -388,6 +424,12 @@ def test_the_deflated_sharpe_ratio_is_that_of_the_papers_example() -> None:
     best = expected_best(100, 501)  # an error of sqrt(1/500) a session is sqrt(1/2) a year of 250
     assert best == pytest.approx(0.1132, abs=1e-4)
     assert probabilistic_sharpe(found, best) == pytest.approx(0.9004, abs=1e-4)
+
+
+def test_the_probability_of_a_sharpe_ratio_counts_one_session_less() -> None:
+    found = Moments(ratio=0.1, skewness=-0.5, kurtosis=5.0, sessions=101)
+    expected = NormalDist().cdf((0.1 - 0.02) * (100 / (1 + 0.5 * 0.1 + 1 * 0.01)) ** 0.5)
+    assert probabilistic_sharpe(found, 0.02) == pytest.approx(expected, rel=1e-12)
 
 
 def test_more_trials_deflate_the_same_returns_further() -> None:

@@ -19,6 +19,7 @@ from trainers.stock.evaluation.losses import absolute_error, crps, inside, pinba
 from trainers.stock.evaluation.pit import pit
 from trainers.stock.evaluation.resampling import interval, resampled_mean
 from trainers.stock.evaluation.scores import Role, score
+from trainers.stock.evaluation.seeds import over_seeds
 
 FloatArray = NDArray[np.float64]
 
@@ -321,6 +322,18 @@ def test_without_statsmodels_a_comparison_has_no_t_statistic(monkeypatch: pytest
     monkeypatch.setattr(hac, "find_spec", nothing)
     losses = np.random.default_rng(7).exponential(size=(200, 1))
     assert compare(judged(losses), losses, 1.1 * losses, "x").t is None
+
+
+def test_several_seeds_are_compared_by_the_mean_of_their_losses() -> None:
+    outcomes = np.random.default_rng(9).normal(size=(200, 1))
+    found = judged(outcomes)
+    runs = [np.broadcast_to(scale * np.array([-1.0, 0.0, 1.0]), (200, 1, 3)) for scale in (0.5, 1.0, 3.0)]
+    losses = [pinball(found, run) for run in runs]
+    baseline = pinball(found, np.broadcast_to([-2.0, 0.0, 2.0], (200, 1, 3)))
+    seeds = over_seeds(found, enumerate(runs), baseline, "x")
+    assert seeds.comparison == compare(found, sum(losses[1:], losses[0]) / 3, baseline, "x")
+    means = [float(loss.mean()) for loss in losses]
+    assert (seeds.mean.mean, seeds.mean.sd) == pytest.approx((np.mean(means), np.std(means, ddof=1)))
 
 
 def test_nothing_improves_on_a_loss_of_zero() -> None:
