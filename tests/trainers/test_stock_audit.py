@@ -260,8 +260,8 @@ def test_a_delisting_costs_the_sharpe_ratio_of_every_lag_what_is_assumed() -> No
 
 
 def test_skill_is_the_loss_that_is_saved_of_the_mean_loss_without_a_model() -> None:
-    plain, ours = np.array([1.0, 3.0, np.nan, 2.0]), np.array([0.5, 3.5, 1.0, np.nan])
-    assert relative_gain(ours, plain).tolist() == [0.25, -0.25]
+    plain, ours = np.array([1.0, 3.0, np.nan, 2.0]), np.array([0.5, 2.5, 1.0, np.nan])
+    assert relative_gain(ours, plain).tolist() == [0.25, 0.25]
 
 
 def test_a_days_loss_is_the_mean_of_its_stocks_and_horizons_each_over_its_spread() -> None:

@@ -349,7 +349,7 @@ def test_annual_volatility_grows_with_the_root_of_the_sessions() -> None:
 
 
 def test_costs_that_take_more_than_there_is_leave_nothing() -> None:
-    assert performance(np.array([0.1, -1.2, 0.3])).annual_return == -1
+    assert performance(np.array([0.1, -1.2, 0.3, 0.0, 0.0])).annual_return == -1
 
 
 def test_a_session_that_earned_nothing_is_no_hit() -> None:
