@@ -17,7 +17,7 @@ from predictor.canonical import Json, Record
 from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
-from predictor.networks import GraphConfig, LSTMConfig, Target, WindowNormaliser
+from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
 from trainers.progress import Chain
 from trainers.stock import Optimisation, Recipe, Splits, SplitShares, train
 from trainers.stock.backtest import (
@@ -35,10 +35,14 @@ from trainers.stock.backtest import (
     recipe_source,
     walk,
 )
+from trainers.stock.backtest.benchmarks import benchmark_weights
+from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import folds_of
+from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.refit import refit_splits
-from trainers.stock.backtest.run import settings_of
+from trainers.stock.backtest.run import settings_of, traded
 from trainers.stock.backtest.store import ForecastStore
+from trainers.stock.backtest.strategies import weights_of
 from trainers.stock.backtest.walk import forecast_refit, refit_job
 from trainers.stock.material import Material
 from trainers.stock.recipes import read_recipe
@@ -228,6 +232,26 @@ def test_a_stock_without_bars_has_no_forecast(source: Source, tmp_path: Path) ->
     known = np.isfinite(store.read(folds_of(bare.sessions, plan)[0]).median[..., 0])
     assert known[:-10].all()
     assert known[-10:].tolist() == [[False, True, True]] * 10
+
+
+def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: Source) -> None:
+    random, places = np.random.default_rng(0), slice(300, 380)
+    told = Forecasts(
+        sessions=bars().sessions[places],
+        kind=TargetKind.LOG_RETURN,
+        horizons=(1, 3),
+        levels=(0.1, 0.5, 0.9),
+        values=np.sort(random.standard_normal((80, 3, 2, 3)), axis=-1),
+    )
+    tactic, terms = Tactic(share=0.5), Terms(horizon=3, cost_bps=30)
+    found = traded(source, bars(), told, (), terms=terms, tactic=tactic, digest="")
+    closes = bars().adjusted().close.T
+    wanted = (weights_of(told, 3, tactic), *benchmark_weights(closes[:380], 300, 0.5).values())
+    for track, weights in zip(found.tracks, wanted, strict=True):
+        book = run_book(weights, closes[places], terms).since(1)
+        assert track.book.net.tobytes() == book.net.tobytes()
+        assert track.book.weights.tobytes() == book.weights.tobytes()
+        assert track.sessions.tolist() == told.sessions[1:].tolist()
 
 
 # --- the run folder

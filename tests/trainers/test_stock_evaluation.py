@@ -33,11 +33,14 @@ from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import Plan
 from trainers.stock.evaluation.baselines.naive import naive
 from trainers.stock.evaluation.baselines.scaled import scaled
+from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.evaluation.evaluate import OURS, Wanted, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.forecasts import forecasts_of
+from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.reading import reading_of
+from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seen import seen_until, splits_of, unseen_part
 from trainers.stock.material import Material
 from trainers.stock.splits import Part
@@ -205,6 +208,33 @@ def test_offsets_and_adaptive_offsets_stand_beside_none_with_their_effective_blo
     for moved, gains in ((made.after, made.gain), (made.adaptive, made.adaptive_gain)):
         for before, after, gain in zip(made.before.horizons, moved.horizons, gains, strict=True):
             assert gain.value == pytest.approx(1 - after.winkler.value / before.winkler.value)
+
+
+def test_adaptive_offsets_walk_on_from_the_calibration_part(trained: Trained, found: Evaluation) -> None:
+    model = loaded(trained)
+    reading = reading_of(model, bars())
+    test = Part("test", int(bars().sessions[place(FIRST_ALLOWED) + 1]), int(bars().sessions[-1]))
+    seen, asked = (
+        Walked(windows=windows, forecasts=reading.forecasts(windows))
+        for windows in map(reading.windows, (splits_of(trained.card).calibration, test))
+    )
+    moved = adaptive_forecasts(reading.history, seen, asked, model.manifest.quantiles)
+    judged = Judged.of(reading.history, asked.windows, model.manifest.quantiles)
+    assert found.calibration.adaptive == score(judged, moved, name="adaptive", role=Role.VARIANT)
+
+
+def test_the_histogram_is_that_of_the_forecasts_as_they_are_served(found: Evaluation) -> None:
+    for histogram, scores in zip(found.pit, found.calibration.after.horizons, strict=True):
+        assert histogram.shares[0].value == pytest.approx(scores.below[0].value)
+        assert histogram.shares[-1].value == pytest.approx(1 - scores.below[-1].value)
+
+
+def test_skill_is_that_of_the_forecasts_as_they_are_served_over_the_best_baseline(found: Evaluation) -> None:
+    means = {row.name: row.mean.value for row in found.rows}
+    assert found.skill.baseline == min(means.keys() - {OURS}, key=lambda name: means[name])
+    assert found.skill.improvement.value == pytest.approx(1 - means[OURS] / means[found.skill.baseline])
+    for one in found.comparisons:
+        assert one.improvement.value == pytest.approx(1 - means[OURS] / means[one.baseline])
 
 
 @pytest.mark.usefixtures("few_baselines")

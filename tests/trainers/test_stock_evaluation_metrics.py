@@ -6,6 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from evaluations import evaluation
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
@@ -16,10 +17,12 @@ from trainers.stock.evaluation.correlation import ACROSS_DAYS, ACROSS_SYMBOLS, c
 from trainers.stock.evaluation.hac import newey_west, stretch
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import absolute_error, crps, inside, pinball, pinball_at, qlike, winkler
+from trainers.stock.evaluation.metrics import metrics_of
 from trainers.stock.evaluation.pit import pit
 from trainers.stock.evaluation.resampling import interval, resampled_mean
 from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seeds import over_seeds
+from trainers.stock.evaluation.symbols import by_symbol
 
 FloatArray = NDArray[np.float64]
 
@@ -334,6 +337,31 @@ def test_several_seeds_are_compared_by_the_mean_of_their_losses() -> None:
     assert seeds.comparison == compare(found, sum(losses[1:], losses[0]) / 3, baseline, "x")
     means = [float(loss.mean()) for loss in losses]
     assert (seeds.mean.mean, seeds.mean.sd) == pytest.approx((np.mean(means), np.std(means, ddof=1)))
+
+
+def test_a_symbols_scores_are_those_of_its_own_windows_beside_the_same_of_the_baseline() -> None:
+    outcomes = np.random.default_rng(10).normal(size=(400, 2))
+    found = judged(outcomes, days=200)
+    ours = np.broadcast_to([-1.0, 0.0, 1.0], (400, 2, 3))
+    baseline = pinball(found, np.broadcast_to([-2.0, 0.0, 2.0], (400, 2, 3)))
+    rows = by_symbol(found, ("A", "B"), ours, baseline)
+    assert [(row.symbol, row.windows) for row in rows] == [("A", 200), ("B", 200)]
+    for k, row in enumerate(rows):
+        own = found.rows(found.symbols == k)
+        compared = compare(own, pinball(own, ours[k::2]), baseline[k::2], "x")
+        assert row.improvement == compared.improvement
+        assert row.mean == score(own, ours[k::2], name="x", role=Role.MODEL).mean
+        held = inside(own, ours[k::2]).mean(axis=1)
+        value, resamples = resampled_mean(own, held)
+        assert row.band == interval(float(value), resamples)
+
+
+def test_a_score_over_horizons_is_the_mean_and_what_grows_with_them_is_divided_by_their_spread() -> None:
+    found = evaluation()
+    row, roots = found.rows[0], np.array([1, 5**0.5])
+    means = {metric.name: metric.mean(found, row) for metric in metrics_of(found, found.rows)}
+    assert means["Winkler"] == pytest.approx(np.mean([h.winkler.value for h in row.horizons] / roots))
+    assert means["P50 risk"] == pytest.approx(np.mean([h.risk[1] for h in row.horizons]))
 
 
 def test_nothing_improves_on_a_loss_of_zero() -> None:
