@@ -29,7 +29,7 @@ from trainers.stock.audit.costs import check_costs
 from trainers.stock.audit.future import Fitting, check_future
 from trainers.stock.audit.lags import Judged, check_lags
 from trainers.stock.audit.noise import adjusted_panel, with_noise
-from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
+from trainers.stock.audit.permutation import ShuffledHistory, check_permutations, leak_that_shows
 from trainers.stock.audit.skill import daily_losses, estimate, outcomes, rank_ic, relative_gain
 from trainers.stock.audit.stages import FORECAST, ModelStages, Staged, Stages
 from trainers.stock.audit.trials import (
@@ -327,6 +327,10 @@ def test_skill_that_vanishes_with_the_labels_passes() -> None:
     assert found.verdict is AuditVerdict.PASS
     assert abs(found.mean) < 0.02 < found.skill
     assert found.p_value == pytest.approx(1 / 4)
+
+
+def test_a_leak_is_what_lies_above_one_percent_and_two_errors() -> None:
+    assert [leak_that_shows(error) for error in (0.002, 0.005, 0.02)] == [0.01, 0.01, 0.04]
 
 
 def test_so_few_days_that_a_leak_would_not_show_decide_nothing() -> None:
