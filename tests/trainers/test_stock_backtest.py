@@ -235,17 +235,17 @@ def test_a_stock_without_bars_has_no_forecast(source: Source, tmp_path: Path) ->
 
 
 def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: Source) -> None:
-    random, places = np.random.default_rng(0), slice(300, 380)
+    panel, places = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT").last(420), slice(300, 380)
     told = Forecasts(
-        sessions=bars().sessions[places],
+        sessions=panel.sessions[places],
         kind=TargetKind.LOG_RETURN,
         horizons=(1, 3),
         levels=(0.1, 0.5, 0.9),
-        values=np.sort(random.standard_normal((80, 3, 2, 3)), axis=-1),
+        values=np.sort(np.random.default_rng(0).standard_normal((80, 4, 2, 3)), axis=-1),
     )
     tactic, terms = Tactic(share=0.5), Terms(horizon=3, cost_bps=30)
-    found = traded(source, bars(), told, (), terms=terms, tactic=tactic, digest="")
-    closes = bars().adjusted().close.T
+    found = traded(source, panel, told, (), terms=terms, tactic=tactic, digest="")
+    closes = panel.adjusted().close.T
     wanted = (weights_of(told, 3, tactic), *benchmark_weights(closes[:380], 300, 0.5).values())
     for track, weights in zip(found.tracks, wanted, strict=True):
         book = run_book(weights, closes[places], terms).since(1)

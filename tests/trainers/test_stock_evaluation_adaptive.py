@@ -180,7 +180,7 @@ def history(lag: int) -> History:
 
 def units(found: History, windows: Windows) -> FloatArray:
     """[N, H, 1] the volatility of each window, grown with the horizon."""
-    return found.level(windows)[1].numpy()[:, None, None] * np.array([1, 5**0.5])[:, None]
+    return (found.level(windows)[1].numpy() * np.array([1, 5**0.5]))[..., None]
 
 
 def forecast(found: History, part: Part) -> Walked:
