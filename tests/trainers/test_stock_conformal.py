@@ -32,8 +32,8 @@ def calibrated(units: FloatArray, offsets: Conformal) -> FloatArray:
     output = OutputMap(
         spread=torch.ones(2, dtype=torch.float64), offsets=torch.tensor(offsets.offsets).double(), levels=LEVELS
     )
-    rows = len(units)
-    return output.values(torch.from_numpy(units), torch.zeros(rows).double(), torch.ones(rows).double()).numpy()
+    location = torch.zeros(len(units), 2, dtype=torch.float64)
+    return output.values(torch.from_numpy(units), location, torch.ones_like(location)).numpy()
 
 
 def offsets_for(results: FloatArray, units: FloatArray | None = None, levels: tuple[float, ...] = LEVELS) -> FloatArray:

@@ -1,6 +1,7 @@
 """Edges come from the training window alone, find who moves together beyond the market, or are given and then kept."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ RECIPE = Recipe(
     encoder_length=8,
     scale="window",
     normaliser=WindowNormaliser(window=20),
-    optimisation=Optimisation(max_epochs=1, batch_size=256, learning_rate=0.02, device="cpu"),
+    optimisation=Optimisation(max_epochs=3, batch_size=64, learning_rate=0.003, device="cpu"),
 )
 GIVEN = Edges(
     neighbours=torch.tensor([[3, -1], [2, 0], [1, -1], [-1, -1]]),
@@ -189,8 +190,17 @@ def test_a_handful_of_stocks_is_near_by_plain_returns() -> None:
 # --- edges that were given stay
 
 
+@cache
 def graph_bars() -> BarPanel:
-    return bokeh_panel(*SYMBOLS).last(600)
+    """Bars in which the moves of two sessions before come again, or else the start would be all that is kept."""
+    panel = bokeh_panel(*SYMBOLS).last(600)
+    moves = np.diff(np.log(panel.close), axis=1, prepend=np.log(panel.close[:, :1]))
+    again = np.zeros_like(moves)
+    for t in range(2, moves.shape[1]):
+        again[:, t] = 0.6 * (moves[:, t - 2] + again[:, t - 2])
+    factor = np.exp(np.cumsum(again, axis=1))
+    columns = {name: getattr(panel, name) * factor for name in ("open", "high", "low", "close", "adj_close")}
+    return replace(panel, **columns)
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +293,7 @@ def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(given: Source, 
     train(Material(learnt, FEATURES), RECIPE, tmp_path / "1", consume=Chain())
 
     def shuffled(source: Source) -> float:
-        depth = Depth(sessions=1, permutations=1, epochs=1)
+        depth = Depth(sessions=1, permutations=1, epochs=3)
         found = audit(source, graph_bars(), terms=Terms(horizon=3), tactic=Tactic(), depth=depth, announce=unheard)
         return found.permutation.permuted[0]
 

@@ -250,8 +250,6 @@ def test_a_stock_without_a_bar_is_absent_whatever_else_is_known_of_it() -> None:
     yesterday = FeatureSet(observed=(FeatureDefinition("r", "Log(Ref($close, 1) / Ref($close, 2))", "", ""),))
     found = history_of(replace(panel, **columns), yesterday)
     assert found.encoded.mask[2, position].any()
-    _, scale = found.level(Windows(symbols=np.array([2]), positions=np.array([position])))
-    assert torch.isfinite(scale).all()
     day = Days(found, forecastable=found.forecastable).gather(np.array([position]))
     assert day.inputs.mask.any(dim=(1, 2)).tolist() == [True, False, False]
     assert torch.isnan(day.target[2]).all()
