@@ -18,6 +18,17 @@ def bokeh_panel(*symbols: str) -> BarPanel:
     return real_bars(symbols or ALL)
 
 
+def echoing(panel: BarPanel) -> BarPanel:
+    """Bars in which the moves of two sessions before come again: something to learn, where real returns have little."""
+    moves = np.diff(np.log(panel.close), axis=1, prepend=np.log(panel.close[:, :1]))
+    again = np.zeros_like(moves)
+    for t in range(2, moves.shape[1]):
+        again[:, t] = 0.6 * (moves[:, t - 2] + again[:, t - 2])
+    factor = np.exp(np.cumsum(again, axis=1))
+    columns = {name: getattr(panel, name) * factor for name in ("open", "high", "low", "close", "adj_close")}
+    return replace(panel, **columns)
+
+
 def without_last_bar(panel: BarPanel, symbol: str) -> BarPanel:
     """The panel in which a symbol has no bar on the last day."""
     columns = {name: getattr(panel, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}

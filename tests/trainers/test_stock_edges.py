@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from market import bokeh_panel
+from market import bokeh_panel, echoing
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
@@ -192,15 +192,7 @@ def test_a_handful_of_stocks_is_near_by_plain_returns() -> None:
 
 @cache
 def graph_bars() -> BarPanel:
-    """Bars in which the moves of two sessions before come again, or else the start would be all that is kept."""
-    panel = bokeh_panel(*SYMBOLS).last(600)
-    moves = np.diff(np.log(panel.close), axis=1, prepend=np.log(panel.close[:, :1]))
-    again = np.zeros_like(moves)
-    for t in range(2, moves.shape[1]):
-        again[:, t] = 0.6 * (moves[:, t - 2] + again[:, t - 2])
-    factor = np.exp(np.cumsum(again, axis=1))
-    columns = {name: getattr(panel, name) * factor for name in ("open", "high", "low", "close", "adj_close")}
-    return replace(panel, **columns)
+    return echoing(bokeh_panel(*SYMBOLS).last(600))
 
 
 @pytest.fixture(scope="module")

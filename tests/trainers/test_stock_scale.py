@@ -187,7 +187,7 @@ def test_one_that_is_asked_for_stands_alone(scale: Literal["har", "garch"]) -> N
 def test_too_few_windows_are_refused_by_their_number(scale: Literal["har", "garch", "mix"]) -> None:
     few = of_windows(with_planted_ranges(windows=60), slice(FEWEST - 1))
     with pytest.raises(
-        ConfigurationError, match=rf"49 windows whose outcome 1 sessions? ahead.*scale {scale} needs 50"
+        ConfigurationError, match=rf"49 windows whose outcome at horizon 1 is known.*scale {scale} needs 50"
     ):
         fit_normaliser(few, scale)
 

@@ -119,10 +119,7 @@ class History:
         usable = self.forecastable[:, positions] & np.isfinite(self.labels[:, positions]).any(axis=2)
         order, symbols = np.nonzero(usable.T)
         if len(order) == 0:
-            raise ConfigurationError(
-                f"split {part.name}, {part.first} to {part.last}, holds no window: each needs "
-                f"{self.pipeline.bars_needed} bars before it and {self.pipeline.target.reach} sessions after it"
-            )
+            raise no_window(part, self.pipeline)
         return Windows(symbols=symbols.astype(np.int64), positions=positions[order])
 
     def gather(self, windows: Windows) -> Batch:
@@ -179,6 +176,14 @@ class History:
     def outcomes(self, windows: Windows) -> FloatArray:
         """[N, H] what came, in the target's own unit; NaN where unknown."""
         return self.labels[windows.symbols, windows.positions]
+
+
+def no_window(part: Part, pipeline: Pipeline) -> ConfigurationError:
+    """What a part is refused with in which nothing can be learnt or judged."""
+    return ConfigurationError(
+        f"split {part.name}, {part.first} to {part.last}, holds no window: each needs {pipeline.bars_needed} bars "
+        f"before it and {pipeline.target.reach} sessions after it"
+    )
 
 
 def _places(windows: Windows) -> tuple[Tensor, Tensor]:

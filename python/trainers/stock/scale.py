@@ -29,7 +29,7 @@ from predictor.networks import (
 )
 from predictor.networks.econometric import HAR_SESSIONS, TAPS, window_mean
 from predictor.windows import Pipeline, back_from
-from trainers.stock.data import Windows
+from trainers.stock.data import Windows, no_window
 from trainers.stock.splits import Part, decisions
 
 FloatArray = NDArray[np.float64]
@@ -74,11 +74,11 @@ def fit_normaliser(learnt: Learnt, scale: Literal["har", "garch", "mix"]) -> Fit
     Raises:
         ConfigurationError: there are too few windows with a known outcome, or prices that never move.
     """
-    for h, known in enumerate(np.isfinite(learnt.outcomes).sum(axis=0)):
+    for (first, last), known in zip(learnt.steps, np.isfinite(learnt.outcomes).sum(axis=0), strict=True):
         if known < FEWEST:
             raise ConfigurationError(
-                f"the training part has {known} windows whose outcome {learnt.steps[h][1]} sessions ahead is known, "
-                f"and fitting the scale {scale} needs {FEWEST}; give more bars, or take --scale window"
+                f"the training part has {known} windows whose outcome at horizon {last - first + 1} is known, and "
+                f"fitting the scale {scale} needs {FEWEST}; give more bars, or take --scale window"
             )
     if learnt.kind is TargetKind.LOG_VOLATILITY:
         return _level(learnt)
@@ -117,6 +117,9 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, 
         draft: says what is forecast, how long windows are and what a symbol must have; it computes nothing.
         part: the training part.
         levels: [Q] of the quantiles.
+
+    Raises:
+        ConfigurationError: the part holds no window.
     """
     target = draft.target
     ranged = replace(target, kind=TargetKind.LOG_VOLATILITY)
@@ -156,6 +159,8 @@ def _windows(bars: BarPanel, draft: Pipeline, part: Part) -> Windows:
         known[:, 0] = False
     usable = present & draft.suffices(draft.counts(present, (np.where(known, 0.0, np.nan),)))
     order, symbols = np.nonzero(usable[:, positions].T)
+    if len(order) == 0:
+        raise no_window(part, draft)
     return Windows(symbols=symbols.astype(np.int64), positions=positions[order])
 
 
