@@ -11,6 +11,8 @@ from predictor.audit_record import (
     TrialsCheck,
 )
 
+YARDSTICK = "a yardstick, calibrated"
+
 
 def audit_record(*, digest: str = "ab" * 32, told: str = "an artifact", note: str = "a note") -> AuditRecord:
     return AuditRecord(
@@ -28,11 +30,17 @@ def audit_record(*, digest: str = "ab" * 32, told: str = "an artifact", note: st
             deletion_gap=1.25e-6,
         ),
         permutation=PermutationCheck(
-            verdict=AuditVerdict.PASS, epochs=3, skill=0.0217, permuted=(-0.0011, 0.0023), error=0.0034
+            verdict=AuditVerdict.PASS,
+            epochs=3,
+            yardstick=YARDSTICK,
+            skill=0.0217,
+            permuted=(-0.0011, 0.0023),
+            error=0.0034,
         ),
         lags=LagCheck(
             verdict=AuditVerdict.UNDECIDED,
             horizon=5,
+            yardstick=YARDSTICK,
             rows=(
                 LagRow(lag=0, skill=0.0219, skill_error=0.004, ic=0.031, ic_error=0.02, sharpe=0.71, sharpe_error=0.6),
                 LagRow(lag=1, skill=0.0131, skill_error=0.005, ic=None, ic_error=None, sharpe=None, sharpe_error=None),

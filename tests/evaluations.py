@@ -4,7 +4,7 @@ from itertools import count
 from typing import Final
 
 from predictor.networks import Target, TargetKind
-from trainers.stock.evaluation.baselines import NAIVE
+from trainers.stock.evaluation.baselines import NAIVE, Fit
 from trainers.stock.evaluation.calibration import Calibration
 from trainers.stock.evaluation.comparison import Comparison, Skill
 from trainers.stock.evaluation.correlation import Correlation
@@ -17,7 +17,7 @@ from trainers.stock.evaluation.symbols import SymbolScores
 
 HORIZONS: Final = (1, 5)
 LEVELS: Final = (0.1, 0.5, 0.9)
-BEST_BASELINE: Final = "GARCH(1,1)-t"
+BEST_BASELINE: Final = "GARCH(1,1)-t, calibrated"
 KIND: Final = TargetKind.LOG_RETURN
 
 
@@ -44,9 +44,9 @@ def horizon_scores(horizon: int, seed: int) -> HorizonScores:
     )
 
 
-def model_scores(name: str, role: Role, seed: int) -> ModelScores:
+def model_scores(name: str, role: Role, seed: int, fit: Fit | None = None) -> ModelScores:
     horizons = tuple(horizon_scores(horizon, seed) for horizon in HORIZONS)
-    return ModelScores(name=name, role=role, mean=estimate(0.001 * seed), horizons=horizons)
+    return ModelScores(name=name, role=role, fit=fit, mean=estimate(0.001 * seed), horizons=horizons)
 
 
 def comparison(baseline: str, value: float) -> Comparison:
@@ -76,10 +76,17 @@ def evaluation(
         correlated="across the days of a symbol",
         rows=(
             model_scores("this model", Role.MODEL, 3),
-            model_scores(BEST_BASELINE, Role.BASELINE, 4),
-            model_scores(NAIVE[KIND], Role.BASELINE, 5),
+            model_scores(BEST_BASELINE, Role.BASELINE, 4, Fit.CALIBRATED),
+            model_scores(NAIVE[KIND], Role.BASELINE, 5, Fit.AS_IS),
         ),
-        skill=Skill(baseline=BEST_BASELINE, improvement=skill),
+        skill=Skill(
+            baseline=BEST_BASELINE,
+            improvement=skill,
+            rivals=(BEST_BASELINE, NAIVE[KIND]),
+            among="baselines",
+            first_day=20110505,
+            last_day=20130131,
+        ),
         comparisons=(comparison(BEST_BASELINE, 0.021), comparison(NAIVE[KIND], 0.331)),
         calibration=Calibration(
             effective_blocks=(419.0, 83.0),

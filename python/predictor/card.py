@@ -16,6 +16,11 @@ SectionT = TypeVar("SectionT")
 SOURCE: Final = "manifest.json"
 MEAN_EXPLAINED: Final = "mean: over horizons, each first divided by how far outcomes spread at it"
 """What the last loss of a row of scores is, for people."""
+FITS_EXPLAINED: Final = (
+    "calibrated: fitted on the training part and moved on the calibration part, as the model is; refitted: fitted on "
+    "training, selection and calibration part, not moved"
+)
+"""What the names of baselines say of what they were given, for people."""
 SPLITS: Final = ("train", "selection", "calibration", "test")
 
 
@@ -76,6 +81,8 @@ class ScoreRow:
     mean: float
     band_coverage: tuple[float, ...]
     """[H] share of outcomes inside the scores' band; empty if unknown."""
+    fit: str = ""
+    """What of the model's information a baseline was given, such as `calibrated`; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +95,11 @@ class Scores:
     band: tuple[float, ...]
     """Levels of the lowest and the highest quantile."""
     rows: tuple[ScoreRow, ...]
+
+    @property
+    def tells_fits(self) -> bool:
+        """Whether it is known what the baselines were given."""
+        return any(row.fit for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +182,8 @@ class Card:
     conformal: ConformalFacts | None = None
     tuning: TuningFacts | None = None
     """None of settings that were not searched for."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the scores must know."""
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -193,6 +207,7 @@ class Card:
             best_member=_section(record, "best_member", _skill),
             conformal=_section(record, "conformal", _conformal),
             tuning=_section(record, "tuning", _tuning),
+            notes=record.texts("notes") if record.has("notes") else (),
         )
 
 
@@ -268,6 +283,7 @@ def _score_row(record: Record) -> ScoreRow:
         pinball=record.numbers("pinball"),
         mean=record.number("mean"),
         band_coverage=record.numbers("band_coverage") if record.has("band_coverage") else (),
+        fit=record.text("fit") if record.has("fit") else "",
     )
 
 

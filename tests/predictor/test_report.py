@@ -1,5 +1,6 @@
 """The report shows the numbers that it was given, escapes what others wrote, and loads nothing."""
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pages import HOSTILE, assert_loads_nothing, page_of
 
 from predictor import canonical
 from predictor.canonical import Json
+from predictor.card import FITS_EXPLAINED
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.forecast import INTERNALS_NOTE, Attribution, Forecast, Internal, InternalAxis
 from predictor.report import ReportContent, check_report, render_report, write_report
@@ -122,6 +124,16 @@ def test_a_card_without_scores_says_that_nothing_is_known() -> None:
 
     assert "Nothing is known of this model's skill" in page.text
     assert "Scores beside the baselines" not in page.text
+
+
+def test_what_the_names_of_baselines_mean_and_the_notes_stand_on_the_page() -> None:
+    card = json.loads(json.dumps(full_card()))
+    card["scores"]["rows"][1]["fit"] = "calibrated"
+    page = page_of(render_report(content(card | {"notes": ["a note on the scores"]})))
+
+    assert FITS_EXPLAINED[1:] in page.words
+    assert "a note on the scores" in page.text
+    assert FITS_EXPLAINED[1:] not in page_of(render_report(content())).words
 
 
 def test_the_page_loads_nothing() -> None:

@@ -18,7 +18,7 @@ from predictor.audit_record import AuditRecord, AuditVerdict, audit_path, read_a
 from predictor.bars import BarPanel
 from predictor.cli import run
 from predictor.covariates import CovariateSource
-from predictor.errors import ArtifactError, ConfigurationError
+from predictor.errors import ArtifactError, ConfigurationError, shown_date
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.model import Model
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
@@ -30,7 +30,16 @@ from trainers.stock.audit.future import Fitting, check_future
 from trainers.stock.audit.lags import Judged, check_lags
 from trainers.stock.audit.noise import adjusted_panel, with_noise
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations, leak_that_shows
-from trainers.stock.audit.skill import daily_losses, estimate, outcomes, rank_ic, relative_gain
+from trainers.stock.audit.skill import (
+    YARDSTICK,
+    YARDSTICK_NAME,
+    daily_losses,
+    estimate,
+    outcomes,
+    plain_quantiles,
+    rank_ic,
+    relative_gain,
+)
 from trainers.stock.audit.stages import FORECAST, ModelStages, Staged, Stages
 from trainers.stock.audit.trials import (
     Moments,
@@ -47,6 +56,7 @@ from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.performance import sharpe
 from trainers.stock.backtest.refit import assembled
 from trainers.stock.data import History
+from trainers.stock.evaluation.baselines import Case, quick_baselines
 from trainers.stock.material import Material
 from trainers.stock.splits import decisions
 
@@ -187,6 +197,7 @@ def judged_of(told: FloatArray, *, sessions: int = 400, stocks: int = 6, seed: i
     )
     judged = Judged(
         forecasts=forecasts,
+        yardstick="no model",
         plain=np.broadcast_to(band, forecasts.values.shape),
         outcomes=(came[0][days], came[1][days], came[2][days]),
         closes=closes[days],
@@ -491,6 +502,36 @@ def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:
     assert [row.lag for row in record.lags.rows] == [0, 1, 2]
     assert all(check.sentence for check in record.checks)
     assert "p of shuffled labels cannot fall below 0.5 with --permutations 1" in record.notes[1]
+
+
+def test_the_sentences_on_skill_name_the_yardstick_and_the_days(record: AuditRecord) -> None:
+    yardstick = "volatility-scaled quantiles, calibrated"
+    assert record.permutation.yardstick == record.lags.yardstick == yardstick
+    assert record.permutation.sentence.startswith(f"against {yardstick}: skill ")
+    assert record.lags.sentence.startswith(f"against {yardstick}: lag 0: skill ")
+    days = f"{shown_date(record.first_session)} to {shown_date(record.last_session)}"
+    assert f"that of one yardstick, {yardstick}, on decision days {days}." in record.measured
+
+
+def test_a_record_from_before_the_yardstick_was_named_reads_back_with_the_only_one_there_was(
+    record: AuditRecord,
+) -> None:
+    told = json.loads(record.to_bytes())
+    for check in ("permutation", "lags"):
+        del told[check]["yardstick"]
+    assert AuditRecord.from_bytes(json.dumps(told).encode(), "1.audit.json") == record
+
+
+def test_the_yardstick_is_the_row_of_that_name_among_a_trainings_baselines(model: Model) -> None:
+    history = History(bars(), model.pipeline)
+    splits = Recipe().splits(bars().sessions)
+    windows = history.windows(splits.test)
+    fitted = Case.of(history, splits, splits.calibration.last, model.manifest.quantiles).fitted(*YARDSTICK)
+    days = np.unique(windows.positions)
+    found = plain_quantiles(history, splits, model.manifest.quantiles, days)
+    cells = found[np.searchsorted(days, windows.positions), windows.symbols]
+    np.testing.assert_array_equal(cells, fitted.forecasts(windows))
+    assert YARDSTICK_NAME in {baseline.named(fit) for baseline, fit in quick_baselines(TargetKind.LOG_RETURN, 3).rows}
 
 
 def test_the_record_stands_beside_the_folder_and_reads_back(record: AuditRecord, trained: Path) -> None:

@@ -7,92 +7,55 @@ from functools import cache
 import numpy as np
 import pytest
 from arch import arch_model
-from market import bokeh_panel
+from baseline_cases import (
+    HORIZONS,
+    LEVELS,
+    TEST,
+    TRAIN,
+    bars,
+    case_of,
+    fitted,
+    history,
+    history_of,
+    log_closes,
+    riskmetrics,
+)
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.features import default_features
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import (
-    Baseline,
-    Case,
-    Plan,
-    all_baselines,
-    boosted,
-    garch,
-    quick_baselines,
-    ridge,
-)
+from trainers.stock.evaluation.baselines import Fit, all_baselines, boosted, garch, quick_baselines, ridge
 from trainers.stock.evaluation.baselines.regressors import regressors
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import pinball
-from trainers.stock.fitting import fit_pipeline
-from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Part, Splits
 
 FloatArray = NDArray[np.float64]
 
-LEVELS = (0.1, 0.5, 0.9)
-HORIZONS = (1, 5)
-TRAIN = Part("train", 20070103, 20081231)
-TEST = Part("test", 20090701, 20091231)
 GARCH = "GARCH(1,1)-t"
 HAR = "HAR (1, 5, 22 days)"
 LIGHTGBM = "LightGBM quantiles"
 
 
-def history_of(panel: BarPanel, target: Target) -> History:
-    splits = Splits(
-        train=TRAIN,
-        selection=Part("selection", 20090102, 20090331),
-        calibration=Part("calibration", 20090401, 20090630),
-        test=TEST,
-    )
-    recipe = Recipe(calendar="XNYS", target=target)
-    return History(panel, fit_pipeline(panel, default_features(), recipe, splits))
-
-
-@cache
-def bars() -> BarPanel:
-    return bokeh_panel("AAPL", "GOOG").between(20070103, 20091231)
-
-
-@cache
-def history(kind: TargetKind = TargetKind.LOG_RETURN, lag: int = 0) -> History:
-    return history_of(bars(), Target(kind=kind, horizons=HORIZONS, lag=lag))
-
-
 @dataclass(frozen=True)
 class Made:
-    """What a plan's baselines came to."""
+    """What all baselines came to, fitted on the training part and not moved."""
 
     forecasts: Mapping[str, FloatArray]
-    notes: tuple[str, ...]
-
-
-def case_of(found: History) -> Case:
-    return Case(history=found, train=TRAIN, windows=found.windows(TEST), levels=LEVELS)
-
-
-def made_by(plan: Plan, found: History) -> Made:
-    made: list[Baseline] = [make(case_of(found)) for make in plan.makers]
-    notes = [note for one in made for note in one.notes]
-    return Made({one.name: one.forecasts for one in made}, (*notes, *plan.notes))
+    replaced: Mapping[int, str]
 
 
 def baselines_of(found: History) -> Made:
-    return made_by(all_baselines(), found)
+    windows = found.windows(TEST)
+    names = [one.name for one in all_baselines(found.pipeline.target.kind).baselines]
+    made = {name: fitted(found, name) for name in names}
+    replaced = made[GARCH].replaced
+    return Made({name: one.forecasts(windows) for name, one in made.items()}, {} if replaced is None else replaced.why)
 
 
 @cache
 def returns_baselines(lag: int = 0) -> Made:
     return baselines_of(history(lag=lag))
-
-
-def log_closes(panel: BarPanel, symbol: int = 0) -> FloatArray:
-    assert panel.adj_close is not None
-    return np.log(panel.adj_close[symbol])
 
 
 def rows_of(found: History, symbol: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -127,19 +90,12 @@ def test_empirical_quantiles_are_those_of_the_last_60_returns_times_the_root_of_
 
 
 def test_scaled_quantiles_are_training_outcomes_in_units_of_riskmetrics_volatility() -> None:
-    returns = [np.diff(log_closes(bars(), symbol), prepend=np.nan) for symbol in (0, 1)]
-    weights = 0.94 ** np.arange(59, -1, -1)
-
-    def volatility(symbol: int, position: int) -> float:
-        last = returns[symbol][position - 59 : position + 1]
-        return float(np.sqrt((weights * last**2).sum() / weights.sum()))
-
     learnt, asked = history().windows(TRAIN), history().windows(TEST)
     pairs = list(zip(learnt.symbols.tolist(), learnt.positions.tolist(), strict=True))
-    units = [(log_closes(bars(), s)[t + 5] - log_closes(bars(), s)[t]) / volatility(s, t) for s, t in pairs]
+    units = [(log_closes(bars(), s)[t + 5] - log_closes(bars(), s)[t]) / riskmetrics(s, t) for s, t in pairs]
     found = returns_baselines().forecasts["volatility-scaled quantiles"]
     for n in (0, 33):
-        expected = np.quantile(units, LEVELS) * volatility(int(asked.symbols[n]), int(asked.positions[n]))
+        expected = np.quantile(units, LEVELS) * riskmetrics(int(asked.symbols[n]), int(asked.positions[n]))
         np.testing.assert_allclose(found[n, 1], expected, rtol=1e-5)
 
 
@@ -187,19 +143,18 @@ def young_bars() -> BarPanel:
     return replace(bars(), **columns)
 
 
-def test_a_young_symbol_has_the_unconditional_forecast_and_a_note_names_it() -> None:
+def test_a_young_symbol_has_the_unconditional_forecast_and_it_is_said_why() -> None:
     found = history_of(young_bars(), Target(horizons=HORIZONS))
     made = baselines_of(found)
     rows, _ = rows_of(found, 1)
     np.testing.assert_array_equal(made.forecasts[GARCH][rows], made.forecasts["unconditional quantiles"][rows])
     others, _ = rows_of(found, 0)
     assert (made.forecasts[GARCH][others] != made.forecasts["unconditional quantiles"][others]).all()
-    why = "it has 191 daily returns in the training part, and it needs 250"
-    assert made.notes == (f"{GARCH} of GOOG is the unconditional quantiles instead: {why}",)
+    assert made.replaced == {1: "it has 191 daily returns to be fitted on, and needs 250"}
 
 
-def test_symbols_that_are_old_enough_need_no_note() -> None:
-    assert returns_baselines().notes == ()
+def test_symbols_that_are_old_enough_are_fitted() -> None:
+    assert returns_baselines().replaced == {}
 
 
 def test_a_symbol_without_training_windows_has_all_symbols_quantiles() -> None:
@@ -231,30 +186,35 @@ def test_what_is_not_installed_is_left_out_and_a_note_says_what_to_install(
 
     for module in (boosted, garch, ridge):
         monkeypatch.setattr(module, "find_spec", found)
-    left_out = all_baselines().notes
+    plan = all_baselines(TargetKind.LOG_RETURN)
+    left_out = plan.notes
     assert len(left_out) == 1
     assert left_out[0].startswith(f"{name} is left out, because the package ")
     assert left_out[0].endswith("pip install 'quantra[baselines]'")
-    assert len(all_baselines().makers) == 7
+    assert len(plan.baselines) == 7
+    assert name not in {baseline.name for baseline in plan.baselines}
 
 
 def test_a_training_leaves_out_what_takes_long_and_says_so() -> None:
-    few, many = quick_baselines(4), quick_baselines(1000)
+    few, many = (quick_baselines(TargetKind.LOG_RETURN, count) for count in (4, 1000))
     assert [note.split(" is ")[0] for note in few.notes] == [LIGHTGBM]
     assert [note.split(" is ")[0] for note in many.notes] == [GARCH, LIGHTGBM]
     assert "quantra evaluate has it" in few.notes[0]
-    assert len(few.makers) == len(many.makers) + 1 == 7
+    assert len(few.baselines) == len(many.baselines) + 1 == 7
 
 
-def test_a_fit_that_does_not_converge_is_noted_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_that_does_not_converge_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(*_args: object) -> None:
         return None
 
-    monkeypatch.setattr(garch, "_filtered", failed)
-    made = garch.garch(case_of(history()))
-    np.testing.assert_array_equal(made.forecasts, returns_baselines().forecasts["unconditional quantiles"])
-    assert [note.split(" ")[2] for note in made.notes] == ["AAPL", "GOOG"]
-    assert all("did not converge" in note for note in made.notes)
+    monkeypatch.setattr(garch, "_fit", failed)
+    made = case_of(history()).fitted(garch.GARCH, Fit.AS_IS)
+    expected = returns_baselines().forecasts["unconditional quantiles"]
+    np.testing.assert_array_equal(made.forecasts(history().windows(TEST)), expected)
+    assert made.replaced is not None
+    assert made.replaced.by == "unconditional quantiles"
+    assert set(made.replaced.why) == {0, 1}
+    assert set(made.replaced.why.values()) == {"its fit did not converge"}
 
 
 def flat_bars() -> BarPanel:
@@ -266,14 +226,12 @@ def flat_bars() -> BarPanel:
 
 
 @pytest.mark.parametrize("kind", TargetKind)
-def test_a_symbol_that_never_moves_is_forecast_by_every_baseline_and_noted(kind: TargetKind) -> None:
+def test_a_symbol_that_never_moves_is_forecast_by_every_baseline(kind: TargetKind) -> None:
     found = history_of(flat_bars(), Target(kind=kind, horizons=HORIZONS))
     made = baselines_of(found)
     for name, forecast in made.forecasts.items():
         assert np.isfinite(forecast).all(), name
-    assert made.notes == (
-        f"{GARCH} of GOOG is the unconditional quantiles instead: its price never moves in the training part",
-    )
+    assert made.replaced == {1: "its price never moves where it is fitted"}
 
 
 @pytest.mark.parametrize("kind", TargetKind)
@@ -285,13 +243,13 @@ def test_no_baselines_quantiles_cross(kind: TargetKind) -> None:
 
 def test_boosted_quantiles_that_lie_close_are_put_in_order() -> None:
     close = tuple(0.46 + 0.01 * k for k in range(9))
-    made = boosted.boosted(replace(case_of(history()), levels=close))
-    assert (np.diff(made.forecasts, axis=-1) >= 0).all()
+    made = fitted(history(), LIGHTGBM, levels=close).forecasts(history().windows(TEST))
+    assert (np.diff(made, axis=-1) >= 0).all()
 
 
 def test_boosted_trees_give_the_same_bits_again() -> None:
-    again = boosted.boosted(case_of(history()))
-    np.testing.assert_array_equal(again.forecasts, returns_baselines().forecasts[LIGHTGBM])
+    again = case_of(history()).fitted(boosted.BOOSTED, Fit.AS_IS).forecasts(history().windows(TEST))
+    np.testing.assert_array_equal(again, returns_baselines().forecasts[LIGHTGBM])
 
 
 def test_har_of_returns_scales_training_outcomes_by_the_volatility_it_forecasts() -> None:
@@ -316,11 +274,11 @@ def test_ridge_solves_the_normal_equations_of_its_standardised_regressors(kind: 
     spread = x.std(axis=0)
     spread[spread == 0] = 1.0
     x, z = (x - x.mean(axis=0)) / spread, (z - x.mean(axis=0)) / spread
-    location, scale = (part.numpy() for part in found.level(learnt))
+    location, scale = (part.numpy()[:, 1] for part in found.level(learnt))
     y = (found.outcomes(learnt)[:, 1] - location) / (scale * np.sqrt(5) if kind is TargetKind.LOG_RETURN else 1.0)
     weights = np.linalg.solve(x.T @ x + 10 * np.eye(x.shape[1]), x.T @ (y - y.mean()))
     residuals = np.quantile(y - y.mean() - x @ weights, LEVELS)
-    location, scale = (part.numpy() for part in found.level(asked))
+    location, scale = (part.numpy()[:, 1] for part in found.level(asked))
     unit = scale * np.sqrt(5) if kind is TargetKind.LOG_RETURN else np.ones_like(scale)
     expected = location[:, None] + unit[:, None] * ((z @ weights + y.mean())[:, None] + residuals)
     np.testing.assert_allclose(made.forecasts["ridge"][:, 1], expected, rtol=1e-6, atol=1e-9)

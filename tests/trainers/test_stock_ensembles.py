@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from predictor import artifact
 from predictor.artifact import Artifact, StoredEnsemble
 from predictor.bars import BarPanel
+from predictor.canonical import Record
 from predictor.card import Card
 from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError
@@ -25,6 +27,8 @@ from trainers.stock.data import NO_SOURCE, Windows
 from trainers.stock.ensembles import Joined, join
 from trainers.stock.ensembles.command import EXAMPLE, ensemble, named
 from trainers.stock.ensembles.common import common_splits
+from trainers.stock.evaluation.baselines import SCALED, Baseline, Fitted, Plan
+from trainers.stock.evaluation.baselines.sample import Sample
 from trainers.stock.evaluation.members import Members
 from trainers.stock.splits import Part, Splits, SplitShares
 
@@ -112,6 +116,34 @@ def test_the_card_scores_the_ensemble_beside_its_members(joined: Joined) -> None
     assert card.best_member.rival in {"long", "short"}
     assert card.best_member.lower <= card.best_member.improvement <= card.best_member.upper
     assert not card.skill.rival.startswith("member")
+    assert "the best of 2 members, " in card.best_member.sentence
+    assert Record(joined.card, "card").record("best_member").texts("rivals") == ("long", "short")
+    assert "baselines, " in card.skill.sentence
+
+
+def test_its_baselines_know_all_that_any_member_has_seen(
+    bars: BarPanel, splits: Splits, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other member was calibrated on a month more, which the ensemble's own offsets may not use."""
+    place = int(np.searchsorted(bars.sessions, splits.calibration.last)) + 20
+    later = replace(
+        splits,
+        calibration=replace(splits.calibration, last=int(bars.sessions[place])),
+        test=replace(splits.test, first=int(bars.sessions[place + 1])),
+    )
+    short = _saved(tmp_path / "short" / "1", artifact_of("gru", encoder_length=20, features=(2, 3), seed=3), later)
+    fitted_on: list[int] = []
+
+    def noting(sample: Sample) -> Fitted:
+        fitted_on.append(sample.part.last)
+        return SCALED.estimator(sample)
+
+    def plan(*_args: object) -> Plan:
+        return Plan(baselines=(Baseline(name="noting", estimator=noting),), notes=())
+
+    monkeypatch.setattr(import_module("trainers.stock.ensembles.join"), "quick_baselines", plan)
+    join(bars, folders | {"short": short}, tmp_path / "joint" / "1")
+    assert fitted_on == [splits.train.last, later.calibration.last]
 
 
 def test_the_card_says_which_days_it_rests_on(joined: Joined, splits: Splits) -> None:

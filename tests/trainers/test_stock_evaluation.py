@@ -30,9 +30,9 @@ from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, Trained, train
 from trainers.stock.backtest.refit import assembled
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import Plan
+from trainers.stock.evaluation.baselines import SCALED, Baseline, Fit, Fitted, Plan
 from trainers.stock.evaluation.baselines.naive import naive
-from trainers.stock.evaluation.baselines.scaled import scaled
+from trainers.stock.evaluation.baselines.sample import Sample
 from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.evaluation.evaluate import OURS, Wanted, evaluate
@@ -58,7 +58,15 @@ RECIPE = Recipe(
     optimisation=Optimisation(max_epochs=1, device="cpu"),
 )
 ALONE = Wanted(seeds=1)
-FEW = (naive, scaled)
+FITTED = (
+    "unconditional quantiles",
+    "volatility-scaled quantiles",
+    "HAR (1, 5, 22 days)",
+    "GARCH(1,1)-t",
+    "ridge",
+    "LightGBM quantiles",
+)
+FEW = Plan(baselines=(naive(TargetKind.LOG_RETURN), SCALED), notes=())
 LAST_SEEN = 20120827
 FIRST_ALLOWED = 20120828
 
@@ -101,7 +109,11 @@ def found(trained: Trained) -> Evaluation:
 @pytest.fixture
 def few_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the baselines are not the point."""
-    monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", lambda: Plan(makers=FEW, notes=()))
+
+    def few(_kind: TargetKind) -> Plan:
+        return FEW
+
+    monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", few)
 
 
 def changed(panel: BarPanel, symbol: int, days: slice, value: float) -> BarPanel:
@@ -124,19 +136,19 @@ def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: Evalua
     assert {row.name for row in found.rows} == {
         OURS,
         "zero return",
-        "unconditional quantiles",
-        "volatility-scaled quantiles",
         "60-day empirical quantiles",
-        "HAR (1, 5, 22 days)",
-        "GARCH(1,1)-t",
-        "ridge",
-        "LightGBM quantiles",
+        "60-day empirical quantiles, calibrated",
+        *(f"{name}, {fit}" for name in FITTED for fit in ("calibrated", "refitted")),
     }
+    assert {row.fit for row in found.rows if row.role is Role.BASELINE} == set(Fit)
     means = [row.mean.value for row in found.rows]
     assert means == sorted(means)
     assert [row.baseline for row in found.comparisons] == [row.name for row in found.rows if row.name != OURS]
     assert found.skill.baseline == found.comparisons[0].baseline
     assert found.skill.improvement == found.comparisons[0].improvement
+    assert set(found.skill.rivals) == {row.baseline for row in found.comparisons}
+    assert (found.skill.first_day, found.skill.last_day) == (found.days.first, found.days.last)
+    assert f"that of the best of 15 baselines, {found.skill.baseline}; improvement" in found.skill.sentence
 
 
 def test_the_first_day_that_is_judged_is_the_one_after_the_last_label_that_was_seen(found: Evaluation) -> None:
@@ -261,9 +273,9 @@ def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
     found = evaluated(trained_into(tmp_path, replace(RECIPE, target=target, normaliser=None)))
     assert {row.name for row in found.rows} >= {
         "last value",
-        "HAR (1, 5, 22 days)",
-        "GARCH(1,1)-t",
-        "LightGBM quantiles",
+        "HAR (1, 5, 22 days), refitted",
+        "GARCH(1,1)-t, calibrated",
+        "LightGBM quantiles, refitted",
     }
     assert all(h.qlike is not None and h.qlike.value > 0 for row in found.rows for h in row.horizons)
 
@@ -338,6 +350,47 @@ def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained:
     joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-10-31.*first allowed decision day is 2012-11-01"):
         evaluate(joint, bars(), replace(ALONE, start=FIRST_ALLOWED), consume=unwatched, announce=unheard)
+
+
+class Watched:
+    """A baseline that notes on which parts it is fitted."""
+
+    def __init__(self) -> None:
+        self.fitted_on: list[tuple[int, int]] = []
+
+    def estimate(self, sample: Sample) -> Fitted:
+        self.fitted_on.append((sample.part.first, sample.part.last))
+        return SCALED.estimator(sample)
+
+    def plan(self, *_args: object) -> Plan:
+        return Plan(baselines=(Baseline(name="watched", estimator=self.estimate),), notes=())
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    found = Watched()
+    monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", found.plan)
+    monkeypatch.setattr("trainers.stock.training.quick_baselines", found.plan)
+    return found
+
+
+def test_baselines_are_fitted_on_the_artifacts_training_part_and_on_all_that_it_has_seen(
+    trained: Trained, watched: Watched
+) -> None:
+    splits = splits_of(trained.card)
+    evaluated(trained)
+    assert watched.fitted_on == [(splits.train.first, splits.train.last), (splits.train.first, LAST_SEEN)]
+
+
+def test_a_training_fits_its_baselines_on_the_same_parts(watched: Watched, tmp_path: Path) -> None:
+    splits = splits_of(trained_into(tmp_path).card)
+    assert watched.fitted_on == [(splits.train.first, splits.train.last), (splits.train.first, LAST_SEEN)]
+
+
+def test_beside_an_ensemble_they_know_what_any_of_its_members_has_seen(trained: Trained, watched: Watched) -> None:
+    joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
+    evaluate(joint, bars(), replace(ALONE, start=20121101), consume=unwatched, announce=unheard)
+    assert [last for _, last in watched.fitted_on] == [splits_of(trained.card).train.last, 20121031]
 
 
 # --- what is refused, and what is said

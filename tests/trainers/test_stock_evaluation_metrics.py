@@ -35,6 +35,7 @@ def judged(outcomes: FloatArray, *, days: int | None = None, levels: tuple[float
     symbols = len(outcomes) // count
     return Judged(
         outcomes=outcomes,
+        sessions=np.arange(count, dtype=np.int32),
         positions=np.repeat(np.arange(count), symbols),
         symbols=np.tile(np.arange(symbols), count),
         target=Target(horizons=tuple(range(1, outcomes.shape[1] + 1))),

@@ -14,7 +14,12 @@ from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, Role
 from trainers.stock.evaluation.tables import told
 
-LONGEST = ("GARCH(1,1)-t", "volatility-scaled quantiles", "unconditional quantiles", "60-day empirical quantiles")
+LONGEST = (
+    "GARCH(1,1)-t, calibrated",
+    "volatility-scaled quantiles, calibrated",
+    "unconditional quantiles, refitted",
+    "60-day empirical quantiles, calibrated",
+)
 
 
 def large(one: HorizonScores) -> HorizonScores:

@@ -26,6 +26,7 @@ def overlapping(seed: int, days: int) -> Judged:
     outcomes = (walk[HORIZON:] - walk[:-HORIZON]) / np.sqrt(HORIZON)
     return Judged(
         outcomes=outcomes.reshape(-1, 1),
+        sessions=np.arange(days, dtype=np.int32),
         positions=np.repeat(np.arange(days), 2),
         symbols=np.tile(np.arange(2), days),
         target=Target(horizons=(HORIZON,)),

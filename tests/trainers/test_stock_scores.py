@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.networks import Target
 from predictor.skill import Verdict
-from trainers.stock.evaluation.comparison import Skill
-from trainers.stock.evaluation.comparison import skill as skill_of
+from trainers.stock.evaluation.comparison import Contest, Skill
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import below, overall, pinball
 from trainers.stock.evaluation.resampling import interval, resampled_mean
@@ -24,6 +23,7 @@ NORMAL = (-1.2815515655446004, 0.0, 1.2815515655446004)
 def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) -> Judged:
     return Judged(
         outcomes=outcomes,
+        sessions=np.arange(20000101, 20000101 + len(outcomes), dtype=np.int32),
         positions=np.arange(len(outcomes)) if positions is None else positions,
         symbols=np.zeros(len(outcomes), np.int64),
         target=Target(horizons=tuple(range(1, outcomes.shape[1] + 1))),
@@ -33,7 +33,10 @@ def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) 
 
 def skill(found: Judged, model: FloatArray, baselines: Mapping[str, FloatArray]) -> Skill:
     """Of forecasts [N, H, Q]."""
-    return skill_of(found, pinball(found, model), {name: pinball(found, each) for name, each in baselines.items()})
+    contest = Contest(found, pinball(found, model), "baselines")
+    for name, each in baselines.items():
+        contest.add(name, pinball(found, each))
+    return contest.skill
 
 
 def normal_outcomes(days: int = 600, seed: int = 0) -> FloatArray:
@@ -131,8 +134,14 @@ def overlapping(days: int, seed: int) -> tuple[Judged, FloatArray, FloatArray]:
 
 def test_two_equal_models_of_overlapping_outcomes_are_seldom_told_apart() -> None:
     """Blocks as long as the horizon would tell more than one pair in five apart, where one in ten may be."""
-    verdicts = [skill_of(found, a, {"b": b}).verdict for found, a, b in (overlapping(400, k) for k in range(200))]
+    verdicts = [_against(found, a, b).verdict for found, a, b in (overlapping(400, k) for k in range(200))]
     assert np.mean([verdict is not Verdict.UNDECIDED for verdict in verdicts]) < 0.18
+
+
+def _against(found: Judged, ours: FloatArray, theirs: FloatArray) -> Skill:
+    contest = Contest(found, ours, "baselines")
+    contest.add("b", theirs)
+    return contest.skill
 
 
 def test_an_interval_of_few_blocks_is_stretched_by_kiefer_and_vogelsangs_critical_value() -> None:
@@ -146,7 +155,8 @@ def test_a_perfect_model_has_skill_and_the_sentence_says_so() -> None:
     found = skill(judged(outcomes), np.repeat(outcomes[..., None], 3, axis=2), {"zero return": quantiles(outcomes)})
     assert found.improvement.value == 1.0
     assert found.improvement.lower == 1.0
-    assert found.sentence.startswith("Skill: on held-out days the loss is better than the best baseline's, zero return")
+    assert found.sentence.startswith("Skill: on held-out days, 2000-01-01 to ")
+    assert "the pinball loss is better than that of zero return, by +100.0 %" in found.sentence
     assert "90 % interval" in found.sentence
 
 
@@ -169,13 +179,35 @@ def test_a_worse_model_is_called_worse() -> None:
     outcomes = normal_outcomes()
     found = skill(judged(outcomes), quantiles(outcomes, 4.0), {"GARCH": quantiles(outcomes)})
     assert found.improvement.upper < 0
-    assert found.sentence.startswith("No skill: on held-out days the loss is worse than the best baseline's, GARCH")
+    assert found.sentence.startswith("No skill: on held-out days, ")
+    assert "the pinball loss is worse than that of GARCH; improvement -" in found.sentence
 
 
-def test_the_model_is_compared_with_the_best_of_the_baselines() -> None:
-    outcomes = normal_outcomes()
-    baselines = {"bad": quantiles(outcomes, 3.0), "good": quantiles(outcomes), "worse": quantiles(outcomes, 9.0)}
-    assert skill(judged(outcomes), quantiles(outcomes), baselines).baseline == "good"
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_model_is_compared_with_the_best_of_all_rivals_wherever_it_stands(place: int) -> None:
+    outcomes, scales = normal_outcomes(), [3.0, 9.0]
+    scales.insert(place, 1.0)
+    names = ("first", "second", "third")
+    rivals = {name: quantiles(outcomes, scale) for name, scale in zip(names, scales, strict=True)}
+    found = skill(judged(outcomes), quantiles(outcomes, 2.0), rivals)
+    alone = skill(judged(outcomes), quantiles(outcomes, 2.0), {"best": quantiles(outcomes)})
+    assert found.baseline == names[place]
+    assert found.rivals == names
+    assert found.improvement == alone.improvement
+
+
+def test_the_sentence_says_what_the_skill_is_told_against_and_on_which_days() -> None:
+    outcomes = normal_outcomes(28)
+    found = judged(outcomes)
+    contest = Contest(
+        replace(found, positions=found.positions[2:], outcomes=outcomes[2:]), outcomes[2:] ** 2, "members"
+    )
+    for name in ("long", "short"):
+        contest.add(name, outcomes[2:] ** 2)
+    told = contest.skill
+    assert (told.first_day, told.last_day) == (20000103, 20000128)
+    assert "2000-01-03 to 2000-01-28" in told.sentence
+    assert "that of the best of 2 members, long;" in told.sentence
 
 
 def test_a_split_of_a_few_days_gives_no_verdict_but_an_interval_that_is_no_point() -> None:

@@ -16,7 +16,7 @@ from market import bokeh_panel, echoing
 from predictor.artifact import load
 from predictor.bars import BarPanel
 from predictor.canonical import Record
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, shown_date
 from predictor.features import FeatureSet, default_features
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance
@@ -206,7 +206,7 @@ def test_log_volatility_trains_and_stands_beside_har(tmp_path: Path) -> None:
     forecast = model.forecast([model.prepare(Instance(input=few_bars()), LONG_AFTER)])[0]
     assert forecast.prices is None
     assert (np.exp(forecast.values) < 0.2).all()
-    assert "HAR (1, 5, 22 days)" in {row.text("name") for row in score_rows(made)}
+    assert "HAR (1, 5, 22 days), refitted" in {row.text("name") for row in score_rows(made)}
 
 
 def test_a_lag_and_other_quantiles_reach_the_artifact(tmp_path: Path) -> None:
@@ -252,6 +252,18 @@ def test_the_card_can_be_told_to_people(trained: Trained) -> None:
     assert told.skill.sentence == Record(trained.card, "card").record("skill").text("sentence")
     assert told.scores is not None
     assert told.training is not None
+    assert {row.name: row.fit for row in told.scores.rows}["GARCH(1,1)-t, refitted"] == "refitted"
+
+
+def test_the_skill_says_against_what_and_on_which_days(trained: Trained) -> None:
+    told, skill = trained.told, card_of(trained).record("skill")
+    assert told.scores is not None
+    assert set(skill.texts("rivals")) == {row.name for row in told.scores.rows if not row.is_model}
+    first, last = skill.integer("first_day"), skill.integer("last_day")
+    assert part_of(trained, "calibration").integer("last") <= first < last < part_of(trained, "test").integer("last")
+    best = f"the best of {len(told.scores.rows) - 1} baselines, {skill.text('baseline')}"
+    assert f", {shown_date(first)} to {shown_date(last)}, the pinball loss" in skill.text("sentence")
+    assert best in skill.text("sentence")
 
 
 def test_the_model_stands_among_the_baselines_best_first(trained: Trained) -> None:
@@ -259,7 +271,11 @@ def test_the_model_stands_among_the_baselines_best_first(trained: Trained) -> No
     means = [row.number("mean") for row in rows]
     assert means == sorted(means)
     assert [row.text("name") for row in rows if row.flag("is_model")] == ["this model"]
-    assert {row.text("name") for row in rows} >= {"zero return", "volatility-scaled quantiles", "GARCH(1,1)-t"}
+    assert {row.text("name") for row in rows} >= {
+        "zero return",
+        "volatility-scaled quantiles, refitted",
+        "GARCH(1,1)-t, calibrated",
+    }
 
 
 def test_the_card_tells_parts_that_follow_one_another(trained: Trained) -> None:

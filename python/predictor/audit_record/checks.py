@@ -77,8 +77,10 @@ class PermutationCheck:
     verdict: AuditVerdict
     epochs: int
     """Of each training, at most."""
+    yardstick: str
+    """Name of the one baseline that skill is measured against."""
     skill: float
-    """Of the model itself: how much smaller its pinball loss is than that of quantiles without a model, as a share."""
+    """Of the model itself: how much smaller its pinball loss is than the yardstick's, as a share."""
     permuted: tuple[float, ...]
     """The same of each model that was trained on shuffled labels."""
     error: float
@@ -104,8 +106,8 @@ class PermutationCheck:
         """The numbers in words."""
         trained = f"{_count(len(self.permuted), 'training')} of at most {_count(self.epochs, 'epoch')}"
         return (
-            f"skill {100 * self.mean:+.2f} % ± {100 * self.error:.2f} % after {trained} on shuffled labels, "
-            f"{100 * self.skill:+.2f} % on true ones"
+            f"against {self.yardstick}: skill {100 * self.mean:+.2f} % ± {100 * self.error:.2f} % after {trained} on "
+            f"shuffled labels, {100 * self.skill:+.2f} % on true ones"
         )
 
 
@@ -115,7 +117,7 @@ class LagRow:
 
     lag: int
     skill: float
-    """Pinball loss against quantiles without a model, as a share."""
+    """How much smaller the pinball loss is than the yardstick's, as a share."""
     skill_error: float
     ic: float | None
     """Mean daily rank correlation of median forecasts with returns across stocks; None with fewer than three."""
@@ -132,6 +134,8 @@ class LagCheck:
     verdict: AuditVerdict
     horizon: int
     """Sessions, of IC and strategy."""
+    yardstick: str
+    """Name of the one baseline that skill is measured against."""
     rows: tuple[LagRow, ...]
 
     @property
@@ -142,7 +146,7 @@ class LagCheck:
     @property
     def sentence(self) -> str:
         """The numbers in words."""
-        return "; ".join(_lag_words(row) for row in self.rows)
+        return f"against {self.yardstick}: {'; '.join(_lag_words(row) for row in self.rows)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

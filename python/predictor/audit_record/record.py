@@ -15,9 +15,12 @@ from predictor.audit_record.checks import (
     TrialsCheck,
 )
 from predictor.canonical import Json, Record
+from predictor.errors import shown_date
 
 FORMAT: Final = "quantra-audit"
 FORMAT_VERSION: Final = 1
+FIRST_YARDSTICK: Final = "volatility-scaled quantiles, calibrated"
+"""What all audits measured skill against before their records named it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,16 @@ class AuditRecord:
     def checks(self) -> tuple[Check, ...]:
         """All checks, in the order in which they are told."""
         return (self.future, self.permutation, self.lags, self.costs, self.trials)
+
+    @property
+    def measured(self) -> str:
+        """What is called skill here, in a sentence: against which yardstick, and on which days."""
+        days = f"{shown_date(self.first_session)} to {shown_date(self.last_session)}"
+        return (
+            f"Skill in this audit is how far the pinball loss lies below that of one yardstick, "
+            f"{self.permutation.yardstick}, on decision days {days}. A training, an evaluation and an ensemble tell it "
+            "against the best of all their baselines, each on days of its own, so those numbers are others"
+        )
 
     @property
     def leak(self) -> bool:
@@ -102,6 +115,10 @@ def _verdict(record: Record) -> AuditVerdict:
     return AuditVerdict(text)
 
 
+def _yardstick(record: Record) -> str:
+    return record.text("yardstick") if record.has("yardstick") else FIRST_YARDSTICK
+
+
 def _maybe(record: Record, key: str) -> float | None:
     return None if record.json(key) is None else record.number(key)
 
@@ -123,6 +140,7 @@ def _permutation(record: Record) -> PermutationCheck:
     read = PermutationCheck(
         verdict=_verdict(record),
         epochs=record.integer("epochs"),
+        yardstick=_yardstick(record),
         skill=record.number("skill"),
         permuted=record.numbers("permuted"),
         error=record.number("error"),
@@ -133,7 +151,9 @@ def _permutation(record: Record) -> PermutationCheck:
 
 def _lags(record: Record) -> LagCheck:
     rows = tuple(map(_lag_row, record.records("rows")))
-    read = LagCheck(verdict=_verdict(record), horizon=record.integer("horizon"), rows=rows)
+    read = LagCheck(
+        verdict=_verdict(record), horizon=record.integer("horizon"), yardstick=_yardstick(record), rows=rows
+    )
     record.end()
     return read
 

@@ -21,4 +21,10 @@ def audit_table(record: AuditRecord) -> RenderableType:
     for check in record.checks:
         table.add_row(Text(check.verdict.value, style=_COLOURS[check.verdict]), Text(check.name), Text(check.sentence))
     verdict = Text(f"{record.told}: {record.verdict.value}", style=_COLOURS[record.verdict])
-    return Group(table, "", verdict, *(Text(f"note: {note}", style="dim") for note in record.notes))
+    return Group(
+        table,
+        "",
+        verdict,
+        Text(f"{record.measured}.", style="dim"),
+        *(Text(f"note: {note}", style="dim") for note in record.notes),
+    )

@@ -15,7 +15,7 @@ from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.audits import audit_table
 from predictor.cli.machine import model_json, write_json
 from predictor.cli.options import AsJson, Device
-from predictor.cli.scores import scores_table, skill_panel
+from predictor.cli.scores import scores_table, shown_notes, skill_panel
 from predictor.report.texts import iso, sessions
 
 EXAMPLE: Final = "Example: quantra inspect models/demo/1"
@@ -93,6 +93,7 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
         yield _facts("settings searched for", _tuning_facts(card.tuning))
     if card.scores is not None:
         yield scores_table(card.scores)
+        yield from shown_notes(card.notes)
     if card.conformal is not None:
         yield _facts("conformal offsets, before and after", _conformal_facts(card.conformal, info.horizons))
 

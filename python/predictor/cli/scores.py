@@ -1,5 +1,6 @@
 """How good a model was on held-out days, for a terminal: its scores beside the baselines', and its skill."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -7,20 +8,29 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from predictor.card import MEAN_EXPLAINED, Card, Scores
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, Scores
 from predictor.skill import Skill, Verdict
 
+_MOST_NOTES: Final = 12
 _COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 
 
 def judgement(card: Card) -> RenderableType:
-    """Scores, where the card has any, and the skill."""
+    """Scores, where the card has any, what a reader must know of them, and the skill."""
     skill = skill_panel(card.skill)
-    return skill if card.scores is None else Group(scores_table(card.scores), "", skill)
+    return skill if card.scores is None else Group(scores_table(card.scores), *shown_notes(card.notes), "", skill)
+
+
+def shown_notes(notes: Sequence[str]) -> Iterator[Text]:
+    """What a reader of scores must know, a line each; of very many the first ones, and how many more there are."""
+    for note in notes[:_MOST_NOTES]:
+        yield Text(f"note: {note}", style="yellow")
+    if len(notes) > _MOST_NOTES:
+        yield Text(f"and {len(notes) - _MOST_NOTES} more notes, which --json has", style="yellow")
 
 
 def skill_panel(skill: Skill | None) -> RenderableType:
-    """One sentence on the skill over the best baseline, with its uncertainty."""
+    """One sentence on the skill over the best of all baselines, with its uncertainty."""
     if skill is None:
         return Panel("Nothing is known of its skill: the card holds no comparison with a baseline.", title="skill")
     return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=_COLOURS[skill.verdict])
@@ -32,7 +42,7 @@ def scores_table(scores: Scores) -> Table:
         title=Text(f"\n{scores.split} split: {scores.unit}; less is better"),
         title_justify="left",
         title_style="bold",
-        caption=MEAN_EXPLAINED,
+        caption=f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.tells_fits else MEAN_EXPLAINED,
         caption_justify="left",
         box=None,
         pad_edge=False,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from predictor.card import MEAN_EXPLAINED, Card
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card
 from predictor.forecast import INTERNALS_NOTE
 from predictor.replacement import replace_file
 from predictor.report.content import ReportContent
@@ -39,6 +39,7 @@ def render_report(content: ReportContent) -> str:
         shown_first=nearest_to_median(content.attributions),
         scores=None if card.scores is None else score_table(card.scores),
         mean_explained=MEAN_EXPLAINED,
+        fits_explained=FITS_EXPLAINED,
         loss=loss_chart(card.training, drawing),
         calibration=calibration_chart(card.calibration, drawing),
         audit=content.audit,

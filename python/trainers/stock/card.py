@@ -86,9 +86,11 @@ def scores_card(judged: Judged, rows: Sequence[ModelScores], *, unit: str) -> di
 
 
 def _score_row(row: ModelScores) -> dict[str, Json]:
+    given: dict[str, Json] = {} if row.fit is None else {"fit": row.fit.value}
     return {
         "name": row.name,
         "is_model": row.role is Role.MODEL,
+        **given,
         "pinball": [10_000 * found.pinball.value for found in row.horizons],
         "mean": 10_000 * row.mean.value,
         "band_coverage": [found.band.value for found in row.horizons],
@@ -125,9 +127,11 @@ def conformal_card(judged: Judged, forecasts: Forecasts, effective_blocks: Seque
 
 
 def skill_card(found: Skill) -> dict[str, Json]:
-    """Whether the model beats the best baseline, with the uncertainty."""
+    """Whether the model beats the best of its rivals, with the uncertainty."""
     told: dict[str, Json] = {"sentence": found.sentence, "days_short": found.days_short}
-    return {"baseline": found.baseline, "level": LEVEL, **told, **_improvement(found)}
+    days: dict[str, Json] = {"first_day": found.first_day, "last_day": found.last_day}
+    rivals: dict[str, Json] = {"baseline": found.baseline, "rivals": list(found.rivals)}
+    return {**rivals, **days, "level": LEVEL, **told, **_improvement(found)}
 
 
 def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:

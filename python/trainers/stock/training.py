@@ -27,6 +27,7 @@ from trainers.stock.edges import edges_card
 from trainers.stock.evaluation.baselines import Case, quick_baselines
 from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.seen import seen_until
 from trainers.stock.evaluation.standing import standing
 from trainers.stock.fitting import Fitted, calibrated, check_edges, engine_of, fit, fit_pipeline, prepare
 from trainers.stock.material import Material
@@ -177,8 +178,8 @@ def _card(made: Artifact, fitted: Fitted, history: History, splits: Splits, reci
     judged = Judged.of(history, windows, recipe.quantiles)
     engine = engine_of(fitted.network, made.manifest)
     ours = forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe)
-    case = Case(history=history, train=splits.train, windows=windows, levels=recipe.quantiles)
-    found = standing(judged, OURS, ours, case, quick_baselines(len(history.bars.symbols)))
+    plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
+    found = standing(judged, OURS, ours, Case.of(history, splits, seen_until(splits), recipe.quantiles), plan)
     unit = UNITS[recipe.target.kind]
     return {
         "data": card.data_card(history.bars),

@@ -23,8 +23,10 @@ class Judged:
     """Forecasts of D sessions and S stocks, and all that they are judged by."""
 
     forecasts: Forecasts
+    yardstick: str
+    """Name of the baseline that skill is measured against."""
     plain: FloatArray
-    """[D, S, H, Q] quantiles without a model."""
+    """[D, S, H, Q] its forecasts."""
     outcomes: tuple[FloatArray, ...]
     """[D, S, H] what came, one a lag of `LAGS`."""
     closes: FloatArray
@@ -47,7 +49,7 @@ class Judged:
 
 
 def gains(judged: Judged, values: FloatArray, lag: int) -> FloatArray:
-    """[D] daily gain of values [D, S, H, Q] over quantiles without a model, as a share of their loss."""
+    """[D] daily gain of values [D, S, H, Q] over the yardstick, as a share of its loss."""
     outcome = judged.outcomes[LAGS.index(lag)]
     ours = daily_losses(judged.forecasts, values, outcome, judged.spread)
     return relative_gain(ours, daily_losses(judged.forecasts, judged.plain, outcome, judged.spread))
@@ -61,6 +63,7 @@ def check_lags(judged: Judged) -> LagCheck:
     return LagCheck(
         verdict=_verdict(found[0], found[1], lost),
         horizon=judged.horizon,
+        yardstick=judged.yardstick,
         rows=tuple(_row(judged, lag, found[lag]) for lag in LAGS),
     )
 

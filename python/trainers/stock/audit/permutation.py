@@ -1,6 +1,6 @@
 """Whether skill needs the labels: they are shuffled over days, the model is trained on them, and skill must vanish.
 
-A model that learns from shuffled labels can know no more of the future than quantiles without a model. If its
+A model that learns from shuffled labels can know no more of the future than the yardstick does. If its
 forecasts are still better, true outcomes reach them by another way than the labels: through the window's level and
 volatility, the calibration, the splits or the evaluation. What a network reads off its features it must learn from
 labels, so that a leak in features is found by noise in later bars, not here.
@@ -76,6 +76,7 @@ def check_permutations(judged: Judged, retrain: Retrain, *, count: int, epochs: 
     return PermutationCheck(
         verdict=_verdict(mean),
         epochs=epochs,
+        yardstick=judged.yardstick,
         skill=float(own.mean()),
         permuted=tuple(float(daily.mean()) for daily in shuffled),
         error=mean.error,

@@ -15,7 +15,7 @@ from trainers.stock.audit.costs import check_costs
 from trainers.stock.audit.future import Fitting, check_future
 from trainers.stock.audit.lags import LAGS, Judged, check_lags
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
-from trainers.stock.audit.skill import outcomes, plain_quantiles
+from trainers.stock.audit.skill import YARDSTICK_NAME, outcomes, plain_quantiles
 from trainers.stock.audit.stages import ModelStages
 from trainers.stock.audit.trials import check_trials, counted_trials
 from trainers.stock.backtest.book import Book, run_book
@@ -175,6 +175,7 @@ def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tacti
     levels = subject.model.manifest.quantiles
     return Judged(
         forecasts=daily_forecasts(subject.model, bars, bars.sessions[positions], subject.source.covariates),
+        yardstick=YARDSTICK_NAME,
         plain=plain_quantiles(history, subject.splits, levels, positions),
         outcomes=tuple(outcomes(target, adjusted, lag)[positions] for lag in LAGS),
         closes=np.ascontiguousarray(adjusted.close.T[positions]),

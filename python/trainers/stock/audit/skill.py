@@ -1,25 +1,32 @@
-"""Skill as a daily series: how much smaller a loss is than without a model, day by day."""
+"""Skill as a daily series: how much smaller a loss is than that of one yardstick, day by day."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from predictor.bars import AdjustedBars
-from predictor.networks import Target, restore
+from predictor.networks import Target
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.performance import mean_error
-from trainers.stock.conformal import calibrate
-from trainers.stock.data import History
+from trainers.stock.data import History, Windows
+from trainers.stock.evaluation.baselines import SCALED, Case, Fit
+from trainers.stock.evaluation.baselines.baseline import in_blocks
 from trainers.stock.evaluation.correlation import ranks
 from trainers.stock.evaluation.hac import stretch
+from trainers.stock.evaluation.seen import seen_until
 from trainers.stock.splits import Splits
 
 FloatArray = NDArray[np.float64]
 
 FEWEST_STOCKS = 3
 """Of a day whose ranks are correlated."""
+
+YARDSTICK: Final = (SCALED, Fit.CALIBRATED)
+YARDSTICK_NAME: Final = SCALED.named(Fit.CALIBRATED)
+"""The one baseline that an audit measures skill against. It shall say whether there is any that comes from inputs, and
+how much is left of it; whether it is worth a network is said by the best of all baselines, in a training's scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,26 +53,15 @@ def outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
 def plain_quantiles(
     history: History, splits: Splits, levels: tuple[float, ...], positions: NDArray[np.int64]
 ) -> FloatArray:
-    """[D, S, H, Q] quantiles without a model: the same for every window, in units of the window's scale.
+    """[D, S, H, Q] forecasts of the yardstick: the same for every window, in units of the window's own volatility.
 
-    They are those of the training part's outcomes, with tails calibrated on the calibration part, which is all that a
-    network can know that has found nothing in its inputs.
+    They are quantiles of the training part's outcomes, moved on the calibration part, which is all that a network can
+    know that has found nothing in its inputs. NaN where a window has no volatility.
     """
-    learnt = history.targets(history.windows(splits.train)).double().numpy()
-    units = np.nanquantile(learnt, levels, axis=0).T
-    windows = history.windows(splits.calibration)
-    target = history.pipeline.target
-    conformal = calibrate(
-        np.broadcast_to(units, (len(windows), *units.shape)),
-        history.targets(windows).double().numpy(),
-        levels,
-        sessions=len(np.unique(windows.positions)),
-        horizons=target.horizons,
-    )
-    calibrated = np.sort(units + np.array(conformal.offsets), axis=1)
-    location, scale = (level.transpose(0, 1) for level in history.level_of_days(positions))
-    units = torch.from_numpy(calibrated).expand(*location.shape[:2], -1, -1)
-    return restore(units, location, scale, torch.from_numpy(target.spread)).numpy()
+    fitted = Case.of(history, splits, seen_until(splits), levels).fitted(*YARDSTICK)
+    stocks = len(history.bars.symbols)
+    cells = Windows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
+    return in_blocks(cells, fitted.quantiles).reshape(len(positions), stocks, *history.labels.shape[2:], len(levels))
 
 
 def daily_losses(forecasts: Forecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:
@@ -87,7 +83,7 @@ def daily_losses(forecasts: Forecasts, values: FloatArray, outcome: FloatArray, 
 
 
 def relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
-    """[D] how much smaller the loss of each day is than that without a model, as a share of the latter's mean."""
+    """[D] how much smaller the loss of each day is than the yardstick's, as a share of the latter's mean."""
     known = np.isfinite(ours) & np.isfinite(plain)
     return (plain[known] - ours[known]) / plain[known].mean()
 

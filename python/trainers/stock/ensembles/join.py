@@ -22,13 +22,13 @@ from trainers.stock.conformal import calibrate
 from trainers.stock.data import NO_SOURCE, ROWS
 from trainers.stock.ensembles.common import common_splits
 from trainers.stock.evaluation.baselines import Case, quick_baselines
-from trainers.stock.evaluation.comparison import skill
+from trainers.stock.evaluation.comparison import Contest
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.members import Members
 from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat
 from trainers.stock.evaluation.scores import Role, score
-from trainers.stock.evaluation.seen import splits_of
+from trainers.stock.evaluation.seen import seen_until, splits_of
 from trainers.stock.evaluation.standing import standing
 from trainers.stock.splits import Part, Splits
 
@@ -87,14 +87,15 @@ def join(
     stored = {name: _stored(folder) for name, folder in folders.items()}
     _refuse_twins(stored)
     manifest = _manifest(stored)
-    splits = common_splits({name: splits_of(one.artifact.manifest.card) for name, one in stored.items()})
+    parts = {name: splits_of(one.artifact.manifest.card) for name, one in stored.items()}
+    splits = common_splits(parts)
     models = {name: load_single(folder, (name, 0), _RUNTIME) for name, folder in folders.items()}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
     announce("computing features")
     members = Members.over(bars, models, covariates)
     announce("calibrating, and scoring beside the members and the baselines")
     manifest = replace(manifest, conformal=_conformal(members, manifest, splits.calibration))
-    manifest = replace(manifest, card=_card(members, manifest, splits))
+    manifest = replace(manifest, card=_card(members, manifest, splits, max(map(seen_until, parts.values()))))
     announce("recording the golden instance, and saving")
     ensemble = Ensemble(Identity(name="new", version=0, weights_hash=""), manifest, models)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
@@ -150,20 +151,21 @@ def _conformal(members: Members, manifest: EnsembleManifest, part: Part) -> Conf
     )
 
 
-def _card(members: Members, manifest: EnsembleManifest, splits: Splits) -> dict[str, Json]:
+def _card(members: Members, manifest: EnsembleManifest, splits: Splits, seen: int) -> dict[str, Json]:
     history, windows = members.first, members.windows(splits.test)
     judged = Judged.of(history, windows, manifest.quantiles)
     refuse_flat(judged)
     forecasts = members.forecasts(windows)
     ours = members.joined(manifest, windows, forecasts)
-    case = Case(history=history, train=splits.train, windows=windows, levels=manifest.quantiles)
-    found = standing(judged, OURS, ours, case, quick_baselines(len(history.bars.symbols)))
+    plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
+    found = standing(judged, OURS, ours, Case.of(history, splits, seen, manifest.quantiles), plan)
     rows = [
         score(judged, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)
         for name, one in forecasts.items()
     ]
-    losses = {name: pinball(judged, one.calibrated) for name, one in forecasts.items()}
-    among_members = skill(judged, found.losses[OURS], losses)
+    contest = Contest(judged, pinball(judged, ours.calibrated), among="members")
+    for name, one in forecasts.items():
+        contest.add(name, pinball(judged, one.calibrated))
     return {
         "data": card.data_card(history.bars),
         "covariates": {"sha256": history.covariates.digest()},
@@ -173,6 +175,6 @@ def _card(members: Members, manifest: EnsembleManifest, splits: Splits) -> dict[
         "notes": [*presence_notes(history, windows, splits), *found.notes],
         "calibration": card.calibration_card(judged, ours),
         "skill": card.skill_card(found.skill),
-        "best_member": card.skill_card(among_members),
+        "best_member": card.skill_card(contest.skill),
         "conformal": card.conformal_card(judged, ours, manifest.conformal.effective_samples),
     }

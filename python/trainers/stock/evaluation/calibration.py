@@ -14,6 +14,7 @@ from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import winkler
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import ModelScores, Role, score
+from trainers.stock.evaluation.units import units_of
 
 FloatArray = NDArray[np.float64]
 
@@ -61,25 +62,19 @@ def calibration(
 def adaptive_forecasts(history: History, seen: Walked, test: Walked, levels: tuple[float, ...]) -> FloatArray:
     """[N, H, Q] the test windows' raw forecasts with adaptive offsets, which walk on from the calibration part."""
     target = history.pipeline.target
-    unit = _unit(history, test.windows)
+    scale = units_of(history, test.windows).scale
     offsets = adaptive_offsets(
         _residuals(history, seen),
         _residuals(history, test),
         levels,
         Delay(lag=target.lag, horizons=target.horizons),
     )
-    return shifted(test.forecasts.raw, offsets * unit, levels)
+    return shifted(test.forecasts.raw, offsets * scale, levels)
 
 
 def _residuals(history: History, walked: Walked) -> Residuals:
     missed = history.outcomes(walked.windows)[..., None] - walked.forecasts.raw
-    return Residuals(positions=walked.windows.positions, values=missed / _unit(history, walked.windows))
-
-
-def _unit(history: History, windows: Windows) -> FloatArray:
-    """[N, H, 1] the volatility of each window at each horizon."""
-    _, scale = history.level(windows)
-    return (scale.numpy() * history.pipeline.target.spread)[..., None]
+    return Residuals(positions=walked.windows.positions, values=missed / units_of(history, walked.windows).scale)
 
 
 def _gain(judged: Judged, before: FloatArray, after: FloatArray) -> tuple[Interval, ...]:

@@ -1,12 +1,13 @@
 """Forecasts against each other on the same windows: paired by day, with what may be luck."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import nan
+from math import inf, nan
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.errors import shown_date
 from predictor.skill import Verdict
 from trainers.stock.evaluation.hac import newey_west
 from trainers.stock.evaluation.judged import Judged
@@ -33,10 +34,18 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
-    """How much smaller a model's loss is than the best baseline's, as a share of it."""
+    """How much smaller a model's loss is than the best rival's on the same days, as a share of it."""
 
     baseline: str
+    """The rival with the least loss on these days."""
     improvement: Interval
+    rivals: tuple[str, ...]
+    """All that it is the best of."""
+    among: str
+    """What they are, such as baselines."""
+    first_day: int
+    """First decision day, yyyymmdd."""
+    last_day: int
     days_short: int = 0
     """Decision days that the split lacks for any verdict."""
 
@@ -51,46 +60,67 @@ class Skill:
 
     @property
     def sentence(self) -> str:
-        """One sentence that says whether there is skill, with its uncertainty."""
-        i = self.improvement
+        """One sentence that says whether there is skill: against what, on which days, and how uncertain that is."""
+        i, days = self.improvement, f"{shown_date(self.first_day)} to {shown_date(self.last_day)}"
+        best = (
+            self.baseline if len(self.rivals) == 1 else f"the best of {len(self.rivals)} {self.among}, {self.baseline}"
+        )
         figures = (
             f"{100 * i.value:+.1f} % ({100 * LEVEL:.0f} % interval {100 * i.lower:+.1f} % to {100 * i.upper:+.1f} %)"
         )
         if self.days_short:
             return (
-                f"No skill shown: the test split is {self.days_short} days too short to tell skill from luck; on it "
-                f"the improvement on the best baseline, {self.baseline}, is {figures}."
+                f"No skill shown: the test split is {self.days_short} days too short to tell skill from luck; on it, "
+                f"{days}, the pinball loss is compared with that of {best}; improvement {figures}."
             )
+        found = f"on held-out days, {days}, the pinball loss is"
         if i.lower > 0:
-            return (
-                f"Skill: on held-out days the loss is better than the best baseline's, {self.baseline}, by {figures}."
-            )
+            return f"Skill: {found} better than that of {best}, by {figures}."
         if i.upper < 0:
-            return (
-                f"No skill: on held-out days the loss is worse than the best baseline's, {self.baseline}; "
-                f"improvement {figures}."
-            )
-        return (
-            f"No skill shown: on held-out days the loss is not told apart from the best baseline's, {self.baseline}; "
-            f"improvement {figures}."
-        )
+            return f"No skill: {found} worse than that of {best}; improvement {figures}."
+        return f"No skill shown: {found} not told apart from that of {best}; improvement {figures}."
 
 
-def skill(judged: Judged, model: FloatArray, baselines: Mapping[str, FloatArray]) -> Skill:
-    """Compare a model with the best of the baselines on the same windows, day by day.
+@final
+class Contest:
+    """A model against rivals on the same windows, who come one after the other: only the best one's losses are held.
 
     Args:
         judged: the windows.
-        model: [N, H] its losses.
-        baselines: [N, H] theirs, by name.
+        model: [N, H] the model's losses.
+        among: what the rivals are, such as baselines.
     """
-    means = {name: float(np.nanmean(overall(judged, losses))) for name, losses in baselines.items()}
-    best = min(means, key=lambda name: means[name])
-    return Skill(
-        baseline=best,
-        improvement=improvement(judged, overall(judged, model), overall(judged, baselines[best])),
-        days_short=judged.days_short,
-    )
+
+    def __init__(self, judged: Judged, model: FloatArray, among: str) -> None:
+        self._judged = judged
+        self._model = overall(judged, model)
+        self._among = among
+        self._rivals: list[str] = []
+        self._least = inf
+        self._best = ""
+        self.best_losses: FloatArray = np.empty(0)
+        """[N, H] of the best rival there has been."""
+
+    def add(self, name: str, losses: FloatArray) -> None:
+        """One more rival and its losses [N, H]."""
+        self._rivals.append(name)
+        mean = float(np.nanmean(overall(self._judged, losses)))
+        if mean < self._least:
+            self._least, self._best, self.best_losses = mean, name, losses
+
+    @property
+    def skill(self) -> Skill:
+        """The model beside the best rival, paired by day. One at least must have been added."""
+        first, last = self._judged.span
+        return Skill(
+            baseline=self._best,
+            improvement=improvement(self._judged, self._model, overall(self._judged, self.best_losses)),
+            rivals=tuple(self._rivals),
+            among=self._among,
+            first_day=first,
+            last_day=last,
+            days_short=self._judged.days_short,
+        )
 
 
 def compare(judged: Judged, model: FloatArray, other: FloatArray, name: str) -> Comparison:

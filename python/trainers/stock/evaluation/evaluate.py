@@ -20,6 +20,7 @@ from trainers.stock.evaluation.comparison import Comparison, compare
 from trainers.stock.evaluation.correlation import way
 from trainers.stock.evaluation.evaluation import Days, Evaluation
 from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.pit import pit
 from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat, since_calendar
 from trainers.stock.evaluation.reading import Judgeable, Reading, calendar_of, last_seen, reading_of
@@ -109,7 +110,7 @@ def evaluate(
     exam = _exam(model, bars, wanted, announce, covariates)
     judged, ours = exam.judged, exam.asked.forecasts
     announce(f"scoring {len(exam.asked.windows)} windows beside the baselines")
-    found = standing(judged, OURS, ours, _case(exam), all_baselines())
+    found, compared = _beside_baselines(exam)
     levels = judged.levels
     history = exam.reading.history
     walked = adaptive_forecasts(history, exam.seen, exam.asked, levels) if wanted.adaptive else None
@@ -127,10 +128,10 @@ def evaluate(
         correlated=way(judged),
         rows=_best_first(found.rows),
         skill=found.skill,
-        comparisons=_comparisons(judged, found),
+        comparisons=compared,
         calibration=calibration(judged, ours, walked, model.manifest.conformal.effective_samples),
         pit=pit(judged, ours.calibrated),
-        by_symbol=by_symbol(judged, bars.symbols, ours.calibrated, found.losses[found.skill.baseline]),
+        by_symbol=by_symbol(judged, bars.symbols, ours.calibrated, found.best),
         seeds=seeds,
         notes=(*presence_notes(history, exam.asked.windows, exam.splits), *found.notes, *unseeded),
     )
@@ -162,22 +163,21 @@ def _walked(reading: Reading, part: Part) -> Walked:
     return Walked(windows=windows, forecasts=reading.forecasts(windows))
 
 
-def _case(exam: Exam) -> Case:
-    return Case(
-        history=exam.reading.history,
-        train=exam.splits.train,
-        windows=exam.asked.windows,
-        levels=exam.model.manifest.quantiles,
-    )
+def _beside_baselines(exam: Exam) -> tuple[Standing, tuple[Comparison, ...]]:
+    """The model's standing, and the model beside each row of the baselines, the best one first."""
+    judged, forecasts = exam.judged, exam.asked.forecasts
+    ours, compared = pinball(judged, forecasts.calibrated), dict[str, Comparison]()
+
+    def hear(name: str, theirs: FloatArray) -> None:
+        compared[name] = compare(judged, ours, theirs, name)
+
+    case = Case.of(exam.reading.history, exam.splits, last_seen(exam.model), judged.levels)
+    found = standing(judged, OURS, forecasts, case, all_baselines(judged.target.kind), hear=hear)
+    return found, tuple(compared[row.name] for row in _best_first(found.rows) if row.role is Role.BASELINE)
 
 
 def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
     return tuple(sorted(rows, key=lambda row: row.mean.value))
-
-
-def _comparisons(judged: Judged, found: Standing) -> tuple[Comparison, ...]:
-    baselines = (row for row in _best_first(found.rows) if row.role is Role.BASELINE)
-    return tuple(compare(judged, found.losses[OURS], found.losses[row.name], row.name) for row in baselines)
 
 
 def _seeds(
@@ -206,4 +206,4 @@ def _seeds(
             yield seed, refitted_forecasts(refitting, seed, exam.asked.windows, consume)
 
     runs = chain([(own, exam.asked.forecasts.calibrated)], trained())
-    return over_seeds(exam.judged, runs, found.losses[found.skill.baseline], found.skill.baseline), ()
+    return over_seeds(exam.judged, runs, found.best, found.skill.baseline), ()

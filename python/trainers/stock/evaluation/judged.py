@@ -21,6 +21,8 @@ class Judged:
 
     outcomes: FloatArray
     """[N, H] in the target's unit, NaN where unknown."""
+    sessions: NDArray[np.int32]
+    """[T] the date axis, yyyymmdd."""
     positions: NDArray[np.int64]
     """[N] decision days, as positions on the date axis, not falling."""
     symbols: NDArray[np.int64]
@@ -33,11 +35,22 @@ class Judged:
         """What came after these windows."""
         return cls(
             outcomes=history.outcomes(windows),
+            sessions=history.bars.sessions,
             positions=windows.positions,
             symbols=windows.symbols,
             target=history.pipeline.target,
             levels=levels,
         )
+
+    @property
+    def windows(self) -> Windows:
+        """The windows themselves."""
+        return Windows(symbols=self.symbols, positions=self.positions)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First and last decision day, yyyymmdd."""
+        return int(self.sessions[self.positions[0]]), int(self.sessions[self.positions[-1]])
 
     @property
     def horizons(self) -> tuple[int, ...]:
@@ -81,6 +94,7 @@ class Judged:
         """Those of the windows [N] that are chosen."""
         return Judged(
             outcomes=self.outcomes[chosen],
+            sessions=self.sessions,
             positions=self.positions[chosen],
             symbols=self.symbols[chosen],
             target=self.target,

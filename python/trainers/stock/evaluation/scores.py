@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.networks import TargetKind
+from trainers.stock.evaluation.baselines import Fit
 from trainers.stock.evaluation.correlation import Correlation, correlations
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import (
@@ -73,13 +74,21 @@ class ModelScores:
 
     name: str
     role: Role
+    fit: Fit | None
+    """What of the model's information a baseline was given; None of the model itself."""
     mean: Interval
     """Pinball loss over all horizons, each divided by its spread so that they weigh alike."""
     horizons: tuple[HorizonScores, ...]
 
 
 def score(
-    judged: Judged, forecasts: FloatArray, *, name: str, role: Role, ranking: FloatArray | None = None
+    judged: Judged,
+    forecasts: FloatArray,
+    *,
+    name: str,
+    role: Role,
+    fit: Fit | None = None,
+    ranking: FloatArray | None = None,
 ) -> ModelScores:
     """All scores of forecasts.
 
@@ -88,6 +97,7 @@ def score(
         forecasts: [N, H, Q]
         name: whose they are.
         role: what for.
+        fit: of a baseline, what it was given.
         ranking: [N, H] what is correlated with the outcomes in place of the medians.
     """
     centres = median(judged, forecasts) if ranking is None else ranking
@@ -95,6 +105,7 @@ def score(
     return ModelScores(
         name=name,
         role=role,
+        fit=fit,
         mean=interval(float(mean), resamples),
         horizons=_by_horizon(judged, forecasts, correlations(judged, centres)),
     )

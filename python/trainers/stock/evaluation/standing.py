@@ -1,19 +1,23 @@
-"""A model among the baselines, on the same windows."""
+"""A model among the baselines, on the same windows and from the same information."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.stock.evaluation.baselines import Case, Plan
-from trainers.stock.evaluation.comparison import Skill, skill
+from trainers.stock.evaluation.baselines import Baseline, Case, Fit, NoForecastError, Plan, Replaced
+from trainers.stock.evaluation.comparison import Contest, Skill
 from trainers.stock.evaluation.forecasts import Forecasts
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.scores import ModelScores, Role, score
 
 FloatArray = NDArray[np.float64]
+
+MOST_NAMED: Final = 5
+"""Symbols that a note names; of more it says how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,28 +26,68 @@ class Standing:
 
     rows: tuple[ModelScores, ...]
     """The model first, then the baselines as they were made."""
-    losses: Mapping[str, FloatArray]
-    """[N, H] pinball losses of each row, by its name."""
+    best: FloatArray
+    """[N, H] pinball losses of the best baseline."""
     skill: Skill
     notes: tuple[str, ...]
     """What a reader must know about the baselines, those that are left out included."""
 
 
-def standing(judged: Judged, name: str, ours: Forecasts, case: Case, plan: Plan) -> Standing:
-    """Score a model's forecasts beside the baselines; only one baseline's forecasts are held at a time."""
+def _unheard(_name: str, _losses: FloatArray) -> None:
+    """Nobody listens."""
+
+
+def standing(
+    judged: Judged,
+    name: str,
+    ours: Forecasts,
+    case: Case,
+    plan: Plan,
+    *,
+    hear: Callable[[str, FloatArray], None] = _unheard,
+) -> Standing:
+    """Score a model's forecasts beside the baselines; only one baseline's forecasts are held at a time.
+
+    Every row is scored on all of the windows: a baseline that cannot forecast one of them is left out, with a note.
+
+    Args:
+        judged: the windows.
+        name: of the model's row.
+        ours: its forecasts of them.
+        case: what the model was made from.
+        plan: the baselines.
+        hear: told the name and the losses [N, H] of each baseline's row, which are dropped afterwards.
+    """
     rows = [score(judged, ours.calibrated, name=name, role=Role.MODEL, ranking=ours.scores)]
-    losses = {name: pinball(judged, ours.calibrated)}
+    contest = Contest(judged, pinball(judged, ours.calibrated), among="baselines")
     notes: list[str] = []
-    for make in plan.makers:
-        made = make(case)
-        rows.append(score(judged, made.forecasts, name=made.name, role=Role.BASELINE))
-        losses[made.name] = pinball(judged, made.forecasts)
-        notes += made.notes
-        del made  # before the next one is made
-    others = {row.name: losses[row.name] for row in rows[1:]}
-    return Standing(
-        rows=tuple(rows),
-        losses=losses,
-        skill=skill(judged, losses[name], others),
-        notes=(*notes, *plan.notes),
-    )
+    for baseline, fit in plan.rows:
+        try:
+            row, losses, replaced = _row(judged, case, baseline, fit)
+        except NoForecastError as error:
+            notes.append(f"{baseline.named(fit)} is left out: {error}")
+            continue
+        rows.append(row)
+        contest.add(row.name, losses)
+        hear(row.name, losses)
+        notes += _replaced_note(row.name, replaced, judged, case.history.bars.symbols)
+    return Standing(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))
+
+
+def _row(judged: Judged, case: Case, baseline: Baseline, fit: Fit) -> tuple[ModelScores, FloatArray, Replaced | None]:
+    """Scores and losses [N, H] of a baseline's forecasts, and which symbols have another's instead."""
+    fitted = case.fitted(baseline, fit)
+    forecasts = fitted.forecasts(judged.windows)
+    row = score(judged, forecasts, name=baseline.named(fit), role=Role.BASELINE, fit=fit)
+    return row, pinball(judged, forecasts), fitted.replaced
+
+
+def _replaced_note(name: str, replaced: Replaced | None, judged: Judged, symbols: tuple[str, ...]) -> list[str]:
+    """One note for all of a row's symbols that have another baseline's forecasts; none where no judged one has."""
+    if replaced is None:
+        return []
+    told = [f"{symbols[row]} ({replaced.why[row]})" for row in np.unique(judged.symbols) if row in replaced.why]
+    if not told:
+        return []
+    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+    return [f"{name} is the {replaced.by} instead for {', '.join(told[:MOST_NAMED])}{more}"]

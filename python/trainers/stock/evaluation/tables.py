@@ -10,6 +10,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED
+from predictor.cli.scores import shown_notes
 from predictor.errors import shown_date
 from predictor.skill import Verdict
 from trainers.stock.evaluation.baselines import NAIVE
@@ -46,8 +48,7 @@ def told(found: Evaluation) -> Iterator[RenderableType]:
         f"Intervals: the middle {share} of a {found.method}. IC: {found.correlated}.",
         style="dim",
     )
-    for note in found.notes:
-        yield Text(f"note: {note}", style="yellow")
+    yield from shown_notes(found.notes)
 
 
 def _verdict(found: Evaluation) -> Panel:
@@ -68,7 +69,7 @@ def _losses(found: Evaluation) -> Table:
         spreads = (*found.seeds.pinball, found.seeds.mean)
         cells = [f"{loss_text(spread.mean)}\n± {loss_text(spread.sd)}" for spread in spreads]
         table.add_row(f"{len(found.seeds.seeds)} seeds\n± sd", *cells, style="blue")
-    table.caption = "mean: over horizons, each first divided by how far outcomes spread at it"
+    table.caption = f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}"
     return table
 
 

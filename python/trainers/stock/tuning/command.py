@@ -14,7 +14,7 @@ from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, shown_date
 from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import DeviceOption, JsonOption, LoopOptions, PrecisionOption, SeedOption, ThreadsOption
@@ -162,10 +162,12 @@ def _tell(found: Found, trained: Trained, *, as_json: bool) -> None:
         sys.stdout.write(json.dumps({"kind": "tuned", "artifact": str(trained.folder), "tuning": found.card()}) + "\n")
         return
     console = Console()
+    days = f"{shown_date(found.selection.first)} to {shown_date(found.selection.last)}"
     console.print(
-        f"{found.trials} trials, of which {found.pruned} fell behind and {found.failed} failed. Selection loss of the "
-        f"best trial {found.best_trial_loss:.5f}; of the same settings from {len(found.seed_losses)} fresh seeds "
-        f"{found.mean:.5f} ± {found.deviation:.5f}: without the luck of a seed, still on the days they were chosen by."
+        f"{found.trials} trials, of which {found.pruned} fell behind and {found.failed} failed. Selection loss "
+        f"(pinball in units of each window's volatility, outcomes of {days}, beside no baseline) of the best trial "
+        f"{found.best_trial_loss:.5f}; of the same settings from {len(found.seed_losses)} fresh seeds {found.mean:.5f} "
+        f"± {found.deviation:.5f}: without the luck of a seed, still on the days they were chosen by."
     )
     console.print(judgement(trained.told))
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)

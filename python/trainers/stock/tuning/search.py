@@ -14,7 +14,7 @@ from trainers.progress import Consumer
 from trainers.stock.data import History
 from trainers.stock.fitting import Fitted, fit, prepare
 from trainers.stock.recipe import Recipe
-from trainers.stock.splits import Splits
+from trainers.stock.splits import Part, Splits
 from trainers.stock.tuning.space import suggested
 from trainers.stock.tuning.storage import Storage, open_study
 
@@ -50,6 +50,7 @@ class Found:
 
     Attributes:
         recipe: The best trial's.
+        selection: The part that losses are of: pinball, in units of each window's volatility.
         trials: How many were tried, whatever came of them.
         pruned: How many of these fell behind and were stopped.
         failed: How many ended in an error, such as a loss that was no number.
@@ -59,6 +60,7 @@ class Found:
     """
 
     recipe: Recipe
+    selection: Part
     trials: int
     pruned: int
     failed: int
@@ -78,6 +80,7 @@ class Found:
     def card(self) -> dict[str, Json]:
         """What an artifact's card tells of the search."""
         return {
+            "selection": {"first": self.selection.first, "last": self.selection.last},
             "trials": self.trials,
             "pruned": self.pruned,
             "failed": self.failed,
@@ -125,6 +128,7 @@ def search(
     recipe = suggested(study.best_trial, asked.recipe)
     return Found(
         recipe=recipe,
+        selection=asked.splits.selection,
         trials=len(ended(complete, pruned, failed)),
         pruned=len(ended(pruned)),
         failed=len(ended(failed)),

@@ -1,11 +1,26 @@
 """Forecasts that need no network: every score stands beside theirs.
 
-All of them give quantiles [N, H, Q] in the target's unit for the same windows as the network, from what was known then;
-what is fitted is fitted on the training part alone.
+All of them give quantiles [N, H, Q] in the target's unit for the same windows as the network, from what was known then,
+and from the same information: what is fitted stands twice, fitted and calibrated on the parts that the network was
+fitted and calibrated on, and refitted on all that it has seen.
 """
 
-from trainers.stock.evaluation.baselines.case import Baseline, Case
+from trainers.stock.evaluation.baselines.baseline import Baseline, Fit, Fitted, NoForecastError, Replaced
+from trainers.stock.evaluation.baselines.case import Case
 from trainers.stock.evaluation.baselines.naive import NAIVE
+from trainers.stock.evaluation.baselines.scaled import SCALED
 from trainers.stock.evaluation.baselines.table import Plan, all_baselines, quick_baselines
 
-__all__ = ["NAIVE", "Baseline", "Case", "Plan", "all_baselines", "quick_baselines"]
+__all__ = [
+    "NAIVE",
+    "SCALED",
+    "Baseline",
+    "Case",
+    "Fit",
+    "Fitted",
+    "NoForecastError",
+    "Plan",
+    "Replaced",
+    "all_baselines",
+    "quick_baselines",
+]

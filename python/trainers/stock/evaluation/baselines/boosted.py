@@ -6,13 +6,13 @@ from typing import Final
 import numpy as np
 
 from trainers.stock.data import Windows
-from trainers.stock.evaluation.baselines.case import Baseline, Case, FloatArray, in_blocks
-from trainers.stock.evaluation.baselines.regressors import learnt_outcomes, regressors, restored
+from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray
+from trainers.stock.evaluation.baselines.regressors import learnt_outcomes, learnt_units, regressors
+from trainers.stock.evaluation.baselines.sample import Sample
 
-NAME: Final = "LightGBM quantiles"
 ROUNDS: Final = 100
 FITTED_WINDOWS: Final = 50_000
-"""At most, which bounds the time: evenly spaced windows, where the training part has more."""
+"""At most, which bounds the time: evenly spaced windows, where the sample has more."""
 SETTINGS: Final = {
     "objective": "quantile",
     "learning_rate": 0.05,
@@ -32,24 +32,26 @@ def is_installed() -> bool:
     return find_spec("lightgbm") is not None
 
 
-def boosted(case: Case) -> Baseline:
-    """One model a horizon and quantile; where they cross, they are put in order. The same case gives the same bits."""
+def boosted(sample: Sample) -> Fitted:
+    """One model a horizon and quantile; where they cross, they are put in order. The same sample gives the same."""
     import lightgbm
 
-    learnt = case.learnt_at_most(FITTED_WINDOWS)
-    known, outcomes = regressors(case.history, learnt), learnt_outcomes(case.history, learnt)
-    fitted: list[lightgbm.Booster] = []
+    history, windows = sample.history, sample.at_most(FITTED_WINDOWS)
+    known, outcomes = regressors(history, windows), learnt_outcomes(history, windows)
+    fits: list[lightgbm.Booster] = []
     for outcome in outcomes.T:
         rows = np.isfinite(outcome)
-        for level in case.levels:
-            data = lightgbm.Dataset(known[rows], label=outcome[rows])
-            fitted.append(lightgbm.train({**SETTINGS, "alpha": level}, data, num_boost_round=ROUNDS))
+        data = lightgbm.Dataset(known[rows], label=outcome[rows], params=SETTINGS)  # binned once for all levels
+        fits += [lightgbm.train({**SETTINGS, "alpha": level}, data, num_boost_round=ROUNDS) for level in sample.levels]
+    shape = len(sample.target.horizons), len(sample.levels)
 
-    def quantiles(windows: Windows) -> FloatArray:
-        """The models' quantiles [n, H, Q], not yet in order."""
-        asked = regressors(case.history, windows)
-        columns = [np.asarray(fit.predict(asked, num_threads=1), np.float64) for fit in fitted]
-        return np.stack(columns, axis=1).reshape(len(windows), *case.shape[1:])
+    def quantiles(asked: Windows) -> FloatArray:
+        rows = regressors(history, asked)
+        columns = [np.asarray(fit.predict(rows, num_threads=1), np.float64) for fit in fits]
+        told = np.stack(columns, axis=1).reshape(len(asked), *shape)
+        return learnt_units(history, asked).values(np.sort(told, axis=-1))
 
-    units = np.sort(in_blocks(case.windows, quantiles), axis=-1)
-    return Baseline(name=NAME, forecasts=restored(case, units))
+    return Fitted(quantiles=quantiles)
+
+
+BOOSTED: Final = Baseline(name="LightGBM quantiles", estimator=boosted)

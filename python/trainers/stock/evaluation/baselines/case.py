@@ -1,77 +1,92 @@
-"""What a baseline is asked, and what it answers."""
+"""A model's information, and how baselines are fitted on the same."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Self, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from predictor.networks import Target
-from predictor.windows import back_from
-from trainers.stock.asking import joined
-from trainers.stock.data import ROWS, History, Windows
-from trainers.stock.splits import Part
-
-FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Baseline:
-    """The forecasts of one baseline."""
-
-    name: str
-    forecasts: FloatArray
-    """[N, H, Q]"""
-    notes: tuple[str, ...] = ()
-    """What a reader must know about them."""
+from predictor.networks import anchor_index, uncrossed
+from trainers.stock.conformal import calibrate
+from trainers.stock.data import History, Windows
+from trainers.stock.evaluation.baselines.baseline import Baseline, Fit, Fitted, FloatArray
+from trainers.stock.evaluation.baselines.sample import Sample
+from trainers.stock.evaluation.units import units_of
+from trainers.stock.splits import Part, Splits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Case:
-    """N windows to forecast, and what may be learnt from."""
+    """What a model has seen of a history, which its baselines may therefore see too."""
 
     history: History
     """Inputs and labels."""
     train: Part
-    """The part that fitted numbers may come from."""
-    windows: Windows
-    """[N] what to forecast."""
+    calibration: Part
+    seen: Part
+    """Training, selection and calibration part as one, with the windows whose targets straddle two of them."""
     levels: tuple[float, ...]
-    """[Q]"""
-    learnt: Windows = field(init=False)
-    """The windows of the training part."""
+    """[Q] quantiles that are forecast."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "learnt", self.history.windows(self.train))
+    @classmethod
+    def of(cls, history: History, splits: Splits, seen_until: int, levels: tuple[float, ...]) -> Self:
+        """The information of a model that was made from these parts.
 
-    @property
-    def target(self) -> Target:
-        """What is forecast."""
-        return self.history.pipeline.target
+        Args:
+            history: inputs and labels.
+            splits: of a model, or those that an ensemble's members share.
+            seen_until: the last session, yyyymmdd, that a label touched which the model or any member has seen.
+            levels: [Q]
+        """
+        return cls(
+            history=history,
+            train=splits.train,
+            calibration=splits.calibration,
+            seen=Part("seen", splits.train.first, seen_until),
+            levels=levels,
+        )
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """N, H and Q."""
-        return len(self.windows), len(self.target.horizons), len(self.levels)
+    def fitted(self, baseline: Baseline, fit: Fit) -> Fitted:
+        """A baseline, fitted in one of the ways in which it stands beside the model.
 
-    def learnt_at_most(self, count: int) -> Windows:
-        """The training windows, or evenly spaced ones where there are more; bounds the time and memory of a fit."""
-        return self.learnt.thinned(count)
+        Raises:
+            NoForecastError: it cannot be fitted.
+            ConfigurationError: a part holds no window, or knows no outcome of a horizon.
+        """
+        match fit:
+            case Fit.AS_IS:
+                return baseline.estimator(self._sample(self.train))
+            case Fit.CALIBRATED:
+                return self._moved(baseline.estimator(self._sample(self.train)))
+            case Fit.REFITTED:
+                return baseline.estimator(self._sample(self.seen))
+            case _:
+                assert_never(fit)
 
+    def _sample(self, part: Part) -> Sample:
+        return Sample(history=self.history, part=part, levels=self.levels)
 
-def recent(history: History, windows: Windows, sessions: int) -> FloatArray:
-    """[N, sessions] the target's daily series up to each window's day; NaN where unknown or before the first bar."""
-    return back_from(history.daily, windows.symbols, windows.positions, sessions)
+    def _moved(self, plain: Fitted) -> Fitted:
+        """The same quantiles, each moved as a model's are: by one offset a horizon, in units of the window."""
+        offsets = self._offsets(plain)
+        anchor = anchor_index(self.levels)
 
+        def quantiles(windows: Windows) -> FloatArray:
+            units = units_of(self.history, windows)
+            moved = torch.from_numpy(units.told(plain.quantiles(windows)) + offsets)
+            return units.values(uncrossed(moved, anchor).numpy())
 
-def in_blocks(windows: Windows, compute: Callable[[Windows], FloatArray]) -> FloatArray:
-    """What is computed of windows, a bounded number of them at a time: [N, …] from a function of n windows."""
-    parts = (torch.from_numpy(compute(block)) for block in _blocks(windows))
-    return joined(parts, len(windows)).numpy()
+        return Fitted(quantiles=quantiles, replaced=plain.replaced)
 
-
-def _blocks(windows: Windows) -> Iterator[Windows]:
-    for k in range(0, len(windows), ROWS):
-        rows = slice(k, k + ROWS)
-        yield Windows(symbols=windows.symbols[rows], positions=windows.positions[rows])
+    def _offsets(self, plain: Fitted) -> FloatArray:
+        """[H, Q] in units of the window."""
+        windows = self.history.windows(self.calibration)
+        units = units_of(self.history, windows)
+        conformal = calibrate(
+            units.told(plain.forecasts(windows)),
+            units.told(self.history.outcomes(windows)[..., None])[..., 0],
+            self.levels,
+            sessions=len(np.unique(windows.positions)),
+            horizons=self.history.pipeline.target.horizons,
+        )
+        return np.array(conformal.offsets)

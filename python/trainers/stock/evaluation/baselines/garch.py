@@ -1,27 +1,29 @@
-"""GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted a symbol on the training part, filtered onward."""
+"""GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted a symbol, filtered onward."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import Windows
-from trainers.stock.evaluation.baselines.case import Baseline, Case
-from trainers.stock.evaluation.baselines.unconditional import unconditional
+from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, Replaced
+from trainers.stock.evaluation.baselines.sample import Sample
+from trainers.stock.evaluation.baselines.unconditional import UNCONDITIONAL
 
 if TYPE_CHECKING:
     from arch.univariate.base import ARCHModelResult
 
-FloatArray = NDArray[np.float64]
-
-NAME = "GARCH(1,1)-t"
-PERCENT = 100.0
+PERCENT: Final = 100.0
 """The optimiser wants numbers of about 1."""
-MIN_RETURNS = 250
+MIN_RETURNS: Final = 250
 """Daily returns that a GARCH model is fitted on at least; a year."""
+
+Telling = Callable[[NDArray[np.int64], FloatArray], FloatArray]
+"""From symbols [n] and the variances [n, H] of their next days to quantiles [n, H, Q]."""
 
 
 def is_installed() -> bool:
@@ -29,103 +31,171 @@ def is_installed() -> bool:
     return find_spec("arch") is not None
 
 
-def garch(case: Case) -> Baseline:
+def garch(sample: Sample) -> Fitted:
     """Quantiles of GARCH(1,1)-t.
 
     The variance of h days is the sum of the h daily forecasts. Returns have the quantiles of the daily t distribution
     times its root; of volatility, log sqrt of the daily mean is the regressor of a straight line with the quantiles of
-    its training residuals, because the range of a day and the move between two closes are not the same measure.
+    its residuals, because the range of a day and the move between two closes are not the same measure.
 
-    A symbol that cannot be fitted has the unconditional quantiles, and a note names it: with less than a year of
-    returns in the training part, without any move, or where the fit does not converge.
+    A symbol that cannot be fitted has the unconditional quantiles: with less than a year of returns in the sample,
+    without any move, or where the fit does not converge.
     """
-    otherwise = unconditional(case)
-    daily = Target(kind=TargetKind.LOG_RETURN).daily(case.history.adjusted)
-    forecasts = otherwise.forecasts
-    notes: list[str] = []
-    for symbol in np.unique(case.windows.symbols):
-        found = _of_symbol(case, daily[symbol], int(symbol))
-        rows = case.windows.symbols == symbol
-        if isinstance(found, str):
-            name = case.history.bars.symbols[symbol]
-            notes.append(f"{NAME} of {name} is the {otherwise.name} instead: {found}")
-        else:
-            forecasts[rows] = found
-    return Baseline(name=NAME, forecasts=forecasts, notes=tuple(notes))
+    otherwise = UNCONDITIONAL.estimator(sample)
+    daily = Target(kind=TargetKind.LOG_RETURN).daily(sample.history.adjusted)
+    found = {symbol: _fitted(returns, symbol, sample) for symbol, returns in enumerate(daily)}
+    models = {symbol: one for symbol, one in found.items() if isinstance(one, _Model)}
+    filters = _Filters.of(models, sample)
+    tell = (
+        _of_returns(models, sample) if sample.target.kind is TargetKind.LOG_RETURN else _of_volatility(models, sample)
+    )
 
+    def quantiles(asked: Windows) -> FloatArray:
+        told = tell(asked.symbols, filters.variances(asked))
+        return np.where(np.isnan(told), otherwise.quantiles(asked), told)
 
-def _of_symbol(case: Case, daily: FloatArray, symbol: int) -> FloatArray | str:
-    """[n, H, Q] for the symbol's own windows, or why there is none."""
-    known = np.isfinite(daily)
-    fitted_on = int((case.history.bars.sessions[known] <= case.train.last).sum())
-    if fitted_on < MIN_RETURNS:
-        return f"it has {fitted_on} daily returns in the training part, and it needs {MIN_RETURNS}"
-    returns = daily[known]
-    if np.ptp(returns[:fitted_on]) == 0:
-        return "its price never moves in the training part"
-    filtered = _filtered(returns, fitted_on, case.target)
-    if filtered is None:
-        return "its fit did not converge"
-    place = np.cumsum(known) - 1
-    asked = place[_positions(case.windows, symbol)]
-    if case.target.kind is TargetKind.LOG_RETURN:
-        return _returns(filtered, asked, case)
-    return _volatility(filtered, asked, place[_positions(case.learnt, symbol)], case, symbol)
-
-
-def _positions(windows: Windows, symbol: int) -> NDArray[np.int64]:
-    return windows.positions[windows.symbols == symbol]
+    why = {symbol: one for symbol, one in found.items() if isinstance(one, str)}
+    return Fitted(quantiles=quantiles, replaced=Replaced(by=UNCONDITIONAL.name, why=why))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Filtered:
-    """What a fitted model says after each of T returns, all in percent."""
+class _Model:
+    """A symbol's model, in percent."""
 
     mean: float
     """Of a day."""
-    variances: FloatArray
-    """[T, H] of the sum of the horizon's days."""
     freedom: float
     """Degrees of freedom of the t distribution."""
+    omega: float
+    persistence: float
+    """alpha + beta"""
+    ahead: FloatArray
+    """[T] variance of the next day after each session; NaN before the first return."""
 
-    def units(self, levels: tuple[float, ...]) -> FloatArray:
-        """[Q] quantiles of the t distribution of variance 1."""
-        from arch.univariate import StudentsT
 
-        return np.asarray(StudentsT().ppf(np.array(levels), np.array([self.freedom])), np.float64)
+def _fitted(returns: FloatArray, symbol: int, sample: Sample) -> _Model | str:
+    """The model of a symbol with these daily returns [T], or why there is none."""
+    known = np.isfinite(returns)
+    count = int((sample.history.bars.sessions[known] <= sample.part.last).sum())
+    if count < MIN_RETURNS:
+        return f"it has {count} daily returns to be fitted on, and needs {MIN_RETURNS}"
+    if np.ptp(returns[known][:count]) == 0:
+        return "its price never moves where it is fitted"
+    if sample.target.kind is TargetKind.LOG_VOLATILITY and (windows := _windows(sample, symbol)) < MIN_RETURNS:
+        return f"it has {windows} windows to be fitted on, and needs {MIN_RETURNS}"
+    fit = _fit(PERCENT * returns[known], count)
+    return "its fit did not converge" if fit is None else _model(fit, known)
 
 
-def _filtered(returns: FloatArray, fitted_on: int, target: Target) -> _Filtered | None:
-    """The model fitted on the first of the returns [T] and carried on; None: it did not converge."""
+def _windows(sample: Sample, symbol: int) -> int:
+    """Of a symbol, with all outcomes known."""
+    return int(np.isfinite(sample.history.labels[symbol, sample.learnt[symbol]]).all(axis=1).sum())
+
+
+def _fit(returns: FloatArray, count: int) -> "ARCHModelResult | None":
+    """The model fitted on the first of the returns, in percent; None: it did not converge."""
     from arch import arch_model
 
-    model = arch_model(PERCENT * returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
-    fit: ARCHModelResult = model.fit(last_obs=fitted_on, disp="off", show_warning=False)
-    if fit.convergence_flag != 0:
-        return None
-    daily = fit.forecast(horizon=target.reach, start=0, reindex=True).variance.to_numpy()
-    sums = [daily[:, target.lag : target.lag + horizon].sum(axis=1) for horizon in target.horizons]
-    mean, freedom = (float(np.asarray(fit.params[name])) for name in ("mu", "nu"))
-    return _Filtered(mean=mean, variances=np.stack(sums, axis=1), freedom=freedom)
+    model = arch_model(returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
+    fit = model.fit(last_obs=count, disp="off", show_warning=False)
+    return fit if fit.convergence_flag == 0 else None
 
 
-def _returns(filtered: _Filtered, asked: NDArray[np.int64], case: Case) -> FloatArray:
-    drift = filtered.mean * np.array(case.target.horizons)[:, None]
-    return (drift + np.sqrt(filtered.variances[asked])[..., None] * filtered.units(case.levels)) / PERCENT
+def _model(fit: "ARCHModelResult", known: NDArray[np.bool_]) -> _Model:
+    """Carried on over all known returns; a day without one leaves the forecast as it was."""
+    daily = fit.forecast(horizon=1, start=0, reindex=True).variance.to_numpy()[:, 0]
+    place = np.cumsum(known) - 1
+    mean, freedom, omega, alpha, beta = (
+        float(np.asarray(fit.params[name])) for name in ("mu", "nu", "omega", "alpha[1]", "beta[1]")
+    )
+    return _Model(
+        mean=mean,
+        freedom=freedom,
+        omega=omega,
+        persistence=alpha + beta,
+        ahead=np.where(place >= 0, daily[place], np.nan),
+    )
 
 
-def _volatility(
-    filtered: _Filtered, asked: NDArray[np.int64], learnt: NDArray[np.int64], case: Case, symbol: int
-) -> FloatArray | str:
-    logs = np.log(filtered.variances / np.array(case.target.horizons)) / 2 - np.log(PERCENT)
-    outcomes = case.history.outcomes(case.learnt)[case.learnt.symbols == symbol]
-    known = np.isfinite(outcomes).all(axis=1)
-    if known.sum() < MIN_RETURNS:
-        return f"it has {known.sum()} windows in the training part, and it needs {MIN_RETURNS}"
-    forecasts: list[FloatArray] = []
-    for h in range(len(case.target.horizons)):
-        slope, level = np.polyfit(logs[learnt[known], h], outcomes[known, h], 1)
-        residuals = outcomes[known, h] - slope * logs[learnt[known], h] - level
-        centre = slope * logs[asked, h] + level
-        forecasts.append(centre[:, None] + np.quantile(residuals, case.levels))
-    return np.stack(forecasts, axis=1)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Filters:
+    """The variances that all symbols' models forecast, in percent; NaN where a symbol has none."""
+
+    ahead: FloatArray
+    """[S, T] of the next day, after each session."""
+    fixed: FloatArray
+    """[S, H] what the variance of all days of a horizon has of the long run."""
+    share: FloatArray
+    """[S, H] how often it has the next day's."""
+
+    @classmethod
+    def of(cls, models: Mapping[int, _Model], sample: Sample) -> Self:
+        """The k-th day's variance is omega + persistence times the one before."""
+        symbols, sessions = sample.history.bars.close.shape
+        ahead = np.full((symbols, sessions), np.nan)
+        fixed, share = np.full((2, symbols, len(sample.target.horizons)), np.nan)
+        for symbol, model in models.items():
+            ahead[symbol] = model.ahead
+            fixed[symbol], share[symbol] = _sums(model, sample.target)
+        return cls(ahead=ahead, fixed=fixed, share=share)
+
+    def variances(self, asked: Windows) -> FloatArray:
+        """[n, H] of the sum of the horizon's days."""
+        ahead = self.ahead[asked.symbols, asked.positions, None]
+        return self.fixed[asked.symbols] + self.share[asked.symbols] * ahead
+
+
+def _sums(model: _Model, target: Target) -> tuple[FloatArray, FloatArray]:
+    """Of the days of each horizon, [H] both: what is fixed of their variances, and the next day's share."""
+    days = np.empty((target.reach, 2))
+    days[0] = 0.0, 1.0
+    for k in range(1, target.reach):
+        days[k] = model.persistence * days[k - 1] + (model.omega, 0.0)
+    fixed, share = np.stack([days[target.lag : target.lag + h].sum(axis=0) for h in target.horizons], axis=1)
+    return fixed, share
+
+
+def _of_returns(models: Mapping[int, _Model], sample: Sample) -> Telling:
+    from arch.univariate import StudentsT
+
+    symbols, levels = len(sample.history.bars.symbols), np.array(sample.levels)
+    mean, units = np.full(symbols, np.nan), np.full((symbols, len(levels)), np.nan)
+    for symbol, model in models.items():
+        mean[symbol] = model.mean
+        units[symbol] = StudentsT().ppf(levels, np.array([model.freedom]))
+    days = np.array(sample.target.horizons)
+
+    def tell(symbols: NDArray[np.int64], variances: FloatArray) -> FloatArray:
+        drift = mean[symbols, None] * days
+        return (drift[..., None] + np.sqrt(variances)[..., None] * units[symbols, None]) / PERCENT
+
+    return tell
+
+
+def _of_volatility(models: Mapping[int, _Model], sample: Sample) -> Telling:
+    history, filters = sample.history, _Filters.of(models, sample)
+    symbols, days = len(history.bars.symbols), np.array(sample.target.horizons)
+    lines = np.full((symbols, len(days), 2), np.nan)
+    residuals = np.full((symbols, len(days), len(sample.levels)), np.nan)
+
+    def logs(variances: FloatArray) -> FloatArray:
+        return np.log(variances / days) / 2 - np.log(PERCENT)
+
+    for symbol in models:
+        positions = np.flatnonzero(sample.learnt[symbol])
+        own = Windows(symbols=np.full(len(positions), symbol), positions=positions)
+        known, outcomes = logs(filters.variances(own)), history.outcomes(own)
+        for h in range(len(days)):
+            rows = np.isfinite(known[:, h]) & np.isfinite(outcomes[:, h])
+            lines[symbol, h] = np.polyfit(known[rows, h], outcomes[rows, h], 1)
+            missed = outcomes[rows, h] - np.polyval(lines[symbol, h], known[rows, h])
+            residuals[symbol, h] = np.quantile(missed, sample.levels)
+
+    def tell(symbols: NDArray[np.int64], variances: FloatArray) -> FloatArray:
+        slope, level = np.moveaxis(lines[symbols], -1, 0)
+        return (slope * logs(variances) + level)[..., None] + residuals[symbols]
+
+    return tell
+
+
+GARCH: Final = Baseline(name="GARCH(1,1)-t", estimator=garch)

@@ -3,54 +3,53 @@
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from predictor.networks import Target, TargetKind
 from predictor.windows import back_from
-from trainers.stock.data import Windows
-from trainers.stock.evaluation.baselines.case import Baseline, Case, in_blocks
+from trainers.stock.data import History, Windows
+from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, NoForecastError, in_blocks
+from trainers.stock.evaluation.baselines.sample import Sample
 
-FloatArray = NDArray[np.float64]
-
-DAYS = (1, 5, 22)
+DAYS: Final = (1, 5, 22)
 LEARNT_FROM: Final = 200_000
-"""Training windows at most; more do not change four weights, and they take memory."""
+"""Windows at most; more do not change four weights, and they take memory."""
 SYMBOLS_AT_ONCE: Final = 64
 
 
-def har(case: Case) -> Baseline:
+def har(sample: Sample) -> Fitted:
     """Log volatility by least squares on its three averages.
 
-    Of volatility the quantiles are those of the training residuals. Of returns they are those of training outcomes in
-    units of what the same regression forecasts, times what it forecasts now.
+    Of volatility the quantiles are those of the residuals. Of returns they are those of past outcomes in units of what
+    the same regression forecasts, times what it forecasts now.
     """
-    windows = case.learnt_at_most(LEARNT_FROM)
-    daily, labels = _volatility(case, windows)
-    learnt, asked = (in_blocks(w, lambda block: _averages(daily, block)) for w in (windows, case.windows))
-    outcomes = case.history.outcomes(windows)
-    forecasts = np.empty(case.shape)
-    for h, horizon in enumerate(case.target.horizons):
-        weights = _least_squares(learnt, labels[:, h])
-        centre, now = learnt @ weights, asked @ weights
-        if case.target.kind is TargetKind.LOG_VOLATILITY:
-            forecasts[:, h] = now[:, None] + _quantiles(outcomes[:, h] - centre, case.levels)
-        else:
-            root = np.sqrt(horizon)
-            units = _quantiles(outcomes[:, h] / (root * np.exp(centre)), case.levels)
-            forecasts[:, h] = root * np.exp(now)[:, None] * units
-    return Baseline(name="HAR (1, 5, 22 days)", forecasts=forecasts)
+    history, learnt = sample.history, sample.at_most(LEARNT_FROM)
+    daily, labels = _volatility(history, learnt)
+    known = in_blocks(learnt, lambda block: _averages(daily, block))
+    weights = np.stack([_least_squares(known, labels[:, h]) for h in range(labels.shape[1])], axis=1)
+    centres, outcomes = known @ weights, history.outcomes(learnt)
+    if sample.target.kind is TargetKind.LOG_VOLATILITY:
+        residuals = np.nanquantile(outcomes - centres, sample.levels, axis=0).T
+        return Fitted(quantiles=lambda asked: (_averages(daily, asked) @ weights)[..., None] + residuals)
+    root = np.sqrt(sample.target.horizons)
+    units = np.nanquantile(outcomes / (root * np.exp(centres)), sample.levels, axis=0).T
+
+    def quantiles(asked: Windows) -> FloatArray:
+        return (root * np.exp(_averages(daily, asked) @ weights))[..., None] * units
+
+    return Fitted(quantiles=quantiles)
 
 
-def _volatility(case: Case, windows: Windows) -> tuple[FloatArray, FloatArray]:
+def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
     """Daily log volatility [S, T], and what the windows came to, [N, H]; a few symbols adjusted at a time."""
-    target = Target(kind=TargetKind.LOG_VOLATILITY, lag=case.target.lag, horizons=case.target.horizons)
-    bars = case.history.bars
+    own = history.pipeline.target
+    target = Target(kind=TargetKind.LOG_VOLATILITY, lag=own.lag, horizons=own.horizons)
+    bars = history.bars
     daily, labels = np.empty(bars.close.shape), np.empty((len(windows), len(target.horizons)))
     for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
         few = bars.select(bars.symbols[first : first + SYMBOLS_AT_ONCE]).adjusted()
         daily[first : first + SYMBOLS_AT_ONCE] = target.daily(few)
-        own = (windows.symbols >= first) & (windows.symbols < first + SYMBOLS_AT_ONCE)
-        labels[own] = target.labels(few)[windows.symbols[own] - first, windows.positions[own]]
+        rows = (windows.symbols >= first) & (windows.symbols < first + SYMBOLS_AT_ONCE)
+        labels[rows] = target.labels(few)[windows.symbols[rows] - first, windows.positions[rows]]
     return daily, labels
 
 
@@ -62,9 +61,10 @@ def _averages(daily: FloatArray, windows: Windows) -> FloatArray:
 
 
 def _least_squares(known: FloatArray, outcomes: FloatArray) -> FloatArray:
-    rows = np.isfinite(outcomes) & np.isfinite(known).all(axis=1)
+    rows = np.isfinite(outcomes)
+    if not rows.any():
+        raise NoForecastError("no window that it could be fitted on has a bar on every session of a horizon")
     return np.asarray(np.linalg.lstsq(known[rows], outcomes[rows])[0], np.float64)
 
 
-def _quantiles(values: FloatArray, levels: tuple[float, ...]) -> FloatArray:
-    return np.nanquantile(values, levels)
+HAR: Final = Baseline(name="HAR (1, 5, 22 days)", estimator=har)

@@ -3,24 +3,30 @@
 from typing import Final
 
 import numpy as np
-import torch
 
-from predictor.networks import restore
-from trainers.stock.evaluation.baselines.case import Baseline, Case
+from trainers.stock.data import Windows
+from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray
+from trainers.stock.evaluation.baselines.sample import Sample
+from trainers.stock.evaluation.units import units_of
 
 LEARNT_FROM: Final = 200_000
-"""Training windows at most; more would not move a quantile by a hundredth of its unit."""
+"""Windows at most; more would not move a quantile by a hundredth of its unit."""
 
 
-def scaled(case: Case) -> Baseline:
-    """Quantiles of all training outcomes in units of their windows' volatility, times each window's own.
+def scaled(sample: Sample) -> Fitted:
+    """Quantiles of all outcomes in units of their windows' volatility, times each window's own.
 
     This is what the network starts from: whatever it learns must show beside it. (RiskMetrics 1996; with empirical
     quantiles it is filtered historical simulation, Barone-Adesi et al. 1999.)
     """
-    history = case.history
-    units = np.nanquantile(history.targets(case.learnt_at_most(LEARNT_FROM)).double().numpy(), case.levels, axis=0).T
-    location, scale = history.level(case.windows)
-    every = torch.from_numpy(units).expand(len(case.windows), -1, -1)
-    forecasts = restore(every, location, scale, torch.from_numpy(case.target.spread)).numpy()
-    return Baseline(name="volatility-scaled quantiles", forecasts=forecasts)
+    history, windows = sample.history, sample.at_most(LEARNT_FROM)
+    outcomes = units_of(history, windows).told(history.outcomes(windows)[..., None])[..., 0]
+    told = np.nanquantile(outcomes, sample.levels, axis=0).T
+
+    def quantiles(asked: Windows) -> FloatArray:
+        return units_of(history, asked).values(told)
+
+    return Fitted(quantiles=quantiles)
+
+
+SCALED: Final = Baseline(name="volatility-scaled quantiles", estimator=scaled)

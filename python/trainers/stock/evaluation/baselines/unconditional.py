@@ -1,18 +1,34 @@
-"""Quantiles of what came in the training part: nothing is known of today."""
+"""Quantiles of what came before: nothing is known of today."""
+
+from typing import Final
 
 import numpy as np
 
-from trainers.stock.evaluation.baselines.case import Baseline, Case
+from trainers.stock.data import Windows
+from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray
+from trainers.stock.evaluation.baselines.sample import Sample
 
 
-def unconditional(case: Case) -> Baseline:
-    """Quantiles of each symbol's own outcomes in the training part; of all symbols' if it has none there."""
-    outcomes = case.history.outcomes(case.learnt)
-    pooled = np.nanquantile(outcomes, case.levels, axis=0).T
-    forecasts = np.empty(case.shape)
-    for symbol in np.unique(case.windows.symbols):
-        own = outcomes[case.learnt.symbols == symbol]
-        known = np.isfinite(own).all(axis=1)
-        quantiles = np.quantile(own[known], case.levels, axis=0).T if known.any() else pooled
-        forecasts[case.windows.symbols == symbol] = quantiles
-    return Baseline(name="unconditional quantiles", forecasts=forecasts)
+def unconditional(sample: Sample) -> Fitted:
+    """Quantiles of each symbol's own outcomes; of all symbols' if it has none."""
+    found = np.stack([_of_horizon(sample, h) for h in range(len(sample.target.horizons))], axis=1)
+
+    def quantiles(asked: Windows) -> FloatArray:
+        return found[asked.symbols]
+
+    return Fitted(quantiles=quantiles)
+
+
+def _of_horizon(sample: Sample, h: int) -> FloatArray:
+    """[S, Q] of the outcomes of one horizon."""
+    labels = sample.history.labels[..., h]
+    found = np.tile(np.nanquantile(labels[sample.learnt], sample.levels), (len(labels), 1))
+    for symbol, learnt in enumerate(sample.learnt):
+        own = labels[symbol, learnt]
+        known = own[np.isfinite(own)]
+        if known.size:
+            found[symbol] = np.quantile(known, sample.levels)
+    return found
+
+
+UNCONDITIONAL: Final = Baseline(name="unconditional quantiles", estimator=unconditional)

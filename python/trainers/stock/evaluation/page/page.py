@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from predictor.card import MEAN_EXPLAINED
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED
 from predictor.replacement import replace_file
 from predictor.report import Drawing, Grid, page_template
 from trainers.stock.evaluation.evaluation import Evaluation
@@ -56,6 +56,7 @@ def render_evaluation(name: str, found: Evaluation) -> str:
         band=band_text(found),
         scale=SCALE,
         mean_explained=MEAN_EXPLAINED,
+        fits_explained=FITS_EXPLAINED,
         plotly_js=drawing.library(),
     )
 

@@ -1,0 +1,73 @@
+"""Two years of two real stocks to fit baselines on, half a year to move them, half a year to ask about."""
+
+from functools import cache
+from typing import Final
+
+import numpy as np
+from market import bokeh_panel
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.features import default_features
+from predictor.networks import Target, TargetKind
+from trainers.stock.data import History
+from trainers.stock.evaluation.baselines import Baseline, Case, Fit, Fitted, all_baselines
+from trainers.stock.fitting import fit_pipeline
+from trainers.stock.recipe import Recipe
+from trainers.stock.splits import Part, Splits
+
+FloatArray = NDArray[np.float64]
+
+LEVELS: Final = (0.1, 0.5, 0.9)
+HORIZONS: Final = (1, 5)
+COLUMNS: Final = ("open", "high", "low", "close", "volume", "adj_close")
+TRAIN: Final = Part("train", 20070103, 20081231)
+TEST: Final = Part("test", 20090701, 20091231)
+SPLITS: Final = Splits(
+    train=TRAIN,
+    selection=Part("selection", 20090102, 20090331),
+    calibration=Part("calibration", 20090401, 20090630),
+    test=TEST,
+)
+
+
+def history_of(panel: BarPanel, target: Target) -> History:
+    recipe = Recipe(calendar="XNYS", target=target, scale="window")
+    return History(panel, fit_pipeline(panel, default_features(), recipe, SPLITS))
+
+
+@cache
+def bars() -> BarPanel:
+    return bokeh_panel("AAPL", "GOOG").between(20070103, 20091231)
+
+
+@cache
+def history(kind: TargetKind = TargetKind.LOG_RETURN, lag: int = 0) -> History:
+    return history_of(bars(), Target(kind=kind, horizons=HORIZONS, lag=lag))
+
+
+def log_closes(panel: BarPanel, symbol: int = 0) -> FloatArray:
+    assert panel.adj_close is not None
+    return np.log(panel.adj_close[symbol])
+
+
+def riskmetrics(symbol: int, position: int) -> float:
+    """The volatility of the last 60 returns, by hand."""
+    weights = 0.94 ** np.arange(59, -1, -1)
+    last = np.diff(log_closes(bars(), symbol), prepend=np.nan)[position - 59 : position + 1]
+    return float(np.sqrt((weights * last**2).sum() / weights.sum()))
+
+
+def case_of(found: History, levels: tuple[float, ...] = LEVELS) -> Case:
+    return Case.of(found, SPLITS, SPLITS.calibration.last, levels)
+
+
+def baseline_named(found: History, name: str) -> Baseline:
+    (baseline,) = (one for one in all_baselines(found.pipeline.target.kind).baselines if one.name == name)
+    return baseline
+
+
+@cache
+def fitted(found: History, name: str, fit: Fit = Fit.AS_IS, levels: tuple[float, ...] = LEVELS) -> Fitted:
+    """A baseline by its name; `AS_IS` is fitted on the training part and not moved."""
+    return case_of(found, levels).fitted(baseline_named(found, name), fit)

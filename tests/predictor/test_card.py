@@ -1,0 +1,62 @@
+"""A card is read and shown whatever it tells: today's says what baselines were given, older ones do not."""
+
+import json
+from collections.abc import Mapping
+from io import StringIO
+from typing import Final
+
+from cards import full_card
+from rich.console import Console
+
+from predictor.canonical import Json
+from predictor.card import FITS_EXPLAINED, Card
+from predictor.cli.scores import judgement
+
+NOTE: Final = "GARCH(1,1)-t, calibrated is the unconditional quantiles instead for FB (it is young)"
+
+
+def card_of(told: Mapping[str, Json]) -> Card:
+    return Card.from_json(json.dumps(told))
+
+
+def todays() -> dict[str, Json]:
+    """The card of cards.py with what has been told since."""
+    card = json.loads(json.dumps(full_card()))
+    for row in card["scores"]["rows"][1:]:
+        row["fit"] = "refitted"
+    card["skill"] |= {"first_day": 20120103, "last_day": 20130201, "rivals": ["GARCH(1,1)-t", "naive"]}
+    return card | {"notes": [NOTE]}
+
+
+def shown(card: Card) -> str:
+    console = Console(width=100, highlight=False, file=StringIO())
+    with console.capture() as captured:
+        console.print(judgement(card))
+    return " ".join(captured.get().split())
+
+
+def test_what_baselines_were_given_is_read() -> None:
+    card = card_of(todays())
+    assert card.scores is not None
+    assert [row.fit for row in card.scores.rows] == ["", "refitted", "refitted", "refitted"]
+    assert card.notes == (NOTE,)
+
+
+def test_a_card_from_before_is_read_as_it_was() -> None:
+    card = card_of(full_card())
+    assert card.scores is not None
+    assert not card.scores.tells_fits
+    assert card.notes == ()
+    assert FITS_EXPLAINED not in shown(card)
+
+
+def test_people_see_what_the_names_of_baselines_mean_and_the_notes() -> None:
+    text = shown(card_of(todays()))
+    assert FITS_EXPLAINED in text
+    assert f"note: {NOTE}" in text
+
+
+def test_of_very_many_notes_the_first_ones_are_shown_and_the_rest_is_counted() -> None:
+    text = shown(card_of(todays() | {"notes": [f"number {k}" for k in range(40)]}))
+    assert text.count("note: number ") == 12
+    assert "and 28 more notes, which --json has" in text

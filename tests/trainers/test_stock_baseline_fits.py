@@ -1,0 +1,356 @@
+"""Baselines have what a model has: they are moved on the calibration part, or fitted on all that the model has seen."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from arch import arch_model
+from baseline_cases import (
+    COLUMNS,
+    HORIZONS,
+    LEVELS,
+    SPLITS,
+    TEST,
+    TRAIN,
+    bars,
+    baseline_named,
+    case_of,
+    fitted,
+    history,
+    history_of,
+    log_closes,
+    riskmetrics,
+)
+from market import bokeh_panel
+from numpy.typing import NDArray
+
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError
+from predictor.networks import Target, TargetKind
+from trainers.stock.data import History, Windows
+from trainers.stock.evaluation.baselines import Baseline, Case, Fit, Fitted, NoForecastError, Plan, all_baselines
+from trainers.stock.evaluation.baselines.garch import GARCH
+from trainers.stock.evaluation.baselines.har import HAR
+from trainers.stock.evaluation.baselines.naive import naive
+from trainers.stock.evaluation.baselines.sample import Sample
+from trainers.stock.evaluation.forecasts import Forecasts
+from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.standing import Standing, standing
+from trainers.stock.splits import Part
+
+FloatArray = NDArray[np.float64]
+
+UNION = Part("union", TRAIN.first, SPLITS.calibration.last)
+ALONE = {"zero return", "last value"}
+NEVER_FITTED = "60-day empirical quantiles"
+Rows = dict[str, Fitted]
+
+
+def rows_of(found: History) -> Rows:
+    """Every row that stands beside a model, fitted."""
+    plan = all_baselines(found.pipeline.target.kind)
+    return {baseline.named(fit): case_of(found).fitted(baseline, fit) for baseline, fit in plan.rows}
+
+
+def judged_by(found: History, plan: Plan, hear: Callable[[str, FloatArray], None] | None = None) -> Standing:
+    """The standing of a model that forecasts nothing."""
+    judged = Judged.of(found, found.windows(TEST), LEVELS)
+    blank = np.zeros((*judged.outcomes.shape, len(LEVELS)))
+    ours = Forecasts(raw=blank, calibrated=blank, scores=None)
+    return standing(judged, "this model", ours, case_of(found), plan, hear=hear or (lambda _name, _losses: None))
+
+
+# --- which rows there are
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_what_is_fitted_stands_twice_and_a_point_forecast_once(kind: TargetKind) -> None:
+    rows = list(all_baselines(kind).rows)
+    names = {baseline.name for baseline, _ in rows}
+    twice = {(Fit.CALIBRATED, Fit.REFITTED)}
+    assert len(rows) == 15
+    assert len({baseline.named(fit) for baseline, fit in rows}) == 15
+    assert {baseline.fits for baseline, _ in rows if baseline.name in names & ALONE} == {(Fit.AS_IS,)}
+    assert {baseline.fits for baseline, _ in rows if baseline.name not in {*ALONE, NEVER_FITTED}} == twice
+
+
+def test_what_has_no_fit_stands_as_it_is_and_calibrated() -> None:
+    empirical = baseline_named(history(), NEVER_FITTED)
+    assert [empirical.named(fit) for fit in empirical.fits] == [NEVER_FITTED, f"{NEVER_FITTED}, calibrated"]
+
+
+# --- calibrated
+
+
+def told_in_units(units: Callable[[Windows], FloatArray]) -> Baseline:
+    """Quantiles [n, Q] in units of the window's volatility at each horizon."""
+
+    def quantiles(asked: Windows) -> FloatArray:
+        _, scale = (level.numpy() for level in history().level(asked))
+        return (scale * np.sqrt(HORIZONS))[..., None] * units(asked)[:, None]
+
+    return Baseline(name="biased", estimator=lambda _sample: Fitted(quantiles=quantiles))
+
+
+def calibration_outcomes(h: int) -> FloatArray:
+    """Of the calibration part, by hand: in units of the volatility of each window at the horizon, smallest first."""
+    found = history().windows(SPLITS.calibration)
+    pairs = zip(found.symbols.tolist(), found.positions.tolist(), strict=True)
+    days = HORIZONS[h]
+    moves = [
+        (log_closes(bars(), s)[t + days] - log_closes(bars(), s)[t]) / (np.sqrt(days) * riskmetrics(s, t))
+        for s, t in pairs
+    ]
+    return np.sort(moves)
+
+
+@pytest.mark.parametrize("bias", [-1.5, 0.0, 0.7])
+def test_quantiles_that_are_off_by_a_constant_are_put_right_as_a_models_are(bias: float) -> None:
+    """Moved by the order statistic of what they missed, they are that order statistic of the outcomes themselves."""
+    biased = told_in_units(lambda asked: np.tile([-2.0 + bias, 0.0, 2.0 + bias], (len(asked), 1)))
+    asked = history().windows(TEST)
+    moved = case_of(history()).fitted(biased, Fit.CALIBRATED).forecasts(asked)
+    for h, days in enumerate(HORIZONS):
+        outcomes = calibration_outcomes(h)
+        count = len(outcomes)
+        low, high = outcomes[int(np.floor(0.1 * (count + 1))) - 1], outcomes[int(np.ceil(0.9 * (count + 1))) - 1]
+        for n in (0, 99):
+            unit = np.sqrt(days) * riskmetrics(int(asked.symbols[n]), int(asked.positions[n]))
+            np.testing.assert_allclose(moved[n, h], unit * np.array([low, 0.0, high]), rtol=1e-9)
+
+
+def test_a_quantile_that_is_moved_past_the_median_is_put_level_with_it() -> None:
+    """Far too low on most days and hardly below the median on few, the lower one is moved up on all of them."""
+
+    def units(asked: Windows) -> FloatArray:
+        few = asked.positions % 50 == 0
+        return np.stack([np.where(few, -0.1, -5.0), np.zeros(len(asked)), np.ones(len(asked))], axis=1)
+
+    asked = history().windows(TEST)
+    moved = case_of(history()).fitted(told_in_units(units), Fit.CALIBRATED).forecasts(asked)
+    few = asked.positions % 50 == 0
+    np.testing.assert_array_equal(moved[few, :, 0], np.zeros((int(few.sum()), 2)))
+    assert (moved[~few, :, 0] < 0).all()
+    assert (moved[..., 2] > 0).all()
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_the_median_of_a_calibrated_row_is_that_of_the_fit_on_the_training_part(kind: TargetKind) -> None:
+    found = history(kind)
+    asked = found.windows(TEST)
+    for baseline in all_baselines(kind).baselines:
+        if Fit.CALIBRATED in baseline.fits:
+            plain = fitted(found, baseline.name).forecasts(asked)
+            moved = fitted(found, baseline.name, Fit.CALIBRATED).forecasts(asked)
+            np.testing.assert_allclose(moved[..., 1], plain[..., 1], rtol=1e-9, atol=1e-12, err_msg=baseline.name)
+            assert (moved[..., [0, 2]] != plain[..., [0, 2]]).any(), baseline.name
+
+
+# --- refitted
+
+
+def test_refitted_quantiles_are_those_of_all_outcomes_up_to_the_last_calibration_session() -> None:
+    asked = history().windows(TEST)
+    refitted = fitted(history(), "unconditional quantiles", Fit.REFITTED).forecasts(asked)
+    closes, sessions = log_closes(bars(), 1), bars().sessions
+    last = int(np.searchsorted(sessions, SPLITS.calibration.last, side="right")) - 1
+    first = history().windows(TRAIN).positions[0]
+    days = np.arange(first, last - HORIZONS[-1] + 1)  # those whose targets straddle two parts among them
+    for h, horizon in enumerate(HORIZONS):
+        expected = np.quantile(closes[days + horizon] - closes[days], LEVELS)
+        np.testing.assert_allclose(refitted[asked.symbols == 1][0, h], expected, rtol=1e-9)
+
+
+def test_refitted_garch_is_fitted_on_all_returns_up_to_the_last_calibration_session() -> None:
+    asked = history().windows(TEST)
+    found = fitted(history(), GARCH.name, Fit.REFITTED).forecasts(asked)
+    count = int((bars().sessions <= SPLITS.calibration.last).sum()) - 1
+    model = arch_model(100 * np.diff(log_closes(bars())), dist="t", rescale=False)
+    fit = model.fit(last_obs=count, disp="off")
+    row = int(np.flatnonzero(asked.symbols == 0)[-1])
+    variance = fit.forecast(horizon=5, start=int(asked.positions[row]) - 1, reindex=False).variance.to_numpy()[0]
+    units = model.distribution.ppf(np.array(LEVELS), np.array([fit.params["nu"]]))
+    for h, horizon in enumerate(HORIZONS):
+        expected = horizon * fit.params["mu"] + np.sqrt(variance[:horizon].sum()) * units
+        np.testing.assert_allclose(found[row, h], expected / 100, rtol=1e-4)  # the optimiser's own precision
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_refitted_is_the_fit_on_the_union_of_the_three_parts(kind: TargetKind) -> None:
+    found = history(kind)
+    asked = found.windows(TEST)
+    union = Case(history=found, train=UNION, calibration=TEST, seen=TEST, levels=LEVELS)
+    for baseline in all_baselines(kind).baselines:
+        if Fit.REFITTED in baseline.fits:
+            expected = union.fitted(baseline, Fit.AS_IS).forecasts(asked)
+            refitted = fitted(found, baseline.name, Fit.REFITTED).forecasts(asked)
+            np.testing.assert_array_equal(refitted, expected, err_msg=baseline.name)
+            assert (refitted != fitted(found, baseline.name).forecasts(asked)).any(), baseline.name
+
+
+# --- nothing of the test part, everything before it
+
+
+def replaced(panel: BarPanel, change: Callable[[str, FloatArray], None]) -> BarPanel:
+    """The panel after a change of its columns in place."""
+    columns = {name: np.array(getattr(panel, name)) for name in COLUMNS}
+    for name, column in columns.items():
+        change(name, column)
+    return replace(panel, **columns)
+
+
+def listed_late(panel: BarPanel) -> BarPanel:
+    """GOOG is listed in the training part, more than a year before its end."""
+    first = int(np.searchsorted(panel.sessions, 20070801))
+
+    def unlist(_name: str, column: FloatArray) -> None:
+        column[1, :first] = np.nan
+
+    return replaced(panel, unlist)
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_no_bar_of_the_test_part_moves_a_fitted_number(kind: TargetKind) -> None:
+    """Of windows before it, for which nothing else can move a forecast."""
+    before = listed_late(bars())
+    first = int(np.searchsorted(before.sessions, TEST.first))
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.05, (2, len(before.sessions) - first)))
+
+    def shake(name: str, column: FloatArray) -> None:
+        if name != "volume":
+            column[:, first:] *= noise * (1.5 if name == "high" else 1.0)
+
+    found, other = (
+        history_of(panel, Target(kind=kind, horizons=HORIZONS)) for panel in (before, replaced(before, shake))
+    )
+    asked, shaken = found.windows(SPLITS.calibration), rows_of(other)
+    for name, row in rows_of(found).items():
+        np.testing.assert_allclose(shaken[name].forecasts(asked), row.forecasts(asked), rtol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_the_last_calibration_label_moves_what_is_refitted(kind: TargetKind) -> None:
+    last = int(np.searchsorted(bars().sessions, SPLITS.calibration.last, side="right")) - 1
+
+    def crash(name: str, column: FloatArray) -> None:
+        if name != "volume":
+            column[:, last] *= 2.0 if name == "high" else 0.5
+
+    found, crashed = history(kind), history_of(replaced(bars(), crash), history(kind).pipeline.target)
+    asked = found.windows(TRAIN)
+    for baseline in all_baselines(kind).baselines:
+        for fit, moves in ((Fit.AS_IS, False), (Fit.REFITTED, True)):
+            if fit is Fit.AS_IS or fit in baseline.fits:
+                pair = (fitted(history, baseline.name, fit).forecasts(asked) for history in (found, crashed))
+                assert (not np.allclose(*pair, rtol=1e-9, atol=1e-12)) == moves, (baseline.name, fit)
+
+
+LATE = Part("late", 20081001, 20081231)
+
+
+def thinned_late(kept: Callable[[NDArray[np.int64]], NDArray[np.bool_]], horizons: tuple[int, ...]) -> Sample:
+    """A sample of the last months of the training part, in which bars are missing."""
+    places = np.arange(len(bars().sessions))
+    gone = (bars().sessions >= LATE.first) & ~kept(places)
+
+    def thin(_name: str, column: FloatArray) -> None:
+        column[:, gone] = np.nan
+
+    return Sample(history=history_of(replaced(bars(), thin), Target(horizons=horizons)), part=LATE, levels=LEVELS)
+
+
+def test_a_part_that_knows_no_outcome_of_a_horizon_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no outcome 1 sessions ahead is known from 20081001 to 20081231"):
+        thinned_late(lambda places: places % 3 == 0, (1, 3))
+
+
+def test_har_cannot_be_fitted_where_no_horizon_has_all_its_bars() -> None:
+    """Returns over three sessions are known where every third bar is missing, ranges of three sessions are not."""
+    sample = thinned_late(lambda places: places % 3 != 1, (3,))
+    with pytest.raises(NoForecastError, match="has a bar on every session of a horizon"):
+        HAR.estimator(sample)
+
+
+# --- all rows on the same windows
+
+
+def uneven() -> BarPanel:
+    """AAPL whole; GOOG listed in the last of the judged months; IBM halted at times; MSFT flat."""
+    panel = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT").between(20070103, 20091231)
+    listed = int(np.searchsorted(panel.sessions, 20091001))
+    halted = np.arange(len(panel.sessions)) % 90 < 25
+    halted &= panel.sessions > 20080601
+
+    def spoil(name: str, column: FloatArray) -> None:
+        column[1, :listed] = np.nan
+        column[2, halted] = np.nan
+        if name != "volume":
+            column[3] = 100.0
+
+    return replaced(panel, spoil)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", TargetKind)
+def test_every_row_is_scored_on_the_same_windows_of_short_halted_and_flat_symbols(kind: TargetKind) -> None:
+    found = history_of(uneven(), Target(kind=kind, horizons=HORIZONS))
+    asked = found.windows(TEST)
+    assert set(asked.symbols.tolist()) == {0, 1, 2, 3}
+    heard: dict[str, FloatArray] = {}
+    made = judged_by(found, all_baselines(kind), heard.__setitem__)
+    known = np.isfinite(found.outcomes(asked))
+    assert not known.all()
+    assert len(heard) == 15
+    for name, losses in heard.items():
+        np.testing.assert_array_equal(np.isfinite(losses), known, err_msg=name)
+    assert {tuple(h.windows for h in row.horizons) for row in made.rows} == {tuple(known.sum(axis=0).tolist())}
+    why = [note.removesuffix(")") for note in made.notes]
+    assert [note.split(" is the unconditional quantiles instead for GOOG")[0] for note in why] == [
+        f"{GARCH.name}, calibrated",
+        f"{GARCH.name}, refitted",
+    ]
+
+
+def test_a_baseline_that_leaves_windows_out_is_left_out_itself_and_a_note_says_of_how_many() -> None:
+    found = history()
+
+    def quantiles(asked: Windows) -> FloatArray:
+        return np.where(asked.symbols[:, None, None] == 1, np.nan, np.zeros((len(asked), 2, 3)))
+
+    blind = Baseline(name="blind", estimator=lambda _sample: Fitted(quantiles=quantiles), fits=(Fit.AS_IS,))
+    made = judged_by(found, Plan(baselines=(naive(TargetKind.LOG_RETURN), blind), notes=()))
+    asked = found.windows(TEST)
+    assert [row.name for row in made.rows] == ["this model", "zero return"]
+    count = int((asked.symbols == 1).sum())
+    assert made.notes == (f"blind is left out: it has no forecast for {count} of {len(asked)} windows",)
+    assert made.skill.rivals == ("zero return",)
+
+
+def test_a_baseline_that_cannot_be_fitted_is_left_out_with_the_reason() -> None:
+    def refuse(_sample: Sample) -> Fitted:
+        raise NoForecastError("it needs more")
+
+    plan = Plan(baselines=(naive(TargetKind.LOG_RETURN), Baseline(name="greedy", estimator=refuse)), notes=())
+    made = judged_by(history(), plan)
+    assert [row.name for row in made.rows] == ["this model", "zero return"]
+    assert made.notes == tuple(f"greedy, {fit} is left out: it needs more" for fit in ("calibrated", "refitted"))
+
+
+def test_symbols_with_another_baselines_forecasts_are_named_in_one_note_a_row_up_to_a_number() -> None:
+    names = tuple(f"S{k}" for k in range(8))
+    columns = {name: np.repeat(np.array(getattr(bars(), name))[:1], 8, axis=0) for name in COLUMNS}
+    for column in columns.values():
+        column[1:, : int(np.searchsorted(bars().sessions, 20080401))] = np.nan
+    found = history_of(replace(bars(), symbols=names, **columns), Target(horizons=HORIZONS))
+    made = judged_by(found, Plan(baselines=(naive(TargetKind.LOG_RETURN), GARCH), notes=()))
+    few = "it has 191 daily returns to be fitted on, and needs 250"
+    told = ", ".join(f"S{k} ({few})" for k in range(1, 6))
+    assert made.notes == (f"{GARCH.name}, calibrated is the unconditional quantiles instead for {told} and 2 more",)
+
+
+def test_a_sample_holds_no_window_but_those_of_its_part() -> None:
+    sample = Sample(history=history(), part=UNION, levels=LEVELS)
+    assert int(sample.learnt.sum()) == len(sample.windows) == len(history().windows(UNION))
+    ends = sample.windows.positions + HORIZONS[-1]
+    assert bars().sessions[ends].max() <= SPLITS.calibration.last
