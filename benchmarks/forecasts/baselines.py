@@ -1,15 +1,22 @@
 """Forecasts of the test windows that need no network; every trained system is shown beside them."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 import lightgbm
 import numpy as np
+import torch
 from arch import arch_model
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
+from benchmarks.forecasts.ours import levels
 from benchmarks.forecasts.task import LEVELS, Task, Windows
+from predictor.networks import anchor_index, uncrossed
+from trainers.stock.conformal import calibrate
+from trainers.stock.evaluation.baselines import Fit
+from trainers.stock.evaluation.units import Units
 
 Array = NDArray[np.float64]
 
@@ -26,76 +33,136 @@ STEPS_A_WINDOW: Final = 4
 SEED: Final = 0
 
 
+Asking = Callable[[Windows], Array]
+"""From windows to their quantiles [N, H, Q]."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The steps that a baseline is fitted on."""
+
+    task: Task
+    stop: int
+    """The first step after them."""
+
+    @property
+    def windows(self) -> Windows:
+        """Those whose targets all lie in them."""
+        return self.task.between(self.task.starts[0], self.stop)
+
+
 def baselines(task: Task) -> Mapping[str, Array]:
-    """Quantiles [N, H, Q] of the test windows by name; whatever is fitted saw the training part alone."""
-    train, test = task.windows("train"), task.windows("test")
-    ways: dict[str, Callable[[Windows, Windows], Array]] = {
+    """Quantiles [N, H, Q] of the test windows by name, from what our own networks have: training and validation part.
+
+    Each is fitted on the training part and moved on the validation part as our quantiles are, and fitted on both as
+    one. The quantiles of an encoder, which nothing is fitted for, stand as they are and moved.
+    """
+    ways: dict[str, Callable[[Sample], Asking]] = {
         "unconditional quantiles": _unconditional,
         "last value": _last_value,
-        f"{task.encoder}-value empirical quantiles": _empirical,
         "ridge": _ridge,
         "LightGBM, level": _trees,
         "LightGBM, change": _trees_of_change,
     }
     if task.name == "vol":
         ways["HAR"] = _har
-    found = {name: way(train, test) for name, way in ways.items()}
-    return found | ({"GARCH(1,1)-t": _garch(task, test)} if task.name == "ret" else {})
+    if task.name == "ret":
+        ways["GARCH(1,1)-t"] = _garch
+    test = task.windows("test")
+    empirical = f"{task.encoder}-value empirical quantiles"
+    found = {empirical: _empirical(test), f"{empirical}, {Fit.CALIBRATED}": _calibrated(task, _empirical)}
+    for name, fit in ways.items():
+        found[f"{name}, {Fit.CALIBRATED}"] = _calibrated(task, fit(Sample(task=task, stop=task.learnt)))
+        found[f"{name}, {Fit.REFITTED}"] = fit(Sample(task=task, stop=task.seen))(test)
+    return found
 
 
-def _unconditional(train: Windows, test: Windows) -> Array:
-    """Quantiles of all training targets."""
-    return np.broadcast_to(np.quantile(train.future.astype(np.float64), LEVELS), (*test.future.shape, len(LEVELS)))
+def _calibrated(task: Task, ask: Asking) -> Array:
+    """Quantiles of the test windows, moved by offsets of the validation part, in units of each window as ours are."""
+    held, test = task.windows("validation"), task.windows("test")
+    units = _units(task, held)
+    offsets = calibrate(
+        units.told(ask(held)),
+        units.told(held.future[..., None].astype(np.float64))[..., 0],
+        LEVELS,
+        sessions=len(np.unique(held.decisions)),
+        horizons=tuple(range(1, task.horizon + 1)),
+    ).offsets
+    asked = _units(task, test)
+    moved = torch.from_numpy(asked.told(ask(test)) + np.array(offsets))
+    return asked.values(uncrossed(moved, anchor_index(LEVELS)).numpy())
 
 
-def _last_value(train: Windows, test: Windows) -> Array:
-    """The last value, with the quantiles of what it changed by in the training part."""
-    return _with_residuals(train, _repeated(train.past[:, -1:], train), _repeated(test.past[:, -1:], test))
+def _units(task: Task, windows: Windows) -> Units:
+    """Level and scale of each window, the same at every step."""
+    location, scale = (measured[windows.series, windows.decisions, None, None] for measured in levels(task))
+    return Units(location=location, scale=scale)
 
 
-def _empirical(_: Windows, test: Windows) -> Array:
+def _unconditional(sample: Sample) -> Asking:
+    """Quantiles of all targets."""
+    quantiles = np.quantile(sample.windows.future.astype(np.float64), LEVELS)
+    return lambda asked: np.broadcast_to(quantiles, (*asked.future.shape, len(LEVELS)))
+
+
+def _last_value(sample: Sample) -> Asking:
+    """The last value, with the quantiles of what it changed by."""
+    return _with_residuals(sample, lambda windows: _repeated(windows.past[:, -1:], windows))
+
+
+def _empirical(asked: Windows) -> Array:
     """Quantiles of the values in the encoder."""
-    return _repeated(np.quantile(test.past, LEVELS, axis=1).T[:, None], test)
+    return _repeated(np.quantile(asked.past, LEVELS, axis=1).T[:, None], asked)
 
 
-def _ridge(train: Windows, test: Windows) -> Array:
+def _ridge(sample: Sample) -> Asking:
     """Ridge regression on lags, averages and covariates, one a step, with the quantiles of its residuals."""
-    fitted = Ridge(RIDGE_PENALTY).fit(_features(train), train.future)
-    return _with_residuals(train, fitted.predict(_features(train)), fitted.predict(_features(test)))
+    windows = sample.windows
+    fitted = Ridge(RIDGE_PENALTY).fit(_features(windows), windows.future)
+    return _with_residuals(sample, lambda asked: np.asarray(fitted.predict(_features(asked)), np.float64))
 
 
-def _har(train: Windows, test: Windows) -> Array:
+def _har(sample: Sample) -> Asking:
     """Least squares on averages over a day, a week and a month, one a step, with the quantiles of its residuals."""
-    known, asked = (
-        np.stack([np.ones(len(w)), *(w.past[:, -steps:].mean(axis=1) for steps in HAR_STEPS)], axis=-1)
-        for w in (train, test)
-    )
-    weights = np.linalg.lstsq(known, train.future)[0]
-    return _with_residuals(train, known @ weights, asked @ weights)
+
+    def averages(windows: Windows) -> Array:
+        means = (windows.past[:, -steps:].mean(axis=1) for steps in HAR_STEPS)
+        return np.stack([np.ones(len(windows)), *means], axis=-1)
+
+    windows = sample.windows
+    weights = np.linalg.lstsq(averages(windows), windows.future)[0]
+    return _with_residuals(sample, lambda asked: averages(asked) @ weights)
 
 
-def _trees(train: Windows, test: Windows) -> Array:
+def _trees(sample: Sample) -> Asking:
     """Gradient-boosted trees, one forest a quantile, with the step as a feature."""
-    return _boosted(train, test, np.zeros(len(train)), np.zeros(len(test)))
+    return _boosted(sample, lambda windows: np.zeros(len(windows)))
 
 
-def _trees_of_change(train: Windows, test: Windows) -> Array:
+def _trees_of_change(sample: Sample) -> Asking:
     """The same for the change from the mean of the last 5 values, as trees cannot go beyond the levels they saw."""
-    levels = (w.past[:, -LEVEL_STEPS:].mean(axis=1).astype(np.float64) for w in (train, test))
-    return _boosted(train, test, *levels)
+    return _boosted(sample, lambda windows: windows.past[:, -LEVEL_STEPS:].mean(axis=1).astype(np.float64))
 
 
-def _boosted(train: Windows, test: Windows, train_level: Array, test_level: Array) -> Array:
-    horizon = train.future.shape[1]
-    steps = np.random.default_rng(SEED).integers(0, horizon, (len(train), STEPS_A_WINDOW))
-    known = _relative(_features(train), train_level)
+def _boosted(sample: Sample, level_of: Callable[[Windows], Array]) -> Asking:
+    windows = sample.windows
+    horizon, levels_learnt = windows.future.shape[1], level_of(windows)
+    steps = np.random.default_rng(SEED).integers(0, horizon, (len(windows), STEPS_A_WINDOW))
+    known = _relative(_features(windows), levels_learnt)
     rows = np.concatenate([np.c_[known, steps[:, k]] for k in range(STEPS_A_WINDOW)])
-    changes = train.future - train_level[:, None]
-    outcomes = np.concatenate([changes[np.arange(len(train)), steps[:, k]] for k in range(STEPS_A_WINDOW)])
-    features = _relative(_features(test), test_level)
-    asked = np.c_[np.repeat(features, horizon, axis=0), np.tile(np.arange(horizon), len(test))]
-    quantiles = [np.asarray(_forest(level).fit(rows, outcomes).predict(asked)) for level in LEVELS]
-    return np.stack(quantiles, axis=-1).reshape(len(test), horizon, len(LEVELS)) + test_level[:, None, None]
+    changes = windows.future - levels_learnt[:, None]
+    outcomes = np.concatenate([changes[np.arange(len(windows)), steps[:, k]] for k in range(STEPS_A_WINDOW)])
+    forests = [_forest(level).fit(rows, outcomes) for level in LEVELS]
+
+    def quantiles(asked: Windows) -> Array:
+        level = level_of(asked)
+        features = _relative(_features(asked), level)
+        cells = np.c_[np.repeat(features, horizon, axis=0), np.tile(np.arange(horizon), len(asked))]
+        found = np.stack([np.asarray(forest.predict(cells)) for forest in forests], axis=-1)
+        return found.reshape(len(asked), horizon, len(LEVELS)) + level[:, None, None]
+
+    return quantiles
 
 
 def _forest(level: float) -> lightgbm.LGBMRegressor:
@@ -112,17 +179,28 @@ def _forest(level: float) -> lightgbm.LGBMRegressor:
     )
 
 
-def _garch(task: Task, test: Windows) -> Array:
-    """GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted on the training part, filtered onward."""
-    quantiles = np.empty((*test.future.shape, len(LEVELS)))
-    for s, returns in enumerate(task.target.astype(np.float64)):
-        model = arch_model(returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
-        fitted = model.fit(last_obs=task.learnt, disp="off")
-        variance = fitted.forecast(horizon=task.horizon, start=0, reindex=True).variance.to_numpy()
-        units = model.distribution.ppf(np.array(LEVELS), np.array([fitted.params["nu"]]))
-        rows = np.flatnonzero(test.series == s)
-        quantiles[rows] = fitted.params["mu"] + np.sqrt(variance[test.decisions[rows]])[..., None] * units
+def _garch(sample: Sample) -> Asking:
+    """GARCH(1,1) with Student-t errors (Bollerslev 1987), filtered onward."""
+    task = sample.task
+    fitted = [_garch_of(returns, sample) for returns in task.target.astype(np.float64)]
+
+    def quantiles(asked: Windows) -> Array:
+        found = np.empty((*asked.future.shape, len(LEVELS)))
+        for s, (mean, variance, units) in enumerate(fitted):
+            rows = np.flatnonzero(asked.series == s)
+            found[rows] = mean + np.sqrt(variance[asked.decisions[rows]])[..., None] * units
+        return found
+
     return quantiles
+
+
+def _garch_of(returns: Array, sample: Sample) -> tuple[float, Array, Array]:
+    """Of one series: the mean, the variances [T, H] of the steps ahead, and the quantiles [Q] of the t distribution."""
+    model = arch_model(returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
+    fitted = model.fit(last_obs=sample.stop, disp="off")
+    variance = fitted.forecast(horizon=sample.task.horizon, start=0, reindex=True).variance.to_numpy()
+    units = model.distribution.ppf(np.array(LEVELS), np.array([fitted.params["nu"]]))
+    return float(fitted.params["mu"]), variance, np.asarray(units, np.float64)
 
 
 def _features(windows: Windows) -> Array:
@@ -146,10 +224,11 @@ def _relative(features: Array, level: Array) -> Array:
     return moved
 
 
-def _with_residuals(train: Windows, learnt: NDArray[np.floating], asked: NDArray[np.floating]) -> Array:
-    """Points [N, H] with the quantiles, a step each, of what they missed in the training part."""
-    residuals = np.quantile(train.future - learnt, LEVELS, axis=0).T
-    return asked[..., None] + residuals
+def _with_residuals(sample: Sample, points: Callable[[Windows], NDArray[np.floating]]) -> Asking:
+    """Points [N, H] with the quantiles, a step each, of what they missed in the sample."""
+    windows = sample.windows
+    residuals = np.quantile(windows.future - points(windows), LEVELS, axis=0).T
+    return lambda asked: points(asked)[..., None] + residuals
 
 
 def _repeated(values: NDArray[np.floating], windows: Windows) -> Array:

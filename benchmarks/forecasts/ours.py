@@ -104,7 +104,7 @@ class Split(NamedTuple):
 def split_of(task: Task, name: str) -> Split:
     """The windows of a part, in units of each window."""
     windows = task.windows(name)
-    location, scale = (measured[windows.series, windows.decisions] for measured in _levels(task))
+    location, scale = (measured[windows.series, windows.decisions] for measured in levels(task))
     observed = _observed(task, windows, location, scale)
     inputs = Inputs(
         observed=observed,
@@ -119,7 +119,7 @@ def split_of(task: Task, name: str) -> Split:
     return Split(inputs=inputs, target=units.float(), decisions=windows.decisions)
 
 
-def _levels(task: Task) -> tuple[Array, Array]:
+def levels(task: Task) -> tuple[Array, Array]:
     """Location and scale [S, T] of the window that ends at each step.
 
     Returns have the location 0 and a volatility that weighs new sessions most, both as shipped. No scale is below a

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from benchmarks.forecasts.resampling import Interval, Resampler
 from benchmarks.forecasts.scores import BAND, Scored, scored
-from benchmarks.forecasts.systems import Outcome, System, by_system
+from benchmarks.forecasts.systems import OUR_SELECTED, Outcome, System, by_system
 from benchmarks.forecasts.task import Task
+from trainers.stock.evaluation.baselines import Fit
 
 Array = NDArray[np.float64]
 
@@ -72,11 +73,19 @@ class Results:
     @property
     def entries(self) -> Sequence[Entry]:
         """Everybody, the best first."""
-        return sorted([*self.baselines, *self.trained.values()], key=lambda entry: entry.mean)
+        return sorted([*self.baselines, *self.trained.values(), self.shipped], key=lambda entry: entry.mean)
 
-    def baseline(self, name: str) -> Entry:
-        """The baseline of that name."""
-        return next(entry for entry in self.baselines if entry.name == name)
+    @property
+    def shipped(self) -> Entry:
+        """Our TFT as an artifact has it: the epoch selected, and the quantiles moved, on the validation part."""
+        selected = self.trained[OUR_SELECTED]
+        name = f"{selected.name}, {Fit.CALIBRATED}"
+        return Entry(name=name, seeds=selected.variants["calibrated"], system=selected.system)
+
+    @property
+    def best_baseline(self) -> Entry:
+        """That with the least loss on the test windows themselves, which favours it and not us."""
+        return min(self.baselines, key=lambda entry: entry.mean)
 
     def difference(self, ours: Entry, theirs: Entry) -> Interval:
         """Pinball loss of ours less theirs over the same windows."""

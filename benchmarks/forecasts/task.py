@@ -83,8 +83,13 @@ class Task:
 
     @property
     def learnt(self) -> int:
-        """Steps of the training part: nothing after them may decide a fitted number."""
+        """Steps of the training part: nothing after them may decide what a network learns."""
         return self.starts[1]
+
+    @property
+    def seen(self) -> int:
+        """Steps of training and validation part: nothing after them may decide any number."""
+        return self.starts[2]
 
     def windows(self, split: str) -> Windows:
         """The windows all of whose H targets lie inside a split; encoders may reach back over its boundary.
@@ -93,13 +98,17 @@ class Task:
             ValueError: There are none.
         """
         part = SPLITS.index(split)
-        stop = (*self.starts, self.target.shape[1])[part + 1]
-        decisions = np.arange(max(self.encoder - 1, self.starts[part] - 1), stop - self.horizon)
-        if not len(decisions):
+        found = self.between(self.starts[part], (*self.starts, self.target.shape[1])[part + 1])
+        if not len(found):
             raise ValueError(
                 f"{self.name}: split {split!r} holds no window, which takes {self.encoder} steps before it and "
                 f"{self.horizon} in it; give a longer file, or smaller --encoder and --horizon"
             )
+        return found
+
+    def between(self, first: int, stop: int) -> Windows:
+        """The windows all of whose H targets lie from one step on and before another."""
+        decisions = np.arange(max(self.encoder - 1, first - 1), stop - self.horizon)
         count = self.target.shape[0]
         return self._gathered(np.tile(np.arange(count), len(decisions)), np.repeat(decisions, count))
 
