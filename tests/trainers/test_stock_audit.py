@@ -32,6 +32,7 @@ from trainers.stock.audit.noise import adjusted_panel, with_noise
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations, leak_that_shows
 from trainers.stock.audit.skill import (
     YARDSTICK,
+    YARDSTICK_FIT,
     YARDSTICK_NAME,
     daily_losses,
     estimate,
@@ -526,7 +527,8 @@ def test_the_yardstick_is_the_row_of_that_name_among_a_trainings_baselines(model
     history = History(bars(), model.pipeline)
     splits = Recipe().splits(bars().sessions)
     windows = history.windows(splits.test)
-    fitted = Case.of(history, splits, splits.calibration.last, model.manifest.quantiles).fitted(*YARDSTICK)
+    case = Case.of(history, splits, splits.calibration.last, model.manifest.quantiles)
+    fitted = case.fitted(YARDSTICK, YARDSTICK_FIT)
     days = np.unique(windows.positions)
     found = plain_quantiles(history, splits, model.manifest.quantiles, days)
     cells = found[np.searchsorted(days, windows.positions), windows.symbols]

@@ -23,8 +23,9 @@ FloatArray = NDArray[np.float64]
 FEWEST_STOCKS = 3
 """Of a day whose ranks are correlated."""
 
-YARDSTICK: Final = (SCALED, Fit.CALIBRATED)
-YARDSTICK_NAME: Final = SCALED.named(Fit.CALIBRATED)
+YARDSTICK: Final = SCALED
+YARDSTICK_FIT: Final = Fit.CALIBRATED
+YARDSTICK_NAME: Final = YARDSTICK.named(YARDSTICK_FIT)
 """The one baseline that an audit measures skill against. It shall say whether there is any that comes from inputs, and
 how much is left of it; whether it is worth a network is said by the best of all baselines, in a training's scores."""
 
@@ -58,7 +59,7 @@ def plain_quantiles(
     They are quantiles of the training part's outcomes, moved on the calibration part, which is all that a network can
     know that has found nothing in its inputs. NaN where a window has no volatility.
     """
-    fitted = Case.of(history, splits, seen_until(splits), levels).fitted(*YARDSTICK)
+    fitted = Case.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)
     cells = Windows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
     return in_blocks(cells, fitted.quantiles).reshape(len(positions), stocks, *history.labels.shape[2:], len(levels))
