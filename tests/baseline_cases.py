@@ -11,7 +11,7 @@ from predictor.bars import BarPanel
 from predictor.features import default_features
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import Baseline, Case, Fit, Fitted, all_baselines
+from trainers.stock.evaluation.baselines import Asked, Baseline, Case, Fit, Fitted, all_baselines
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits
@@ -56,6 +56,10 @@ def riskmetrics(symbol: int, position: int) -> float:
     weights = 0.94 ** np.arange(59, -1, -1)
     last = np.diff(log_closes(bars(), symbol), prepend=np.nan)[position - 59 : position + 1]
     return float(np.sqrt((weights * last**2).sum() / weights.sum()))
+
+
+def asked_of(found: History, part: Part = TEST) -> Asked:
+    return Asked.of(found, found.windows(part))
 
 
 def case_of(found: History, levels: tuple[float, ...] = LEVELS) -> Case:

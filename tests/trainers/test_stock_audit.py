@@ -57,7 +57,7 @@ from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.performance import sharpe
 from trainers.stock.backtest.refit import assembled
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import Case, quick_baselines
+from trainers.stock.evaluation.baselines import Asked, Case, quick_baselines
 from trainers.stock.material import Material
 from trainers.stock.splits import decisions
 
@@ -532,7 +532,7 @@ def test_the_yardstick_is_the_row_of_that_name_among_a_trainings_baselines(model
     days = np.unique(windows.positions)
     found = plain_quantiles(history, splits, model.manifest.quantiles, days)
     cells = found[np.searchsorted(days, windows.positions), windows.symbols]
-    np.testing.assert_array_equal(cells, fitted.forecasts(windows))
+    np.testing.assert_array_equal(cells, fitted.forecasts(Asked.of(history, windows)))
     assert YARDSTICK_NAME in {baseline.named(fit) for baseline, fit in quick_baselines(TargetKind.LOG_RETURN, 3).rows}
 
 

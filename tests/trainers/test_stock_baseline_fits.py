@@ -13,6 +13,7 @@ from baseline_cases import (
     SPLITS,
     TEST,
     TRAIN,
+    asked_of,
     bars,
     baseline_named,
     case_of,
@@ -29,7 +30,7 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines import Baseline, Case, Fit, Fitted, NoForecastError, Plan, all_baselines
+from trainers.stock.evaluation.baselines import Asked, Baseline, Fit, Fitted, NoForecastError, Plan, all_baselines
 from trainers.stock.evaluation.baselines.garch import GARCH
 from trainers.stock.evaluation.baselines.har import HAR
 from trainers.stock.evaluation.baselines.naive import naive
@@ -86,9 +87,9 @@ def test_what_has_no_fit_stands_as_it_is_and_calibrated() -> None:
 def told_in_units(units: Callable[[Windows], FloatArray]) -> Baseline:
     """Quantiles [n, Q] in units of the window's volatility at each horizon."""
 
-    def quantiles(asked: Windows) -> FloatArray:
-        _, scale = (level.numpy() for level in history().level(asked))
-        return (scale * np.sqrt(HORIZONS))[..., None] * units(asked)[:, None]
+    def quantiles(asked: Asked) -> FloatArray:
+        _, scale = (level.numpy() for level in history().level(asked.windows))
+        return (scale * np.sqrt(HORIZONS))[..., None] * units(asked.windows)[:, None]
 
     return Baseline(name="biased", estimator=lambda _sample: Fitted(quantiles=quantiles))
 
@@ -109,14 +110,14 @@ def calibration_outcomes(h: int) -> FloatArray:
 def test_quantiles_that_are_off_by_a_constant_are_put_right_as_a_models_are(bias: float) -> None:
     """Moved by the order statistic of what they missed, they are that order statistic of the outcomes themselves."""
     biased = told_in_units(lambda asked: np.tile([-2.0 + bias, 0.0, 2.0 + bias], (len(asked), 1)))
-    asked = history().windows(TEST)
+    asked = asked_of(history())
     moved = case_of(history()).fitted(biased, Fit.CALIBRATED).forecasts(asked)
     for h, days in enumerate(HORIZONS):
         outcomes = calibration_outcomes(h)
         count = len(outcomes)
         low, high = outcomes[int(np.floor(0.1 * (count + 1))) - 1], outcomes[int(np.ceil(0.9 * (count + 1))) - 1]
         for n in (0, 99):
-            unit = np.sqrt(days) * riskmetrics(int(asked.symbols[n]), int(asked.positions[n]))
+            unit = np.sqrt(days) * riskmetrics(int(asked.windows.symbols[n]), int(asked.windows.positions[n]))
             np.testing.assert_allclose(moved[n, h], unit * np.array([low, 0.0, high]), rtol=1e-9)
 
 
@@ -127,9 +128,9 @@ def test_a_quantile_that_is_moved_past_the_median_is_put_level_with_it() -> None
         few = asked.positions % 50 == 0
         return np.stack([np.where(few, -0.1, -5.0), np.zeros(len(asked)), np.ones(len(asked))], axis=1)
 
-    asked = history().windows(TEST)
+    asked = asked_of(history())
     moved = case_of(history()).fitted(told_in_units(units), Fit.CALIBRATED).forecasts(asked)
-    few = asked.positions % 50 == 0
+    few = asked.windows.positions % 50 == 0
     np.testing.assert_array_equal(moved[few, :, 0], np.zeros((int(few.sum()), 2)))
     assert (moved[~few, :, 0] < 0).all()
     assert (moved[..., 2] > 0).all()
@@ -138,7 +139,7 @@ def test_a_quantile_that_is_moved_past_the_median_is_put_level_with_it() -> None
 @pytest.mark.parametrize("kind", TargetKind)
 def test_the_median_of_a_calibrated_row_is_that_of_the_fit_on_the_training_part(kind: TargetKind) -> None:
     found = history(kind)
-    asked = found.windows(TEST)
+    asked = asked_of(found)
     for baseline in all_baselines(kind).baselines:
         if Fit.CALIBRATED in baseline.fits:
             plain = fitted(found, baseline.name).forecasts(asked)
@@ -151,7 +152,7 @@ def test_the_median_of_a_calibrated_row_is_that_of_the_fit_on_the_training_part(
 
 
 def test_refitted_quantiles_are_those_of_all_outcomes_up_to_the_last_calibration_session() -> None:
-    asked = history().windows(TEST)
+    asked = asked_of(history())
     refitted = fitted(history(), "unconditional quantiles", Fit.REFITTED).forecasts(asked)
     closes, sessions = log_closes(bars(), 1), bars().sessions
     last = int(np.searchsorted(sessions, SPLITS.calibration.last, side="right")) - 1
@@ -159,17 +160,19 @@ def test_refitted_quantiles_are_those_of_all_outcomes_up_to_the_last_calibration
     days = np.arange(first, last - HORIZONS[-1] + 1)  # those whose targets straddle two parts among them
     for h, horizon in enumerate(HORIZONS):
         expected = np.quantile(closes[days + horizon] - closes[days], LEVELS)
-        np.testing.assert_allclose(refitted[asked.symbols == 1][0, h], expected, rtol=1e-9)
+        np.testing.assert_allclose(refitted[asked.windows.symbols == 1][0, h], expected, rtol=1e-9)
 
 
 def test_refitted_garch_is_fitted_on_all_returns_up_to_the_last_calibration_session() -> None:
-    asked = history().windows(TEST)
+    asked = asked_of(history())
     found = fitted(history(), GARCH.name, Fit.REFITTED).forecasts(asked)
     count = int((bars().sessions <= SPLITS.calibration.last).sum()) - 1
     model = arch_model(100 * np.diff(log_closes(bars())), dist="t", rescale=False)
     fit = model.fit(last_obs=count, disp="off")
-    row = int(np.flatnonzero(asked.symbols == 0)[-1])
-    variance = fit.forecast(horizon=5, start=int(asked.positions[row]) - 1, reindex=False).variance.to_numpy()[0]
+    row = int(np.flatnonzero(asked.windows.symbols == 0)[-1])
+    variance = fit.forecast(horizon=5, start=int(asked.windows.positions[row]) - 1, reindex=False).variance.to_numpy()[
+        0
+    ]
     units = model.distribution.ppf(np.array(LEVELS), np.array([fit.params["nu"]]))
     for h, horizon in enumerate(HORIZONS):
         expected = horizon * fit.params["mu"] + np.sqrt(variance[:horizon].sum()) * units
@@ -179,8 +182,8 @@ def test_refitted_garch_is_fitted_on_all_returns_up_to_the_last_calibration_sess
 @pytest.mark.parametrize("kind", TargetKind)
 def test_refitted_is_the_fit_on_the_union_of_the_three_parts(kind: TargetKind) -> None:
     found = history(kind)
-    asked = found.windows(TEST)
-    union = Case(history=found, train=UNION, calibration=TEST, seen=TEST, levels=LEVELS)
+    asked = asked_of(found)
+    union = replace(case_of(found), train=UNION)
     for baseline in all_baselines(kind).baselines:
         if Fit.REFITTED in baseline.fits:
             expected = union.fitted(baseline, Fit.AS_IS).forecasts(asked)
@@ -224,9 +227,11 @@ def test_no_bar_of_the_test_part_moves_a_fitted_number(kind: TargetKind) -> None
     found, other = (
         history_of(panel, Target(kind=kind, horizons=HORIZONS)) for panel in (before, replaced(before, shake))
     )
-    asked, shaken = found.windows(SPLITS.calibration), rows_of(other)
+    asked, asked_again = (asked_of(each, SPLITS.calibration) for each in (found, other))
+    shaken = rows_of(other)
     for name, row in rows_of(found).items():
-        np.testing.assert_allclose(shaken[name].forecasts(asked), row.forecasts(asked), rtol=1e-9, err_msg=name)
+        after, before = shaken[name].forecasts(asked_again), row.forecasts(asked)
+        np.testing.assert_allclose(after, before, rtol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", TargetKind)
@@ -238,11 +243,11 @@ def test_the_last_calibration_label_moves_what_is_refitted(kind: TargetKind) -> 
             column[:, last] *= 2.0 if name == "high" else 0.5
 
     found, crashed = history(kind), history_of(replaced(bars(), crash), history(kind).pipeline.target)
-    asked = found.windows(TRAIN)
+    asked = {each: asked_of(each, TRAIN) for each in (found, crashed)}
     for baseline in all_baselines(kind).baselines:
         for fit, moves in ((Fit.AS_IS, False), (Fit.REFITTED, True)):
             if fit is Fit.AS_IS or fit in baseline.fits:
-                pair = (fitted(history, baseline.name, fit).forecasts(asked) for history in (found, crashed))
+                pair = (fitted(each, baseline.name, fit).forecasts(own) for each, own in asked.items())
                 assert (not np.allclose(*pair, rtol=1e-9, atol=1e-12)) == moves, (baseline.name, fit)
 
 
@@ -315,8 +320,8 @@ def test_every_row_is_scored_on_the_same_windows_of_short_halted_and_flat_symbol
 def test_a_baseline_that_leaves_windows_out_is_left_out_itself_and_a_note_says_of_how_many() -> None:
     found = history()
 
-    def quantiles(asked: Windows) -> FloatArray:
-        return np.where(asked.symbols[:, None, None] == 1, np.nan, np.zeros((len(asked), 2, 3)))
+    def quantiles(asked: Asked) -> FloatArray:
+        return np.where(asked.windows.symbols[:, None, None] == 1, np.nan, np.zeros((len(asked), 2, 3)))
 
     blind = Baseline(name="blind", estimator=lambda _sample: Fitted(quantiles=quantiles), fits=(Fit.AS_IS,))
     made = judged_by(found, Plan(baselines=(naive(TargetKind.LOG_RETURN), blind), notes=()))

@@ -12,6 +12,7 @@ from baseline_cases import (
     LEVELS,
     TEST,
     TRAIN,
+    asked_of,
     bars,
     case_of,
     fitted,
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import Fit, all_baselines, boosted, garch, quick_baselines, ridge
+from trainers.stock.evaluation.baselines import Asked, Fit, all_baselines, boosted, garch, quick_baselines, ridge
 from trainers.stock.evaluation.baselines.regressors import regressors
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import pinball
@@ -46,11 +47,11 @@ class Made:
 
 
 def baselines_of(found: History) -> Made:
-    windows = found.windows(TEST)
+    asked = asked_of(found)
     names = [one.name for one in all_baselines(found.pipeline.target.kind).baselines]
     made = {name: fitted(found, name) for name in names}
     replaced = made[GARCH].replaced
-    return Made({name: one.forecasts(windows) for name, one in made.items()}, {} if replaced is None else replaced.why)
+    return Made({name: one.forecasts(asked) for name, one in made.items()}, {} if replaced is None else replaced.why)
 
 
 @cache
@@ -210,7 +211,7 @@ def test_a_fit_that_does_not_converge_is_replaced(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(garch, "_fit", failed)
     made = case_of(history()).fitted(garch.GARCH, Fit.AS_IS)
     expected = returns_baselines().forecasts["unconditional quantiles"]
-    np.testing.assert_array_equal(made.forecasts(history().windows(TEST)), expected)
+    np.testing.assert_array_equal(made.forecasts(asked_of(history())), expected)
     assert made.replaced is not None
     assert made.replaced.by == "unconditional quantiles"
     assert set(made.replaced.why) == {0, 1}
@@ -243,12 +244,12 @@ def test_no_baselines_quantiles_cross(kind: TargetKind) -> None:
 
 def test_boosted_quantiles_that_lie_close_are_put_in_order() -> None:
     close = tuple(0.46 + 0.01 * k for k in range(9))
-    made = fitted(history(), LIGHTGBM, levels=close).forecasts(history().windows(TEST))
+    made = fitted(history(), LIGHTGBM, levels=close).forecasts(asked_of(history()))
     assert (np.diff(made, axis=-1) >= 0).all()
 
 
 def test_boosted_trees_give_the_same_bits_again() -> None:
-    again = case_of(history()).fitted(boosted.BOOSTED, Fit.AS_IS).forecasts(history().windows(TEST))
+    again = case_of(history()).fitted(boosted.BOOSTED, Fit.AS_IS).forecasts(asked_of(history()))
     np.testing.assert_array_equal(again, returns_baselines().forecasts[LIGHTGBM])
 
 
@@ -270,7 +271,7 @@ def test_ridge_solves_the_normal_equations_of_its_standardised_regressors(kind: 
     found = history(kind)
     made = returns_baselines() if kind is TargetKind.LOG_RETURN else volatility_baselines()
     learnt, asked = found.windows(TRAIN), found.windows(TEST)
-    x, z = regressors(found, learnt), regressors(found, asked)
+    x, z = regressors(found, Asked.of(found, learnt)), regressors(found, Asked.of(found, asked))
     spread = x.std(axis=0)
     spread[spread == 0] = 1.0
     x, z = (x - x.mean(axis=0)) / spread, (z - x.mean(axis=0)) / spread

@@ -11,8 +11,7 @@ from predictor.networks import Target
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.performance import mean_error
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines import SCALED, Case, Fit
-from trainers.stock.evaluation.baselines.baseline import in_blocks
+from trainers.stock.evaluation.baselines import SCALED, Asked, Case, Fit
 from trainers.stock.evaluation.correlation import ranks
 from trainers.stock.evaluation.hac import stretch
 from trainers.stock.evaluation.seen import seen_until
@@ -62,7 +61,8 @@ def plain_quantiles(
     fitted = Case.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)
     cells = Windows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
-    return in_blocks(cells, fitted.quantiles).reshape(len(positions), stocks, *history.labels.shape[2:], len(levels))
+    found = Asked.of(history, cells).in_blocks(fitted.quantiles)
+    return found.reshape(len(positions), stocks, *found.shape[1:])
 
 
 def daily_losses(forecasts: Forecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.stock.evaluation.baselines import Baseline, Case, Fit, NoForecastError, Plan, Replaced
+from trainers.stock.evaluation.baselines import Asked, Baseline, Case, Fit, NoForecastError, Plan, Replaced
 from trainers.stock.evaluation.comparison import Contest, Skill
 from trainers.stock.evaluation.forecasts import Forecasts
 from trainers.stock.evaluation.judged import Judged
@@ -60,10 +60,10 @@ def standing(
     """
     rows = [score(judged, ours.calibrated, name=name, role=Role.MODEL, ranking=ours.scores)]
     contest = Contest(judged, pinball(judged, ours.calibrated), among="baselines")
-    notes: list[str] = []
+    asked, notes = Asked.of(case.history, judged.windows), list[str]()
     for baseline, fit in plan.rows:
         try:
-            row, losses, replaced = _row(judged, case, baseline, fit)
+            row, losses, replaced = _row(judged, asked, case, baseline, fit)
         except NoForecastError as error:
             notes.append(f"{baseline.named(fit)} is left out: {error}")
             continue
@@ -74,10 +74,12 @@ def standing(
     return Standing(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))
 
 
-def _row(judged: Judged, case: Case, baseline: Baseline, fit: Fit) -> tuple[ModelScores, FloatArray, Replaced | None]:
+def _row(
+    judged: Judged, asked: Asked, case: Case, baseline: Baseline, fit: Fit
+) -> tuple[ModelScores, FloatArray, Replaced | None]:
     """Scores and losses [N, H] of a baseline's forecasts, and which symbols have another's instead."""
     fitted = case.fitted(baseline, fit)
-    forecasts = fitted.forecasts(judged.windows)
+    forecasts = fitted.forecasts(asked)
     row = score(judged, forecasts, name=baseline.named(fit), role=Role.BASELINE, fit=fit)
     return row, pinball(judged, forecasts), fitted.replaced
 

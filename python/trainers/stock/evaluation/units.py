@@ -19,6 +19,10 @@ class Units:
     scale: FloatArray
     """[N, H, 1] its volatility over each horizon."""
 
+    def rows(self, chosen: slice) -> "Units":
+        """Those of some of the windows."""
+        return Units(location=self.location[chosen], scale=self.scale[chosen])
+
     def told(self, values: FloatArray) -> FloatArray:
         """Values [N, H, Q] of the target in these units."""
         return (values - self.location) / self.scale

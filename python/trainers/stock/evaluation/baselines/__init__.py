@@ -5,6 +5,7 @@ and from the same information: what is fitted stands twice, fitted and calibrate
 fitted and calibrated on, and refitted on all that it has seen.
 """
 
+from trainers.stock.evaluation.baselines.asked import Asked
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fit, Fitted, NoForecastError, Replaced
 from trainers.stock.evaluation.baselines.case import Case
 from trainers.stock.evaluation.baselines.naive import NAIVE
@@ -14,6 +15,7 @@ from trainers.stock.evaluation.baselines.table import Plan, all_baselines, quick
 __all__ = [
     "NAIVE",
     "SCALED",
+    "Asked",
     "Baseline",
     "Case",
     "Fit",

@@ -1,15 +1,13 @@
 """What a baseline is: something that is fitted on a sample, and then asked about any windows."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from trainers.stock.asking import joined
-from trainers.stock.data import ROWS, Windows
+from trainers.stock.evaluation.baselines.asked import Asked
 from trainers.stock.evaluation.baselines.sample import Sample
 
 FloatArray = NDArray[np.float64]
@@ -44,20 +42,20 @@ class Replaced:
 class Fitted:
     """A baseline whose numbers stand."""
 
-    quantiles: Callable[[Windows], FloatArray]
+    quantiles: Callable[[Asked], FloatArray]
     """[n, H, Q] in the target's unit for a block of n windows, from what was known on the day of each."""
     replaced: Replaced | None = None
 
-    def forecasts(self, windows: Windows) -> FloatArray:
+    def forecasts(self, asked: Asked) -> FloatArray:
         """[N, H, Q] a bounded number of windows at a time.
 
         Raises:
             NoForecastError: some windows have none; scores on the others would not compare.
         """
-        found = in_blocks(windows, self.quantiles)
+        found = asked.in_blocks(self.quantiles)
         lost = int((~np.isfinite(found).all(axis=(1, 2))).sum())
         if lost:
-            raise NoForecastError(f"it has no forecast for {lost} of {len(windows)} windows")
+            raise NoForecastError(f"it has no forecast for {lost} of {len(asked)} windows")
         return found
 
 
@@ -81,15 +79,3 @@ class Baseline:
     def named(self, fit: Fit) -> str:
         """What its row of scores is called."""
         return self.name if fit is Fit.AS_IS else f"{self.name}, {fit}"
-
-
-def in_blocks(windows: Windows, compute: Callable[[Windows], FloatArray]) -> FloatArray:
-    """What is computed of windows, a bounded number of them at a time: [N, …] from a function of n windows."""
-    parts = (torch.from_numpy(compute(block)) for block in _blocks(windows))
-    return joined(parts, len(windows)).numpy()
-
-
-def _blocks(windows: Windows) -> Iterator[Windows]:
-    for k in range(0, len(windows), ROWS):
-        rows = slice(k, k + ROWS)
-        yield Windows(symbols=windows.symbols[rows], positions=windows.positions[rows])

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from trainers.stock.data import Windows
+from trainers.stock.evaluation.baselines.asked import Asked
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray
 from trainers.stock.evaluation.baselines.regressors import learnt_outcomes, learnt_units, regressors
 from trainers.stock.evaluation.baselines.sample import Sample
@@ -36,8 +36,9 @@ def boosted(sample: Sample) -> Fitted:
     """One model a horizon and quantile; where they cross, they are put in order. The same sample gives the same."""
     import lightgbm
 
-    history, windows = sample.history, sample.at_most(FITTED_WINDOWS)
-    known, outcomes = regressors(history, windows), learnt_outcomes(history, windows)
+    history = sample.history
+    learnt = Asked.of(history, sample.at_most(FITTED_WINDOWS))
+    known, outcomes = learnt.in_blocks(lambda block: regressors(history, block)), learnt_outcomes(history, learnt)
     fits: list[lightgbm.Booster] = []
     for outcome in outcomes.T:
         rows = np.isfinite(outcome)
@@ -45,7 +46,7 @@ def boosted(sample: Sample) -> Fitted:
         fits += [lightgbm.train({**SETTINGS, "alpha": level}, data, num_boost_round=ROUNDS) for level in sample.levels]
     shape = len(sample.target.horizons), len(sample.levels)
 
-    def quantiles(asked: Windows) -> FloatArray:
+    def quantiles(asked: Asked) -> FloatArray:
         rows = regressors(history, asked)
         columns = [np.asarray(fit.predict(rows, num_threads=1), np.float64) for fit in fits]
         told = np.stack(columns, axis=1).reshape(len(asked), *shape)

@@ -8,10 +8,10 @@ import torch
 
 from predictor.networks import anchor_index, uncrossed
 from trainers.stock.conformal import calibrate
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History
+from trainers.stock.evaluation.baselines.asked import Asked
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fit, Fitted, FloatArray
 from trainers.stock.evaluation.baselines.sample import Sample
-from trainers.stock.evaluation.units import units_of
 from trainers.stock.splits import Part, Splits
 
 
@@ -22,7 +22,8 @@ class Case:
     history: History
     """Inputs and labels."""
     train: Part
-    calibration: Part
+    calibration: Asked
+    """The windows of the calibration part."""
     seen: Part
     """Training, selection and calibration part as one, with the windows whose targets straddle two of them."""
     levels: tuple[float, ...]
@@ -41,7 +42,7 @@ class Case:
         return cls(
             history=history,
             train=splits.train,
-            calibration=splits.calibration,
+            calibration=Asked.of(history, history.windows(splits.calibration)),
             seen=Part("seen", splits.train.first, seen_until),
             levels=levels,
         )
@@ -71,19 +72,17 @@ class Case:
         offsets = self._offsets(plain)
         anchor = anchor_index(self.levels)
 
-        def quantiles(windows: Windows) -> FloatArray:
-            units = units_of(self.history, windows)
-            moved = torch.from_numpy(units.told(plain.quantiles(windows)) + offsets)
-            return units.values(uncrossed(moved, anchor).numpy())
+        def quantiles(asked: Asked) -> FloatArray:
+            moved = torch.from_numpy(asked.units.told(plain.quantiles(asked)) + offsets)
+            return asked.units.values(uncrossed(moved, anchor).numpy())
 
         return Fitted(quantiles=quantiles, replaced=plain.replaced)
 
     def _offsets(self, plain: Fitted) -> FloatArray:
         """[H, Q] in units of the window."""
-        windows = self.history.windows(self.calibration)
-        units = units_of(self.history, windows)
+        windows, units = self.calibration.windows, self.calibration.units
         conformal = calibrate(
-            units.told(plain.forecasts(windows)),
+            units.told(plain.forecasts(self.calibration)),
             units.told(self.history.outcomes(windows)[..., None])[..., 0],
             self.levels,
             sessions=len(np.unique(windows.positions)),

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from trainers.stock.data import Windows
+from trainers.stock.evaluation.baselines.asked import Asked
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fit, Fitted, FloatArray
 from trainers.stock.evaluation.baselines.sample import Sample, recent
 
@@ -21,8 +21,8 @@ def empirical(sample: Sample) -> Fitted:
     history, levels = sample.history, sample.levels
     otherwise = np.nanquantile(history.outcomes(sample.at_most(LEARNT_FROM)), levels, axis=0).T
 
-    def quantiles(asked: Windows) -> FloatArray:
-        daily = _of_known(recent(history, asked, SESSIONS), np.array(levels))
+    def quantiles(asked: Asked) -> FloatArray:
+        daily = _of_known(recent(history, asked.windows, SESSIONS), np.array(levels))
         found = sample.target.spread[:, None] * daily[:, None]
         return np.where(np.isnan(found), otherwise, found)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import Windows
+from trainers.stock.evaluation.baselines.asked import Asked
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, Replaced
 from trainers.stock.evaluation.baselines.sample import Sample
 from trainers.stock.evaluation.baselines.unconditional import UNCONDITIONAL
@@ -50,8 +51,8 @@ def garch(sample: Sample) -> Fitted:
         _of_returns(models, sample) if sample.target.kind is TargetKind.LOG_RETURN else _of_volatility(models, sample)
     )
 
-    def quantiles(asked: Windows) -> FloatArray:
-        told = tell(asked.symbols, filters.variances(asked))
+    def quantiles(asked: Asked) -> FloatArray:
+        told = tell(asked.windows.symbols, filters.variances(asked.windows))
         return np.where(np.isnan(told), otherwise.quantiles(asked), told)
 
     why = {symbol: one for symbol, one in found.items() if isinstance(one, str)}

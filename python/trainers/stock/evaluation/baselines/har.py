@@ -7,7 +7,8 @@ import numpy as np
 from predictor.networks import Target, TargetKind
 from predictor.windows import back_from
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, NoForecastError, in_blocks
+from trainers.stock.evaluation.baselines.asked import Asked, in_blocks
+from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, NoForecastError
 from trainers.stock.evaluation.baselines.sample import Sample
 
 DAYS: Final = (1, 5, 22)
@@ -29,12 +30,12 @@ def har(sample: Sample) -> Fitted:
     centres, outcomes = known @ weights, history.outcomes(learnt)
     if sample.target.kind is TargetKind.LOG_VOLATILITY:
         residuals = np.nanquantile(outcomes - centres, sample.levels, axis=0).T
-        return Fitted(quantiles=lambda asked: (_averages(daily, asked) @ weights)[..., None] + residuals)
+        return Fitted(quantiles=lambda asked: (_averages(daily, asked.windows) @ weights)[..., None] + residuals)
     root = np.sqrt(sample.target.horizons)
     units = np.nanquantile(outcomes / (root * np.exp(centres)), sample.levels, axis=0).T
 
-    def quantiles(asked: Windows) -> FloatArray:
-        return (root * np.exp(_averages(daily, asked) @ weights))[..., None] * units
+    def quantiles(asked: Asked) -> FloatArray:
+        return (root * np.exp(_averages(daily, asked.windows) @ weights))[..., None] * units
 
     return Fitted(quantiles=quantiles)
 

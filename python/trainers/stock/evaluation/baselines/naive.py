@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from predictor.networks import TargetKind
-from trainers.stock.data import Windows
+from trainers.stock.evaluation.baselines.asked import Asked
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fit, Fitted, FloatArray
 from trainers.stock.evaluation.baselines.sample import Sample, recent
 
@@ -30,8 +30,8 @@ def _zero(sample: Sample) -> Fitted:
 def _last_value(sample: Sample) -> Fitted:
     shape = len(sample.target.horizons), len(sample.levels)
 
-    def quantiles(asked: Windows) -> FloatArray:
-        last = recent(sample.history, asked, 1)
+    def quantiles(asked: Asked) -> FloatArray:
+        last = recent(sample.history, asked.windows, 1)
         return np.broadcast_to(last[:, :, None], (len(asked), *shape)).copy()
 
     return Fitted(quantiles=quantiles)

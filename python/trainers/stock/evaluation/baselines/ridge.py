@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trainers.stock.data import Windows
+from trainers.stock.evaluation.baselines.asked import Asked
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray
 from trainers.stock.evaluation.baselines.regressors import learnt_outcomes, learnt_units, regressors
 from trainers.stock.evaluation.baselines.sample import Sample
@@ -28,7 +28,7 @@ def ridge(sample: Sample) -> Fitted:
     history = sample.history
     fits, spreads = _fitted(sample)
 
-    def quantiles(asked: Windows) -> FloatArray:
+    def quantiles(asked: Asked) -> FloatArray:
         known = regressors(history, asked)
         centres = np.stack([fit.predict(known) for fit in fits], axis=1)
         return learnt_units(history, asked).values(centres[..., None] + spreads)
@@ -42,8 +42,9 @@ def _fitted(sample: Sample) -> "tuple[list[Pipeline], FloatArray]":
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    windows = sample.at_most(FITTED_WINDOWS)
-    known, outcomes = regressors(sample.history, windows), learnt_outcomes(sample.history, windows)
+    history = sample.history
+    learnt = Asked.of(history, sample.at_most(FITTED_WINDOWS))
+    known, outcomes = learnt.in_blocks(lambda block: regressors(history, block)), learnt_outcomes(history, learnt)
     fits: list[Pipeline] = []
     spreads: list[FloatArray] = []
     for outcome in outcomes.T:

@@ -4,8 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from trainers.stock.data import Windows
-from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray
+from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted
 from trainers.stock.evaluation.baselines.sample import Sample
 from trainers.stock.evaluation.units import units_of
 
@@ -23,10 +22,7 @@ def scaled(sample: Sample) -> Fitted:
     outcomes = units_of(history, windows).told(history.outcomes(windows)[..., None])[..., 0]
     told = np.nanquantile(outcomes, sample.levels, axis=0).T
 
-    def quantiles(asked: Windows) -> FloatArray:
-        return units_of(history, asked).values(told)
-
-    return Fitted(quantiles=quantiles)
+    return Fitted(quantiles=lambda asked: asked.units.values(told))
 
 
 SCALED: Final = Baseline(name="volatility-scaled quantiles", estimator=scaled)

@@ -4,7 +4,6 @@ from typing import Final
 
 import numpy as np
 
-from trainers.stock.data import Windows
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray
 from trainers.stock.evaluation.baselines.sample import Sample
 
@@ -13,10 +12,7 @@ def unconditional(sample: Sample) -> Fitted:
     """Quantiles of each symbol's own outcomes; of all symbols' if it has none."""
     found = np.stack([_of_horizon(sample, h) for h in range(len(sample.target.horizons))], axis=1)
 
-    def quantiles(asked: Windows) -> FloatArray:
-        return found[asked.symbols]
-
-    return Fitted(quantiles=quantiles)
+    return Fitted(quantiles=lambda asked: found[asked.windows.symbols])
 
 
 def _of_horizon(sample: Sample, h: int) -> FloatArray:
