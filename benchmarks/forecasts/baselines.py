@@ -11,7 +11,7 @@ from arch import arch_model
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
-from benchmarks.forecasts.ours import levels
+from benchmarks.forecasts.scales import forecast_levels
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 from predictor.networks import anchor_index, uncrossed
 from trainers.stock.conformal import calibrate
@@ -95,8 +95,8 @@ def _calibrated(task: Task, ask: Asking) -> Array:
 
 
 def _units(task: Task, windows: Windows) -> Units:
-    """Level and scale of each window, the same at every step."""
-    location, scale = (measured[windows.series, windows.decisions, None, None] for measured in levels(task))
+    """Location and scale of each window at each step, which our forecasts are told in too."""
+    location, scale = (level[..., None] for level in forecast_levels(task, windows))
     return Units(location=location, scale=scale)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.forecasts.task import Task, standardised
+from benchmarks.forecasts.task import Task, center_and_unit, standardised
 
 Series = NDArray[np.float64]
 
@@ -35,12 +35,16 @@ def index_task(name: str) -> Task:
     target = np.stack([standardised(m[name], starts[1]) for m in measured])
     observed = [[standardised(m[key], starts[1]) for key in (other, "gap", "volume")] for m in measured]
     calendar = np.stack([dates.day_of_week.to_numpy() / 4 - 0.5, dates.day_of_year.to_numpy() / 366 - 0.5], axis=-1)
+    units = [center_and_unit(m[name], starts[1]) for m in measured]
     return Task(
         name=name,
         target=target.astype(np.float32),
         observed=np.moveaxis(np.array(observed), 1, 2).astype(np.float32),
         known=np.stack([calendar] * len(frames)).astype(np.float32),
         static=np.eye(len(frames), dtype=np.float32),
+        center=np.array([center for center, _ in units]),
+        unit=np.array([unit for _, unit in units]),
+        ranges=np.exp([m["vol"] for m in measured]),
         starts=starts,
     )
 

@@ -3,12 +3,11 @@
 python -m benchmarks.forecasts.ours TASK.npz QUANTILES.npz MODEL SEED STEPS
 
 MODEL is a kind of network; with `-selected` behind it, it may train for longer and the validation part selects the
-epoch. The target is forecast in units of its own window, less the mean and over the standard deviation. Its past is
-read in the same unit, less the last value, beside that mean and deviation; observed covariates less their window's
-mean.
+epoch. Where daily ranges are known, the target is forecast in the units that HAR makes of them, else in those of its
+own window, less the mean and over the standard deviation. Its past is read in units of the window, less the last value,
+beside that mean and deviation; observed covariates less their window's mean.
 """
 
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from benchmarks.forecasts.protocol import (
     LSTM_LAYERS,
     Question,
 )
+from benchmarks.forecasts.scales import RETURNS, forecast_levels, window_levels
 from benchmarks.forecasts.task import LEVELS, IndexArray, Task, Windows
 from predictor.inference import Engine, freeze
 from predictor.networks import (
@@ -34,7 +34,6 @@ from predictor.networks import (
     OutputMap,
     Target,
     TargetKind,
-    WindowNormaliser,
     build_network,
     kind_named,
     normalise,
@@ -66,12 +65,8 @@ SHIPPED: Final = optimisation_of("tft")
 SELECTED: Final = "-selected"
 SELECTED_STEPS: Final = 4
 """Times the steps that a training with selection may take."""
-RETURNS: Final = "ret"
-"""The task whose target is a daily return."""
 SMALL: Final = 0.5
 """What a window's level and the log of its scale are multiplied with."""
-SMALLEST: Final = 0.1
-"""Smallest scale of a window, as a share of the median over the training part."""
 ROWS: Final = 256
 
 SETTINGS: Final[dict[str, dict[str, Setting]]] = {
@@ -104,8 +99,9 @@ class Split(NamedTuple):
 def split_of(task: Task, name: str) -> Split:
     """The windows of a part, in units of each window."""
     windows = task.windows(name)
-    location, scale = (measured[windows.series, windows.decisions] for measured in levels(task))
-    observed = _observed(task, windows, location, scale)
+    own = (level[windows.series, windows.decisions] for level in window_levels(task))
+    observed = _observed(task, windows, *own)
+    location, scale = forecast_levels(task, windows)
     inputs = Inputs(
         observed=observed,
         known=torch.from_numpy(windows.known),
@@ -117,20 +113,6 @@ def split_of(task: Task, name: str) -> Split:
     future = torch.from_numpy(windows.future.astype(np.float64))
     units = normalise(future, inputs.location, inputs.scale, torch.ones(task.horizon, dtype=torch.float64))
     return Split(inputs=inputs, target=units.float(), decisions=windows.decisions)
-
-
-def levels(task: Task) -> tuple[Array, Array]:
-    """Location and scale [S, T] of the window that ends at each step.
-
-    Returns have the location 0 and a volatility that weighs new sessions most, both as shipped. No scale is below a
-    tenth of the usual one, or else windows that hardly move would outweigh all others.
-    """
-    returns, values = WindowNormaliser(window=task.encoder), task.target.astype(np.float64)
-    levels = WindowNormaliser(window=task.encoder, decay=1.0, centred=True)
-    normaliser = returns if task.name == RETURNS else levels
-    _, scale = normaliser.measure(values, values.shape[1])
-    usual = float(np.median(scale[:, : task.learnt]))
-    return replace(normaliser, floor=max(normaliser.floor, SMALLEST * usual)).measure(values, values.shape[1])
 
 
 def _observed(task: Task, windows: Windows, location: Array, scale: Array) -> Tensor:

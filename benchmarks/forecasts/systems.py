@@ -19,12 +19,14 @@ from benchmarks.forecasts.task import FloatArray, Task
 SOURCES: Final = (
     "benchmarks/forecasts/ours.py",
     "benchmarks/forecasts/protocol.py",
+    "benchmarks/forecasts/scales.py",
     "benchmarks/forecasts/task.py",
     "python/predictor/networks/*.py",
     "python/trainers/loop/**/*.py",
     "python/trainers/stock/conformal.py",
     "python/trainers/stock/evaluation/adaptive.py",
     "python/trainers/stock/recipe.py",
+    "python/trainers/stock/scale.py",
     "python/trainers/stock/starting.py",
     "python/trainers/stock/task.py",
 )

@@ -74,6 +74,12 @@ class Task:
     """[S, T, K] calendar, about -0.5 to 0.5."""
     static: FloatArray
     """[S, C]"""
+    center: NDArray[np.float64]
+    """[S] what was taken from the target before it was divided by `unit`."""
+    unit: NDArray[np.float64]
+    """[S]"""
+    ranges: NDArray[np.float64]
+    """[S, T] daily range volatility, told to everybody in the target or a covariate; [S, 0] where there is none."""
     starts: tuple[int, int, int]
     """First step of training, validation and test; each part ends where the next one begins, the last at T."""
     encoder: int = 60
@@ -135,6 +141,9 @@ class Task:
             observed=self.observed,
             known=self.known,
             static=self.static,
+            center=self.center,
+            unit=self.unit,
+            ranges=self.ranges,
             sizes=np.array([*self.starts, self.encoder, self.horizon]),
         )
 
@@ -149,6 +158,9 @@ class Task:
                 observed=kept["observed"],
                 known=kept["known"],
                 static=kept["static"],
+                center=kept["center"],
+                unit=kept["unit"],
+                ranges=kept["ranges"],
                 starts=(first, second, third),
                 encoder=encoder,
                 horizon=horizon,
@@ -157,5 +169,11 @@ class Task:
 
 def standardised(values: NDArray[np.float64], learnt: int) -> NDArray[np.float64]:
     """Values [T] less the mean and over the standard deviation of the first `learnt` of them."""
+    center, unit = center_and_unit(values, learnt)
+    return (values - center) / unit
+
+
+def center_and_unit(values: NDArray[np.float64], learnt: int) -> tuple[float, float]:
+    """Mean and standard deviation of the first `learnt` values."""
     part = values[:learnt]
-    return (values - part.mean()) / (part.std() + 1e-12)
+    return float(part.mean()), float(part.std() + 1e-12)

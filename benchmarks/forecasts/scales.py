@@ -1,0 +1,89 @@
+"""In which units our networks forecast: those of each window, or, where ranges are known, what econometrics forecasts.
+
+As shipped, `--scale har`: fitted on the training part, told from the window's long-run level over 139 steps.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.forecasts.daily_levels import daily_levels
+from benchmarks.forecasts.task import LEVELS, Task, Windows
+from predictor.networks import Levels, TargetKind, WindowNormaliser
+from predictor.networks.econometric import TAPS
+from predictor.windows import back_from
+from trainers.stock.scale import Learnt, fit_normaliser
+
+Array = NDArray[np.float64]
+
+RETURNS: Final = "ret"
+"""The task whose target is a daily return."""
+SMALLEST: Final = 0.1
+"""Smallest scale of a window, as a share of the median over the training part."""
+
+
+def window_levels(task: Task) -> tuple[Array, Array]:
+    """Location and scale [S, T] of the window that ends at each step.
+
+    Returns have the location 0 and a volatility that weighs new sessions most, both as shipped. No scale is below a
+    tenth of the usual one, or else windows that hardly move would outweigh all others.
+    """
+    values = task.target.astype(np.float64)
+    returns = WindowNormaliser(window=task.encoder)
+    normaliser = returns if task.name == RETURNS else replace(returns, decay=1.0, centred=True)
+    _, scale = daily_levels(normaliser, values)
+    usual = float(np.median(scale[:, : task.learnt]))
+    return daily_levels(replace(normaliser, floor=max(normaliser.floor, SMALLEST * usual)), values)
+
+
+def forecast_levels(task: Task, asked: Windows) -> Levels:
+    """Location and scale [N, H] that forecasts of these windows are told in, in the task's standardised unit."""
+    if task.ranges.shape[1]:
+        return _Raw.of(task).levels(asked)
+    location, scale = (level[asked.series, asked.decisions, None] for level in window_levels(task))
+    return Levels(*(np.repeat(level, task.horizon, axis=1) for level in (location, scale)))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Raw:
+    """A task before it was standardised: what bars would have given."""
+
+    task: Task
+    target: Array
+    """[S, T] daily log returns, or the log of the daily range volatility."""
+
+    @classmethod
+    def of(cls, task: Task) -> "_Raw":
+        target = task.target.astype(np.float64) * task.unit[:, None] + task.center[:, None]
+        return cls(task=task, target=target)
+
+    def levels(self, asked: Windows) -> Levels:
+        """Of a normaliser that is fitted on the training part."""
+        task = self.task
+        location, scale = fit_normaliser(self._learnt(), "har").levels(self._series(asked))
+        unit, center = task.unit[asked.series, None], task.center[asked.series, None]
+        return Levels(location=(location - center) / unit, scale=np.broadcast_to(scale, location.shape) / unit)
+
+    def _series(self, windows: Windows) -> tuple[Array, ...]:
+        """[N, W] each: returns and ranges, or the latter alone."""
+        series = (self.target, self.task.ranges) if self.task.name == RETURNS else (self.task.ranges,)
+        return tuple(back_from(one, windows.series, windows.decisions, TAPS) for one in series)
+
+    def _learnt(self) -> Learnt:
+        """All windows of the training part; each step of the horizon is forecast by itself."""
+        windows, task = self.task.windows("train"), self.task
+        steps = windows.decisions[:, None] + np.arange(1, task.horizon + 1)
+        outcomes = self.target[windows.series[:, None], steps]
+        return Learnt(
+            kind=TargetKind.LOG_RETURN if task.name == RETURNS else TargetKind.LOG_VOLATILITY,
+            windows=self._series(windows),
+            outcomes=outcomes,
+            volatility=np.log(task.ranges[windows.series[:, None], steps]),
+            following=outcomes[:, 0],
+            steps=tuple((step, step) for step in range(1, task.horizon + 1)),
+            spread=np.ones(task.horizon),
+            levels=LEVELS,
+        )
