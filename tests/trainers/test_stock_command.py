@@ -178,8 +178,8 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
     assert call("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     stages = [line["stage"] for line in lines if line["kind"] == "stage"]
-    assert [stage.split()[0] for stage in stages] == ["computing", "training", "epoch", "recording"]
-    assert stages[2].startswith("epoch 1 of 1 is the best; calibrating it")
+    assert [stage.split()[0] for stage in stages] == ["computing", "training", "the", "recording"]
+    assert stages[2].startswith("the start is best; calibrating it")
     assert lines[-1]["kind"] == "trained"
     assert lines[-1]["artifact"] == str(tmp_path / "1")
     assert (tmp_path / "1" / "manifest.json").is_file()
@@ -208,7 +208,7 @@ def test_a_person_sees_the_scores_and_the_sentence_about_skill(
 
 
 BAD = [
-    ("--model prophet", "there is no network kind 'prophet'; the kinds are ['graph', 'gru', 'hybrid', 'lstm', 'tft']"),
+    ("--model prophet", "there is no network kind 'prophet'; the kinds are ['garch', 'graph', 'gru', 'har', 'hybrid', 'lstm', 'tft']"),
     ("--model gru --heads 4", "network 'gru': missing [], unknown ['heads']"),
     ("--model lstm --edges edges.csv", "a network of kind 'lstm' has no graph; use graph"),
     ("--query SELECT", "--query asks a database, but"),

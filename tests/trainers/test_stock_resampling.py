@@ -96,6 +96,7 @@ def test_the_interval_of_a_daily_ic_draws_blocks_of_days_and_is_stretched() -> N
         outcomes=outcomes.reshape(-1, 1),
         positions=np.repeat(np.arange(120), 12),
         symbols=np.tile(np.arange(12), 120),
+        sessions=np.arange(120, dtype=np.int32),
         target=Target(horizons=(1,)),
         levels=LEVELS,
     )
