@@ -54,14 +54,12 @@ from trainers.loop import (
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import Batch
 from trainers.stock.evaluation.adaptive import Delay, Residuals, adaptive_offsets
-from trainers.stock.recipe import WARMUP, optimisation_of
+from trainers.stock.recipe import WARMUP, Optimisation, optimisation_of
 from trainers.stock.starting import start
 from trainers.stock.task import QuantileTask
 
 Array = NDArray[np.float64]
 
-SHIPPED: Final = optimisation_of("tft")
-"""Learning rate, decay and schedule of all our networks here."""
 SELECTED: Final = "-selected"
 SELECTED_STEPS: Final = 4
 """Times the steps that a training with selection may take."""
@@ -116,16 +114,16 @@ def split_of(task: Task, name: str) -> Split:
 
 
 def _observed(task: Task, windows: Windows, location: Array, scale: Array) -> Tensor:
-    """float32 [N, E, 3 + F] the target's past in units of its window, the window's level and the log of its scale.
+    """float32 [N, E, 1 or 3, + F] the target's past in units of its window, then covariates less their window's mean.
 
-    After these every covariate less its window's mean. Returns are read as they are, all other series from their last
-    value: what comes begins there. Level and scale, which units of the window hide, are told in small numbers, as a
-    history holds few independent ones.
+    Returns are read as they are, all other series from their last value: what comes begins there. Between the two
+    stand the window's level and the log of its scale, which its units hide, in small numbers, as a history holds few
+    independent ones; not where the units that are forecast in know of them.
     """
     last = 0.0 if task.name == RETURNS else windows.past[:, -1:]
     past = (windows.past - last) / scale[:, None]
-    level, spread = (np.broadcast_to(SMALL * value[:, None], past.shape) for value in (location, np.log(scale)))
-    own = np.stack([past, level, spread], axis=-1)
+    hidden = () if task.ranges.shape[1] else (location, np.log(scale))
+    own = np.stack([past, *(np.broadcast_to(SMALL * value[:, None], past.shape) for value in hidden)], axis=-1)
     others = windows.observed - windows.observed.mean(axis=1, keepdims=True)
     return torch.from_numpy(np.concatenate([own, others], axis=-1).astype(np.float32))
 
@@ -151,18 +149,20 @@ def network_of(task: Task, kind: str, train: Split) -> nn.Module:
     return network
 
 
-def train(network: nn.Module, parts: dict[str, Split], *, seed: int, steps: int, selected: bool) -> None:
-    """Train with the shipped loop; with `selected`, keep the epoch that the validation part likes best."""
+def train(
+    network: nn.Module, parts: dict[str, Split], shipped: Optimisation, *, seed: int, steps: int, selected: bool
+) -> None:
+    """Train with the shipped loop, rate and decay; `selected` keeps the epoch that the validation part likes best."""
     task = QuantileTask(network, LEVELS)
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    optimizer = adamw(learning, lr=SHIPPED.learning_rate, weight_decay=SHIPPED.weight_decay)
+    optimizer = adamw(learning, lr=shipped.learning_rate, weight_decay=shipped.weight_decay)
     schedule = cosine(optimizer, warmup_steps=int(WARMUP * steps), total_steps=steps)
     phase = Phase("network", task.loss, learning, optimizer, scheduler=schedule, clip=CLIP)
     loop = Loop([phase], modules={"network": network}, device="cpu", precision="fp32")
     source = parts["train"].source(size=BATCH, seed=seed, shuffle=True)
     held = Validation(task.loss, parts["validation"].source(size=ROWS, seed=seed, shuffle=False))
     with loop.running() as run:
-        if selected:  # the start is a candidate too: the linear highway alone
+        if selected:  # the start is a candidate too: units and linear highway alone
             run.stalled(run.validate(held.score, held.source).mean, patience=steps)
         _work(run, source, held if selected else None, steps)
         if selected:
@@ -216,7 +216,7 @@ def main() -> None:
     parts = {name: split_of(question.task, name) for name in ("train", "validation", "test")}
     network = network_of(question.task, kind, parts["train"])
     steps = question.steps * (SELECTED_STEPS if selected else 1)
-    train(network, parts, seed=question.seed, steps=steps, selected=selected)
+    train(network, parts, optimisation_of(kind), seed=question.seed, steps=steps, selected=selected)
     question.reply(forecasts(network, parts, question.task.horizon))
 
 

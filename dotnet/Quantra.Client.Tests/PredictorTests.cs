@@ -141,8 +141,58 @@ public abstract class PredictorTests
     [Fact]
     public async Task Feature_windows_give_the_forecast_of_their_bars()
     {
-        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", await WindowAsync()), Token);
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", await WindowAsync("small", "window", "AAPL")), Token);
         Assert.Equal(_expected.Of("one").Bits("values"), Expected.BitsOf(forecast.Values));
+    }
+
+    [Fact]
+    public async Task Windows_of_a_fitted_scale_have_one_level_a_horizon()
+    {
+        var window = await WindowAsync("fitted", "window_fitted", "AAPL", "IBM");
+        Assert.Equal(2 * 4, window.Scale.Length);
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("fitted", window), Token);
+        Assert.Equal(_expected.Of("fitted").Bits("values"), Expected.BitsOf(forecast.Values));
+    }
+
+    [Fact]
+    public async Task A_level_of_another_shape_is_refused_by_name()
+    {
+        var window = await WindowAsync("fitted", "window_fitted", "AAPL", "IBM");
+        var one = await RefusalAsync(new PredictionRequest("fitted", window with { Scale = window.Scale[..2] }));
+        Assert.Equal(QuantraReason.WindowShape, one.Reason);
+        Assert.Contains("scale", one.Message, StringComparison.Ordinal);
+        var plain = await WindowAsync("small", "window", "AAPL");
+        double[] four = [.. Enumerable.Repeat(plain.Location.Span[0], 4)];
+        var many = await RefusalAsync(new PredictionRequest("small", plain with { Location = four }));
+        Assert.Equal(QuantraReason.WindowShape, many.Reason);
+        Assert.Contains("location", many.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task The_models_skill_stands_beside_every_answer()
+    {
+        var request = new PredictionRequest("fitted", Panel);
+        var forecast = await _predictor.PredictAsync(request, Token);
+        var (skill, expected) = (forecast.Skill!, _expected.Of("fitted").Of("skill"));
+        Assert.Equal(expected.Text("rival"), skill.Rival);
+        Assert.Equal((-0.00449, -0.02251, 0.01049, 0.9), (skill.Improvement, skill.Lower, skill.Upper, skill.Level));
+        Assert.Equal((SkillVerdict.Undecided, 0), (skill.Verdict, skill.DaysShort));
+        Assert.Equal(expected.Text("sentence"), skill.Sentence);
+        Assert.Equal(expected.Text("line"), skill.Line);
+        Assert.EndsWith(skill.Line, forecast.ToString(), StringComparison.Ordinal);
+        Assert.Equal(skill, (await _predictor.ExplainAsync(new ExplanationRequest(request, 5), Token)).Skill);
+        Assert.Null((await _predictor.PredictAsync(new PredictionRequest("small", Bars), Token)).Skill);
+    }
+
+    [Fact]
+    public async Task A_symbol_that_has_no_forecast_says_why()
+    {
+        var bars = BarPanel.ReadCsv(Doors.PathOf("late.csv"));
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("fitted", bars), Token);
+        var expected = Assert.Single(_expected.Of("fitted_late").All("refusals"));
+        var (symbol, refusal) = Assert.Single(forecast.Refusals);
+        Assert.Equal((expected.Text("symbol"), expected.Text("message")), (symbol, refusal.Message));
+        Assert.Equal(QuantraReason.NoUsableSymbol, refusal.Reason);
     }
 
     [Fact]
@@ -274,7 +324,7 @@ public abstract class PredictorTests
         Assert.Equal(_expected.Of("window").Text("schema_hash"), model.SchemaHash);
         Assert.Equal(["integrated-gradients"], model.ExplainMethods);
         Assert.NotEmpty(model.ObservedFeatures[0].Expression);
-        Assert.Equal(["beside", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
+        Assert.Equal(["beside", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
     }
 
     [Theory]
@@ -307,7 +357,10 @@ public abstract class PredictorTests
         var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Emptied(Panel, 200, 399)), Token);
         Assert.True(double.IsNaN(forecast.Value("IBM", 5, 0.5)));
         Assert.True(double.IsFinite(forecast.Value("AAPL", 5, 0.5)));
-        Assert.StartsWith("IBM: no forecast", Assert.Single(forecast.Warnings), StringComparison.Ordinal);
+        Assert.StartsWith("no forecast of IBM: ", Assert.Single(forecast.Warnings), StringComparison.Ordinal);
+        var (symbol, refusal) = Assert.Single(forecast.Refusals);
+        Assert.Equal(("IBM", QuantraReason.TooFewBars), (symbol, refusal.Reason));
+        Assert.Equal(("1", "30"), (refusal.Metadata["have"], refusal.Metadata["need"]));
     }
 
     [Fact]
@@ -323,7 +376,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_damaged_artifact_leaves_the_others_served()
     {
-        Assert.Equal(["beside", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
+        Assert.Equal(["beside", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
         Assert.Equal(QuantraReason.ModelNotFound, (await RefusalAsync(new PredictionRequest("cut", Bars))).Reason);
     }
 
@@ -333,12 +386,13 @@ public abstract class PredictorTests
         var failure = await RefusalAsync(new PredictionRequest("small", Bars.Last(20)));
         Assert.Equal(StatusCode.InvalidArgument, failure.Code);
         Assert.Equal("20", failure.Metadata["have"]);
-        Assert.Equal($"{_expected.BarsNeeded}", failure.Metadata["need"]);
+        Assert.Equal("30", failure.Metadata["need"]);
+        Assert.Contains($"{_expected.BarsNeeded} sessions are best", failure.Message, StringComparison.Ordinal);
     }
 
     [Theory]
-    [InlineData("large", QuantraReason.ModelNotFound, "['beside', 'graph', 'small', 'tft']")]
-    [InlineData("../../x", QuantraReason.ModelNotFound, "['beside', 'graph', 'small', 'tft']")]
+    [InlineData("large", QuantraReason.ModelNotFound, "['beside', 'fitted', 'graph', 'small', 'tft']")]
+    [InlineData("../../x", QuantraReason.ModelNotFound, "['beside', 'fitted', 'graph', 'small', 'tft']")]
     [InlineData("small@7", QuantraReason.VersionNotFound, "[1]")]
     [InlineData("small@champion", QuantraReason.VersionNotFound, "[1]")]
     public async Task An_unknown_model_is_refused(string model, string reason, string existing)
@@ -379,7 +433,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_window_of_another_shape_is_refused()
     {
-        var window = await WindowAsync();
+        var window = await WindowAsync("small", "window", "AAPL");
         var shorter = window with
         {
             EncoderLength = window.EncoderLength - 1,
@@ -395,7 +449,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_feature_that_the_model_does_not_read_is_refused_by_name()
     {
-        var window = await WindowAsync() with { Features = ["rsi"] };
+        var window = await WindowAsync("small", "window", "AAPL") with { Features = ["rsi"] };
         var error = await RefusalAsync(new PredictionRequest("small", window));
         Assert.Equal(QuantraReason.UnknownFeature, error.Reason);
         Assert.Contains("return_1", error.Message, StringComparison.Ordinal);
@@ -404,7 +458,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_window_of_another_schema_is_refused()
     {
-        var window = await WindowAsync() with { SchemaHash = "other" };
+        var window = await WindowAsync("small", "window", "AAPL") with { SchemaHash = "other" };
         Assert.Equal(QuantraReason.FeatureMismatch, (await RefusalAsync(new PredictionRequest("small", window))).Reason);
     }
 
@@ -573,12 +627,12 @@ public abstract class PredictorTests
         Assert.Equal(expected.Text("weights_hash"), forecast.WeightsHash);
     }
 
-    private async Task<FeatureWindow> WindowAsync()
+    private async Task<FeatureWindow> WindowAsync(string name, string expected, params string[] symbols)
     {
-        var (window, model) = (_expected.Of("window"), await _predictor.GetModelAsync("small", Token));
+        var (window, model) = (_expected.Of(expected), await _predictor.GetModelAsync(name, Token));
         return new FeatureWindow
         {
-            Symbols = ["AAPL"],
+            Symbols = symbols,
             EncoderLength = model.EncoderLength,
             FutureLength = model.FutureLength,
             Observed = window.Array<float>("observed"),

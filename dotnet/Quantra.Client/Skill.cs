@@ -1,5 +1,3 @@
-using System.Globalization;
-
 namespace Quantra.Client;
 
 /// <summary>How much smaller a model's loss was than its best rival's on days that it had not seen.</summary>
@@ -11,6 +9,7 @@ namespace Quantra.Client;
 /// <param name="Verdict">Whether the improvement can be told from luck.</param>
 /// <param name="Sentence">The same in words.</param>
 /// <param name="DaysShort">Days that are lacking for any verdict; 0 = none.</param>
+/// <param name="Line">A short line for people, the same at every door.</param>
 public sealed record Skill(
     string Rival,
     double Improvement,
@@ -19,18 +18,10 @@ public sealed record Skill(
     double Level,
     SkillVerdict Verdict,
     string Sentence,
-    int DaysShort)
+    int DaysShort,
+    string Line)
 {
-    /// <summary>One short line, the same in every culture.</summary>
+    /// <inheritdoc cref="Line"/>
     /// <returns>Such as "skill: not shown, -0.4 % (90 %: -2.3 to +1.0 %) against GARCH(1,1)-t on held-out days".</returns>
-    public override string ToString() => string.Create(
-        CultureInfo.InvariantCulture,
-        $"skill: {Said}, {100 * Improvement:+0.0;-0.0} % ({100 * Level:0} %: {100 * Lower:+0.0;-0.0} to {100 * Upper:+0.0;-0.0} %) against {Rival} on held-out days");
-
-    private string Said => Verdict switch
-    {
-        SkillVerdict.Better => "shown",
-        SkillVerdict.Worse => "none, worse",
-        _ => "not shown",
-    };
+    public override string ToString() => Line;
 }

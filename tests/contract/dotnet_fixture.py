@@ -3,8 +3,9 @@
     python tests/contract/dotnet_fixture.py FOLDER
 
 FOLDER then holds `models/` (`small`, `beside`, which reads covariates, `graph`, which ranks, `tft`, which tells its
-internals, and the damaged `cut`), `bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), `beside.csv` (the
-bars that go with covariates), and `expected.json`, in which arrays are base64 of their bytes.
+internals, `fitted`, whose scale is fitted and whose skill is known, and the damaged `cut`), `bars.csv` (AAPL and IBM),
+`late.csv` (IBM lacks the last day), `beside.csv` (the bars that go with covariates), and `expected.json`, in which
+arrays are base64 of their bytes.
 """
 
 import base64
@@ -14,12 +15,21 @@ import sys
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import beside
 import numpy as np
-from artifacts import recent_bars, save_small_artifact, small_models
+from artifacts import (
+    NO_SKILL,
+    recent_bars,
+    save_artifact,
+    save_small_artifact,
+    small_artifact,
+    small_models,
+    with_skill,
+)
 from market import without_last_bar
 
 from predictor.bars import BarPanel
@@ -32,10 +42,12 @@ from predictor.instance import Instance, Query, instance_of
 from predictor.model import Model
 from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
+from predictor.skill import Skill
 
 MODEL = "small"
 BESIDE = "beside"
 """The model that reads covariates."""
+FITTED = "fitted"
 OTHER_KINDS = ("graph", "tft")
 """Models by the name of their kind of network."""
 
@@ -50,6 +62,7 @@ def write(folder: Path) -> None:
     beside.save_artifact_with(folder / "models" / BESIDE / "1", covariates)
     for kind in OTHER_KINDS:
         save_small_artifact(folder / "models" / kind / "1", kind)
+    save_artifact(folder / "models" / FITTED / "1", with_skill(small_artifact(fitted=True), NO_SKILL))
     beside.bars().last(200).write_csv(folder / "beside.csv")
     (folder / "expected.json").write_text(json.dumps(_expected(folder, covariates)))
 
@@ -80,7 +93,10 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "graph_late": _described(_forecast(service, late, "graph")),
             "reasons_graph": _described(_attribution(service, bars, "graph")),
             "reasons_tft": _described(_attribution(service, bars, "tft")),
-            "window": _window(folder / "models", bars.select(["AAPL"])),
+            "fitted": _described(_forecast(service, bars, FITTED)),
+            "fitted_late": _described(_forecast(service, late, FITTED)),
+            "window": _window(folder / "models", MODEL, bars.select(["AAPL"])),
+            "window_fitted": _window(folder / "models", FITTED, bars),
         }
 
 
@@ -103,18 +119,22 @@ def _attribution(service: PredictionService, asked: BarPanel | Instance, model: 
     return service.explain(model, query, Deadline()).result().attributions[0]
 
 
-def _window(models: Path, bars: BarPanel) -> dict[str, object]:
-    """The feature windows that the model itself makes of the bars."""
-    model = Registry.open(models, Runtime(choose_device("cpu"), 256)).find(MODEL)
+def _window(models: Path, name: str, bars: BarPanel) -> dict[str, object]:
+    """The feature windows that the model itself makes of the bars; a fitted scale has one number a horizon."""
+    model = Registry.open(models, Runtime(choose_device("cpu"), 256)).find(name)
     assert isinstance(model, Model)
     inputs = model.prepare(Instance(input=bars), datetime.now(UTC)).inputs
-    return {name: _plain(group.numpy()) for name, group in inputs._asdict().items()} | {
+    groups = {name: group.numpy() for name, group in inputs._asdict().items()}
+    if not model.pipeline.normaliser.is_per_horizon:
+        groups |= {name: groups[name][:, 0] for name in ("location", "scale")}
+    return {name: _plain(group) for name, group in groups.items()} | {
         "schema_hash": model.pipeline.features.schema_hash
     }
 
 
-def _described(value: Forecast | Attribution | Internal) -> dict[str, object]:
-    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+def _described(value: Forecast | Attribution | Internal | Skill) -> dict[str, object]:
+    described = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return {**described, "line": value.line} if isinstance(value, Skill) else described
 
 
 def _plain(value: object) -> object:
@@ -122,7 +142,10 @@ def _plain(value: object) -> object:
         return base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return _described(value) if isinstance(value, Internal) else value
+    if isinstance(value, dict):
+        refusals = cast("dict[str, QuantraError]", value)
+        return [{"symbol": symbol, "message": error.message} for symbol, error in refusals.items()]
+    return _described(value) if isinstance(value, Internal | Skill) else value
 
 
 if __name__ == "__main__":

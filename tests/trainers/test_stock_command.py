@@ -208,7 +208,10 @@ def test_a_person_sees_the_scores_and_the_sentence_about_skill(
 
 
 BAD = [
-    ("--model prophet", "there is no network kind 'prophet'; the kinds are ['garch', 'graph', 'gru', 'har', 'hybrid', 'lstm', 'tft']"),
+    (
+        "--model prophet",
+        "there is no network kind 'prophet'; the kinds are ['garch', 'graph', 'gru', 'har', 'hybrid', 'lstm', 'tft']",
+    ),
     ("--model gru --heads 4", "network 'gru': missing [], unknown ['heads']"),
     ("--model lstm --edges edges.csv", "a network of kind 'lstm' has no graph; use graph"),
     ("--query SELECT", "--query asks a database, but"),

@@ -115,7 +115,8 @@ internal static class AnswerReader
             skill.Number("level"),
             Named<SkillVerdict>(skill.Text("verdict")),
             skill.Text("sentence"),
-            skill.Whole("days_short"));
+            skill.Whole("days_short"),
+            skill.Text("line"));
     }
 
     private static NetworkInternal Internal(AnswerFields found) =>

@@ -103,7 +103,16 @@ internal static class ResponseReader
             V1.SkillVerdict.Worse => SkillVerdict.Worse,
             _ => SkillVerdict.Unknown,
         };
-        return new(skill.Rival, skill.Improvement, skill.Lower, skill.Upper, skill.Level, verdict, skill.Sentence, skill.DaysShort);
+        return new(
+            skill.Rival,
+            skill.Improvement,
+            skill.Lower,
+            skill.Upper,
+            skill.Level,
+            verdict,
+            skill.Sentence,
+            skill.DaysShort,
+            skill.Line);
     }
 
     private static NetworkInternal Internal(V1.Internal found)

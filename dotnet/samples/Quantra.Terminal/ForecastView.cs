@@ -15,7 +15,7 @@ internal sealed class ForecastView(BarSeries bars, Forecast forecast)
     public IRenderable Render(int width)
     {
         var inner = Math.Clamp(width - 4, 40, 110);
-        return new Panel(new Rows([.. Chart(inner), new Text(""), Table(), .. Warnings()]))
+        return new Panel(new Rows([.. Chart(inner), new Text(""), Table(), .. Base(), .. Warnings(), Skill()]))
         {
             Header = new PanelHeader(Heading()),
             Border = BoxBorder.Rounded,
@@ -73,11 +73,19 @@ internal sealed class ForecastView(BarSeries bars, Forecast forecast)
     private string Cell(int horizon, double quantile)
     {
         var (value, price) = (forecast.Value(bars.Symbol, horizon, quantile), forecast.Price(bars.Symbol, horizon, quantile));
-        if (double.IsNaN(price))
+        if (forecast.Returns is null)
             return value.ToString("F4", CultureInfo.InvariantCulture);
-        var color = value >= 0 ? Palette.Up : Palette.Down;
-        return string.Create(CultureInfo.InvariantCulture, $"{price:F2} [{color.ToMarkup()}]{Percent(value),7}[/]");
+        var color = (value >= 0 ? Palette.Up : Palette.Down).ToMarkup();
+        var shown = double.IsNaN(price) ? "" : string.Create(CultureInfo.InvariantCulture, $"{price:F2} ");
+        return $"{shown}[{color}]{Percent(value),7}[/]";
     }
+
+    private IEnumerable<IRenderable> Base() => forecast.Returns is null || forecast.Lag == 0
+        ? []
+        : [new Markup($"[{Palette.Quiet.ToMarkup()}]returns count from the close {forecast.Lag} days after the last bar[/]")];
+
+    private Text Skill() =>
+        new(forecast.Skill?.Line ?? "skill: unknown, the model's card compares it with nothing", new Style(Palette.Quiet));
 
     private IEnumerable<IRenderable> Warnings() =>
         forecast.Warnings.Select(warning => new Markup($"[yellow]! {warning.EscapeMarkup()}[/]"));

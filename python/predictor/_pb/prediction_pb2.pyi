@@ -410,7 +410,7 @@ class SymbolError(_message.Message):
     def __init__(self, symbol: _Optional[str] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class Skill(_message.Message):
-    __slots__ = ("rival", "improvement", "lower", "upper", "level", "verdict", "sentence", "days_short")
+    __slots__ = ("rival", "improvement", "lower", "upper", "level", "verdict", "sentence", "days_short", "line")
     RIVAL_FIELD_NUMBER: _ClassVar[int]
     IMPROVEMENT_FIELD_NUMBER: _ClassVar[int]
     LOWER_FIELD_NUMBER: _ClassVar[int]
@@ -419,6 +419,7 @@ class Skill(_message.Message):
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     DAYS_SHORT_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
     rival: str
     improvement: float
     lower: float
@@ -427,7 +428,8 @@ class Skill(_message.Message):
     verdict: SkillVerdict
     sentence: str
     days_short: int
-    def __init__(self, rival: _Optional[str] = ..., improvement: _Optional[float] = ..., lower: _Optional[float] = ..., upper: _Optional[float] = ..., level: _Optional[float] = ..., verdict: _Optional[_Union[SkillVerdict, str]] = ..., sentence: _Optional[str] = ..., days_short: _Optional[int] = ...) -> None: ...
+    line: str
+    def __init__(self, rival: _Optional[str] = ..., improvement: _Optional[float] = ..., lower: _Optional[float] = ..., upper: _Optional[float] = ..., level: _Optional[float] = ..., verdict: _Optional[_Union[SkillVerdict, str]] = ..., sentence: _Optional[str] = ..., days_short: _Optional[int] = ..., line: _Optional[str] = ...) -> None: ...
 
 class ExplainTarget(_message.Message):
     __slots__ = ("horizon", "quantile")

@@ -79,7 +79,7 @@ def _facts(error: QuantraError) -> Json:
 
 def _skill_json(skill: Skill | None) -> Json:
     """Its fields and its verdict."""
-    return None if skill is None else {**asdict(skill), "verdict": skill.verdict.value}
+    return None if skill is None else {**asdict(skill), "verdict": skill.verdict.value, "line": skill.line}
 
 
 def _attribution_json(found: Attribution) -> Json:

@@ -88,7 +88,7 @@ def _plain(value: object, arrays: Arrays) -> object:
         case Internal():
             return _described(value, arrays)
         case Skill():
-            return {**asdict(value), "verdict": value.verdict}
+            return {**asdict(value), "verdict": value.verdict, "line": value.line}
         case dict():
             return _refusals(cast("Mapping[str, QuantraError]", value))
         case tuple():

@@ -26,11 +26,12 @@ def encode(skill: Skill | None) -> pb.Skill | None:
         verdict=_VERDICTS[skill.verdict],
         sentence=skill.sentence,
         days_short=skill.days_short,
+        line=skill.line,
     )
 
 
 def decode(message: pb.Skill) -> Skill:
-    """The skill of a message; its verdict follows from the interval."""
+    """The skill of a message; its verdict and line follow from the numbers."""
     return Skill(
         rival=message.rival,
         improvement=message.improvement,
