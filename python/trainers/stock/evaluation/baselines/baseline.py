@@ -21,7 +21,7 @@ class Fit(StrEnum):
     """What of a model's information a baseline was given."""
 
     AS_IS = "as it is"
-    """Nothing: no number of it is fitted."""
+    """It is not moved; for what needs no fit."""
     CALIBRATED = "calibrated"
     """Fitted on the training part, then moved on the calibration part, as the model's quantiles are."""
     REFITTED = "refitted"
