@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
+from predictor.features import default_features
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History, Windows
 from trainers.stock.evaluation.baselines import Asked, Baseline, Fit, Fitted, NoForecastError, Plan, all_baselines
@@ -35,9 +36,13 @@ from trainers.stock.evaluation.baselines.garch import GARCH
 from trainers.stock.evaluation.baselines.har import HAR
 from trainers.stock.evaluation.baselines.naive import naive
 from trainers.stock.evaluation.baselines.sample import Sample
+from trainers.stock.evaluation.baselines.scaled import OWN_SCALE, RELATIVE_HAR
+from trainers.stock.evaluation.baselines.unconditional import UNCONDITIONAL
 from trainers.stock.evaluation.forecasts import Forecasts
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.standing import Standing, standing
+from trainers.stock.fitting import fit_pipeline
+from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part
 
 FloatArray = NDArray[np.float64]
@@ -70,8 +75,8 @@ def test_what_is_fitted_stands_twice_and_a_point_forecast_once(kind: TargetKind)
     rows = list(all_baselines(kind).rows)
     names = {baseline.name for baseline, _ in rows}
     twice = {(Fit.CALIBRATED, Fit.REFITTED)}
-    assert len(rows) == 15
-    assert len({baseline.named(fit) for baseline, fit in rows}) == 15
+    assert len(rows) == 17
+    assert len({baseline.named(fit) for baseline, fit in rows}) == 17
     assert {baseline.fits for baseline, _ in rows if baseline.name in names & ALONE} == {(Fit.AS_IS,)}
     assert {baseline.fits for baseline, _ in rows if baseline.name not in {*ALONE, NEVER_FITTED}} == twice
 
@@ -306,7 +311,7 @@ def test_every_row_is_scored_on_the_same_windows_of_short_halted_and_flat_symbol
     made = judged_by(found, all_baselines(kind), heard.__setitem__)
     known = np.isfinite(found.outcomes(asked))
     assert not known.all()
-    assert len(heard) == 15
+    assert len(heard) == 17
     for name, losses in heard.items():
         np.testing.assert_array_equal(np.isfinite(losses), known, err_msg=name)
     assert {tuple(h.windows for h in row.horizons) for row in made.rows} == {tuple(known.sum(axis=0).tolist())}
@@ -330,6 +335,25 @@ def test_a_baseline_that_leaves_windows_out_is_left_out_itself_and_a_note_says_o
     count = int((asked.symbols == 1).sum())
     assert made.notes == (f"blind is left out: it has no forecast for {count} of {len(asked)} windows",)
     assert made.skill.rivals == ("zero return",)
+
+
+@pytest.mark.parametrize("kind", TargetKind)
+def test_relative_har_is_what_a_model_of_that_scale_starts_from(kind: TargetKind) -> None:
+    target = Target(kind=kind, horizons=HORIZONS)
+    recipe = Recipe(calendar="XNYS", target=target, scale="har")
+    found = History(bars(), fit_pipeline(bars(), default_features(), recipe, SPLITS))
+    sample, asked = Sample(history=found, part=TRAIN, levels=LEVELS), asked_of(found)
+    start, rival = (baseline.estimator(sample).forecasts(asked) for baseline in (OWN_SCALE, RELATIVE_HAR))
+    np.testing.assert_allclose(rival, start, rtol=1e-6)
+
+
+def test_bars_without_a_price_that_moves_have_no_relative_har_and_a_note_says_why() -> None:
+    still = replace(bars(), **{name: np.full_like(bars().close, 10.0) for name in COLUMNS if name != "volume"})
+    plan = Plan(baselines=(UNCONDITIONAL, RELATIVE_HAR), notes=())
+    made = judged_by(History(still, history().pipeline), plan)
+    why = "prices never move in the training part, so no volatility can be fitted"
+    wanted = [f"{RELATIVE_HAR.name}, {fit} is left out: {why}" for fit in (Fit.CALIBRATED, Fit.REFITTED)]
+    assert [note for note in made.notes if note.startswith(RELATIVE_HAR.name)] == wanted
 
 
 def test_a_baseline_that_cannot_be_fitted_is_left_out_with_the_reason() -> None:

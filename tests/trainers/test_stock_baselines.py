@@ -128,7 +128,7 @@ def test_no_baseline_forecast_moves_when_later_test_bars_change(kind: TargetKind
     changed = baselines_of(history_of(replace(bars(), **columns), history(kind).pipeline.target))
     early = history(kind).windows(TEST).positions <= day
     before = returns_baselines() if kind is TargetKind.LOG_RETURN else volatility_baselines()
-    assert len(before.forecasts) == 8
+    assert len(before.forecasts) == 9
     for name, forecast in before.forecasts.items():
         np.testing.assert_allclose(changed.forecasts[name][early], forecast[early], rtol=1e-9, err_msg=name)
     for name in before.forecasts.keys() - {"zero return", "unconditional quantiles"}:
@@ -192,7 +192,7 @@ def test_what_is_not_installed_is_left_out_and_a_note_says_what_to_install(
     assert len(left_out) == 1
     assert left_out[0].startswith(f"{name} is left out, because the package ")
     assert left_out[0].endswith("pip install 'quantra[baselines]'")
-    assert len(plan.baselines) == 7
+    assert len(plan.baselines) == 8
     assert name not in {baseline.name for baseline in plan.baselines}
 
 
@@ -201,7 +201,7 @@ def test_a_training_leaves_out_what_takes_long_and_says_so() -> None:
     assert [note.split(" is ")[0] for note in few.notes] == [LIGHTGBM]
     assert [note.split(" is ")[0] for note in many.notes] == [GARCH, LIGHTGBM]
     assert "quantra evaluate has it" in few.notes[0]
-    assert len(few.baselines) == len(many.baselines) + 1 == 7
+    assert len(few.baselines) == len(many.baselines) + 1 == 8
 
 
 def test_a_fit_that_does_not_converge_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,7 @@ FITTED = (
     "unconditional quantiles",
     "volatility-scaled quantiles",
     "HAR (1, 5, 22 days)",
+    "relative HAR (1, 5, 22, 60 days)",
     "GARCH(1,1)-t",
     "ridge",
     "LightGBM quantiles",
@@ -148,7 +149,7 @@ def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: Evalua
     assert found.skill.improvement == found.comparisons[0].improvement
     assert set(found.skill.rivals) == {row.baseline for row in found.comparisons}
     assert (found.skill.first_day, found.skill.last_day) == (found.days.first, found.days.last)
-    assert f"that of the best of 15 baselines, {found.skill.baseline}; improvement" in found.skill.sentence
+    assert f"that of the best of 17 baselines, {found.skill.baseline}; improvement" in found.skill.sentence
 
 
 def test_the_first_day_that_is_judged_is_the_one_after_the_last_label_that_was_seen(found: Evaluation) -> None:

@@ -26,6 +26,14 @@ FLATTEST_VOLATILITY = 0.1
 """Smallest deviation of a window's daily log volatility. It is 0.3 to 0.5 as a rule, and next to nothing where a stock
 is new and the window holds a few sessions: in units of that, what comes after would be beyond all bounds."""
 
+
+def window_normaliser(kind: TargetKind) -> WindowNormaliser:
+    """The units of a window's own that fit a kind of target."""
+    if kind is TargetKind.LOG_VOLATILITY:
+        return WindowNormaliser(centred=True, decay=1.0, floor=FLATTEST_VOLATILITY)
+    return WindowNormaliser()
+
+
 Scale = Literal["window", "har", "garch", "mix"]
 """The units in which a model learns: those of the window itself, or what HAR, GARCH or both forecast."""
 
@@ -135,11 +143,7 @@ class Recipe:
     @property
     def window_normaliser(self) -> WindowNormaliser:
         """The normaliser of the scale `window`: the chosen one, or the one that fits the target's kind."""
-        if self.normaliser is not None:
-            return self.normaliser
-        if self.target.kind is TargetKind.LOG_VOLATILITY:
-            return WindowNormaliser(centred=True, decay=1.0, floor=FLATTEST_VOLATILITY)
-        return WindowNormaliser()
+        return self.normaliser or window_normaliser(self.target.kind)
 
     def splits(self, sessions: NDArray[np.int32]) -> Splits:
         """The four parts of bars on these sessions."""

@@ -11,7 +11,7 @@ from predictor.networks import Target
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.performance import mean_error
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines import SCALED, Asked, Case, Fit
+from trainers.stock.evaluation.baselines import OWN_SCALE, Asked, Case, Fit
 from trainers.stock.evaluation.correlation import ranks
 from trainers.stock.evaluation.hac import stretch
 from trainers.stock.evaluation.seen import seen_until
@@ -22,7 +22,7 @@ FloatArray = NDArray[np.float64]
 FEWEST_STOCKS = 3
 """Of a day whose ranks are correlated."""
 
-YARDSTICK: Final = SCALED
+YARDSTICK: Final = OWN_SCALE
 YARDSTICK_FIT: Final = Fit.CALIBRATED
 YARDSTICK_NAME: Final = YARDSTICK.named(YARDSTICK_FIT)
 """The one baseline that an audit measures skill against. It shall say whether there is any that comes from inputs, and

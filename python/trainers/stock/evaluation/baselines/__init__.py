@@ -9,11 +9,12 @@ from trainers.stock.evaluation.baselines.asked import Asked
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fit, Fitted, NoForecastError, Replaced
 from trainers.stock.evaluation.baselines.case import Case
 from trainers.stock.evaluation.baselines.naive import NAIVE
-from trainers.stock.evaluation.baselines.scaled import SCALED
+from trainers.stock.evaluation.baselines.scaled import OWN_SCALE, SCALED
 from trainers.stock.evaluation.baselines.table import Plan, all_baselines, quick_baselines
 
 __all__ = [
     "NAIVE",
+    "OWN_SCALE",
     "SCALED",
     "Asked",
     "Baseline",

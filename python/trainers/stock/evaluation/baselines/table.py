@@ -10,7 +10,7 @@ from trainers.stock.evaluation.baselines.baseline import Baseline, Fit
 from trainers.stock.evaluation.baselines.empirical import EMPIRICAL
 from trainers.stock.evaluation.baselines.har import HAR
 from trainers.stock.evaluation.baselines.naive import naive
-from trainers.stock.evaluation.baselines.scaled import SCALED
+from trainers.stock.evaluation.baselines.scaled import RELATIVE_HAR, SCALED
 from trainers.stock.evaluation.baselines.unconditional import UNCONDITIONAL
 
 QUICK_SYMBOLS: Final = 20
@@ -44,7 +44,7 @@ def quick_baselines(kind: TargetKind, symbols: int) -> Plan:
 
 
 def _joined(kind: TargetKind, plans: tuple[Plan, ...]) -> Plan:
-    ready = (naive(kind), UNCONDITIONAL, SCALED, EMPIRICAL, HAR)
+    ready = (naive(kind), UNCONDITIONAL, SCALED, EMPIRICAL, HAR, RELATIVE_HAR)
     more = tuple(baseline for plan in plans for baseline in plan.baselines)
     return Plan(baselines=ready + more, notes=tuple(note for plan in plans for note in plan.notes))
 
