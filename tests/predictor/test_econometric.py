@@ -50,6 +50,18 @@ def test_an_average_leaves_out_sessions_that_are_unknown() -> None:
     assert terms[0].tolist() == pytest.approx([log(0.04 / 0.03), log(0.04 / 0.03)])
 
 
+def test_an_average_leaves_out_sessions_whose_bar_has_no_range() -> None:
+    terms = TWO.terms(np.array([[1e-5, 0.02, 1e-5, 0.04]]))
+    assert terms[0].tolist() == pytest.approx([log(0.04 / 0.03), log(0.04 / 0.03)])
+
+
+@pytest.mark.parametrize("nothing", [1e-5, nan])
+def test_an_average_of_no_range_at_all_counts_as_the_windows_own(nothing: float) -> None:
+    terms = TWO.terms(np.array([[0.01, 0.02, 0.06, nothing], [nothing] * 4]))
+    assert terms[0].tolist() == pytest.approx([0.0, log(0.06 / 0.03)])
+    assert terms[1].tolist() == [0.0, 0.0]
+
+
 def test_hars_scale_is_the_mean_absolute_return_times_the_lines_exponential() -> None:
     lines = TWO.lines(TWO.terms(RANGES))[0]
     scale = SCALES["har"].levels((RETURNS, RANGES)).scale[0]

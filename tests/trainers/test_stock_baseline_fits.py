@@ -278,8 +278,26 @@ def test_a_part_that_knows_no_outcome_of_a_horizon_is_refused() -> None:
 def test_har_cannot_be_fitted_where_no_horizon_has_all_its_bars() -> None:
     """Returns over three sessions are known where every third bar is missing, ranges of three sessions are not."""
     sample = thinned_late(lambda places: places % 3 != 1, (3,))
-    with pytest.raises(NoForecastError, match="has a bar on every session of a horizon"):
+    with pytest.raises(NoForecastError, match="has ranges on all sessions of a horizon"):
         HAR.estimator(sample)
+
+
+def test_a_symbol_without_ranges_on_half_of_its_days_leaves_hars_forecasts_of_the_others_where_they_were() -> None:
+    panel = bars()
+    still = np.random.default_rng(3).random(len(panel.sessions)) < 0.5
+
+    def spoil(name: str, column: FloatArray) -> None:
+        if name in {"open", "high", "low"}:
+            column[1, still] = panel.close[1, still]
+
+    medians: list[FloatArray] = []
+    for each in (panel, replaced(panel, spoil)):
+        found = history_of(each, Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1,)))
+        windows = found.windows(TEST)
+        own = windows.symbols == 0
+        asked = Asked.of(found, Windows(symbols=windows.symbols[own], positions=windows.positions[own]))
+        medians.append(HAR.estimator(Sample(history=found, part=TRAIN, levels=LEVELS)).quantiles(asked)[:, 0, 1])
+    np.testing.assert_allclose(medians[0], medians[1], atol=0.3)  # residuals are pooled, so the median moves a little
 
 
 # --- all rows on the same windows

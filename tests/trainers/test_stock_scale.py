@@ -50,7 +50,7 @@ def with_planted_ranges(*, seed: int = 0, windows: int = 4000) -> Learnt:
     return learnt_from(returns, ranges, outcomes=following, volatility=volatility, following=following)
 
 
-def of_windows(learnt: Learnt, rows: slice) -> Learnt:
+def of_windows(learnt: Learnt, rows: slice | NDArray[np.intp]) -> Learnt:
     """Some of them."""
     return replace(
         learnt,
@@ -117,6 +117,41 @@ def test_a_window_whose_outcome_is_unknown_counts_for_nothing() -> None:
     hidden.volatility[300:] = np.nan
     assert fit_har(hidden).weights[0] == pytest.approx(fit_har(cut).weights[0])
     assert fit_har(hidden).intercepts[0] == pytest.approx(fit_har(cut).intercepts[0])
+
+
+def without_ranges(learnt: Learnt, *, symbols: int, share: float, seed: int = 7) -> Learnt:
+    """The same with one symbol in so many whose sessions have no range, as often as the share says."""
+    random, smallest = np.random.default_rng(seed), 1e-5
+    own = (np.arange(len(learnt.following)) % symbols == 0)[:, None]
+    still = own & (random.random(learnt.windows[1].shape) < share)
+    gone = own & (random.random(learnt.volatility.shape) < share)
+    return replace(
+        learnt,
+        windows=(learnt.windows[0], np.where(still, smallest, learnt.windows[1])),
+        volatility=np.where(gone, np.log(smallest), learnt.volatility),
+    )
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_symbol_without_ranges_moves_nobodys_line(share: float) -> None:
+    learnt = with_planted_ranges()
+    rows = np.arange(len(learnt.following)) % 4 != 0
+    others = of_windows(learnt, np.flatnonzero(rows))
+    found = fit_har(without_ranges(learnt, symbols=4, share=share))
+    assert found.weights == fit_har(others).weights
+
+
+def test_where_no_bar_has_a_range_the_scale_is_the_windows_own_level() -> None:
+    learnt = with_planted_ranges(windows=400)
+    none = without_ranges(learnt, symbols=1, share=1.0)
+    found = fit_normaliser(none, "har")
+    assert isinstance(found, FittedScale)
+    assert found.har is not None
+    assert found.har.weights[0] == (0.0,) * 4
+    scale = found.levels(none.windows).scale[:, 0]
+    ratio = scale / np.abs(none.windows[0]).mean(axis=1)
+    np.testing.assert_allclose(ratio, ratio[0])
+    assert np.mean((learnt.outcomes[:, 0] / scale) ** 2) == pytest.approx(1)
 
 
 # --- GARCH

@@ -5,8 +5,9 @@ numbers of sessions, GARCH(1,1) (Bollerslev 1986) a weighted sum of past squared
 taps. Both count from the window's own long-run level: every number was fitted once for all symbols, so a symbol that
 training has not seen is forecast too, and prices or ranges in another unit change nothing.
 
-Sums run oldest first with one accumulator; sessions without a value are left out. Only sums, quotients, log, exp and
-sqrt are used, so that another implementation can give the same numbers.
+Sums run oldest first with one accumulator; sessions without a value are left out, of HAR's averages also those whose
+bar has no range, as nobody traded or only a close is known. Only sums, quotients, log, exp and sqrt are used, so that
+another implementation can give the same numbers.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from predictor.bars import AdjustedBars
 from predictor.errors import ConfigurationError
 from predictor.networks.normaliser import DailySeries, Levels, ordered_sum
-from predictor.networks.target import Target
+from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target
 
 FloatArray = NDArray[np.float64]
 
@@ -36,6 +37,8 @@ class Har:
     """A line for each of H horizons through the logs of K averages, each relative to the window's own.
 
     line = intercept + sum over k of weight_k log(mean of the last k values / mean of the window)
+
+    An average of no value at all counts as the window's own.
     """
 
     sessions: tuple[int, ...] = HAR_SESSIONS
@@ -56,9 +59,11 @@ class Har:
             raise ConfigurationError(f"HAR has {len(self.intercepts)} intercepts for {len(self.weights)} horizons")
 
     def terms(self, volatility: FloatArray) -> FloatArray:
-        """[N, K] log of each average of daily volatilities [N, W] relative to the window's own; NaN without any."""
-        whole = window_mean(volatility)
-        return np.stack([np.log(window_mean(volatility[:, -k:]) / whole) for k in self.sessions], axis=1)
+        """[N, K] log of each average of daily volatilities [N, W] relative to the window's own; 0 without any."""
+        ranged = np.where(volatility > SMALLEST_RANGE_VOLATILITY, volatility, np.nan)
+        whole = window_mean(ranged)
+        logs = np.stack([np.log(window_mean(ranged[:, -k:]) / whole) for k in self.sessions], axis=1)
+        return np.where(np.isnan(logs), 0.0, logs)
 
     def lines(self, terms: FloatArray) -> FloatArray:
         """[N, H] of terms [N, K]."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import log
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,7 @@ class Target:
 
     @staticmethod
     def range_volatility(bars: AdjustedBars) -> FloatArray:
-        """[S, T] daily volatility by Parkinson's estimator, at least 1e-5; NaN where there is no bar."""
+        """[S, T] daily volatility by Parkinson's estimator, the smallest where a bar has no range; NaN without one."""
         return np.sqrt(np.maximum(_parkinson_variance(bars), _SMALLEST_VARIANCE))
 
     def labels(self, bars: AdjustedBars) -> FloatArray:
@@ -86,7 +86,9 @@ class Target:
 
 
 _SMALLEST_VARIANCE = 1e-10
-"""Daily variance of a session without a range; 1e-5 of the price."""
+"""Daily variance of a session without a range."""
+SMALLEST_RANGE_VOLATILITY = sqrt(_SMALLEST_VARIANCE)
+"""The same as a volatility, 1e-5 of the price."""
 
 
 def _returns(close: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ bounded number: so few numbers are fitted that more would not move them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import log
 from typing import Final, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from predictor.networks import (
     pinball_loss,
 )
 from predictor.networks.econometric import HAR_SESSIONS, TAPS, window_mean
+from predictor.networks.target import SMALLEST_RANGE_VOLATILITY
 from predictor.windows import Pipeline, back_from
 from trainers.stock.data import Windows, no_window
 from trainers.stock.splits import Part, decisions
@@ -46,6 +48,8 @@ SHARES: Final = tuple(k / 10 for k in range(11))
 START: Final = (0.07, 0.92, 6.0)
 """Where the search for GARCH's alpha, beta and degrees of freedom begins: what daily returns have as a rule."""
 SEARCH_STEPS: Final = 60
+NO_RANGE: Final = log(SMALLEST_RANGE_VOLATILITY) + 1e-9
+"""Log volatility of an outcome without any range; a hair more, as it was rounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -172,20 +176,26 @@ _RETURNS: Final = Target()
 def fit_har(learnt: Learnt) -> Har:
     """Least squares of the horizon's log volatility on the terms, both relative to the window's own level.
 
+    Windows with a session without a range, in them or as what came, are left out: logs of next to nothing would bend
+    the line of all symbols. Where fewer than `FEWEST` remain, ranges tell nothing and the line is flat.
+
     Of returns the intercepts are set so that outcomes in units of the forecast have a mean square of 1: range
     volatility and that of closes are not the same measure, and the window's level of the latter is what is scaled.
     """
     ranges = learnt.windows[-1][:, -TAPS:]
     plain = Har(intercepts=(0.0,), weights=((0.0,) * len(HAR_SESSIONS),))
     terms, level = plain.terms(ranges), np.log(window_mean(ranges))
-    solved = [_least_squares(terms, column - level) for column in learnt.volatility.T]
+    ranged = ~(ranges <= SMALLEST_RANGE_VOLATILITY).any(axis=1)
+    solved = [_least_squares(terms, column - level, ranged & (column > NO_RANGE)) for column in learnt.volatility.T]
     har = Har(intercepts=tuple(row[-1] for row in solved), weights=tuple(row[:-1] for row in solved))
     return har if learnt.kind is TargetKind.LOG_VOLATILITY else _centred(har, learnt)
 
 
-def _least_squares(terms: FloatArray, outcomes: FloatArray) -> tuple[float, ...]:
-    """Weights of the terms [N, K], and a constant behind them; 0 for terms that do not vary."""
-    rows = np.isfinite(outcomes) & np.isfinite(terms).all(axis=1)
+def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: NDArray[np.bool_]) -> tuple[float, ...]:
+    """Weights of the terms [N, K], and a constant behind them, from the rows that have ranges; 0 where few have."""
+    rows = ranged & np.isfinite(outcomes)
+    if rows.sum() < FEWEST:
+        return (0.0,) * (terms.shape[1] + 1)
     known = np.column_stack([terms[rows], np.ones(int(rows.sum()))])
     return tuple(np.linalg.lstsq(known, outcomes[rows])[0].tolist())
 

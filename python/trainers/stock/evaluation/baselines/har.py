@@ -1,15 +1,20 @@
-"""HAR: volatility from its averages over a day, a week and a month (Corsi 2009), all symbols as one."""
+"""HAR: volatility from its averages over a day, a week and a month (Corsi 2009), all symbols as one.
+
+Sessions whose bar has no range count as missing, in the averages and in the fit: their logs would decide the line.
+"""
 
 from typing import Final
 
 import numpy as np
 
 from predictor.networks import Target, TargetKind
+from predictor.networks.econometric import window_mean
 from predictor.windows import back_from
 from trainers.stock.data import History, Windows
 from trainers.stock.evaluation.baselines.asked import Asked, in_blocks
 from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, NoForecastError
 from trainers.stock.evaluation.baselines.sample import Sample
+from trainers.stock.scale import NO_RANGE
 
 DAYS: Final = (1, 5, 22)
 LEARNT_FROM: Final = 200_000
@@ -48,23 +53,30 @@ def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatAr
     daily, labels = np.empty(bars.close.shape), np.empty((len(windows), len(target.horizons)))
     for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
         few = bars.select(bars.symbols[first : first + SYMBOLS_AT_ONCE]).adjusted()
-        daily[first : first + SYMBOLS_AT_ONCE] = target.daily(few)
+        logs = target.daily(few)
+        daily[first : first + SYMBOLS_AT_ONCE] = np.where(logs > NO_RANGE, logs, np.nan)
         rows = (windows.symbols >= first) & (windows.symbols < first + SYMBOLS_AT_ONCE)
         labels[rows] = target.labels(few)[windows.symbols[rows] - first, windows.positions[rows]]
     return daily, labels
 
 
 def _averages(daily: FloatArray, windows: Windows) -> FloatArray:
-    """[N, 4] one, and the means of the last 1, 5 and 22 days' log volatility; missing days are left out."""
+    """[N, 4] one, and the means of the last 1, 5 and 22 days' log volatility; missing days are left out.
+
+    A mean of none is that of 22 days, and without any of these the smallest there is.
+    """
     last = back_from(daily, windows.symbols, windows.positions, max(DAYS))
-    means = [np.nanmean(last[:, -days:], axis=1) for days in DAYS]
-    return np.stack([np.ones(len(windows)), *means], axis=1)
+    longest = window_mean(last)
+    longest = np.where(np.isnan(longest), NO_RANGE, longest)
+    means = [window_mean(last[:, -days:]) for days in DAYS]
+    filled = [np.where(np.isnan(mean), longest, mean) for mean in means]
+    return np.stack([np.ones(len(windows)), *filled], axis=1)
 
 
 def _least_squares(known: FloatArray, outcomes: FloatArray) -> FloatArray:
-    rows = np.isfinite(outcomes)
+    rows = np.isfinite(outcomes) & (outcomes > NO_RANGE) & (known[:, -1] > NO_RANGE)
     if not rows.any():
-        raise NoForecastError("no window that it could be fitted on has a bar on every session of a horizon")
+        raise NoForecastError("no window that it could be fitted on has ranges on all sessions of a horizon")
     return np.asarray(np.linalg.lstsq(known[rows], outcomes[rows])[0], np.float64)
 
 
