@@ -270,6 +270,15 @@ def test_a_flag_out_of_its_range_is_bad_usage(flag: str, bars_file: Path, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_flags_of_learning_are_refused_by_name_for_a_model_that_learns_nothing(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--epochs", 3, "--batch-size", 64)
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "har", *map(str, flags)) == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "--epochs, --batch-size say how weights are learnt, but model har has none; leave them out" in said
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

@@ -73,6 +73,7 @@ from trainers.stock.flags import (
     integers,
     lag_of,
     numbers,
+    refuse_learning,
     scale_of,
     splits_of,
     target_kind,
@@ -99,6 +100,7 @@ def _edges(path: Path, bars: BarPanel, recipe: Recipe) -> Edges:
 
 
 def stock(  # noqa: PLR0913 - one argument a flag
+    context: typer.Context,
     *,
     bars: Bars = "",
     query: BarsQuery = "",
@@ -157,6 +159,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
     as_json: JsonOption = LOOP.as_json,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
+    refuse_learning(context, model)
     own = optimisation_of(model)
     sizes = {"hidden": hidden, "layers": layers, "blocks": blocks, "heads": heads}
     recipe = Recipe(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -101,6 +101,42 @@ def lag_of(model: str, given: int | None) -> int:
 def scale_of(model: str, given: Scale | None) -> Scale:
     """A model that is its scale alone has that of its name, others HAR where nothing else is asked for."""
     return given or ("garch" if model == "garch" else "har")
+
+
+LEARNING: Final = (
+    "epochs",
+    "patience",
+    "batch_size",
+    "accumulate",
+    "learning_rate",
+    "weight_decay",
+    "schedule",
+    "ranking_weight",
+    "clip",
+    "ema",
+    "precision",
+    "oom",
+    "nonfinite",
+    "compiled",
+)
+"""Parameters of the commands that say how weights are learnt."""
+
+
+def refuse_learning(context: typer.Context, model: str) -> None:
+    """Refuse flags that say how weights are learnt, given to a model that has none.
+
+    Raises:
+        typer.BadParameter: naming the flags.
+    """
+    if kind_named(model).learns:
+        return
+    sources = {name: context.get_parameter_source(name) for name in LEARNING}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    flags = [parameter.opts[0] for parameter in context.command.params if parameter.name in given]
+    if flags:
+        raise typer.BadParameter(
+            f"{', '.join(flags)} say how weights are learnt, but model {model} has none; leave them out"
+        )
 
 
 def target_kind(text: str) -> TargetKind:

@@ -1,0 +1,99 @@
+"""Which units a network learns best in: each `--scale`, the default network, judged on the selection part alone.
+
+The bundled stocks (AAPL, GOOG, IBM, MSFT, 2000 to 2013) and, from the package arch, S&P 500 and NASDAQ composite (1999
+to 2018). Losses are pinball losses in the target's own unit, each horizon over the square root of its days where the
+target is a return, so that units compare; the part that a model is scored on is not looked at.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Final
+
+import numpy as np
+import torch
+
+from benchmarks.report import Row, parse_arguments, publish, shown
+from predictor.bars import BarPanel
+from predictor.features import default_features
+from predictor.networks import Target, TargetKind, pinball_loss
+from trainers.demo.market import CALENDAR, real_bars
+from trainers.loop import Report
+from trainers.stock.data import History, Windows
+from trainers.stock.fitting import fit, fit_pipeline, prepare
+from trainers.stock.recipe import Optimisation, Recipe, Scale
+
+SEEDS: Final = 3
+INDICES: Final = {"sp500": "SPX", "nasdaq": "IXIC"}
+COLUMNS: Final = {"open": "Open", "high": "High", "low": "Low", "close": "Close", "volume": "Volume"}
+SCALES: Final[Mapping[TargetKind, tuple[Scale, ...]]] = {
+    TargetKind.LOG_RETURN: ("window", "har", "garch", "mix"),
+    TargetKind.LOG_VOLATILITY: ("window", "har"),
+}
+UNIT: Final = 1e4
+"""Basis points of log return, or 1/10,000 of log volatility."""
+
+
+def indices() -> BarPanel:
+    """Both indices on the sessions that they share."""
+    frames = [import_module(f"arch.data.{name}").load().sort_index() for name in INDICES]
+    dates = frames[0].index.intersection(frames[1].index)
+    columns = {
+        ours: np.stack([frame.loc[dates, theirs].to_numpy(np.float64) for frame in frames])
+        for ours, theirs in COLUMNS.items()
+    }
+    return BarPanel(symbols=tuple(INDICES.values()), sessions=dates.strftime("%Y%m%d").to_numpy(np.int32), **columns)
+
+
+def losses(bars: BarPanel, recipe: Recipe) -> tuple[float, float]:
+    """Loss of the start and of the best epoch on the selection part, in the target's unit."""
+    splits = recipe.splits(bars.sessions)
+    history = History(bars, fit_pipeline(bars, default_features(), recipe, splits))
+    windows = history.windows(splits.selection)
+    prepared = prepare(history, splits, recipe, None)
+    start = _loss(prepared.network.eval(), history, windows, recipe)
+    fitted = fit(prepared, recipe.optimisation, None, _unwatched)
+    return start, _loss(fitted.network, history, windows, recipe)
+
+
+@torch.inference_mode()
+def _loss(network: torch.nn.Module, history: History, windows: Windows, recipe: Recipe) -> float:
+    """Mean over windows and horizons; the scale of a horizon leaves its spread out, and so does the loss."""
+    levels, parts = torch.tensor(recipe.quantiles), []
+    for batch in history.batches(windows):
+        units = network(batch.inputs.for_learning())
+        parts.append(pinball_loss(units, batch.target, levels).mean(-1) * batch.inputs.scale)
+    return UNIT * float(torch.cat(parts).nanmean())
+
+
+def _unwatched(reports: Iterable[Report]) -> Iterator[Report]:
+    return iter(reports)
+
+
+def rows(name: str, bars: BarPanel, recipe: Recipe, seeds: int) -> Iterator[Row]:
+    """A row a scale: the mean over the seeds, and what its start has."""
+    for scale in SCALES[recipe.target.kind]:
+        tried = [replace(recipe, scale=scale, optimisation=Optimisation(seed=seed)) for seed in range(seeds)]
+        found = np.array([losses(bars, one) for one in tried])
+        kept = found[:, 1]
+        spread = f"± {kept.std(ddof=1):.2f} over {seeds} seeds; " if seeds > 1 else ""
+        yield shown(f"{name}, {recipe.target.kind}, {scale}", kept.mean(), detail=f"{spread}start {found[0, 0]:.2f}")
+
+
+def main() -> int:
+    """Train with every scale."""
+    given = parse_arguments(__doc__ or "")
+    torch.set_num_threads(1)
+    markets = {"stocks": real_bars(), "indices": indices()}
+    found = [
+        row
+        for name, bars in markets.items()
+        for kind in TargetKind
+        for row in rows(name, bars, Recipe(calendar=CALENDAR, target=Target(kind=kind)), 1 if given.quick else SEEDS)
+    ]
+    return publish(found, given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
