@@ -38,14 +38,35 @@ public sealed class BarPanelTests : IDisposable
     }
 
     [Theory]
+    [InlineData("Ticker")]
+    [InlineData("ticker symbol")]
+    [InlineData("Stock_Symbol")]
+    public void The_symbol_is_read_under_names_that_mean_nothing_else(string name)
+    {
+        var panel = Read($"{name},date,open,high,low,close,volume\nA,2013-12-30,1,1,1,1,1\nB,2013-12-30,2,2,2,2,2\n");
+        Assert.Equal(["A", "B"], panel.Symbols);
+    }
+
+    [Fact]
+    public void Symbol_and_ticker_may_stand_in_one_file_where_they_say_the_same()
+    {
+        var panel = Read("ticker,symbol,date,open,high,low,close,volume\nA,A,2013-12-30,1,1,1,1,1\n");
+        Assert.Equal(["A"], panel.Symbols);
+    }
+
+    [Theory]
     [InlineData("", "no column date")]
+    [InlineData("ticker,symbol,date,open,high,low,close,volume\nA,A,20131230,1,1,1,1,1\nA.N,A,20131231,1,1,1,1,1\n", "row 2 after the header: column symbol says 'A', column ticker says 'A.N'; keep the one")]
+    [InlineData("Instrument,date,open,high,low,close,volume\nA,20131230,1,1,1,1,1\nA,20131231,1,1,1,1,1\nB,20131230,1,1,1,1,1\nB,20131231,1,1,1,1,1\n", "no column symbol, and 2013-12-30 stands twice; if column 'instrument' holds it, rename it to symbol")]
+    [InlineData("code,date,open,high,low,close,volume\nA,20131230,1,1,1,1,1\nA,20131231,1,1,1,1,1\nB,20121230,1,1,1,1,1\nB,20121231,1,1,1,1,1\n", "no column symbol, and its dates do not rise; if column 'code' holds it, rename it to symbol")]
+    [InlineData("trend,date,open,high,low,close,volume\nup,20131231,1,1,1,1,1\ndown,20131230,1,1,1,1,1\nup,20131229,1,1,1,1,1\n", "stands after 2013-12-31; sort each symbol's rows")]
     [InlineData("date,open,high,low,close,volume\n", "no rows")]
     [InlineData("date,open,high,low,volume\n2013-12-31,1,1,1,1\n", "no column close")]
     [InlineData("date,open,high,low,close,volume,Close\n", "more than one column close")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,x,1,1,1\n", "row 1 after the header, column high: 'x' is no number")]
     [InlineData("date,open,high,low,close,volume\n31.12.2013,1,1,1,1,1\n", "'31.12.2013' is no date")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1\n", "row 1 after the header has 5 cells, but the header has 6")]
-    [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n2013-12-31,1,1,1,1,1\n", "stands twice")]
+    [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n2013-12-31,1,1,1,1,1\n", "stands twice; give each day one row, or give the table a column symbol")]
     [InlineData("date,open,high,low,close,volume\n2013-12-31,1,1,1,1,1\n2013-12-30,1,1,1,1,1\n", "stands after 2013-12-31")]
     [InlineData("symbol,date,open,high,low,close,volume\n,2013-12-31,1,1,1,1,1\n", "the symbol is empty")]
     public void A_bad_file_is_refused(string text, string problem)

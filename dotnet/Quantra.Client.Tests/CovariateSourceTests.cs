@@ -53,7 +53,9 @@ public sealed class CovariateSourceTests : IDisposable
     [InlineData("date,known_from,1st\n20130701,20130701,1\n", "column '1st' must have")]
     [InlineData("date,known_from,rate\n20130701,2013-07-01T18:00,1\n", "row 1 after the header, column known_from: '2013-07-01T18:00' has a time of day")]
     [InlineData("date,known_from,rate\n20130701,2013-07-01,high\n", "row 1 after the header, column rate: 'high' is no number")]
-    [InlineData("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,2\n20130701,20130701,3\n", "rows 1 and 3 after the header give 2013-07-01 two values")]
+    [InlineData("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,2\n20130701,20130701,3\n", "rows 1 and 3 after the header give 2013-07-01 two values that became known on the same day; keep one, or say whose each is in a column symbol")]
+    [InlineData("instrument,date,known_from,rate\nA,20130701,20130701,1\nB,20130701,20130701,1\n", "column instrument: 'A' is no number, and the file has no column symbol; if column 'instrument' holds it, rename it to symbol")]
+    [InlineData("ticker,date,known_from,rate\na,20130701,20130701,1\n", "about a, the bars about A")]
     [InlineData("symbol,date,known_from,rate\na,20130701,20130701,1\n", "about a, the bars about A")]
     public void A_bad_file_is_refused(string text, string problem)
     {
@@ -63,6 +65,8 @@ public sealed class CovariateSourceTests : IDisposable
     }
 
     [Theory]
+    [InlineData("RIC,sector\nA,x\nB,x\n", "no column symbol; it has ric, sector; if column 'ric' holds it, rename it to symbol")]
+    [InlineData("Ticker,sector\nA,x\nA,y\n", "symbol A has several rows")]
     [InlineData("symbol,sector\nA,x\nA,y\n", "symbol A has several rows")]
     [InlineData("symbol,cap\nA,large\n", "static covariate cap must be a number for every symbol, but that of A is 'large'")]
     [InlineData("symbol,rate\nA,1\n", "covariate rate is given twice")]

@@ -45,7 +45,7 @@ public sealed record BarPanel
 
     /// <summary>Reads a CSV file of one row a bar, oldest first within each symbol.</summary>
     /// <param name="path">
-    /// Columns, in any case and order: symbol (optional when there is one: then the file's name in capitals), date
+    /// Columns, in any case and order: symbol or ticker (optional when there is one: then the file's name in capitals), date
     /// (2013-12-31 or 20131231), open, high, low, close, volume, and adj_close, or split_ratio and cash_dividend. Other
     /// columns are ignored. An empty cell is NaN.
     /// </param>
@@ -89,7 +89,7 @@ public sealed record BarPanel
                 return row;
         }
 
-        throw QuantraError.BadBars($"no bars of {symbol}; the panel has {string.Join(", ", Symbols)}").ToException();
+        throw QuantraError.BadBars($"no bars of {symbol}; the panel has {Listed.First(Symbols)}").ToException();
     }
 
     private ReadOnlyMemory<double> Row(ReadOnlyMemory<double> column, int row) =>

@@ -33,11 +33,11 @@ internal sealed class BarsCsv
 
     private void Add(CsvRow row, string nameOfFile)
     {
-        var symbol = _table.Has("symbol") ? row.Symbol() : nameOfFile;
+        var symbol = _table.Has(CsvTable.Symbol) ? row.Symbol() : nameOfFile;
         var day = row.Day("date");
         var bars = BarsOf(symbol);
         if (bars.Count > 0 && day <= bars.Keys[^1])
-            throw Disorder(symbol, day, bars.Keys[^1]);
+            throw Several() ?? Disorder(symbol, day, bars.Keys[^1]);
         bars.Add(day, [.. _columns.Select(row.Number)]);
     }
 
@@ -85,6 +85,38 @@ internal sealed class BarsCsv
         }
 
         return values;
+    }
+
+    /// <summary>
+    /// The refusal of rows that are of several symbols though no column names them: a day stands there twice, or a column
+    /// of few texts tells the rows apart. Null if there is such a column, or nothing tells.
+    /// </summary>
+    private QuantraException? Several()
+    {
+        if (_table.Has(CsvTable.Symbol))
+            return null;
+        DateOnly[] days = [.. _table.Rows().Select(row => row.Day("date"))];
+        var twice = days.GroupBy(day => day).FirstOrDefault(group => group.Count() > 1);
+        string[] likely =
+        [
+            .. _table.NamedTexts(["date", .. Required, .. Optional])
+                .Where(column => IsLikelySymbol(column.Texts, days, sorted: twice is null))
+                .Select(column => column.Name),
+        ];
+        var renaming = CsvTable.Renaming(likely);
+        if (twice is null)
+            return likely.Length == 0 ? null : _table.Refusal($"no column symbol, and its dates do not rise; {renaming}");
+        var advice = likely.Length == 0 ? "give each day one row, or " : "";
+        return _table.Refusal(string.Create(
+            CultureInfo.InvariantCulture, $"no column symbol, and {twice.Key:yyyy-MM-dd} stands twice; {advice}{renaming}"));
+    }
+
+    /// <summary>Whether these texts would make the rows those of several symbols, each of several days.</summary>
+    private static bool IsLikelySymbol(string[] texts, DateOnly[] days, bool sorted)
+    {
+        var groups = texts.Zip(days).GroupBy(one => one.First, one => one.Second).Select(group => group.ToArray()).ToArray();
+        return groups.Length <= texts.Length / 2
+            && groups.All(own => sorted ? own.Zip(own.Skip(1)).All(pair => pair.First < pair.Second) : own.Distinct().Count() == own.Length);
     }
 
     private QuantraException Disorder(string symbol, DateOnly day, DateOnly before) =>

@@ -6,7 +6,7 @@ namespace Quantra.Client;
 internal static partial class CovariateFile
 {
     private const string KnownFrom = "known_from";
-    private static readonly string[] Keys = ["symbol", "date", KnownFrom];
+    private static readonly string[] Keys = [CsvTable.Symbol, "date", KnownFrom];
 
     /// <summary>A file of dated values: one series a column, and the symbols that it names.</summary>
     public static (IReadOnlyList<CovariateSeries> Series, IReadOnlyList<string> Symbols) ReadDated(string path)
@@ -21,18 +21,25 @@ internal static partial class CovariateFile
 
         table.Require(["date"]);
         var names = ValueColumns(table);
+        if (!table.Has(CsvTable.Symbol))
+            RefuseTexts(table);
         var statements = names.ToDictionary(name => name, _ => new List<CovariateSeries.Statement>());
         foreach (var row in table.Rows())
-            Add(row, table.Has("symbol") ? row.Symbol() : "", statements);
+            Add(row, table.Has(CsvTable.Symbol) ? row.Symbol() : "", statements);
         string[] symbols = [.. statements.Values.SelectMany(rows => rows).Select(one => one.Symbol).Where(one => one.Length > 0).Distinct()];
-        return ([.. names.Select(name => new CovariateSeries(name, !table.Has("symbol"), statements[name]))], symbols);
+        return ([.. names.Select(name => new CovariateSeries(name, !table.Has(CsvTable.Symbol), statements[name]))], symbols);
     }
 
     /// <summary>A file of values that stay the same: the text of each symbol, by column; empty = unknown.</summary>
     public static IReadOnlyDictionary<string, Dictionary<string, string>> ReadStatic(string path)
     {
         var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
-        table.Require(["symbol"]);
+        if (!table.Has(CsvTable.Symbol))
+        {
+            string[] likely = [.. table.NamedTexts([]).Where(one => one.Texts.Distinct().Count() == one.Texts.Length).Select(one => one.Name)];
+            throw table.Refusal($"no column symbol; it has {string.Join(", ", table.Columns)}; {CsvTable.Renaming(likely)}");
+        }
+
         var columns = ValueColumns(table).ToDictionary(name => name, _ => new Dictionary<string, string>());
         foreach (var row in table.Rows())
         {
@@ -44,6 +51,18 @@ internal static partial class CovariateFile
         }
 
         return columns;
+    }
+
+    /// <summary>Refuses columns of texts in a file about all symbols: one of them may say whom each row is about.</summary>
+    private static void RefuseTexts(CsvTable table)
+    {
+        var found = table.NamedTexts(Keys).ToArray();
+        if (found.Length > 0)
+        {
+            throw table.Refusal(
+                $"row 1 after the header, column {found[0].Name}: '{found[0].Texts[0]}' is no number, and the file has no column "
+                + $"symbol; {CsvTable.Renaming([.. found.Select(one => one.Name)])}");
+        }
     }
 
     private static void Add(CsvRow row, string symbol, Dictionary<string, List<CovariateSeries.Statement>> statements)

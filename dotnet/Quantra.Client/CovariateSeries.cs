@@ -33,6 +33,8 @@ internal sealed class CovariateSeries
     /// <summary>The column.</summary>
     public string Name { get; }
 
+    private string Advice => _isAboutAll ? "keep one, or say whose each is in a column symbol" : "keep one";
+
     /// <summary>What was known at the close of each session, [S, T].</summary>
     public double[] AsOf(IReadOnlyList<string> symbols, ReadOnlySpan<DateOnly> sessions)
     {
@@ -84,7 +86,7 @@ internal sealed class CovariateSeries
                 throw QuantraError.BadCovariates(string.Create(
                     CultureInfo.InvariantCulture,
                     $"covariate {Name}: rows {Math.Min(one.Row, other.Row)} and {Math.Max(one.Row, other.Row)} after the header "
-                    + $"give {one.Day:yyyy-MM-dd} two values that became known on the same day; keep one")).ToException();
+                    + $"give {one.Day:yyyy-MM-dd} two values that became known on the same day; {Advice}")).ToException();
             }
         }
     }

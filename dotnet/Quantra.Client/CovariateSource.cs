@@ -25,12 +25,12 @@ public sealed class CovariateSource
 
     /// <summary>Reads CSV files; header names in any case.</summary>
     /// <param name="paths">
-    /// Files of one row a statement: symbol (a file without this column is about all symbols), date (the day that the values
-    /// are about), known_from (the first day whose close knows them: they are used from the close of the first session on or
-    /// after it), then columns of numbers. An empty cell says nothing; "nan" withdraws what was said before.
+    /// Files of one row a statement: symbol or ticker (a file without this column is about all symbols), date (the day that
+    /// the values are about), known_from (the first day whose close knows them: they are used from the close of the first
+    /// session on or after it), then columns of numbers. An empty cell says nothing; "nan" withdraws what was said before.
     /// </param>
     /// <param name="staticPath">
-    /// A file of one row a symbol: symbol, then columns of numbers or texts; an empty cell is unknown. Null = none.
+    /// A file of one row a symbol: symbol or ticker, then columns of numbers or texts; an empty cell is unknown. Null = none.
     /// </param>
     /// <returns>Everything that the files say.</returns>
     /// <exception cref="QuantraException">COVARIATES_INVALID, naming file, row, column and value.</exception>
@@ -138,13 +138,15 @@ public sealed class CovariateSource
     /// <summary>Refuses a symbol that only capital letters keep from its bars: it would be unknown, and nobody would be told.</summary>
     private void CheckLetters(IReadOnlyList<string> symbols)
     {
+        var meant = new Dictionary<string, string>(StringComparer.OrdinalIgnoreCase);
+        foreach (var symbol in symbols.Except(_symbols))
+            meant.TryAdd(symbol, symbol);
         foreach (var written in _symbols.Except(symbols))
         {
-            var meant = symbols.Except(_symbols).FirstOrDefault(symbol => symbol.Equals(written, StringComparison.OrdinalIgnoreCase));
-            if (meant is not null)
+            if (meant.TryGetValue(written, out var symbol))
             {
                 throw QuantraError.BadCovariates(
-                    $"the covariates are about {written}, the bars about {meant}; write a symbol in the same letters everywhere").ToException();
+                    $"the covariates are about {written}, the bars about {symbol}; write a symbol in the same letters everywhere").ToException();
             }
         }
     }

@@ -17,7 +17,7 @@ internal readonly struct CsvRow(CsvTable table, int number, List<string> cells)
     /// <summary>The symbol, which must not be empty.</summary>
     public string Symbol()
     {
-        var symbol = Text("symbol");
+        var symbol = Text(CsvTable.Symbol);
         return symbol.Length > 0 ? symbol : throw table.Refusal($"row {number} after the header: the symbol is empty");
     }
 

@@ -1,23 +1,38 @@
+using System.Globalization;
+
 namespace Quantra.Client;
 
-/// <summary>A CSV file: a header line, then rows of as many cells.</summary>
+/// <summary>A CSV file: a header line, then rows of as many cells. The symbol's column is called symbol, whatever the file calls it.</summary>
 internal sealed class CsvTable
 {
+    /// <summary>The column of symbols.</summary>
+    public const string Symbol = "symbol";
+
+    // Names that mean nothing else; such as code, name or isin may, so they are named in errors and not guessed.
+    private static readonly string[] SymbolNames = [Symbol, "ticker", "ticker_symbol", "stock_symbol"];
+
     private readonly string[] _lines;
     private readonly string _file;
     private readonly string _reason;
     private readonly Dictionary<string, int> _places;
+    private readonly int _width;
+    private readonly string[] _symbolColumns;
 
     private CsvTable(string[] lines, string path, string reason)
     {
         (_lines, _file, _reason) = (lines, Path.GetFileName(path), reason);
-        Columns = [.. CsvLine.Split(lines.FirstOrDefault("")).Select(Normal)];
-        if (Columns.GroupBy(name => name).FirstOrDefault(group => group.Count() > 1) is { } twice)
+        string[] names = [.. CsvLine.Split(lines.FirstOrDefault("")).Select(Normal)];
+        if (names.GroupBy(name => name).FirstOrDefault(group => group.Count() > 1) is { } twice)
             throw Refusal($"more than one column {twice.Key}");
-        _places = Columns.Select((name, place) => (name, place)).ToDictionary(one => one.name, one => one.place);
+        _width = names.Length;
+        _places = names.Select((name, place) => (name, place)).ToDictionary(one => one.name, one => one.place);
+        _symbolColumns = [.. SymbolNames.Where(_places.ContainsKey)];
+        if (_symbolColumns.Length > 0)
+            _places[Symbol] = _places[_symbolColumns[0]];
+        Columns = [.. names.Except(_symbolColumns.Skip(1)).Select(name => name == _symbolColumns.FirstOrDefault() ? Symbol : name)];
     }
 
-    /// <summary>The header's names, in small letters, underscores for blanks.</summary>
+    /// <summary>The header's names, in small letters, underscores for blanks; the symbol's once, under its own name.</summary>
     public IReadOnlyList<string> Columns { get; }
 
     /// <summary>Opens a file and reads its header.</summary>
@@ -58,17 +73,50 @@ internal sealed class CsvTable
             if (_lines[number].Length == 0)
                 continue;
             var cells = CsvLine.Split(_lines[number]);
-            if (cells.Count != Columns.Count)
-                throw Refusal($"row {number} after the header has {cells.Count} cells, but the header has {Columns.Count}");
+            if (cells.Count != _width)
+                throw Refusal($"row {number} after the header has {cells.Count} cells, but the header has {_width}");
+            CheckSame(number, cells);
             yield return new CsvRow(this, number, cells);
         }
     }
+
+    /// <summary>The columns of texts beside those that are read: one may say what each row is about.</summary>
+    /// <param name="read">Names whose meaning is known.</param>
+    /// <returns>The text of every row by column, where each says something and none is a number.</returns>
+    public IEnumerable<(string Name, string[] Texts)> NamedTexts(IEnumerable<string> read)
+    {
+        CsvRow[] rows = [.. Rows()];
+        return Columns.Except(read)
+            .Select(name => (name, rows.Select(row => row.Text(name)).ToArray()))
+            .Where(one => one.Item2.All(text => text.Length > 0 && !double.TryParse(text, NumberStyles.Float, CultureInfo.InvariantCulture, out _)));
+    }
+
+    /// <summary>What to do about a file without a column symbol, in which these columns may hold it.</summary>
+    public static string Renaming(IReadOnlyList<string> names) =>
+        names.Count > 0
+            ? $"if column {Listed.First([.. names.Select(name => $"'{name}'")])} holds it, rename it to {Symbol}"
+            : $"give the table a column {Symbol}";
 
     /// <summary>Where a column stands.</summary>
     public int PlaceOf(string column) => _places[column];
 
     /// <summary>What is wrong with the file.</summary>
     public QuantraException Refusal(string problem) => QuantraError.BadFile(_reason, $"{_file}: {problem}").ToException();
+
+    /// <summary>Refuses a row whose columns of symbols do not agree.</summary>
+    private void CheckSame(int number, List<string> cells)
+    {
+        foreach (var other in _symbolColumns.Skip(1))
+        {
+            var (one, two) = (cells[_places[Symbol]].Trim(), cells[_places[other]].Trim());
+            if (one != two)
+            {
+                throw Refusal(
+                    $"row {number} after the header: column {_symbolColumns[0]} says '{one}', column {other} says '{two}'; "
+                    + "keep the one that names the stock, and remove or rename the other");
+            }
+        }
+    }
 
     private static string Normal(string name) => name.Trim().ToLowerInvariant().Replace(' ', '_');
 }

@@ -100,6 +100,17 @@ def test_headers_and_dates_are_read_as_in_files_and_the_database_names_a_single_
     assert bars.high.tolist() == [[2.5]]
 
 
+def test_a_query_may_call_the_symbol_ticker(tmp_path: Path) -> None:
+    query = "SELECT symbol AS Ticker, date, open, high, low, close, volume, adj_close FROM bars"
+    assert_same(read_bars(sqlite_bars(tmp_path), query=query), panel())
+
+
+def test_a_column_of_a_query_that_may_hold_the_symbol_is_named(tmp_path: Path) -> None:
+    query = "SELECT symbol AS instrument, date, open, high, low, close, volume FROM bars"
+    with pytest.raises(BarsError, match=r"answer has no column symbol.*if column 'instrument' holds it, rename it"):
+        read_bars(sqlite_bars(tmp_path), query=query)
+
+
 def test_whole_numbers_and_nothing_may_stand_before_other_numbers(tmp_path: Path) -> None:
     days = ", ".join(f"({20000101 + day}, 1, NULL)" for day in itertools.chain(range(28), range(100, 128)))
     uri = sqlite(

@@ -64,6 +64,68 @@ def test_headers_are_read_in_any_case_and_the_file_names_a_single_symbol(tmp_pat
     assert panel.adj_close.tolist() == [[1.0, 2.0]]
 
 
+@pytest.mark.parametrize("name", ["Ticker", "TICKER", "ticker symbol", "Stock_Symbol", " Symbol "])
+def test_the_symbol_is_read_under_names_that_mean_nothing_else(tmp_path: Path, name: str) -> None:
+    rows = "AAA,2024-01-02,1,1,1,1,1\nAAA,2024-01-03,3,3,3,3,3\nBBB,2024-01-02,2,2,2,2,2\nBBB,2024-01-03,4,4,4,4,4\n"
+    panel = BarPanel.read(write(tmp_path, HEADER.replace("symbol", name) + rows))
+    assert panel.symbols == ("AAA", "BBB")
+    assert panel.close.tolist() == [[1, 3], [2, 4]]
+
+
+def test_one_stock_under_ticker_is_not_called_like_its_file(tmp_path: Path) -> None:
+    text = HEADER.replace("symbol", "Ticker") + "AAA,2024-01-02,1,1,1,1,1\n"
+    assert BarPanel.read(write(tmp_path, text)).symbols == ("AAA",)
+
+
+def test_symbol_and_ticker_may_stand_in_one_file_where_they_say_the_same(tmp_path: Path) -> None:
+    text = "ticker,symbol,date,open,high,low,close,volume\nAAA, AAA,2024-01-02,1,1,1,1,1\n"
+    assert BarPanel.read(write(tmp_path, text)).symbols == ("AAA",)
+
+
+def test_symbol_and_ticker_that_contradict_are_refused_by_their_row(tmp_path: Path) -> None:
+    rows = "AAA,AAA,2024-01-02,1,1,1,1,1\nAA,AAA,2024-01-03,1,1,1,1,1\n"
+    problem = "row 2 after the header: column symbol says 'AAA', column ticker says 'AA'; keep the one"
+    with pytest.raises(BarsError, match=problem):
+        BarPanel.read(write(tmp_path, "ticker,symbol,date,open,high,low,close,volume\n" + rows))
+
+
+STACKED = "".join(
+    f"{name},{note},2024-01-0{day},1,1,1,1,1\n" for name in ("A", "B") for note, day in (("x", 2), ("y", 3))
+)
+
+
+@pytest.mark.parametrize("name", ["Instrument", "Code", "RIC", "isin"])
+def test_a_column_that_may_hold_the_symbol_is_not_guessed_but_named(tmp_path: Path, name: str) -> None:
+    header = f"{name},note,date,open,high,low,close,volume\n"
+    problem = (
+        f"no column symbol, and 2024-01-02 stands twice; if column '{name.lower()}' holds it, rename it to symbol$"
+    )
+    with pytest.raises(BarsError, match=problem):
+        BarPanel.read(write(tmp_path, header + STACKED))
+
+
+def test_stocks_one_after_the_other_in_time_are_told_apart_by_their_column_too(tmp_path: Path) -> None:
+    rows = [f"{name},{year}-01-0{day},1,1,1,1,1" for name, year in (("A", 2024), ("B", 2023)) for day in (2, 3)]
+    text = "\n".join(["code,date,open,high,low,close,volume", *rows]) + "\n"
+    with pytest.raises(BarsError, match="its dates do not rise; if column 'code' holds it, rename it to symbol"):
+        BarPanel.read(write(tmp_path, text))
+
+
+def test_days_that_stand_twice_without_any_column_of_texts_ask_for_a_column_symbol(tmp_path: Path) -> None:
+    rows = "2024-01-02,1,1,1,1,1\n2024-01-02,2,2,2,2,2\n"
+    problem = "2024-01-02 stands twice; give each day one row, or give the table a column symbol"
+    with pytest.raises(BarsError, match=problem):
+        BarPanel.read(write(tmp_path, HEADER.removeprefix("symbol,") + rows))
+
+
+def test_a_file_of_one_stock_whose_newest_bar_stands_first_is_told_to_sort_whatever_else_it_says(
+    tmp_path: Path,
+) -> None:
+    rows = "up,2024-01-04,1,1,1,1,1\ndown,2024-01-03,1,1,1,1,1\nup,2024-01-02,1,1,1,1,1\n"
+    with pytest.raises(BarsError, match=r"BARS 2024-01-03 stands after 2024-01-04 .*oldest first"):
+        BarPanel.read(write(tmp_path, HEADER.replace("symbol", "trend") + rows))
+
+
 def test_symbols_meet_on_the_union_of_their_dates(tmp_path: Path) -> None:
     rows = "BBB,2024-01-03,1,1,1,1,1\nAAA,2024-01-02,2,2,2,2,2\nBBB,2024-01-04,3,3,3,3,3\nAAA,2024-01-03,4,4,4,4,4\n"
     panel = BarPanel.read(write(tmp_path, HEADER + rows))

@@ -144,6 +144,46 @@ def test_what_is_wrong_with_a_file_is_named(tmp_path: Path, text: str, problem: 
         CovariateSource.read([csv(tmp_path, text)])
 
 
+def test_the_symbol_may_be_called_ticker_in_every_file(tmp_path: Path) -> None:
+    dated = csv(tmp_path, "Ticker,date,known_from,sales\nA,2024-01-02,2024-01-02,1\n")
+    static = csv(tmp_path, "TICKER,sector\nA,Media\n", "static.csv")
+    source = CovariateSource.read([dated], static)
+    assert source.series[0].symbols == ("A",)
+    assert source.static_names == ("sector",)
+
+
+def test_symbol_and_ticker_that_contradict_are_refused_in_covariates_too(tmp_path: Path) -> None:
+    with pytest.raises(CovariatesError, match=r"column symbol says 'A', column ticker says 'A\.N'"):
+        CovariateSource.read((), csv(tmp_path, "symbol,ticker,sector\nA,A.N,Media\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "instrument,date,known_from,sales\nA,2024-01-02,2024-01-02,1\nB,2024-01-02,2024-01-02,1\n",
+            "column instrument: 'A' is no number.*no column symbol; if column 'instrument' holds it, rename it",
+        ),
+        (
+            "code,date,known_from,sales\n600519,2024-01-02,2024-01-02,1\n600520,2024-01-02,2024-01-02,1\n",
+            "rows 1 and 2 after the header.*keep one, or say whose each is in a column symbol",
+        ),
+    ],
+)
+def test_rows_of_several_symbols_without_a_column_symbol_say_what_to_rename(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    with pytest.raises(CovariatesError, match=problem):
+        CovariateSource.read([csv(tmp_path, text)])
+
+
+def test_a_static_file_without_a_column_symbol_names_what_may_hold_it(tmp_path: Path) -> None:
+    text = "RIC,sector\nA.N,Media\nB.N,Media\n"
+    problem = "no column symbol; it has ric, sector; if column 'ric' holds it, rename it to symbol$"
+    with pytest.raises(CovariatesError, match=problem):
+        CovariateSource.read((), csv(tmp_path, text))
+
+
 @pytest.mark.parametrize("day", ["2024-01-03", "20240103", "2024-01-03 00:00:00", "2024-01-03T00:00:00.000Z"])
 def test_the_day_that_knows_a_value_may_be_written_as_its_midnight(tmp_path: Path, day: str) -> None:
     (sales,) = CovariateSource.read([csv(tmp_path, f"date,known_from,sales\n2024-01-02,{day},1\n")]).series

@@ -7,7 +7,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from predictor.bars.address import Address
-from predictor.bars.files import Source, Table, plainly_named, table_of
+from predictor.bars.columns import plainly_named
+from predictor.bars.files import Source, Table, table_of
 from predictor.errors import BarsError, MissingPackageError
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.bars.columns import SYMBOL, Named, named_texts, plainly_named, renaming, texts_of
 from predictor.errors import BarsError, MissingPackageError, shown_date
 from predictor.replacement import replace_file
 
@@ -22,13 +23,6 @@ RowIndex = NDArray[np.intp]
 REQUIRED: Final = ("open", "high", "low", "close", "volume")
 OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
 READABLE_DATE: Final = r"^(?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$"
-
-
-class Named(Protocol):
-    """Where columns come from, as messages call it."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 (the class tells)
 
 
 @final
@@ -83,7 +77,7 @@ def table_of(frame: "pl.DataFrame", source: Source) -> Table:
     dates = sessions_of(frame["date"], source)
     values = {name: numbers_of(frame[name], source) for name in names}
     symbols, rows = _symbols(frame, source)
-    _check_dates(symbols, rows, dates, source)
+    _check_dates(frame, symbols, rows, dates, source)
     sessions, places = np.unique(dates, return_inverse=True)
     columns = {name: _spread(column, rows, places, (len(symbols), sessions.size)) for name, column in values.items()}
     return Table(symbols=symbols, sessions=sessions, columns=columns)
@@ -110,19 +104,6 @@ def read_frame(path: Path) -> "pl.DataFrame":
     return plainly_named(frame, path)
 
 
-def plainly_named(frame: "pl.DataFrame", source: Named) -> "pl.DataFrame":
-    """The columns under lower-case names, underscores for spaces.
-
-    Raises:
-        BarsError: If two columns get the same name.
-    """
-    names = [name.strip().lower().replace(" ", "_") for name in frame.columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise BarsError(f"{source.name} has more than one column {', '.join(twice)}")
-    return frame.rename(dict(zip(frame.columns, names, strict=True)))
-
-
 def numbers_of(column: "pl.Series", source: Named) -> FloatArray:
     """A column as float64; an empty cell is NaN."""
     import polars as pl
@@ -135,19 +116,6 @@ def numbers_of(column: "pl.Series", source: Named) -> FloatArray:
     numbers = column.cast(pl.Float64, strict=False)
     _check_read(column, numbers, source, "is no number")
     return numbers.fill_null(float("nan")).to_numpy()
-
-
-def texts_of(column: "pl.Series", source: Named) -> "pl.Series":
-    """A column as texts without blanks around them; an empty cell stays null.
-
-    Raises:
-        BarsError: If its cells are no single values.
-    """
-    import polars as pl
-
-    if column.dtype.is_nested() or isinstance(column.dtype, pl.Binary | pl.Object):
-        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold texts or numbers")
-    return column.cast(pl.String).str.strip_chars()
 
 
 def sessions_of(column: "pl.Series", source: Named) -> NDArray[np.int32]:
@@ -183,9 +151,9 @@ def _symbols(frame: "pl.DataFrame", source: Source) -> tuple[tuple[str, ...], Ro
     """The table's symbols in the order of their first rows, and each row's place among them."""
     import polars as pl
 
-    if "symbol" not in frame.columns:
+    if SYMBOL not in frame.columns:
         return (source.symbol,), np.zeros(frame.height, dtype=np.intp)
-    column = texts_of(frame["symbol"], source)
+    column = texts_of(frame[SYMBOL], source)
     empty = np.flatnonzero((column.is_null() | (column == "")).to_numpy())
     if empty.size:
         raise BarsError(f"{source.name}: row {int(empty[0]) + 1} after the header: the symbol is empty")
@@ -193,19 +161,51 @@ def _symbols(frame: "pl.DataFrame", source: Source) -> tuple[tuple[str, ...], Ro
     return symbols, column.cast(pl.Enum(symbols)).to_physical().to_numpy().astype(np.intp)
 
 
-def _check_dates(symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.int32], source: Source) -> None:
+def _check_dates(
+    frame: "pl.DataFrame", symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.int32], source: Source
+) -> None:
     """Refuse a symbol whose dates do not rise down the table, or one that has a date twice."""
-    order = np.argsort(rows, kind="stable") if source.ordered else np.lexsort((dates, rows))
+    wrong = _fallen(rows, dates, ordered=source.ordered)
+    if wrong is None:
+        return
+    if SYMBOL not in frame.columns:
+        _refuse_several(frame, dates, source)
+    row, earlier = wrong
+    symbol, date, before = symbols[rows[row]], shown_date(int(dates[row])), shown_date(int(dates[earlier]))
+    if date == before:
+        raise BarsError(f"{symbol} {date} stands twice in {source.name}; give each day one row")
+    raise BarsError(f"{symbol} {date} stands after {before} in {source.name}; sort each symbol's rows, oldest first")
+
+
+def _fallen(rows: RowIndex, dates: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
+    """The first row whose date does not come after that of its symbol's row before, and that one; None if all do."""
+    order = np.argsort(rows, kind="stable") if ordered else np.lexsort((dates, rows))
     owner, day = rows[order], dates[order]
     wrong = np.flatnonzero((owner[1:] == owner[:-1]) & (day[1:] <= day[:-1]))
-    if wrong.size:
-        at = int(wrong[0]) + 1
-        symbol, date, before = symbols[owner[at]], shown_date(int(day[at])), shown_date(int(day[at - 1]))
-        if date == before:
-            raise BarsError(f"{symbol} {date} stands twice in {source.name}; give each day one row")
-        raise BarsError(
-            f"{symbol} {date} stands after {before} in {source.name}; sort each symbol's rows, oldest first"
-        )
+    return (int(order[wrong[0] + 1]), int(order[wrong[0]])) if wrong.size else None
+
+
+def _refuse_several(frame: "pl.DataFrame", dates: NDArray[np.int32], source: Source) -> None:
+    """Refuse rows of several symbols in a table that names none: a day stands twice, or texts tell them apart."""
+    days, first, count = np.unique(dates, return_index=True, return_counts=True)
+    is_twice = bool((count > 1).any())
+    likely = _likely_symbols(frame, dates, ordered=source.ordered and not is_twice)
+    if is_twice:
+        day = shown_date(int(days[count > 1][np.argmin(first[count > 1])]))
+        advice = "" if likely else "give each day one row, or "
+        raise BarsError(f"{source.name} has no column {SYMBOL}, and {day} stands twice; {advice}{renaming(likely)}")
+    if likely:
+        raise BarsError(f"{source.name} has no column {SYMBOL}, and its dates do not rise; {renaming(likely)}")
+
+
+def _likely_symbols(frame: "pl.DataFrame", dates: NDArray[np.int32], *, ordered: bool) -> list[str]:
+    """The columns of texts by which the rows would be those of several symbols, each of several days."""
+    likely: list[str] = []
+    for name, texts in named_texts(frame, ("date", *REQUIRED, *OPTIONAL)).items():
+        found, rows = np.unique(texts.to_numpy(), return_inverse=True)
+        if len(found) <= frame.height // 2 and _fallen(rows, dates, ordered=ordered) is None:
+            likely.append(name)
+    return likely
 
 
 def _spread(values: FloatArray, rows: RowIndex, places: RowIndex, shape: tuple[int, int]) -> FloatArray:

@@ -136,9 +136,9 @@ class BarPanel:
     def read(cls, path: str | Path, *, calendar: str = "", currency: str = "") -> Self:
         """Read a CSV or Parquet file of one row a bar, oldest first within each symbol.
 
-        Columns, in any case: symbol (optional when there is one: then the file's name in capitals), date, open, high,
-        low, close, volume, and adj_close, or split_ratio and cash_dividend. Other columns are ignored. The panel's
-        sessions are all dates of the file; a symbol without a row on one of them has no bar there.
+        Columns, in any case: symbol or ticker (optional when there is one: then the file's name in capitals), date,
+        open, high, low, close, volume, and adj_close, or split_ratio and cash_dividend. Other columns are ignored. The
+        panel's sessions are all dates of the file; a symbol without a row on one of them has no bar there.
 
         Args:
             path: A file that ends in .csv or .parquet.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.bars.files import numbers_of, read_frame, sessions_of, texts_of
+from predictor.bars.columns import SYMBOL, named_texts, renaming, texts_of
+from predictor.bars.files import numbers_of, read_frame, sessions_of
 from predictor.covariates.names import check_name
 from predictor.covariates.series import Series
 from predictor.covariates.statics import StaticTable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 KNOWN_FROM: Final = "known_from"
-_KEYS: Final = ("symbol", "date", KNOWN_FROM)
+_KEYS: Final = (SYMBOL, "date", KNOWN_FROM)
 _MIDNIGHT: Final = r"^[T ]00:00(:00(\.0+)?)?(Z|[+-][0-9:]+)?$"
 
 
@@ -49,6 +50,8 @@ def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
     date, known_from = (sessions_of(frame[key], path) for key in ("date", KNOWN_FROM))
     _check_whole_days(path, frame[KNOWN_FROM])
     symbols, owner = _owners(path, frame)
+    if not symbols:
+        _refuse_texts(path, frame)
     columns = [(name, _finite(path, frame[name]), _stated(path, frame[name])) for name in names]
     rows = np.arange(1, frame.height + 1)
     return tuple(
@@ -66,7 +69,12 @@ def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
 
 
 def _statics(path: Path, frame: "pl.DataFrame") -> StaticTable:
-    names = _value_columns(path, frame, ("symbol",))
+    if SYMBOL not in frame.columns:
+        raise CovariatesError(
+            f"{path.name} has no column {SYMBOL}; it has {', '.join(frame.columns)}; "
+            f"{renaming([name for name, texts in named_texts(frame, ()).items() if texts.is_unique().all()])}"
+        )
+    names = _value_columns(path, frame, (SYMBOL,))
     symbols, owner = _owners(path, frame)
     if len(symbols) != frame.height:
         twice = symbols[int(np.argmax(np.bincount(owner)))]
@@ -98,9 +106,9 @@ def _value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> li
 
 def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """The file's symbols, and each row's place among them; none and zeros where it has no such column."""
-    if "symbol" not in frame.columns:
+    if SYMBOL not in frame.columns:
         return (), np.zeros(frame.height, np.intp)
-    names = _texts(path, frame["symbol"])
+    names = _texts(path, frame[SYMBOL])
     if "" in names:
         raise CovariatesError(
             f"{path.name}: row {names.index('') + 1} after the header has no symbol; a file about all symbols has no "
@@ -109,6 +117,16 @@ def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray
     symbols = tuple(dict.fromkeys(names))
     place = {symbol: k for k, symbol in enumerate(symbols)}
     return symbols, np.array([place[name] for name in names], np.intp)
+
+
+def _refuse_texts(path: Path, frame: "pl.DataFrame") -> None:
+    """Refuse columns of texts in a file about all symbols: one of them may say whom each row is about."""
+    found = list(named_texts(frame, _KEYS))
+    if found:
+        raise CovariatesError(
+            f"{path.name}: row 1 after the header, column {found[0]}: {str(frame[found[0]][0])!r} is no number, and "
+            f"the file has no column {SYMBOL}; {renaming(found)}"
+        )
 
 
 def _check_whole_days(path: Path, column: "pl.Series") -> None:

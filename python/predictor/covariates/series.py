@@ -54,9 +54,10 @@ class Series:
         twice = np.flatnonzero((keys[:, 1:] == keys[:, :-1]).all(axis=0))
         if twice.size:
             first, second = sorted(self.row[twice[0] : twice[0] + 2].tolist())
+            advice = "keep one" if self.symbols else "keep one, or say whose each is in a column symbol"
             raise CovariatesError(
                 f"covariate {self.name}: rows {first} and {second} after the header give the same day two values that "
-                "became known on the same day; keep one"
+                f"became known on the same day; {advice}"
             )
 
     def as_of(self, symbols: Sequence[str], sessions: NDArray[np.int32]) -> FloatArray:

@@ -45,11 +45,11 @@ class CovariateSource:
         """Read files that end in .csv or .parquet; header names in any case.
 
         Args:
-            paths: Files of one row a statement: `symbol` (a file without it is about all symbols), `date` (the day
-                that the values are about), `known_from` (the day on which they became known: they are used from the
-                close of the first session on or after it), then columns of numbers. An empty cell says nothing, so
-                columns may be stated on different days; `nan` withdraws what was said before.
-            static: A file of one row a symbol: `symbol`, then columns of numbers or texts. Empty = unknown.
+            paths: Files of one row a statement: `symbol` or `ticker` (a file without it is about all symbols), `date`
+                (the day that the values are about), `known_from` (the day on which they became known: they are used
+                from the close of the first session on or after it), then columns of numbers. An empty cell says
+                nothing, so columns may be stated on different days; `nan` withdraws what was said before.
+            static: A file of one row a symbol: `symbol` or `ticker`, then columns of numbers or texts. Empty = unknown.
 
         Raises:
             CovariatesError: Naming the file, column and row that cannot be.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import AdjustedBars
+from predictor.bars.columns import repeated
 from predictor.canonical import Record
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.evaluator import Plan
@@ -110,7 +111,7 @@ class FeatureSet:
             raise ConfigurationError("a feature set needs at least one observed feature")
         if len(names) > MOST_FEATURES:
             raise ConfigurationError(f"a feature set has at most {MOST_FEATURES} features, found {len(names)}")
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = repeated(names)
         if twice:
             raise ConfigurationError(f"feature names given twice: {', '.join(twice)}")
 
