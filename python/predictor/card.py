@@ -21,6 +21,8 @@ FITS_EXPLAINED: Final = (
     "training, selection and calibration part, not moved"
 )
 """What the names of baselines say of what they were given, for people."""
+UNADJUSTED: Final = "none"
+"""The adjustment of bars that tell of no splits and dividends."""
 SPLITS: Final = ("train", "selection", "calibration", "test")
 
 
@@ -34,6 +36,7 @@ class DataFacts:
     sessions: int
     sha256: str
     adjustment: str
+    """Which columns told of splits and dividends; `UNADJUSTED` for none."""
     notes: tuple[str, ...]
 
 
@@ -330,6 +333,15 @@ def _member(record: Record) -> MemberFacts:
         features=record.integer("features"),
         weights_hash=record.text("weights_hash"),
     )
+
+
+def data_of(card: Mapping[str, Json]) -> DataFacts | None:
+    """The bars that a card tells of, if it does.
+
+    Raises:
+        ArtifactError: it tells of some, but not what it must.
+    """
+    return _section(Record(card, SOURCE, "card"), "data", _data)
 
 
 def skill_of(card: Mapping[str, Json]) -> Skill | None:

@@ -221,7 +221,8 @@ def test_explain_shows_the_neighbours_even_where_they_are_small(others: Path, ba
 
     text, found = output_of(capsys, *asked), json_of(capsys, *asked)["attributions"][0]
 
-    (line,) = (line for line in text.splitlines() if "neighbours" in line)
+    table = text.partition("warning: ")[0]
+    (line,) = (line for line in table.splitlines() if "neighbours" in line)
     sizes = np.abs(found["per_row"][0])
     row = found["row_kinds"].index("neighbours")
     assert f"{10_000 * found['per_row'][0][row]:+.2f}" in line

@@ -189,6 +189,11 @@ class BarPanel:
         """Where there is a bar, [S, T]."""
         return ~np.isnan(self.close)
 
+    @property
+    def is_unadjusted(self) -> bool:
+        """Whether no column tells of splits and dividends."""
+        return self.adj_close is None and self.split_ratio is None and self.cash_dividend is None
+
     def select(self, symbols: Sequence[str]) -> Self:
         """The panel of these symbols, in this order.
 

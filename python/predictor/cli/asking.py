@@ -1,5 +1,6 @@
 """`quantra predict` and `quantra explain`."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -22,7 +23,7 @@ from predictor.cli.options import (
     StaticFile,
     Symbol,
 )
-from predictor.cli.source import bars_to_send, beside_bars, open_source
+from predictor.cli.source import bars_to_send, beside_bars, doubted, open_source
 from predictor.cli.tables import contributions_table, forecast_table, internals_table
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import GapPolicy, Instance, Query
@@ -60,9 +61,13 @@ def predict(  # noqa: PLR0913 - one argument a flag
         panel = bars_to_send(source, chosen_bars(bars, query, bars_env), symbol)
         beside = beside_bars(source, panel, covariates, static)
         asked = Instance(
-            input=panel, covariates=beside, gap_policy=gaps, allow_incomplete_last_bar=allow_incomplete_last_bar
+            input=panel,
+            covariates=beside.covariates,
+            gap_policy=gaps,
+            allow_incomplete_last_bar=allow_incomplete_last_bar,
         )
         forecast = _narrowed(source.predict(asked), symbol, horizon, quantile)
+    forecast = replace(forecast, warnings=(*beside.doubts, *forecast.warnings))
     if plot is not None:
         _write_chart(forecast_chart(panel, forecast, forecast.symbols[0]), plot)
     if as_json:
@@ -71,8 +76,7 @@ def predict(  # noqa: PLR0913 - one argument a flag
     console = Console(highlight=False)
     for name in forecast.symbols:
         console.print(forecast_table(forecast, name, panel.currency))
-    for warning in forecast.warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False)
+    _warn(console, forecast.warnings)
 
 
 def explain(  # noqa: PLR0913 - one argument a flag
@@ -100,10 +104,14 @@ def explain(  # noqa: PLR0913 - one argument a flag
         panel = bars_to_send(source, chosen_bars(bars, query, bars_env), symbol)
         beside = beside_bars(source, panel, covariates, static)
         asked = Instance(
-            input=panel, covariates=beside, gap_policy=gaps, allow_incomplete_last_bar=allow_incomplete_last_bar
+            input=panel,
+            covariates=beside.covariates,
+            gap_policy=gaps,
+            allow_incomplete_last_bar=allow_incomplete_last_bar,
         )
         wanted = (symbol,) if symbol else ()
         explanation = source.explain(Query(instance=asked, targets=(TargetPoint(horizon, quantile),), symbols=wanted))
+    explanation = doubted(explanation, beside.doubts)
     found = explanation.attributions[0]
     shown = (symbol,) if symbol else found.symbols
     if plot is not None:
@@ -117,6 +125,7 @@ def explain(  # noqa: PLR0913 - one argument a flag
         if found.internals:
             console.print(internals_table(found, name))
         _warn_of_gap(console, found, name)
+    _warn(console, found.warnings)
 
 
 def _narrowed(forecast: Forecast, symbol: str, horizon: int | None, quantile: float | None) -> Forecast:
@@ -153,7 +162,12 @@ def _warn_of_gap(console: Console, found: Attribution, symbol: str) -> None:
     s = found.symbols.index(symbol)
     if not found.converged[s]:
         gap = 100 * float(found.relative_gap[s])
-        console.print(f"warning: the contributions miss the difference by {gap:.2f} %", style="yellow", markup=False)
+        _warn(console, [f"the contributions miss the difference by {gap:.2f} %"])
+
+
+def _warn(console: Console, warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
 
 
 def _check_plot(path: Path | None) -> None:

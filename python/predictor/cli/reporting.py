@@ -1,5 +1,6 @@
 """`quantra report`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -48,9 +49,10 @@ def report(  # noqa: PLR0913 - one argument a flag
         given = chosen_bars(bars, query, bars_env)
         shown = symbol or given.symbols[0]
         panel = bars_to_send(source, given, shown)
+        beside = beside_bars(source, panel, covariates, static)
         asked = Instance(
             input=panel,
-            covariates=beside_bars(source, panel, covariates, static),
+            covariates=beside.covariates,
             gap_policy=gaps,
             allow_incomplete_last_bar=allow_incomplete_last_bar,
         )
@@ -61,7 +63,7 @@ def report(  # noqa: PLR0913 - one argument a flag
     content = ReportContent(
         info=info,
         bars=panel,
-        forecast=forecast,
+        forecast=replace(forecast, warnings=(*beside.doubts, *forecast.warnings)),
         attributions=explanation.attributions,
         symbol=shown,
         audit=audit,

@@ -1,8 +1,9 @@
 """Whom a question goes to, an artifact in this process or a server, and what is sent with it."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import typer
 
@@ -70,8 +71,25 @@ def bars_to_send(source: Answerer, bars: BarPanel, symbol: str) -> BarPanel:
     return bars if source.model().is_panel_model else chosen
 
 
-def beside_bars(source: Answerer, bars: BarPanel, paths: list[Path] | None, static: Path | None) -> Covariates:
+class Beside(NamedTuple):
+    """What is sent beside bars."""
+
+    covariates: Covariates
+    doubts: tuple[str, ...]
+    """Lines for whoever gave the files."""
+
+
+def beside_bars(source: Answerer, bars: BarPanel, paths: list[Path] | None, static: Path | None) -> Beside:
     """The columns of the files that the model reads, as known at the last bar."""
     if not paths and static is None:
-        return Covariates()
-    return CovariateSource.read(paths or (), static).for_model(source.model(), bars)
+        return Beside(Covariates(), ())
+    files, model = CovariateSource.read(paths or (), static), source.model()
+    return Beside(files.for_model(model, bars), tuple(files.doubts(model.covariates)))
+
+
+def doubted(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:
+    """The explanation with these warnings before its own."""
+    return replace(
+        explanation,
+        attributions=tuple(replace(one, warnings=(*doubts, *one.warnings)) for one in explanation.attributions),
+    )

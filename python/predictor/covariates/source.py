@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Self, final
@@ -16,7 +16,7 @@ from predictor.covariates.aligned import Covariates
 from predictor.covariates.files import read_series, read_statics
 from predictor.covariates.series import Series
 from predictor.covariates.statics import StaticTable
-from predictor.errors import CovariatesError
+from predictor.errors import CovariatesError, listed
 from predictor.sessions import dates_of, days_of
 
 FloatArray = NDArray[np.float64]
@@ -68,11 +68,22 @@ class CovariateSource:
         """Columns of facts that stay the same."""
         return () if self.statics is None else self.statics.names
 
+    def doubts(self, needs: Sequence[CovariateInfo]) -> Iterator[str]:
+        """A line about the columns that are not needed, if there are any: whoever gave them expects them to be read."""
+        read = {one.name for one in needs}
+        unread = [name for name in (*self.series_names, *self.static_names) if name not in read]
+        if unread:
+            yield (
+                f"the covariate files have columns that the model does not read: {listed(unread)}; leave them out, or "
+                "train a model with them"
+            )
+
     def for_model(self, model: ModelInfo, bars: BarPanel) -> Covariates:
         """The values that a model needs beside these bars, as known at the close of the last one.
 
-        Columns that the model does not read are left out; what it reads and no file has stays missing, and the model
-        will say so. The future is given for weekdays enough: the model's calendar picks its sessions.
+        Columns that the model does not read are left out, which `doubts` tells of; what it reads and no file has stays
+        missing, and the model will say so. The future is given for weekdays enough: the model's calendar picks its
+        sessions.
         """
         last = int(bars.sessions[-1])
         future = _weekdays_after(last, model.future_length)

@@ -154,6 +154,11 @@ class FeatureSet:
         )
 
     @property
+    def reads_volume(self) -> bool:
+        """Whether an expression reads the shares or the money traded."""
+        return not {"volume", "money"}.isdisjoint(self._observed_plan.fields)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the observed features, in the order of their values."""
         return tuple(definition.name for definition in self.observed)

@@ -12,7 +12,7 @@ from predictor.covariates import check_sent
 from predictor.errors import BarIncompleteError, BarsError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.judging import Found, refusals_of, warnings_of
-from predictor.model.prepared import Prepared, bounded, nothing_usable
+from predictor.model.prepared import Prepared, nothing_usable
 from predictor.networks import Inputs
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
@@ -63,7 +63,7 @@ def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: da
         as_of=int(bars.sessions[-1]),
         target_sessions=pipeline.target_sessions(int(bars.sessions[-1])),
         anchor=bars.close[:, -1],
-        warnings=bounded(warnings()),
+        warnings=tuple(warnings()),
         refusals=refusals,
     )
 

@@ -24,8 +24,9 @@ from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
 from predictor.model.answering import Outcome, outcomes
 from predictor.model.answers import Identity, Source, attribution_of, default_targets, forecast_of
 from predictor.model.asking import AcrossStocks, Asking, ByRow
+from predictor.model.doubts import Taught, doubts
 from predictor.model.internals import internals_of
-from predictor.model.prepared import Prepared, nothing_usable
+from predictor.model.prepared import Prepared, bounded, nothing_usable
 from predictor.model.preparing import prepared_by
 from predictor.networks import OutputMap, PanelForecasting
 from predictor.windows import Pipeline
@@ -42,6 +43,7 @@ class Model:
         self.pipeline = pipeline
         self.engine = engine
         self.asking = asking
+        self.taught = Taught.of(manifest, pipeline)
         self._source = Source(
             identity=identity,
             target=manifest.target,
@@ -81,7 +83,9 @@ class Model:
         Raises:
             QuantraError: the instance cannot be forecast; see predictor.errors.
         """
-        return self.warned(prepared_by(self.pipeline, instance, now))
+        prepared = self.warned(prepared_by(self.pipeline, instance, now))
+        doubtful = doubts((self.taught,), instance, prepared.usable_symbols)
+        return replace(prepared, warnings=bounded((*doubtful, *prepared.warnings)))
 
     def warned(self, prepared: Prepared) -> Prepared:
         """With what this network has to say of the inputs."""

@@ -12,6 +12,7 @@ from predictor.catalog import CovariateInfo, FeatureInfo
 from predictor.covariates import check_sent
 from predictor.errors import FeatureMismatchError, QuantraError
 from predictor.instance import Instance
+from predictor.model.doubts import doubts
 from predictor.model.handle import Model
 from predictor.model.prepared import BoolArray, FloatArray, Prepared, bounded, nothing_usable
 from predictor.model.preparing import prepared_by
@@ -26,10 +27,12 @@ class JointlyPrepared:
 
     members: tuple[Prepared, ...]
     """In the order of the ensemble's members."""
+    doubts: tuple[str, ...] = ()
+    """Of the whole ensemble."""
 
     def only(self, symbols: Sequence[str]) -> "JointlyPrepared":
         """The same of some symbols; see `Prepared.only`."""
-        return JointlyPrepared(members=tuple(p.only(symbols) for p in self.members))
+        return replace(self, members=tuple(p.only(symbols) for p in self.members))
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -61,8 +64,8 @@ class JointlyPrepared:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What any member warns of, once each."""
-        return bounded(dict.fromkeys(warning for p in self.members for warning in p.warnings))
+        """What there is to doubt, and what any member warns of, once each."""
+        return bounded(dict.fromkeys((*self.doubts, *(warning for p in self.members for warning in p.warnings))))
 
 
 @final
@@ -76,6 +79,7 @@ class JointReading:
             (readings.index(reading), member) for reading, member in zip(readings, members, strict=True)
         )
         """Each with the place of its first fellow that reads the same inputs."""
+        self._taught = tuple(member.taught for member in members)
         pipelines = {place: members[place].pipeline for place, _ in self._members}
         # Whoever needs most bars goes first: if they are too few, the error tells how many the ensemble needs.
         self._pipelines = dict(sorted(pipelines.items(), key=lambda one: -one[1].bars_needed))
@@ -108,7 +112,8 @@ class JointReading:
         prepared = JointlyPrepared(members=tuple(member.warned(found[place]) for place, member in self._members))
         if not prepared.usable.any():
             raise nothing_usable(prepared.refusals)
-        return prepared
+        symbols = [symbol for symbol, known in zip(prepared.symbols, prepared.usable, strict=True) if known]
+        return replace(prepared, doubts=tuple(doubts(self._taught, instance, symbols)))
 
 
 def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:

@@ -20,6 +20,8 @@ LARGEST_SCALE = 10.0
 
 MOST_WARNINGS: Final = 20
 """Lines beside one forecast; what broken bars would say beyond them is counted."""
+LONGEST_WARNING: Final = 1000
+"""Characters of one; five symbols of 64 and what there is to say of them have room."""
 MOST_TOLD: Final = 5
 """Symbols that the error of an instance tells of one by one."""
 
@@ -42,6 +44,7 @@ class Prepared:
     anchor: FloatArray | None
     """[S] last raw close."""
     warnings: tuple[str, ...]
+    """As many as there are, until a model answers with them."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """Why each symbol that is not usable cannot be forecast."""
 
@@ -72,8 +75,8 @@ class Prepared:
 
 
 def bounded(lines: Iterable[str]) -> tuple[str, ...]:
-    """The first MOST_WARNINGS of them, and how many more were left out."""
-    every = tuple(lines)
+    """The first MOST_WARNINGS of them, none of them long, and how many more were left out."""
+    every = tuple(line if len(line) <= LONGEST_WARNING else f"{line[:LONGEST_WARNING]} …" for line in lines)
     left = len(every) - MOST_WARNINGS
     return every if left <= 0 else (*every[:MOST_WARNINGS], f"{left} more warnings were left out")
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.canonical import Json
+from predictor.card import UNADJUSTED
 from trainers.stock.data import History
 from trainers.stock.evaluation.comparison import Skill
 from trainers.stock.evaluation.forecasts import Forecasts
@@ -36,15 +37,14 @@ FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", 
 
 def data_card(bars: BarPanel) -> dict[str, Json]:
     """Which bars the model saw."""
-    actions = bars.split_ratio is not None or bars.cash_dividend is not None
-    adjustment = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend" if actions else "none"
+    told = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
     return {
         "symbols": list(bars.symbols),
         "first_session": int(bars.sessions[0]),
         "last_session": int(bars.sessions[-1]),
         "sessions": len(bars.sessions),
         "sha256": bars_hash(bars),
-        "adjustment": adjustment,
+        "adjustment": UNADJUSTED if bars.is_unadjusted else told,
         "notes": list(bars.suspicious_jumps().lines()),
     }
 

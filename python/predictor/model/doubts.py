@@ -1,0 +1,95 @@
+"""What makes a forecast doubtful though it can be made: its bars beside those that the model was trained on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from predictor.artifact import Manifest
+from predictor.bars import BarPanel
+from predictor.card import UNADJUSTED, data_of
+from predictor.errors import listed
+from predictor.instance import Instance
+from predictor.windows import Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taught:
+    """What is known of one network's training."""
+
+    symbols: frozenset[str] | None
+    """That it was trained on; None = unknown."""
+    is_adjusted: bool
+    """Whether its bars told of splits and dividends; not where that is unknown."""
+    knows_by_name: bool
+    """Whether it has a node for each of its symbols, and says itself who is a stranger."""
+    reads_volume: bool
+    bars_needed: int
+
+    @classmethod
+    def of(cls, manifest: Manifest, pipeline: Pipeline) -> Self:
+        """Of an artifact's parts.
+
+        Raises:
+            ArtifactError: the card tells of bars, but not what it must.
+        """
+        data = data_of(manifest.card)
+        return cls(
+            symbols=None if data is None else frozenset(data.symbols),
+            is_adjusted=data is not None and data.adjustment != UNADJUSTED,
+            knows_by_name=manifest.kind.is_panel_model,
+            reads_volume=manifest.kind.learns and pipeline.features.features.reads_volume,
+            bars_needed=pipeline.bars_needed,
+        )
+
+
+def doubts(networks: Sequence[Taught], instance: Instance, forecast: Sequence[str]) -> Iterator[str]:
+    """A line a doubt, whatever the number of symbols and of networks that share it.
+
+    Args:
+        networks: the model's one, or those of an ensemble's members.
+        instance: the question.
+        forecast: symbols of it that have a forecast.
+    """
+    if isinstance(instance.input, BarPanel):
+        yield from _of_bars(networks, instance.input, frozenset(forecast))
+    new = _unseen(networks, forecast)
+    if new:
+        whom = "the model was" if len(networks) == 1 else "all members were"
+        yield (
+            f"{listed(new)}: not among the symbols that {whom} trained on, so its scores tell nothing of them; judge "
+            "it on their bars with quantra evaluate, or train with them"
+        )
+
+
+def _of_bars(networks: Sequence[Taught], bars: BarPanel, forecast: frozenset[str]) -> Iterator[str]:
+    read = [one.bars_needed for one in networks if one.reads_volume]
+    without = [] if not read else [name for name in without_volume(bars.last(max(read))) if name in forecast]
+    if without:
+        yield (
+            f"{listed(without)}: every volume that the model reads is 0, so its features of volumes say nothing; send "
+            "the shares traded, or use a model whose features read none"
+        )
+    if bars.is_unadjusted and any(one.is_adjusted for one in networks):
+        yield (
+            "the model was trained on bars that tell of splits and dividends, and these do not, so one among them "
+            "would look like a crash; send adj_close, or split_ratio and cash_dividend, unless there was none"
+        )
+
+
+def without_volume(bars: BarPanel) -> list[str]:
+    """The symbols that have bars, and 0 as the volume of each."""
+    silent = bars.present.any(axis=1) & ~np.any(bars.volume > 0, axis=1)
+    return [bars.symbols[row] for row in np.flatnonzero(silent)]
+
+
+def _unseen(networks: Sequence[Taught], symbols: Sequence[str]) -> list[str]:
+    """The symbols that some network was not trained on; but for those of which one that knows by name tells itself."""
+    by_name = [one.symbols for one in networks if one.knows_by_name and one.symbols is not None]
+    by_row = [one.symbols for one in networks if not one.knows_by_name and one.symbols is not None]
+    return [
+        symbol
+        for symbol in symbols
+        if any(symbol not in known for known in by_row) and all(symbol in known for known in by_name)
+    ]

@@ -1,0 +1,282 @@
+"""Input that can be forecast but should be doubted says so: once, briefly, with what to do, and changes no number."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from artifacts import UNIVERSE, recent_bars, save_artifact, small_artifact, small_model
+from cards import full_card
+from ensembles import artifact_of, ensemble_of, manifest_of
+from serving import serving
+
+from predictor import artifact
+from predictor.artifact import Artifact
+from predictor.bars import BarPanel
+from predictor.cli import app, run
+from predictor.client import QuantraClient
+from predictor.deadline import Deadline
+from predictor.forecast import Forecast, TargetPoint
+from predictor.golden import LONG_AFTER
+from predictor.instance import Instance, Query
+from predictor.model import Answering, Model
+from predictor.model.prepared import LONGEST_WARNING, MOST_WARNINGS, bounded
+from predictor.service import PredictionService
+
+VOLUME = "every volume that the model reads is 0"
+UNADJUSTED = "the model was trained on bars that tell of splits and dividends, and these do not"
+UNSEEN = "not among the symbols that"
+RETURNS = (0, 1)
+"""Features that read prices alone."""
+
+
+def taught(made: Artifact, symbols: Sequence[str] = ("AAPL", "IBM"), adjustment: str = "adj_close") -> Artifact:
+    """The artifact whose card tells what it was trained on."""
+    card = full_card()["data"]
+    assert isinstance(card, dict)
+    told = {"data": {**card, "symbols": list(symbols), "adjustment": adjustment}}
+    return replace(made, manifest=replace(made.manifest, card=told))
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return small_model(taught(small_artifact()))
+
+
+def forecast(model: Answering, bars: BarPanel) -> Forecast:
+    found = model.predict([Instance(input=bars)], LONG_AFTER, Deadline())[0]
+    assert isinstance(found, Forecast)
+    return found
+
+
+def silent(bars: BarPanel, *symbols: str) -> BarPanel:
+    """The bars with every volume of these symbols 0."""
+    volume = bars.volume.copy()
+    volume[[bars.symbols.index(symbol) for symbol in symbols]] = 0.0
+    return replace(bars, volume=volume)
+
+
+def test_bars_like_those_of_the_training_raise_no_doubt(model: Model) -> None:
+    assert forecast(model, recent_bars("AAPL", "IBM")).warnings == ()
+
+
+def test_a_model_whose_card_tells_nothing_doubts_nothing_of_its_training() -> None:
+    untold = small_model(small_artifact())
+    assert forecast(untold, replace(recent_bars("MSFT"), adj_close=None)).warnings == ()
+
+
+# --- volumes
+
+
+def test_volumes_that_are_all_0_are_told_of_the_symbols_that_have_them(model: Model) -> None:
+    (warning,) = forecast(model, silent(recent_bars("AAPL", "IBM"), "IBM")).warnings
+    assert warning.startswith(f"IBM: {VOLUME}")
+    assert "send the shares traded" in warning
+
+
+def test_one_volume_above_0_among_the_bars_that_are_read_is_enough(model: Model) -> None:
+    bars = silent(recent_bars("AAPL"), "AAPL")
+    volume = bars.volume.copy()
+    volume[0, -model.pipeline.bars_needed] = 1.0
+    assert forecast(model, replace(bars, volume=volume)).warnings == ()
+    volume[0] = np.roll(volume[0], -1)  # before all that is read
+    assert VOLUME in forecast(model, replace(bars, volume=volume)).warnings[0]
+
+
+def test_a_model_that_reads_no_volume_does_not_miss_it() -> None:
+    blind = small_model(taught(artifact_of(features=RETURNS)))
+    assert forecast(blind, silent(recent_bars("AAPL"), "AAPL")).warnings == ()
+
+
+def test_a_model_without_a_network_reads_no_volume_whatever_its_features() -> None:
+    har = small_model(taught(small_artifact("har")))
+    assert forecast(har, silent(recent_bars("AAPL"), "AAPL")).warnings == ()
+
+
+# --- adjustment
+
+
+def test_bars_that_tell_no_adjustment_are_doubted_by_a_model_of_adjusted_ones(model: Model) -> None:
+    (warning,) = forecast(model, replace(recent_bars("AAPL", "IBM"), adj_close=None)).warnings
+    assert warning.startswith(UNADJUSTED)
+    assert "send adj_close, or split_ratio and cash_dividend" in warning
+
+
+def test_splits_tell_of_adjustments_as_well_as_an_adjusted_close_does(model: Model) -> None:
+    bars = recent_bars("AAPL")
+    split = replace(bars, adj_close=None, split_ratio=np.ones_like(bars.close))
+    assert forecast(model, split).warnings == ()
+
+
+def test_a_model_of_raw_bars_takes_raw_bars_without_a_word() -> None:
+    raw = small_model(taught(small_artifact(), adjustment="none"))
+    assert forecast(raw, replace(recent_bars("AAPL"), adj_close=None)).warnings == ()
+
+
+# --- symbols
+
+
+def test_a_symbol_that_training_had_not_is_named_and_forecast(model: Model) -> None:
+    found = forecast(model, recent_bars("AAPL", "MSFT"))
+    (warning,) = found.warnings
+    assert warning.startswith("MSFT: not among the symbols that the model was trained on")
+    assert "quantra evaluate" in warning
+    assert np.isfinite(found.values).all()
+
+
+def test_a_symbol_without_a_forecast_is_not_doubted_too(model: Model) -> None:
+    bars = recent_bars("AAPL", "MSFT")
+    columns = {name: getattr(bars, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
+    for column in columns.values():
+        column[1, -1] = np.nan
+    warnings = forecast(model, replace(bars, **columns)).warnings
+    assert [warning.split(":")[0] for warning in warnings] == ["no forecast of MSFT"]
+
+
+def many(count: int, bars: BarPanel, name: str = "NEW{}") -> BarPanel:
+    """One stock's bars under many names."""
+    columns = ("open", "high", "low", "close", "volume")
+    return replace(
+        bars,
+        symbols=tuple(name.format(k) for k in range(count)),
+        adj_close=None if bars.adj_close is None else np.tile(bars.adj_close, (count, 1)),
+        **{column: np.tile(getattr(bars, column), (count, 1)) for column in columns},
+    )
+
+
+def test_a_watch_list_of_strangers_is_told_in_one_short_line(model: Model) -> None:
+    (warning,) = forecast(model, many(500, recent_bars("AAPL"))).warnings
+    assert warning.startswith("NEW0, NEW1, NEW2, NEW3, NEW4 and 495 more: not among the symbols")
+    assert len(warning) < 250
+
+
+def test_a_graph_says_of_a_stranger_that_it_has_no_neighbours_and_nothing_more() -> None:
+    graph = small_model(taught(small_artifact("graph"), UNIVERSE))
+    bars = replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW"))
+    warnings = forecast(graph, bars).warnings
+    assert sum("NEW" in warning for warning in warnings) == 1
+    assert not any(UNSEEN in warning for warning in warnings)
+
+
+def test_doubts_change_no_number(model: Model) -> None:
+    untold = small_model(small_artifact())
+    bars = replace(silent(recent_bars("MSFT"), "MSFT"), adj_close=None)
+    mine, plain = forecast(model, bars), forecast(untold, bars)
+    assert len(mine.warnings) == len(plain.warnings) + 2
+    assert np.array_equal(mine.values, plain.values)
+
+
+# --- ensembles
+
+
+def joint_of(folder: Path, **members: Artifact) -> Answering:
+    stored = {name: artifact.load(save_artifact(folder / name, made)) for name, made in members.items()}
+    return ensemble_of(manifest_of(stored), stored)
+
+
+def test_an_ensemble_says_each_doubt_once_whatever_its_members_read(tmp_path: Path) -> None:
+    joint = joint_of(
+        tmp_path,
+        long=taught(artifact_of("lstm")),
+        short=taught(artifact_of("gru", encoder_length=20), ("AAPL", "MSFT")),
+        prices=taught(artifact_of("gru", features=RETURNS), adjustment="none"),
+    )
+    bars = replace(silent(recent_bars("AAPL", "IBM", "MSFT"), "IBM"), adj_close=None)
+    warnings = forecast(joint, bars).warnings
+    assert [sum(text in warning for warning in warnings) for text in (VOLUME, UNADJUSTED, UNSEEN)] == [1, 1, 1]
+    assert any(
+        warning.startswith("IBM, MSFT: not among the symbols that all members were trained on") for warning in warnings
+    )
+
+
+def test_an_ensemble_with_a_graph_names_a_stranger_once(tmp_path: Path) -> None:
+    joint = joint_of(
+        tmp_path, graph=taught(small_artifact("graph"), UNIVERSE), rows=taught(artifact_of("lstm"), UNIVERSE)
+    )
+    bars = replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW"))
+    assert sum("NEW" in warning for warning in forecast(joint, bars).warnings) == 1
+
+
+# --- at the door of the server
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuantraClient]:
+    folder = tmp_path_factory.mktemp("models")
+    save_artifact(folder / "small" / "1", taught(small_artifact()))
+    with PredictionService.open(folder) as service, serving(service) as served, QuantraClient(served.target) as opened:
+        yield opened
+
+
+def test_doubts_come_with_the_forecast_and_its_reasons_at_the_server(client: QuantraClient) -> None:
+    asked = Instance(input=silent(recent_bars("MSFT"), "MSFT"))
+    warnings = client.predict(asked).warnings
+    assert [text in warning for text, warning in zip((VOLUME, UNSEEN), warnings, strict=True)] == [True, True]
+    assert client.explain(Query(instance=asked, targets=(TargetPoint(5, 0.5),))).attributions[0].warnings == warnings
+
+
+def test_megabytes_of_jumps_give_a_few_kilobytes_of_warnings(client: QuantraClient) -> None:
+    bars = replace(recent_bars("AAPL").last(140), adj_close=None)
+    up = np.where(np.arange(140) % 2, 3.0, 1.0)
+    broken = replace(bars, **{name: getattr(bars, name) * up for name in ("open", "high", "low", "close")})
+    panel = many(940, broken, name="S{:063}")
+    assert sum(getattr(panel, name).nbytes for name in ("open", "high", "low", "close", "volume")) > 5 * 2**20
+    warnings = client.predict(panel).warnings
+    assert any("more prices jumped like that" in warning for warning in warnings)
+    assert sum(len(warning.encode()) for warning in warnings) < 2**14
+
+
+def test_warnings_are_bounded_in_number_and_in_length() -> None:
+    told = bounded("é" * 100_000 for _ in range(1000))
+    assert len(told) == MOST_WARNINGS + 1
+    assert told[-1] == f"{1000 - MOST_WARNINGS} more warnings were left out"
+    assert max(map(len, told)) == LONGEST_WARNING + 2
+
+
+# --- on the command line
+
+
+def call(*arguments: str) -> int:
+    """The exit code of `quantra`."""
+    with pytest.raises(SystemExit) as ended:
+        run(app, arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Flags of a question with covariates that the model does not read, about a symbol that it does not know."""
+    folder = tmp_path_factory.mktemp("asked")
+    save_artifact(folder / "1", taught(small_artifact()))
+    recent_bars("MSFT").write_csv(folder / "bars.csv")
+    (folder / "rates.csv").write_text("date,known_from,rate,spread\n2013-01-02,2013-01-02,1,2\n", encoding="utf-8")
+    (folder / "facts.csv").write_text("symbol,sector\nMSFT,Software\n", encoding="utf-8")
+    beside = ["--covariates", str(folder / "rates.csv"), "--static", str(folder / "facts.csv")]
+    return ["--artifact", str(folder / "1"), "--bars", str(folder / "bars.csv"), *beside]
+
+
+UNREAD = "the covariate files have columns that the model does not read: rate, spread, sector"
+
+
+@pytest.mark.parametrize("command", ["predict", "explain"])
+def test_people_are_told_of_each_doubt_once(command: str, asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(command, *asked) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert [printed.count(f"warning: {text}") for text in (UNREAD, f"MSFT: {UNSEEN}")] == [1, 1]
+
+
+def test_programs_are_told_of_each_doubt_once(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("predict", *asked, "--json") == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert [text in warning for text, warning in zip((UNREAD, UNSEEN), warnings, strict=True)] == [True, True]
+    assert call("explain", *asked, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["attributions"][0]["warnings"] == warnings
+
+
+def test_the_report_holds_what_makes_its_forecast_doubtful(asked: list[str], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert call("report", asked[1], *asked[2:], "--output", str(page)) == 0
+    assert UNREAD in page.read_text(encoding="utf-8")
