@@ -73,7 +73,7 @@ def test_a_model_whose_card_tells_nothing_doubts_nothing_of_its_training() -> No
 def test_volumes_that_are_all_0_are_told_of_the_symbols_that_have_them(model: Model) -> None:
     (warning,) = forecast(model, silent(recent_bars("AAPL", "IBM"), "IBM")).warnings
     assert warning.startswith(f"IBM: {VOLUME}")
-    assert "send the shares traded" in warning
+    assert "give the shares traded" in warning
 
 
 def test_one_volume_above_0_among_the_bars_that_are_read_is_enough(model: Model) -> None:
@@ -101,7 +101,7 @@ def test_a_model_without_a_network_reads_no_volume_whatever_its_features() -> No
 def test_bars_that_tell_no_adjustment_are_doubted_by_a_model_of_adjusted_ones(model: Model) -> None:
     (warning,) = forecast(model, replace(recent_bars("AAPL", "IBM"), adj_close=None)).warnings
     assert warning.startswith(UNADJUSTED)
-    assert "send adj_close, or split_ratio and cash_dividend" in warning
+    assert "give adj_close, or split_ratio and cash_dividend" in warning
 
 
 def test_splits_tell_of_adjustments_as_well_as_an_adjusted_close_does(model: Model) -> None:

@@ -65,6 +65,7 @@ class Asked:
         *,
         consume: Consumer,  # noqa: ARG002 - as the training has it
         announce: Callable[[str], None],  # noqa: ARG002
+        warn: Callable[[str], None],  # noqa: ARG002
         keeping: Keeping,
     ) -> Trained:
         self.material, self.recipe, self.keeping = material, recipe, keeping
@@ -184,7 +185,9 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
     assert lines[-1]["artifact"] == str(tmp_path / "1")
     assert (tmp_path / "1" / "manifest.json").is_file()
     log = (tmp_path / "1.run" / "reports.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in log] == [line for line in lines if line["kind"] not in {"stage", "trained"}]
+    assert [json.loads(line) for line in log] == [
+        line for line in lines if line["kind"] not in {"stage", "warning", "trained"}
+    ]
 
 
 def test_the_log_of_a_training_that_was_stopped_is_not_gone_on_with(bars_file: Path, tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ class AuditRecord:
     costs: CostCheck
     trials: TrialsCheck
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    """What makes the bars or the files beside them doubtful; empty if unknown."""
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -103,6 +105,7 @@ class AuditRecord:
             costs=_costs(record.record("costs")),
             trials=_trials(record.record("trials")),
             notes=record.texts("notes"),
+            warnings=record.texts("warnings") if record.has("warnings") else (),
         )
         record.end()
         return read

@@ -190,6 +190,12 @@ class BarPanel:
         return ~np.isnan(self.close)
 
     @property
+    def without_volume(self) -> tuple[str, ...]:
+        """The symbols that have bars, and 0 as the volume of each."""
+        silent = self.present.any(axis=1) & ~np.any(self.volume > 0, axis=1)
+        return tuple(self.symbols[row] for row in np.flatnonzero(silent))
+
+    @property
     def is_unadjusted(self) -> bool:
         """Whether no column tells of splits and dividends."""
         return self.adj_close is None and self.split_ratio is None and self.cash_dividend is None

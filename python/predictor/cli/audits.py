@@ -26,5 +26,6 @@ def audit_table(record: AuditRecord) -> RenderableType:
         "",
         verdict,
         Text(f"{record.measured}.", style="dim"),
+        *(Text(f"warning: {warning}", style="yellow") for warning in record.warnings),
         *(Text(f"note: {note}", style="dim") for note in record.notes),
     )

@@ -3,9 +3,10 @@
 from predictor.model.answering import Answering, Outcome
 from predictor.model.answers import UNITS, Identity, ranks_of
 from predictor.model.combination import joint_quantiles
+from predictor.model.doubts import bars_doubts
 from predictor.model.ensemble import Ensemble
 from predictor.model.handle import Model, output_map
-from predictor.model.prepared import Prepared
+from predictor.model.prepared import Prepared, bounded
 
 __all__ = [
     "UNITS",
@@ -15,6 +16,8 @@ __all__ = [
     "Model",
     "Outcome",
     "Prepared",
+    "bars_doubts",
+    "bounded",
     "joint_quantiles",
     "output_map",
     "ranks_of",

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-
 from predictor.artifact import Manifest
 from predictor.bars import BarPanel
 from predictor.card import UNADJUSTED, data_of
@@ -53,7 +51,13 @@ def doubts(networks: Sequence[Taught], instance: Instance, forecast: Sequence[st
         forecast: symbols of it that have a forecast.
     """
     if isinstance(instance.input, BarPanel):
-        yield from _of_bars(networks, instance.input, frozenset(forecast))
+        readers = [one.bars_needed for one in networks if one.reads_volume]
+        yield from bars_doubts(
+            instance.input.last(max(readers, default=1)),
+            forecast,
+            reads_volume=bool(readers),
+            is_adjusted=any(one.is_adjusted for one in networks),
+        )
     new = _unseen(networks, forecast)
     if new:
         whom = "the model was" if len(networks) == 1 else "all members were"
@@ -63,25 +67,27 @@ def doubts(networks: Sequence[Taught], instance: Instance, forecast: Sequence[st
         )
 
 
-def _of_bars(networks: Sequence[Taught], bars: BarPanel, forecast: frozenset[str]) -> Iterator[str]:
-    read = [one.bars_needed for one in networks if one.reads_volume]
-    without = [] if not read else [name for name in without_volume(bars.last(max(read))) if name in forecast]
+def bars_doubts(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, is_adjusted: bool) -> Iterator[str]:
+    """What bars lack that a model reads or was trained with.
+
+    Args:
+        bars: all that is read.
+        symbols: those of them that count.
+        reads_volume: whether a network is fed with volumes.
+        is_adjusted: whether it was trained on bars that tell of splits and dividends.
+    """
+    counted = frozenset(symbols)
+    without = [symbol for symbol in bars.without_volume if symbol in counted] if reads_volume else []
     if without:
         yield (
-            f"{listed(without)}: every volume that the model reads is 0, so its features of volumes say nothing; send "
-            "the shares traded, or use a model whose features read none"
+            f"{listed(without)}: every volume that the model reads is 0, so its features of volumes say nothing; give "
+            "the shares traded, or use features that read none"
         )
-    if bars.is_unadjusted and any(one.is_adjusted for one in networks):
+    if is_adjusted and bars.is_unadjusted:
         yield (
             "the model was trained on bars that tell of splits and dividends, and these do not, so one among them "
-            "would look like a crash; send adj_close, or split_ratio and cash_dividend, unless there was none"
+            "would look like a crash; give adj_close, or split_ratio and cash_dividend, unless there was none"
         )
-
-
-def without_volume(bars: BarPanel) -> list[str]:
-    """The symbols that have bars, and 0 as the volume of each."""
-    silent = bars.present.any(axis=1) & ~np.any(bars.volume > 0, axis=1)
-    return [bars.symbols[row] for row in np.flatnonzero(silent)]
 
 
 def _unseen(networks: Sequence[Taught], symbols: Sequence[str]) -> list[str]:

@@ -114,6 +114,7 @@ def _train(bars: BarPanel, out: Path, console: Console) -> None:
         line / str(version),
         consume=lambda reports: log(shown(reports)),
         announce=lambda stage: console.print(f"{stage} …", style="dim"),
+        warn=lambda line: console.print(f"warning: {line}", style="yellow", markup=False),
     )
     set_alias(line, CHAMPION, version)
     console.print(judgement(trained.told))

@@ -1,4 +1,4 @@
-"""How a command says which stage begins."""
+"""How a command says which stage begins, and what to doubt."""
 
 import json
 import sys
@@ -18,6 +18,28 @@ def announcer(*, as_json: bool) -> Callable[[str], None]:
             Console().print(f"{stage} …", style="dim", markup=False, highlight=False)
 
     return announce
+
+
+def warner(*, as_json: bool) -> Callable[[str], None]:
+    """Warns where `announcer` announces."""
+
+    def warn(line: str) -> None:
+        if as_json:
+            sys.stdout.write(json.dumps({"kind": "warning", "warning": line}) + "\n")
+            sys.stdout.flush()
+        else:
+            _print_warning(Console(), line)
+
+    return warn
+
+
+def warn_beside(line: str) -> None:
+    """Warns where `announce_beside` announces."""
+    _print_warning(Console(stderr=True), line)
+
+
+def _print_warning(console: Console, line: str) -> None:
+    console.print(f"warning: {line}", style="yellow", markup=False, highlight=False)
 
 
 def announce_beside(stage: str) -> None:

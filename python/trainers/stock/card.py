@@ -35,8 +35,8 @@ LIBRARIES = {
 FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 
 
-def data_card(bars: BarPanel) -> dict[str, Json]:
-    """Which bars the model saw."""
+def data_card(bars: BarPanel, doubts: Sequence[str]) -> dict[str, Json]:
+    """Which bars the model saw, and what there is to doubt about them."""
     told = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
     return {
         "symbols": list(bars.symbols),
@@ -45,7 +45,7 @@ def data_card(bars: BarPanel) -> dict[str, Json]:
         "sessions": len(bars.sessions),
         "sha256": bars_hash(bars),
         "adjustment": UNADJUSTED if bars.is_unadjusted else told,
-        "notes": list(bars.suspicious_jumps().lines()),
+        "notes": list(doubts),
     }
 
 

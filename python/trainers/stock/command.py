@@ -49,7 +49,7 @@ from trainers.options import (
     ThreadsOption,
     consumer,
 )
-from trainers.stock.announcing import announcer
+from trainers.stock.announcing import announcer, warner
 from trainers.stock.edges import read_edges
 from trainers.stock.flags import (
     HORIZONS,
@@ -226,6 +226,7 @@ def _trained(material: Material, recipe: Recipe, out: Path, options: LoopOptions
             out,
             consume=consumer(options, folder, sys.stdout, rank=rank),
             announce=announcer(as_json=options.as_json) if rank == 0 else _unheard,
+            warn=warner(as_json=options.as_json) if rank == 0 else _unheard,
             keeping=Keeping(
                 folder=folder / "checkpoints",
                 resume=options.resume,

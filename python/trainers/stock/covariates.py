@@ -51,6 +51,12 @@ def covariates_card(pipeline: Pipeline, covariates: CovariateSource) -> dict[str
     return {"covariates": {**groups, "sha256": covariates.digest()}}
 
 
+def needs_of(features: FeatureSet, covariates: CovariateSource) -> tuple[CovariateInfo, ...]:
+    """What a training reads of the files: what the features name, and every fact of a symbol."""
+    facts = (CovariateInfo(name=name, group=CovariateGroup.STATIC) for name in covariates.static_names)
+    return (*_needs(features.covariates), *facts)
+
+
 def _needs(fields: CovariateFields) -> tuple[CovariateInfo, ...]:
     return (
         *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in fields.observed),

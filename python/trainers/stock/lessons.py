@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
-from predictor.networks import PanelForecasting
+from predictor.networks import PanelForecasting, kind_named
 from trainers.loop import BySamples, Cutting, Loss, ResidentSource
 from trainers.stock.data import ROWS, Batch, History, Windows
 from trainers.stock.days import ByPanels, Days, Gathering, PanelBatch
@@ -37,6 +38,14 @@ def lesson_of(network: nn.Module, history: History, train: Windows, selection: W
     if isinstance(network, PanelForecasting):
         return by_days(network, history, train, selection, recipe)
     return by_windows(network, history, train, selection, recipe)
+
+
+def batches_of(history: History, train: Windows, recipe: Recipe) -> int:
+    """How many batches these windows make, as a lesson cuts them."""
+    size = recipe.optimisation.batch_size
+    if not kind_named(recipe.kind).is_panel_model:
+        return ceil(len(train) / size)
+    return ceil(len(np.unique(train.positions)) / _days(size, len(history.bars.symbols)))
 
 
 def by_windows(

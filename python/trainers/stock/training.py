@@ -23,6 +23,7 @@ from trainers.progress import Consumer
 from trainers.stock import card
 from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
+from trainers.stock.doubts import Warn, heard, of_recipe, of_steps, to_nobody
 from trainers.stock.edges import edges_card
 from trainers.stock.evaluation.baselines import Case, quick_baselines
 from trainers.stock.evaluation.forecasts import forecasts_of
@@ -77,6 +78,7 @@ def train(
     *,
     consume: Consumer,
     announce: Callable[[str], None] = _to_nobody,
+    warn: Warn = to_nobody,
     keeping: Keeping | None = None,
     tuning: Mapping[str, Json] | None = None,
 ) -> Trained:
@@ -92,6 +94,7 @@ def train(
         out: the artifact's folder, which must not exist.
         consume: progress and logs of the epochs.
         announce: told what begins before and after them, such as `computing features`.
+        warn: told what makes bars and files doubtful, before the epochs; the card's notes on the data hold it too.
         keeping: checkpoints, which are removed when the artifact is saved; None for none.
         tuning: what the card tells of the search that the recipe came from; None for no search.
 
@@ -108,9 +111,11 @@ def train(
     splits = recipe.splits(material.bars.sessions)
     check_edges(material.edges, recipe)
     checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)
+    doubts = heard(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
     announce("computing features")
     pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
     history = History(material.bars, pipeline, material.covariates)
+    doubts += heard(of_steps(history, splits, recipe), warn)
     prepared = prepare(history, splits, recipe, material.edges)
     loop, first = prepared.loop, launched_rank() == 0
     if loop is not None:
@@ -126,7 +131,9 @@ def train(
         announce(f"{kept}; calibrating it, and scoring it beside the baselines")
         made = calibrated(fitted, history, splits, recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
-        told = _card(made, fitted, history, splits, recipe) | edges_card(fitted.network, material.edges) | searched
+        told = (
+            _card(made, fitted, history, splits, recipe, doubts) | edges_card(fitted.network, material.edges) | searched
+        )
         made = replace(made, manifest=replace(made.manifest, card=told))
         announce("recording the golden instance, and saving")
         if first:
@@ -173,7 +180,9 @@ def _model(made: Artifact) -> Model:
     return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
 
 
-def _card(made: Artifact, fitted: Fitted, history: History, splits: Splits, recipe: Recipe) -> dict[str, Json]:
+def _card(
+    made: Artifact, fitted: Fitted, history: History, splits: Splits, recipe: Recipe, doubts: tuple[str, ...]
+) -> dict[str, Json]:
     windows = history.windows(splits.test)
     judged = Judged.of(history, windows, recipe.quantiles)
     engine = engine_of(fitted.network, made.manifest)
@@ -182,7 +191,7 @@ def _card(made: Artifact, fitted: Fitted, history: History, splits: Splits, reci
     found = standing(judged, OURS, ours, Case.of(history, splits, seen_until(splits), recipe.quantiles), plan)
     unit = UNITS[recipe.target.kind]
     return {
-        "data": card.data_card(history.bars),
+        "data": card.data_card(history.bars, doubts),
         **covariates_card(history.pipeline, history.covariates),
         "splits": card.splits_card(splits, history),
         "recipe": recipe.settings(),

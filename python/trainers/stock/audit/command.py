@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -18,7 +19,7 @@ from predictor.errors import ConfigurationError
 from predictor.report.texts import artifact_name
 from trainers.loop import LoopError
 from trainers.options import DeviceOption, JsonOption
-from trainers.stock.announcing import announcer
+from trainers.stock.announcing import announcer, warner
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.audit.run import Depth, audit
 from trainers.stock.backtest.command import (
@@ -89,10 +90,10 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
         delisting_return=delisting_return,
     )
     depth = Depth(sessions=sessions, permutations=permutations, epochs=epochs, trials=trials)
-    announce = announcer(as_json=as_json)
+    announce, warn = announcer(as_json=as_json), warner(as_json=as_json)
     try:
         panel = chosen_bars(bars, query, bars_env)
-        record = audit(source, panel, terms=terms, tactic=tactic, depth=depth, announce=announce)
+        record = audit(source, panel, terms=terms, tactic=tactic, depth=depth, announce=announce, warn=warn)
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     path = (artifact or recipe or Path()).resolve()
@@ -113,5 +114,5 @@ def _tell(record: AuditRecord, path: Path, *, as_json: bool) -> None:
         sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
         return
     console = Console(highlight=False)
-    console.print(audit_table(record))
+    console.print(audit_table(replace(record, warnings=())))  # they were told before the work
     console.print(f"Written to {path}", soft_wrap=True, markup=False)

@@ -28,6 +28,7 @@ from trainers.stock.backtest.strategies import Tactic, weights_of
 from trainers.stock.backtest.terms import Terms
 from trainers.stock.card import bars_hash
 from trainers.stock.data import History
+from trainers.stock.doubts import Warn, heard, to_nobody
 from trainers.stock.evaluation.seen import seen_until
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
@@ -78,7 +79,14 @@ class _Subject:
 
 
 def audit(
-    source: Source, bars: BarPanel, *, terms: Terms, tactic: Tactic, depth: Depth, announce: Announce
+    source: Source,
+    bars: BarPanel,
+    *,
+    terms: Terms,
+    tactic: Tactic,
+    depth: Depth,
+    announce: Announce,
+    warn: Warn = to_nobody,
 ) -> AuditRecord:
     """Try to show that a model's skill is a leak, a lag, a cost or luck.
 
@@ -89,11 +97,13 @@ def audit(
         tactic: the strategy.
         depth: how much is tried.
         announce: told what begins.
+        warn: told what makes bars and files doubtful, before anything is tried; the record holds it too.
 
     Raises:
         ConfigurationError: the bars lack the training or later days, or the source is an ensemble.
         LoopError: a training failed.
     """
+    doubts = heard(source.doubts(bars), warn)
     subject = _subject(source, bars, announce)
     positions = _days(subject)
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
@@ -124,6 +134,7 @@ def audit(
         costs=check_costs(book, terms, tactic.strategy.value),
         trials=check_trials(book.net, counted_trials(depth.trials, source.card)),
         notes=(*_notes(subject, depth), *_closings(book, terms, tactic)),
+        warnings=doubts,
     )
 
 

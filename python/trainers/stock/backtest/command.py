@@ -21,6 +21,7 @@ from predictor.errors import InSampleError, shown_date
 from predictor.replacement import replace_file
 from predictor.report.texts import artifact_name
 from trainers.options import DeviceOption, JsonOption, ResumeOption
+from trainers.stock.announcing import warner
 from trainers.stock.backtest.folds import Fold, Plan, decision_span
 from trainers.stock.backtest.page import write_backtest
 from trainers.stock.backtest.progress import watched
@@ -30,6 +31,7 @@ from trainers.stock.backtest.source import Source, artifact_source, recipe_sourc
 from trainers.stock.backtest.strategies import Strategy, Tactic
 from trainers.stock.backtest.tables import backtest_tables
 from trainers.stock.backtest.terms import LONGEST_HALT, Terms
+from trainers.stock.doubts import heard
 from trainers.stock.flags import KnownOption, covariate_fields, features_named, session_of
 
 EXAMPLE: Final = (
@@ -140,6 +142,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
         borrow_bps=borrow_bps,
         delisting_return=delisting_return,
     )
+    heard(source.doubts(panel), warner(as_json=as_json))
     folder = Folder(path=out or beside(artifact or recipe, ".backtest"), resume=resume)
     try:
         found = backtest(

@@ -74,6 +74,8 @@ class Backtest:
     benchmarks: tuple[Track, ...]
     notes: tuple[str, ...]
     """What a reader must know."""
+    warnings: tuple[str, ...] = ()
+    """What makes the bars or the files beside them doubtful."""
 
     @property
     def tracks(self) -> tuple[Track, ...]:
@@ -117,6 +119,7 @@ def summary_json(found: Backtest) -> dict[str, Json]:
         "sharpe": SHARPE_FORMULA,
         "folds": [asdict(fold) for fold in found.folds],
         "notes": list(found.notes),
+        "warnings": list(found.warnings),
         "table": [{"name": track.name, **_figures_json(track)} for track in found.tracks],
         "leads": [_lead_json(found.strategy, track) for track in found.benchmarks],
     }

@@ -186,6 +186,7 @@ def traded(
             *((CHOSEN,) if source.standing is None else ()),
             *(() if source.given_edges(bars.symbols) is None else (GIVEN_EDGES,)),
         ),
+        warnings=source.doubts(bars),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor import artifact, canonical
+from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
@@ -19,6 +20,7 @@ from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refit import MAX_ROWS
 from trainers.stock.data import NO_SOURCE
+from trainers.stock.doubts import networks_of, of_models, of_recipe
 from trainers.stock.edges import given_edges
 from trainers.stock.evaluation.reading import Judgeable, last_seen
 from trainers.stock.evaluation.seen import splits_of
@@ -32,7 +34,7 @@ from trainers.stock.splits import Splits
 class Standing:
     """A trained model as it stands, and what it has seen."""
 
-    model: Answering
+    model: Judgeable
     splits: Splits
     """As its card tells them."""
     last_seen: int
@@ -77,6 +79,12 @@ class Source:
                 "folder members, or backtest it with --refit never"
             )
         return self.recipe
+
+    def doubts(self, bars: BarPanel) -> tuple[str, ...]:
+        """What makes these bars and the files beside them doubtful, to judge it by."""
+        if self.standing is not None:
+            return of_models(networks_of(self.standing.model), bars, self.covariates)
+        return of_recipe(bars, self.features, self.covariates, self.known_recipe())
 
     def given_edges(self, symbols: Sequence[str]) -> Edges | None:
         """The edges, among these symbols, that the artifact's graph was given, which refits keep; None for others."""

@@ -15,7 +15,7 @@ from predictor.cli.options import AsJson, CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
 from predictor.covariates import CovariateSource
 from trainers.options import ThreadsOption
-from trainers.stock.announcing import announce_beside
+from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.ensembles.join import Joined, join
 
 EXAMPLE: Final = "Example: quantra ensemble --bars bars.csv --out models/joint/1 models/lstm/1 models/tft/1"
@@ -41,7 +41,12 @@ def ensemble(  # noqa: PLR0913 - one argument a flag
     torch.set_num_threads(threads)
     source = CovariateSource.read(covariates or (), static)
     joined = join(
-        chosen_bars(bars, query, bars_env), named(artifacts), out, covariates=source, announce=announce_beside
+        chosen_bars(bars, query, bars_env),
+        named(artifacts),
+        out,
+        covariates=source,
+        announce=announce_beside,
+        warn=warn_beside,
     )
     if as_json:
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})

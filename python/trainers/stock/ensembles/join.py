@@ -20,6 +20,7 @@ from predictor.registry import Runtime, load_single
 from trainers.stock import card
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import NO_SOURCE, ROWS
+from trainers.stock.doubts import Warn, heard, of_models, to_nobody
 from trainers.stock.ensembles.common import common_splits
 from trainers.stock.evaluation.baselines import Case, quick_baselines
 from trainers.stock.evaluation.comparison import Contest
@@ -64,6 +65,7 @@ def join(
     *,
     covariates: CovariateSource = NO_SOURCE,
     announce: Callable[[str], None] = _to_nobody,
+    warn: Warn = to_nobody,
 ) -> Joined:
     """Put artifacts together, calibrate them as one, score it beside its members, and save it.
 
@@ -75,6 +77,7 @@ def join(
         out: the ensemble's folder, which must not exist.
         covariates: files of what the members read beside the bars.
         announce: told what begins.
+        warn: told what makes bars and files doubtful; the card's notes on the data hold it too.
 
     Raises:
         ConfigurationError: `out` exists, the members do not fit together or are one model twice, they share no
@@ -91,11 +94,12 @@ def join(
     splits = common_splits(parts)
     models = {name: load_single(folder, (name, 0), _RUNTIME) for name, folder in folders.items()}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
+    doubts = heard(of_models([*models.values()], bars, covariates), warn)
     announce("computing features")
     members = Members.over(bars, models, covariates)
     announce("calibrating, and scoring beside the members and the baselines")
     manifest = replace(manifest, conformal=_conformal(members, manifest, splits.calibration))
-    manifest = replace(manifest, card=_card(members, manifest, splits, max(map(seen_until, parts.values()))))
+    manifest = replace(manifest, card=_card(members, manifest, splits, max(map(seen_until, parts.values())), doubts))
     announce("recording the golden instance, and saving")
     ensemble = Ensemble(Identity(name="new", version=0, weights_hash=""), manifest, models)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
@@ -151,7 +155,9 @@ def _conformal(members: Members, manifest: EnsembleManifest, part: Part) -> Conf
     )
 
 
-def _card(members: Members, manifest: EnsembleManifest, splits: Splits, seen: int) -> dict[str, Json]:
+def _card(
+    members: Members, manifest: EnsembleManifest, splits: Splits, seen: int, doubts: tuple[str, ...]
+) -> dict[str, Json]:
     history, windows = members.first, members.windows(splits.test)
     judged = Judged.of(history, windows, manifest.quantiles)
     refuse_flat(judged)
@@ -167,7 +173,7 @@ def _card(members: Members, manifest: EnsembleManifest, splits: Splits, seen: in
     for name, one in forecasts.items():
         contest.add(name, pinball(judged, one.calibrated))
     return {
-        "data": card.data_card(history.bars),
+        "data": card.data_card(history.bars, doubts),
         "covariates": {"sha256": history.covariates.digest()},
         "splits": card.splits_card(splits, history),
         "libraries": card.libraries_card(),

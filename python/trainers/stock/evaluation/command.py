@@ -19,7 +19,7 @@ from predictor.report.texts import artifact_name
 from trainers.loop import LoopError
 from trainers.options import DeviceOption, ThreadsOption
 from trainers.progress import progress_for
-from trainers.stock.announcing import announce_beside
+from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluate import Wanted, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
@@ -78,6 +78,7 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
             wanted,
             consume=progress_for(sys.stderr),
             announce=announce_beside,
+            warn=warn_beside,
             covariates=CovariateSource.read(covariates or (), static),
         )
     except InSampleError as error:

@@ -13,6 +13,7 @@ from predictor.errors import ConfigurationError
 from predictor.model import UNITS, Ensemble
 from trainers.progress import Consumer
 from trainers.stock.data import NO_SOURCE
+from trainers.stock.doubts import Warn, heard, networks_of, of_models, to_nobody
 from trainers.stock.edges import given_edges
 from trainers.stock.evaluation.baselines import Case, all_baselines
 from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts, calibration
@@ -87,6 +88,7 @@ def evaluate(
     *,
     consume: Consumer,
     announce: Callable[[str], None],
+    warn: Warn = to_nobody,
     covariates: CovariateSource = NO_SOURCE,
 ) -> Evaluation:
     """Judge a model beside the baselines, on decision days after everything that it has seen.
@@ -98,6 +100,7 @@ def evaluate(
         wanted: what the evaluation shall hold.
         consume: takes the reports of trainings with other seeds.
         announce: told what begins.
+        warn: told what makes bars and files doubtful, before anything else; the evaluation holds it too.
         covariates: files of what the model reads beside the bars.
 
     Raises:
@@ -107,6 +110,7 @@ def evaluate(
         ArtifactError: the card does not tell what the model has seen.
         CovariateMissingError: the model reads a covariate that no file has.
     """
+    doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
     exam = _exam(model, bars, wanted, announce, covariates)
     judged, ours = exam.judged, exam.asked.forecasts
     announce(f"scoring {len(exam.asked.windows)} windows beside the baselines")
@@ -134,6 +138,7 @@ def evaluate(
         by_symbol=by_symbol(judged, bars.symbols, ours.calibrated, found.best),
         seeds=seeds,
         notes=(*presence_notes(history, exam.asked.windows, exam.splits), *found.notes, *unseeded),
+        warnings=doubts,
     )
 
 

@@ -72,6 +72,8 @@ class Evaluation:
     seeds: Seeds | None
     """None where no other seed was asked for."""
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    """What makes the bars or the files beside them doubtful."""
 
     def to_json(self) -> dict[str, Json]:
         """All of it for programs; what is not a number is null."""

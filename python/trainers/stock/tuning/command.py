@@ -19,8 +19,9 @@ from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import DeviceOption, JsonOption, LoopOptions, PrecisionOption, SeedOption, ThreadsOption
 from trainers.progress import Consumer, JsonLines, progress_for
-from trainers.stock.announcing import announcer
+from trainers.stock.announcing import announcer, warner
 from trainers.stock.data import History
+from trainers.stock.doubts import heard, of_recipe, of_steps
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import (
     HORIZONS,
@@ -128,8 +129,10 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
     material = Material(panel, features_named(features, covariate_fields(beside, known)), beside)
     out.parent.mkdir(parents=True, exist_ok=True)
     kept = Storage(uri=storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}", name=f"quantra-{model}")
+    announce, warn, consume = announcer(as_json=as_json), warner(as_json=as_json), _consumer(as_json=as_json)
+    heard(of_recipe(panel, material.features, beside, recipe), warn)
     asked = _search_of(material, recipe, trials=trials, seeds=seeds)
-    announce, consume = announcer(as_json=as_json), _consumer(as_json=as_json)
+    heard(of_steps(asked.history, asked.splits, recipe), warn)
     try:
         found = search(asked, kept, consume=consume, announce=announce)
         announce("training the best one for its artifact")

@@ -1,0 +1,87 @@
+"""What makes a training or a judgement doubtful though it can be made: told before the work, and in its record."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from predictor.bars import BarPanel
+from predictor.catalog import CovariateInfo
+from predictor.covariates import CovariateSource
+from predictor.features import FeatureSet
+from predictor.model import Ensemble, Model, bars_doubts, bounded
+from predictor.networks import kind_named
+from trainers.loop import launched_size
+from trainers.stock.covariates import needs_of
+from trainers.stock.data import History
+from trainers.stock.lessons import batches_of
+from trainers.stock.recipe import Recipe
+from trainers.stock.splits import Splits
+
+FEWEST_STEPS: Final = 10
+"""Of the optimizer, an epoch; with fewer a network has hardly begun when its patience ends."""
+
+Warn = Callable[[str], None]
+
+
+def to_nobody(_line: str) -> None:
+    """Warn nobody."""
+
+
+def heard(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
+    """The same lines, after each was told."""
+    for line in lines:
+        warn(line)
+    return tuple(lines)
+
+
+def of_recipe(bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: Recipe) -> tuple[str, ...]:
+    """Of bars and files that a recipe is to be trained on."""
+    learns = kind_named(recipe.kind).learns
+    needs = needs_of(features, covariates) if learns else ()
+    return _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=False)
+
+
+def of_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:
+    """Of bars and files that a model is to be judged on, or an ensemble of these members."""
+    return _of(
+        bars,
+        covariates,
+        [need for model in models for need in model.pipeline.covariates],
+        reads_volume=any(model.taught.reads_volume for model in models),
+        is_adjusted=any(model.taught.is_adjusted for model in models),
+    )
+
+
+def networks_of(model: Model | Ensemble) -> tuple[Model, ...]:
+    """The model itself, or the members of an ensemble."""
+    return tuple(model.members.values()) if isinstance(model, Ensemble) else (model,)
+
+
+def _of(
+    bars: BarPanel,
+    covariates: CovariateSource,
+    needs: Sequence[CovariateInfo],
+    *,
+    reads_volume: bool,
+    is_adjusted: bool,
+) -> tuple[str, ...]:
+    judged = bars_doubts(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
+    return bounded((*judged, *covariates.doubts(needs), *bars.suspicious_jumps().lines()))
+
+
+def of_steps(history: History, splits: Splits, recipe: Recipe) -> tuple[str, ...]:
+    """Of a training part that makes few steps an epoch.
+
+    Raises:
+        ConfigurationError: it holds no window.
+    """
+    if not kind_named(recipe.kind).learns:
+        return ()
+    windows, settings = history.windows(splits.train), recipe.optimisation
+    steps = -(-batches_of(history, windows, recipe) // (settings.accumulate * launched_size()))
+    if steps >= FEWEST_STEPS:
+        return ()
+    line = (
+        f"split train holds {len(windows)} windows, which is {steps} step{'' if steps == 1 else 's'} of the optimizer "
+        "an epoch: the network may stay much as it starts; give a longer history, more symbols, or smaller batches"
+    )
+    return (line,)

@@ -1,0 +1,235 @@
+"""Trainings and judgements say what makes their bars and files doubtful: before the work, once, and in their record."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from market import bokeh_panel
+
+from predictor.bars import BarPanel
+from predictor.cli import run
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError
+from predictor.features import CovariateFields, default_features
+from predictor.networks import LSTMConfig, Target, TargetKind, UnconditionalConfig
+from trainers.loop import Report
+from trainers.stock import Material, Optimisation, Recipe, train
+from trainers.stock.audit.command import audit_command
+from trainers.stock.backtest.command import backtest_command
+from trainers.stock.command import stock
+from trainers.stock.data import History
+from trainers.stock.doubts import of_recipe, of_steps
+from trainers.stock.evaluation.baselines.naive import naive
+from trainers.stock.evaluation.baselines.scaled import SCALED
+from trainers.stock.evaluation.baselines.table import Plan
+from trainers.stock.evaluation.command import evaluate_command
+from trainers.stock.fitting import fit_pipeline
+from trainers.stock.tuning.command import tune_stock
+
+RECIPE = Recipe(
+    config=LSTMConfig(hidden=4, layers=1),
+    target=Target(horizons=(1, 3)),
+    encoder_length=10,
+    optimisation=Optimisation(max_epochs=1, device="cpu"),
+)
+SPLIT = "IBM 2012-10-04: the price went to 0.333 times the close before (a 3:1 split would look like this)"
+SILENT = "AAPL: every volume that the model reads is 0"
+UNREAD = "the covariate files have columns that the model does not read: rate"
+STEPS = "steps of the optimizer an epoch"
+EARLY = (SILENT, SPLIT)
+JUDGED = (SILENT, UNREAD, SPLIT)
+FEW = Plan(baselines=(naive(TargetKind.LOG_RETURN), SCALED), notes=())
+
+
+@cache
+def bars() -> BarPanel:
+    """Two stocks, raw: of one no volume is known, the other was split and nobody said so."""
+    whole = bokeh_panel("AAPL", "IBM").last(400)
+    factor = np.ones_like(whole.close)
+    factor[1, -100:] = 1 / 3
+    prices = {name: getattr(whole, name) * factor for name in ("open", "high", "low", "close")}
+    volume = whole.volume.copy()
+    volume[0] = 0
+    return replace(whole, **prices, volume=volume, adj_close=None, calendar="")
+
+
+@dataclass(frozen=True)
+class Doubtful:
+    """Files, and a model that was trained on them."""
+
+    folder: Path
+    told: tuple[str, ...]
+    """In the order in which it was told: warnings, stages and epochs."""
+
+    @property
+    def artifact(self) -> Path:
+        return self.folder / "1"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return ("--bars", str(self.folder / "bars.csv"), "--covariates", str(self.folder / "rates.csv"))
+
+
+@pytest.fixture(scope="module")
+def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Doubtful:
+    folder = tmp_path_factory.mktemp("doubtful")
+    bars().write_csv(folder / "bars.csv")
+    (folder / "rates.csv").write_text("date,known_from,rate\n2012-01-03,2012-01-03,1\n", encoding="utf-8")
+    told: list[str] = []
+
+    def consume(reports: Iterable[Report]) -> Iterator[Report]:
+        for report in reports:
+            told.append("epochs")
+            yield report
+
+    material = Material(bars(), default_features())
+    train(material, RECIPE, folder / "1", consume=consume, announce=told.append, warn=told.append)
+    return Doubtful(folder=folder, told=tuple(told))
+
+
+def places(told: Sequence[str], *texts: str) -> list[int]:
+    """Where the one line stands that holds each of these texts."""
+    found = [[place for place, line in enumerate(told) if text in line] for text in texts]
+    assert [len(one) for one in found] == [1] * len(texts), told
+    return [one[0] for one in found]
+
+
+def call(command: Callable[..., None], *arguments: object) -> int:
+    """The exit code of one command."""
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    with pytest.raises(SystemExit) as ended:
+        run(app, [str(argument) for argument in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def shown(text: str) -> str:
+    """What was printed, without its line breaks."""
+    return " ".join(text.split())
+
+
+# --- trainings
+
+
+def test_a_training_tells_what_to_doubt_once_and_before_its_work(doubtful: Doubtful) -> None:
+    before = places(doubtful.told, *EARLY)
+    assert max(before) < places(doubtful.told, "computing features")[0]
+    assert places(doubtful.told, STEPS)[0] < doubtful.told.index("epochs")
+
+
+def test_the_card_holds_what_there_was_to_doubt(doubtful: Doubtful) -> None:
+    manifest = json.loads((doubtful.artifact / "manifest.json").read_text(encoding="utf-8"))
+    places(manifest["card"]["data"]["notes"], *EARLY, STEPS)
+
+
+def test_400_bars_are_told_by_their_windows_and_steps(doubtful: Doubtful) -> None:
+    (line,) = [line for line in doubtful.told if STEPS in line]
+    assert line.startswith("split train holds 196 windows, which is 4 steps of the optimizer an epoch")
+    assert "give a longer history, more symbols, or smaller batches" in line
+
+
+def test_a_training_of_steps_enough_says_nothing_of_them() -> None:
+    splits = RECIPE.splits(bars().sessions)
+    history = History(bars(), fit_pipeline(bars(), default_features(), RECIPE, splits))
+    small = replace(RECIPE, optimisation=replace(RECIPE.optimisation, batch_size=8))
+    assert of_steps(history, splits, small) == ()
+    assert len(of_steps(history, splits, replace(small, optimisation=replace(small.optimisation, accumulate=8)))) == 1
+
+
+def test_a_model_without_a_network_takes_no_steps_and_reads_no_volume() -> None:
+    har = replace(RECIPE, kind="har", config=UnconditionalConfig())
+    splits = har.splits(bars().sessions)
+    history = History(bars(), fit_pipeline(bars(), default_features(), har, splits))
+    assert of_steps(history, splits, har) == ()
+    (jump,) = of_recipe(bars(), default_features(), CovariateSource(), har)
+    assert jump.startswith(SPLIT)
+
+
+def test_a_covariate_that_no_feature_reads_is_told_in_training(doubtful: Doubtful) -> None:
+    files = CovariateSource.read([doubtful.folder / "rates.csv"])
+    places(of_recipe(bars(), default_features(), files, RECIPE), UNREAD)
+    reading = default_features().with_covariates(CovariateFields(observed=("rate",)))
+    assert not any(UNREAD in line for line in of_recipe(bars(), reading, files, RECIPE))
+
+
+def test_bars_with_splits_and_volumes_raise_no_doubt() -> None:
+    assert of_recipe(bokeh_panel("AAPL", "IBM"), default_features(), CovariateSource(), RECIPE) == ()
+
+
+QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
+
+
+def test_the_command_tells_programs_of_doubts_before_the_first_stage(
+    doubtful: Doubtful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(stock, *doubtful.flags[:2], "--out", tmp_path / "1", *QUICK, "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = [line["warning"] if line["kind"] == "warning" else line["kind"] for line in lines]
+    assert max(places(told, *EARLY)) < told.index("stage")
+    places(told, STEPS)
+
+
+def test_a_search_tells_of_doubts_before_its_first_trial(
+    doubtful: Doubtful, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_asked: object, **_more: object) -> None:
+        raise ConfigurationError("the search begins")
+
+    monkeypatch.setattr("trainers.stock.tuning.command.search", refuse)
+    quick = ("--horizons", "1,3", "--encoder-length", "10")
+    assert call(tune_stock, *doubtful.flags[:2], "--out", tmp_path / "1", *quick) == 1
+    printed = shown(capsys.readouterr().out)
+    assert [printed.count(f"warning: {text}") for text in EARLY] == [1, 1]
+    assert printed.count(STEPS) == 1
+
+
+# --- judgements
+
+
+def test_an_evaluation_tells_of_doubts_before_its_work_and_holds_them(
+    doubtful: Doubtful, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def few(_kind: TargetKind) -> Plan:
+        return FEW
+
+    monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", few)
+    page = tmp_path / "page.html"
+    flags = ("--seeds", "1", "--device", "cpu", "--json", "--report", page)
+    assert call(evaluate_command, doubtful.artifact, *doubtful.flags, *flags) == 0
+    printed = capsys.readouterr()
+    places(json.loads(printed.out)["warnings"], *JUDGED)
+    beside = shown(printed.err)
+    assert [beside.count(f"warning: {text}") for text in JUDGED] == [1, 1, 1]
+    assert beside.index(SPLIT) < beside.index("computing features")
+    assert all(text in page.read_text(encoding="utf-8") for text in JUDGED)
+
+
+def test_a_backtest_tells_of_doubts_before_its_work_and_holds_them(
+    doubtful: Doubtful, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    period = ("--start", "2013-01-02", "--end", "2013-02-15", "--horizon", "1", "--out", tmp_path / "run")
+    page = tmp_path / "page.html"
+    assert call(backtest_command, doubtful.artifact, *doubtful.flags, *period, "--json", "--report", page) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = [line["warning"] if line["kind"] == "warning" else line["kind"] for line in lines]
+    assert max(places(told, *JUDGED)) < told.index("fold")
+    places(lines[-1]["warnings"], *JUDGED)
+    assert all(text in page.read_text(encoding="utf-8") for text in JUDGED)
+
+
+def test_an_audit_tells_of_doubts_before_its_work_and_holds_them(
+    doubtful: Doubtful, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = ("--sessions", "1", "--permutations", "1", "--epochs", "1", "--horizon", "1", "--device", "cpu")
+    assert call(audit_command, doubtful.artifact, *doubtful.flags, *quick) == 0
+    printed = shown(capsys.readouterr().out)
+    assert [printed.count(f"warning: {text}") for text in JUDGED] == [1, 1, 1]
+    assert printed.index(SPLIT) < printed.index("forecasting")
+    record = json.loads((doubtful.folder / "1.audit.json").read_text(encoding="utf-8"))
+    places(record["warnings"], *JUDGED)
