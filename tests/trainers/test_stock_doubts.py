@@ -24,6 +24,7 @@ from trainers.stock.backtest.command import backtest_command
 from trainers.stock.command import stock
 from trainers.stock.data import History
 from trainers.stock.doubts import of_recipe, of_steps
+from trainers.stock.ensembles.command import ensemble
 from trainers.stock.evaluation.baselines.naive import naive
 from trainers.stock.evaluation.baselines.scaled import SCALED
 from trainers.stock.evaluation.baselines.table import Plan
@@ -187,6 +188,20 @@ def test_a_search_tells_of_doubts_before_its_first_trial(
     printed = shown(capsys.readouterr().out)
     assert [printed.count(f"warning: {text}") for text in EARLY] == [1, 1]
     assert printed.count(STEPS) == 1
+
+
+def test_an_ensemble_tells_of_doubts_before_its_work_and_its_card_holds_them(
+    doubtful: Doubtful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
+    train(Material(bars(), default_features()), other, tmp_path / "2", consume=iter)
+    out = tmp_path / "joint"
+    assert call(ensemble, doubtful.artifact, tmp_path / "2", *doubtful.flags, "--out", out, "--json") == 0
+    printed = capsys.readouterr()
+    beside = shown(printed.err)
+    assert [beside.count(f"warning: {text}") for text in JUDGED] == [1, 1, 1]
+    assert beside.index(SPLIT) < beside.index("computing features")
+    places(json.loads(printed.out)["card"]["data"]["notes"], *JUDGED)
 
 
 # --- judgements

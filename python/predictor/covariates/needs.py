@@ -24,7 +24,7 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
                 f"covariate {need.name} is {found}, but the model reads it as {wanted}; send it with the bars",
                 metadata={"covariate": need.name, "group": need.group},
             )
-    read = [need.name for need in needs]
+    read = dict.fromkeys(need.name for need in needs)
     for name in groups:
         if name not in read:
             raise UnknownCovariateError(

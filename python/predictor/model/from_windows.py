@@ -98,14 +98,15 @@ def _check_window(pipeline: Pipeline, window: FeatureWindow) -> None:
 
 def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
     """The caller's feature names, if it sent any, against the model's."""
-    unknown = [name for name in given if name not in ours]
+    known, sent = frozenset(ours), frozenset(given)
+    unknown = [name for name in given if name not in known]
     if unknown:
         raise UnknownFeatureError(
             f"features {unknown[:5]} are not the model's; it reads {list(ours)}",
             metadata={"unknown": ",".join(unknown[:5])},
         )
     if given and given != ours:
-        missing = [name for name in ours if name not in given]
+        missing = [name for name in ours if name not in sent]
         raise FeatureMismatchError(
             f"the features are in another order than the model's, or some are missing: missing {missing}; "
             f"it reads {list(ours)}",
