@@ -221,7 +221,7 @@ def test_explain_shows_the_neighbours_even_where_they_are_small(others: Path, ba
 
     text, found = output_of(capsys, *asked), json_of(capsys, *asked)["attributions"][0]
 
-    (line,) = (line for line in text.splitlines() if "neighbours" in line)
+    line = next(line for line in text.splitlines() if line.startswith(" neighbours"))
     sizes = np.abs(found["per_row"][0])
     row = found["row_kinds"].index("neighbours")
     assert f"{10_000 * found['per_row'][0][row]:+.2f}" in line
@@ -478,7 +478,7 @@ def test_help_needs_no_torch() -> None:
 
 
 def test_without_its_packages_the_command_line_says_what_to_install() -> None:
-    code = "import sys; sys.modules['typer'] = None; import predictor.cli"
+    code = "import sys; sys.modules['typer'] = None; import predictor.cli; predictor.cli.main()"
 
     ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
 
