@@ -50,3 +50,8 @@ class Skill:
             f"skill: {said}, {value:+.1f} % ({100 * self.level:.0f} %: {lower:+.1f} to {upper:+.1f} %) "
             f"against {self.rival} on held-out days"
         )
+
+
+def line_of(skill: Skill | None) -> str:
+    """The line that stands below every answer for people, also where nothing is known."""
+    return "skill: unknown, the model's card compares it with nothing" if skill is None else skill.line

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from predictor.forecast import (
     INTERNALS_NOTE,
-    LOG_RETURN,
     Attribution,
     Contribution,
     Forecast,
     RowKind,
     largest_shares,
+    simple_return,
 )
 from predictor.report.texts import iso, level
 
@@ -28,7 +28,8 @@ _RANKING: Final = ("score", "rank")
 _BAND_WIDTH: Final = 28
 """At most; the band is what gives way in a narrow terminal."""
 
-_BAR_WIDTH: Final = 20
+_BAR_WIDTHS: Final = (6, 20)
+"""From the least to the most; bars give way too, so that names are told in full."""
 
 
 def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Table:
@@ -55,7 +56,7 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Table:
 
 def contributions_table(found: Attribution, symbol: str) -> Table:
     """Signed bars around a middle, the largest first, neighbours always; what is left is one line."""
-    factor, unit = (BASIS_POINTS, "bp") if found.unit == "log return" else (1.0, found.unit)
+    factor, unit = (BASIS_POINTS, "bp of log return") if found.unit == "log return" else (1.0, found.unit)
     s = found.symbols.index(symbol)
     rows = found.table(symbol)
     top = [row for k, row in enumerate(rows) if k < _TOP or row.kind is RowKind.NEIGHBOURS]
@@ -66,9 +67,10 @@ def contributions_table(found: Attribution, symbol: str) -> Table:
         f"{factor * found.prediction[s]:+.2f} {unit}, {factor * found.baseline_prediction[s]:+.2f} for {found.baseline}"
     )
     table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("input")
-    table.add_column("lowers", justify="right", no_wrap=True)
-    table.add_column("raises", no_wrap=True)
+    least, most = _BAR_WIDTHS
+    table.add_column("input", no_wrap=True)
+    table.add_column("lowers", justify="right", min_width=least, max_width=most)
+    table.add_column("raises", min_width=least, max_width=most)
     table.add_column(unit, justify="right")
     for row in top:
         lowers, raises = _bars(row, reach)
@@ -100,11 +102,11 @@ def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
 
 
 def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
-    """Price, and the return below it, or the value alone; a dash where there is no forecast."""
+    """Price, and the simple return below it, or one of both or the value alone; a dash where there is no forecast."""
     value = float(forecast.values[s, h, q])
     if not isfinite(value):
         return Text("-", style="dim")
-    told = f"{100 * value:+.2f} %" if forecast.target_kind == LOG_RETURN else f"{value:+.4f}"
+    told = f"{value:+.4f}" if forecast.returns is None else f"{100 * simple_return(value):+.2f} %"
     if forecast.prices is None:
         return Text(told)
     return Text.assemble(f"{float(forecast.prices[s, h, q]):,.2f}\n", (told, "dim"))
@@ -131,5 +133,5 @@ def _bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableTy
         return "", ""
     share = abs(row.value) / reach
     if row.value < 0:
-        return Bar(1, 1 - share, 1, width=_BAR_WIDTH, color="dark_orange3"), ""
-    return "", Bar(1, 0, share, width=_BAR_WIDTH, color="blue")
+        return Bar(1, 1 - share, 1, color="dark_orange3"), ""
+    return "", Bar(1, 0, share, color="blue")
