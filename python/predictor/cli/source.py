@@ -13,6 +13,7 @@ from predictor.client import QuantraClient
 from predictor.covariates import Covariates, CovariateSource
 from predictor.forecast import Explanation, Forecast
 from predictor.instance import Instance, Query
+from predictor.interruption import loading
 
 
 class Answerer(Protocol):
@@ -54,7 +55,8 @@ def open_source(artifact: Path | None, server: str, model: str, device: str) -> 
         return QuantraClient(server, model)
     if model:
         raise typer.BadParameter("--model goes with --server; an artifact is one model already")
-    from predictor.forecaster import Forecaster  # brings torch, which a server's client need not wait for
+    with loading():
+        from predictor.forecaster import Forecaster  # brings torch, which a server's client need not wait for
 
     return Forecaster.load(artifact, device)
 
