@@ -143,9 +143,11 @@ class Forecast:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of the numbers: what they count from, where it is not the last bar, and the skill."""
-        what = "Horizons count" if self.returns is None else "Returns count"
-        return (*((f"{what} from {self.counted_from}.",) if self.lag else ()), line_of(self.skill))
+        """What a reader must know of the numbers: their unit, what they count from, and the model's skill."""
+        unit = ("Values are logs of the daily volatility.",) if self.returns is None else ()
+        what = "Horizons" if self.returns is None else "Returns"
+        base = (f"{what} count from {self.counted_from}.",) if self.lag else ()
+        return (*unit, *base, line_of(self.skill))
 
     def _repr_html_(self) -> str:
         head = ("symbol", "days", "session", "quantile", *self._columns)

@@ -156,6 +156,12 @@ def test_contributions_in_basis_points_are_called_those_of_log_returns() -> None
     assert "Contribution (basis points of log return)" in page
 
 
+def test_contributions_to_a_log_of_volatility_have_digits_enough() -> None:
+    found = replace(canned.attribution(("AAPL",)), unit="log daily volatility", prediction=np.array([-4.24671]))
+
+    assert "-4.2467 log daily volatility" in printed(contributions_table(found, "AAPL"))
+
+
 def test_no_name_of_an_input_is_cut_in_a_narrow_terminal() -> None:
     names = ("from_month_start", "return_on_money_in_20", "close_to_range_20")
     found = replace(canned.attribution(("AAPL",)), row_names=names)
@@ -163,6 +169,15 @@ def test_no_name_of_an_input_is_cut_in_a_narrow_terminal() -> None:
     text = printed(contributions_table(found, "AAPL"), width=80)
 
     assert all(name in text for name in names)
+
+
+def test_a_title_is_not_folded_to_the_width_of_a_narrow_table(models: Path, capsys: Capture) -> None:
+    bars = ("--bars", models / "bars.csv", "--symbol", "AAPL", "--horizon", "5", "--quantile", "0.5")
+
+    text = output_of(capsys, "predict", "--artifact", models / "told" / "1", *bars)
+
+    assert text.startswith("AAPL, as of 2013-03-01, last close 430.47 (told version 1)\n")
+    assert "band" not in text
 
 
 # --- a lag, at its source and at every door
@@ -316,6 +331,7 @@ def test_the_command_line_ends_with_the_skill(doors: Doors, model: str, line: st
     assert " ".join(text.split()).endswith(line)
     assert ("Returns count from" in text) == (model == "delayed")
     assert ("Horizons count from" in text) == (model == "volatility")
+    assert ("Values are logs of the daily volatility." in text) == (model == "volatility")
 
 
 @pytest.mark.parametrize(("skill", "line"), [(NO_SKILL, NO_SKILL.line), (None, UNKNOWN)])
@@ -336,6 +352,12 @@ def test_the_chart_of_reasons_says_whose_they_are_and_what_the_model_is_worth() 
 
     assert "MSFT, 5 sessions ahead, q0.5" in text
     assert NO_SKILL.line in text
+
+
+def test_the_line_of_a_skill_says_what_its_numbers_are_of() -> None:
+    assert NO_SKILL.line == (
+        "skill: not shown, improvement -0.4 % (90 %: -2.3 to +1.0 %) on held-out days against GARCH(1,1)-t, calibrated"
+    )
 
 
 # --- several symbols
