@@ -14,7 +14,7 @@ public sealed record EmbeddedPredictorOptions
     /// <remarks>A process has one Python: every predictor in it must name the same environment.</remarks>
     public string? PythonEnvironment { get; init; }
 
-    /// <summary>"auto", "cpu", "cuda", "cuda:N" or "mps".</summary>
+    /// <summary>"auto", "cpu", "cuda" or "cuda:N".</summary>
     public string Device { get; init; } = "auto";
 
     /// <summary>Rows of one forward.</summary>

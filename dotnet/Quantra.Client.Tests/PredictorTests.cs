@@ -1,3 +1,4 @@
+using System.Globalization;
 using Grpc.Core;
 
 namespace Quantra.Client.Tests;
@@ -185,6 +186,31 @@ public abstract class PredictorTests
     }
 
     [Fact]
+    public async Task A_per_cent_is_the_simple_return_that_the_prices_show()
+    {
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", Panel), Token);
+        var (shown, price) = (forecast.SimpleReturn("IBM", 20, 0.9), forecast.Price("IBM", 20, 0.9));
+        Assert.Equal(price / forecast.AnchorPrice!.Value.Span[1], 1 + shown, 12);
+        Assert.NotEqual(forecast.Value("IBM", 20, 0.9), shown, 4);
+        Assert.Equal((forecast.AsOf, "the last close"), (forecast.BaseSession, forecast.CountedFrom));
+    }
+
+    [Fact]
+    public async Task With_a_lag_there_are_no_prices_and_the_close_that_returns_count_from_is_named()
+    {
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("delayed", Panel), Token);
+        Assert.Equal(_expected.Of("delayed").Bits("returns"), Expected.BitsOf(forecast.Returns!.Value));
+        Assert.Null(forecast.Prices);
+        Assert.Equal((1, new DateOnly(2013, 3, 4)), (forecast.Lag, forecast.BaseSession));
+        Assert.Equal("the close of 2013-03-04, 1 session after the last bar", forecast.CountedFrom);
+        var text = forecast.ToString();
+        Assert.Contains("returns count from the close of 2013-03-04, 1 session after the last bar", text, StringComparison.Ordinal);
+        var percent = forecast.SimpleReturn("AAPL", 20, 0.9).ToString("+0.00 %;-0.00 %", CultureInfo.InvariantCulture);
+        Assert.Contains(percent, text, StringComparison.Ordinal);
+        Assert.EndsWith("skill: unknown, the model's card compares it with nothing", text, StringComparison.Ordinal);
+    }
+
+    [Fact]
     public async Task A_symbol_that_has_no_forecast_says_why()
     {
         var bars = BarPanel.ReadCsv(Doors.PathOf("late.csv"));
@@ -324,7 +350,7 @@ public abstract class PredictorTests
         Assert.Equal(_expected.Of("window").Text("schema_hash"), model.SchemaHash);
         Assert.Equal(["integrated-gradients"], model.ExplainMethods);
         Assert.NotEmpty(model.ObservedFeatures[0].Expression);
-        Assert.Equal(["beside", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
+        Assert.Equal(["beside", "delayed", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
     }
 
     [Theory]
@@ -376,7 +402,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_damaged_artifact_leaves_the_others_served()
     {
-        Assert.Equal(["beside", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
+        Assert.Equal(["beside", "delayed", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
         Assert.Equal(QuantraReason.ModelNotFound, (await RefusalAsync(new PredictionRequest("cut", Bars))).Reason);
     }
 
@@ -391,8 +417,8 @@ public abstract class PredictorTests
     }
 
     [Theory]
-    [InlineData("large", QuantraReason.ModelNotFound, "['beside', 'fitted', 'graph', 'small', 'tft']")]
-    [InlineData("../../x", QuantraReason.ModelNotFound, "['beside', 'fitted', 'graph', 'small', 'tft']")]
+    [InlineData("large", QuantraReason.ModelNotFound, "['beside', 'delayed', 'fitted', 'graph', 'small', 'tft']")]
+    [InlineData("../../x", QuantraReason.ModelNotFound, "['beside', 'delayed', 'fitted', 'graph', 'small', 'tft']")]
     [InlineData("small@7", QuantraReason.VersionNotFound, "[1]")]
     [InlineData("small@champion", QuantraReason.VersionNotFound, "[1]")]
     public async Task An_unknown_model_is_refused(string model, string reason, string existing)

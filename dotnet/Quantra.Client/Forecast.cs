@@ -16,8 +16,11 @@ public sealed record Forecast
     /// <summary>[H] session that each horizon ends on; empty if <see cref="AsOf"/> is null.</summary>
     public required IReadOnlyList<DateOnly> TargetSessions { get; init; }
 
-    /// <summary>Sessions between the last bar and the close that returns count from.</summary>
+    /// <summary>Sessions between the last bar and the session that horizons, and so returns, count from.</summary>
     public required int Lag { get; init; }
+
+    /// <summary>That session: <see cref="AsOf"/> without a lag; null if unknown.</summary>
+    public required DateOnly? BaseSession { get; init; }
 
     /// <summary>H horizons in trading days.</summary>
     public required IReadOnlyList<int> Horizons { get; init; }
@@ -28,16 +31,17 @@ public sealed record Forecast
     /// <summary>"log-return" or "log-volatility".</summary>
     public required string TargetKind { get; init; }
 
-    /// <summary>[S, H, Q] in the target's unit, row-major, never falling along Q.</summary>
+    /// <summary>[S, H, Q] in the target's unit, row-major, never falling along Q: log returns, or logs of daily volatilities.</summary>
     public required ReadOnlyMemory<double> Values { get; init; }
 
-    /// <summary>[S, H, Q] log returns; null for other targets.</summary>
+    /// <summary>[S, H, Q] log returns from the close of <see cref="BaseSession"/>; null for other targets.</summary>
+    /// <remarks>exp(r) - 1 is the simple return, the one to show in per cent: <see cref="SimpleReturn"/>.</remarks>
     public required ReadOnlyMemory<double>? Returns { get; init; }
 
     /// <summary>[S, H, Q] in the bars' currency; null without a last close, with a lag, and for other targets than returns.</summary>
     public required ReadOnlyMemory<double>? Prices { get; init; }
 
-    /// <summary>[S] last close, not adjusted; null if unknown.</summary>
+    /// <summary>[S] last close, that of <see cref="AsOf"/>, not adjusted; null if unknown. With a lag returns count from a later one.</summary>
     public required ReadOnlyMemory<double>? AnchorPrice { get; init; }
 
     /// <summary>Name of the model that answered.</summary>
@@ -70,11 +74,24 @@ public sealed record Forecast
     /// <summary>How the model did on days that it had not seen; null if its card does not tell.</summary>
     public required Skill? Skill { get; init; }
 
+    /// <summary>What horizons count from, such as "the close of 2013-03-04, 1 session after the last bar".</summary>
+    public string CountedFrom
+    {
+        get
+        {
+            var what = Returns is null ? "session" : "close";
+            if (Lag == 0)
+                return $"the last {what}";
+            var day = BaseSession is { } session ? string.Create(CultureInfo.InvariantCulture, $" of {session:yyyy-MM-dd},") : "";
+            return $"the {what}{day} {Lag} session{(Lag == 1 ? "" : "s")} after the last bar";
+        }
+    }
+
     /// <summary>One number of the forecast.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
     /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
-    /// <returns>In the target's unit; NaN = no forecast for this symbol.</returns>
+    /// <returns>In the target's unit, such as a log return; NaN = no forecast for this symbol.</returns>
     /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
     public double Value(string symbol, int horizon, double quantile) => Values.Span[IndexOf(symbol, horizon, quantile)];
 
@@ -85,6 +102,14 @@ public sealed record Forecast
     /// <returns>In the bars' currency; NaN = no forecast for this symbol, or a forecast without prices.</returns>
     /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
     public double Price(string symbol, int horizon, double quantile) => PriceAt(IndexOf(symbol, horizon, quantile));
+
+    /// <summary>One return of the forecast as people mean it: what a per cent sign stands for.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
+    /// <returns>0.15 = 15 %, from <see cref="CountedFrom"/>; NaN = no forecast for this symbol, or of another target.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
+    public double SimpleReturn(string symbol, int horizon, double quantile) => SimpleReturnAt(IndexOf(symbol, horizon, quantile));
 
     /// <summary>How a symbol is expected to do beside the others of its panel.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
@@ -110,7 +135,7 @@ public sealed record Forecast
         return rows;
     }
 
-    /// <summary>A text table: one line a symbol and horizon, prices where there are some, else values.</summary>
+    /// <summary>A text table: a line a symbol and horizon, of prices, else simple returns in per cent, else values.</summary>
     /// <returns>Text of several lines, the same in every culture.</returns>
     public override string ToString()
     {
@@ -120,13 +145,17 @@ public sealed record Forecast
             text.Append('\n').Append(Line(cells, cell));
         foreach (var warning in Warnings)
             text.Append("\n! ").Append(warning);
-        if (Skill is not null)
-            text.Append('\n').Append(Skill);
-        return text.ToString();
+        if (Lag > 0)
+            text.Append('\n').Append(Returns is null ? "horizons" : "returns").Append(" count from ").Append(CountedFrom);
+        return text.Append('\n').Append(Client.Skill.LineOf(Skill)).ToString();
     }
 
-    private static string Number(ForecastRow row) =>
-        (double.IsNaN(row.Price) ? row.Value : row.Price).ToString("F4", CultureInfo.InvariantCulture);
+    private string Number(int cell) => (Prices, Returns) switch
+    {
+        ({ } prices, _) => prices.Span[cell].ToString("F4", CultureInfo.InvariantCulture),
+        (null, not null) => SimpleReturnAt(cell).ToString("+0.00 %;-0.00 %", CultureInfo.InvariantCulture),
+        _ => Values.Span[cell].ToString("F4", CultureInfo.InvariantCulture),
+    };
 
     private string Heading()
     {
@@ -138,7 +167,7 @@ public sealed record Forecast
     private string Line(IReadOnlyList<ForecastRow> cells, int first)
     {
         var (symbol, horizon, session) = (cells[first].Symbol, cells[first].Horizon, cells[first].Session);
-        var numbers = cells.Skip(first).Take(Quantiles.Count).Select(cell => Number(cell).PadLeft(12));
+        var numbers = Enumerable.Range(first, Quantiles.Count).Select(cell => Number(cell).PadLeft(12));
         return string.Create(CultureInfo.InvariantCulture, $"{symbol,-10}{horizon,6}{session,12:yyyy-MM-dd}")
             + string.Concat(numbers)
             + (Ranks is null ? "" : string.Create(CultureInfo.InvariantCulture, $"{cells[first].Score,12:F4}{cells[first].Rank,6}"));
@@ -154,6 +183,8 @@ public sealed record Forecast
     }
 
     private double PriceAt(int cell) => Prices is { } prices ? prices.Span[cell] : double.NaN;
+
+    private double SimpleReturnAt(int cell) => Returns is { } returns ? Math.Exp(returns.Span[cell]) - 1 : double.NaN;
 
     private double ScoreAt(int place) => Scores is { } scores ? scores.Span[place] : double.NaN;
 

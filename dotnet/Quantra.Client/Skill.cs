@@ -22,6 +22,11 @@ public sealed record Skill(
     string Line)
 {
     /// <inheritdoc cref="Line"/>
-    /// <returns>Such as "skill: not shown, -0.4 % (90 %: -2.3 to +1.0 %) against GARCH(1,1)-t on held-out days".</returns>
+    /// <returns>Such as "skill: not shown, improvement -0.4 % (90 %: -2.3 to +1.0 %) on held-out days against GARCH(1,1)-t".</returns>
     public override string ToString() => Line;
+
+    /// <summary>The line that stands below every answer for people, also where nothing is known.</summary>
+    /// <param name="skill">An answer's.</param>
+    /// <returns><see cref="Line"/>, or words that nothing is known.</returns>
+    public static string LineOf(Skill? skill) => skill?.Line ?? "skill: unknown, the model's card compares it with nothing";
 }

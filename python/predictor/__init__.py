@@ -1,22 +1,28 @@
 """Quantra's deployed half: what a forecaster is, and how it is asked.
 
-`from predictor import Forecaster` loads torch when the name is first used, so that `import predictor` stays instant.
+`from predictor import Forecaster` loads torch when the name is first used, so that `import predictor` stays instant;
+the other names load NumPy alone.
 """
 
-from typing import TYPE_CHECKING
-
-from predictor.bars import BarPanel
-from predictor.forecast import Attribution, Forecast
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from predictor.bars import BarPanel
+    from predictor.forecast import Attribution, Forecast
     from predictor.forecaster import Forecaster
 
 __all__ = ["Attribution", "BarPanel", "Forecast", "Forecaster"]
 
+_HOMES: Final = {
+    "Attribution": "predictor.forecast",
+    "BarPanel": "predictor.bars",
+    "Forecast": "predictor.forecast",
+    "Forecaster": "predictor.forecaster",
+}
+
 
 def __getattr__(name: str) -> object:
-    if name == "Forecaster":
-        from predictor.forecaster import Forecaster
-
-        return Forecaster
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'predictor' has no attribute {name!r}")

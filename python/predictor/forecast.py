@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor import charts
-from predictor.errors import InvalidInputError, QuantraError, UnknownHorizonError, UnknownQuantileError
-from predictor.skill import Skill
+from predictor.errors import InvalidInputError, QuantraError, UnknownHorizonError, UnknownQuantileError, shown_date
+from predictor.skill import Skill, line_of
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -23,6 +23,11 @@ BoolArray = NDArray[np.bool_]
 LOG_RETURN = "log-return"
 
 
+def simple_return(log_return: float) -> float:
+    """What people mean by a return, and what a per cent sign stands for: 0.1398 of a log return is +15.0 %."""
+    return float(np.expm1(log_return))
+
+
 class ForecastRow(NamedTuple):
     """One cell of a forecast, for tables."""
 
@@ -31,8 +36,9 @@ class ForecastRow(NamedTuple):
     session: int
     quantile: float
     value: float
+    """In the target's unit: a log return, of which `simple_return` makes per cent, or the log of a volatility."""
     price: float
-    """NaN where the target is no return or no anchor is known."""
+    """NaN where the target is no return, no anchor is known, or returns count from a later close than the last."""
     score: float
     """Of the symbol and horizon, whatever the quantile; NaN where the model does not rank."""
     rank: int
@@ -52,7 +58,9 @@ class Forecast:
     target_sessions: IntArray
     """[H] session that each horizon ends on; empty if `as_of_session` is 0."""
     lag: int
-    """Sessions between the last bar and the close that returns count from."""
+    """Sessions between the last bar and the session that horizons, and so returns, count from."""
+    base_session: int = 0
+    """That session, yyyymmdd: `as_of_session` without a lag; 0 if unknown."""
     horizons: tuple[int, ...]
     """Trading days."""
     quantiles: tuple[float, ...]
@@ -60,13 +68,15 @@ class Forecast:
     target_kind: str
     """`log-return` or `log-volatility` (log of the daily Parkinson volatility)."""
     values: FloatArray
-    """[S, H, Q] in the target's unit, never falling along Q."""
+    """[S, H, Q] in the target's unit, never falling along Q: log returns, or logs of daily volatilities."""
     returns: FloatArray | None
-    """[S, H, Q] log returns; None for other targets."""
+    """[S, H, Q] log returns from the close of `base_session`; None for other targets. exp(r) - 1 is the simple return,
+    which is what a per cent sign means wherever forecasts are shown."""
     prices: FloatArray | None
-    """[S, H, Q] in the bars' currency; None without an anchor."""
+    """[S, H, Q] in the bars' currency; None without an anchor, and with a lag: the close that returns then count from
+    is not known yet."""
     anchor_price: FloatArray | None
-    """[S] last raw close."""
+    """[S] last raw close, that of `as_of_session`."""
     model: str
     version: int
     weights_hash: str
@@ -84,6 +94,15 @@ class Forecast:
     """How the model did on days that it had not seen; None if its card does not tell."""
     universe_hash: str = ""
     """Names the symbols that were ranked together; ranks of other universes are not comparable. Empty = no ranks."""
+
+    @property
+    def counted_from(self) -> str:
+        """What horizons count from, such as `the close of 2013-03-04, 1 session after the last bar`."""
+        what = "session" if self.returns is None else "close"
+        if not self.lag:
+            return f"the last {what}"
+        day = f" of {shown_date(self.base_session)}," if self.base_session else ""
+        return f"the {what}{day} {session_in_words(self.lag)} bar"
 
     def to_numpy(self) -> FloatArray:
         """`values`, [S, H, Q]."""
@@ -105,24 +124,56 @@ class Forecast:
                     yield ForecastRow(symbol, horizon, session, level, value, price, score, rank)
 
     def plot(self, symbol: str | None = None) -> "Figure":
-        """The fan of one symbol (the first if none is named); needs the extra `report`."""
+        """The fan of one symbol (the first if none is named): prices, else simple returns; needs the extra `report`."""
         s = _row_of(symbol, self.symbols)
-        shown = self.prices if self.prices is not None else self.values
+        if self.prices is not None:
+            shown, what = self.prices[s], "price"
+        elif self.returns is not None:
+            shown, what = 100 * np.expm1(self.returns[s]), "return (%)"
+        else:
+            shown, what = self.values[s], self.target_kind
         return charts.quantile_lines(
-            self.horizons, self.quantiles, shown[s], title=f"{self.symbols[s]}: {self.model} as of {self.as_of_session}"
+            self.horizons, self.quantiles, shown, title=self.heading(s), what=what, notes=self.notes
         )
 
+    def heading(self, s: int) -> str:
+        """The symbol in row `s`, the model and the day, such as `AAPL: demo version 1, as of 2013-03-01`."""
+        day = f", as of {shown_date(self.as_of_session)}" if self.as_of_session else ""
+        return f"{self.symbols[s]}: {self.model} version {self.version}{day}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of the numbers: their unit, what they count from, and the model's skill."""
+        unit = ("Values are logs of the daily volatility.",) if self.returns is None else ()
+        what = "Horizons" if self.returns is None else "Returns"
+        base = (f"{what} count from {self.counted_from}.",) if self.lag else ()
+        return (*unit, *base, line_of(self.skill))
+
     def _repr_html_(self) -> str:
-        names = ("symbol", "days", "session", "quantile", "value", "price")
-        ranking = () if self.ranks is None else ("score", "rank")
-        head = "".join(f"<th>{name}</th>" for name in (*names, *ranking))
+        head = ("symbol", "days", "session", "quantile", *self._columns)
+        titles = "".join(f"<th>{escape(name)}</th>" for name in head)
         body = "".join(
             f"<tr><td>{escape(r.symbol)}</td><td>{r.horizon}</td><td>{r.session}</td><td>{r.quantile:g}</td>"
-            f"<td>{r.value:+.4f}</td><td>{r.price:.2f}</td>"
-            + (f"<td>{r.score:+.4f}</td><td>{r.rank}</td></tr>" if ranking else "</tr>")
+            + "".join(f"<td>{cell}</td>" for cell in self._cells(r))
+            + "</tr>"
             for r in self._rows()
         )
-        return f"<table><tr>{head}</tr>{body}</table>"
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table><tr>{titles}</tr>{body}</table>{notes}"
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        """What a table for people shows of each cell."""
+        price = () if self.prices is None else ("price",)
+        ranking = () if self.ranks is None else ("score", "rank")
+        return (self.target_kind if self.returns is None else "return", *price, *ranking)
+
+    def _cells(self, row: ForecastRow) -> tuple[str, ...]:
+        """The texts of `_columns`."""
+        value = f"{row.value:+.4f}" if self.returns is None else f"{100 * simple_return(row.value):+.2f} %"
+        price = () if self.prices is None else (f"{row.price:.2f}",)
+        ranking = () if self.ranks is None else (f"{row.score:+.4f}", str(row.rank))
+        return (value, *price, *ranking)
 
 
 def _row_of(symbol: str | None, symbols: Sequence[str]) -> int:
@@ -310,12 +361,14 @@ class Attribution:
     def plot(self, symbol: str | None = None) -> "Figure":
         """Bars of the rows of one symbol; needs the extra `report`."""
         rows = self.table(symbol)
-        return charts.importance_bars([r.name for r in rows], np.array([r.value for r in rows]), self.unit)
+        whose = f"{self.symbols[_row_of(symbol, self.symbols)]}, {self.horizon} sessions ahead, q{self.quantile:g}"
+        notes = (whose, line_of(self.skill))
+        return charts.importance_bars([r.name for r in rows], np.array([r.value for r in rows]), self.unit, notes=notes)
 
     def _repr_html_(self) -> str:
         body = "".join(f"<tr><td>{escape(r.name)}</td><td>{r.value:+.3e}</td></tr>" for r in self.table())
         head = f"<tr><th>input</th><th>contribution ({escape(self.unit)})</th></tr>"
-        return f"<table>{head}{body}</table>{self._internals_html()}"
+        return f"<table>{head}{body}</table>{self._internals_html()}<p>{escape(line_of(self.skill))}</p>"
 
     def _internals_html(self) -> str:
         """A heading and the largest shares of each internal; empty where there are none."""

@@ -32,8 +32,14 @@ class Forecaster:
     def load(cls, path: str | Path, device: str = "auto", *, max_batch_rows: int = 256) -> Self:
         """Load one artifact folder, usually `models/NAME/VERSION`.
 
+        Args:
+            path: the folder.
+            device: `auto`, `cpu`, `cuda` or `cuda:N`.
+            max_batch_rows: rows of one forward at most.
+
         Raises:
             ArtifactError: the artifact is damaged, incomplete, foreign or newer.
+            ConfigurationError: there is no such device here, or it cannot serve.
         """
         folder = Path(path).resolve()
         name, version = folder.parent.name, int(folder.name) if folder.name.isdecimal() else 0

@@ -12,7 +12,7 @@ from predictor.canonical import Record
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.model import Answering, Ensemble, Identity, Model
-from predictor.replacement import replace_file
+from predictor.replacement import check_file, replace_file
 
 ALIASES = "aliases.json"
 CHAMPION = "champion"
@@ -136,7 +136,7 @@ class Registry:
         """The model that "NAME", "NAME@VERSION" or "NAME@ALIAS" means; an empty reference means the only one.
 
         Raises:
-            ModelNotFoundError: no model of that name.
+            ModelNotFoundError: no model of that name, or none is named and there are several.
             VersionNotFoundError: it has no such version or alias.
         """
         asked, _, selector = reference.partition("@")
@@ -167,7 +167,13 @@ class Registry:
         return tuple(sorted(name for name, line in self.lines.items() if CHAMPION not in line.aliases))
 
     def _only_name(self) -> str:
-        return next(iter(self.lines)) if len(self.lines) == 1 else ""
+        if len(self.lines) > 1:
+            names = sorted(self.lines)
+            raise ModelNotFoundError(
+                f"no model is named, and several are served: {', '.join(names)}; name one, such as {names[0]} (on the "
+                f"command line --model {names[0]})"
+            )
+        return next(iter(self.lines))
 
 
 def read_aliases(line: Path) -> dict[str, int]:
@@ -191,12 +197,13 @@ def set_alias(line: Path, alias: str, version: int) -> None:
     """Let an alias of the model in this folder name a version, from one moment to the next.
 
     Raises:
-        ConfigurationError: the alias is no name, or the version does not exist.
+        ConfigurationError: the alias is no name, the version does not exist, or the folder cannot be written.
     """
     if not _is_alias(alias):
         raise ConfigurationError(f"{alias[:_SHOWN]!r} is no alias; {_ALIAS_RULE}")
     if not artifact.is_artifact(line / str(version)):
         raise ConfigurationError(f"{line}: has no version {version}; it has {_versions(line)}")
+    check_file(line / ALIASES)
     content = canonical.to_bytes(read_aliases(line) | {alias: version})
     replace_file(line / ALIASES, content)
 

@@ -1,8 +1,13 @@
-"""Replacing a file whole: readers see the old one or the new one, whenever the machine stops."""
+"""Replacing a file whole: readers see the old one or the new one, whenever the machine stops.
+
+Beside it, whether something can be written at all: asked before the work that it would hold, which may take hours.
+"""
 
 import os
 import tempfile
 from pathlib import Path
+
+from predictor.errors import ConfigurationError
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -21,3 +26,41 @@ def replace_file(path: Path, content: bytes) -> None:
         Path(draft).replace(path)
     finally:
         Path(draft).unlink(missing_ok=True)  # after the replacement there is none
+
+
+def check_file(path: Path) -> None:
+    """Refuse now a file that could not be written later.
+
+    Raises:
+        ConfigurationError: the path is a folder, or in one that is not there or cannot be written.
+    """
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; name the file in it")
+    if not folder.is_dir():
+        raise ConfigurationError(f"there is no folder {folder} to write {path.name} into; make it first")
+    _check_written(folder, path)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse now a folder that could not be written later; it need not be there, and neither need its parents.
+
+    Raises:
+        ConfigurationError: something else stands in its place, or the folder that it goes into cannot be written.
+    """
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise ConfigurationError(f"{there} is no folder, so that {path} cannot be written; choose another place")
+    _check_written(there, path)
+
+
+def _check_written(folder: Path, path: Path) -> None:
+    """A file is tried, as rights alone do not tell."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"folder {folder} cannot be written ({error.strerror}), so that {path} cannot be; choose another place, or "
+            "change the folder's rights"
+        ) from error

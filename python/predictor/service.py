@@ -45,7 +45,7 @@ class PredictionService:
 
         Args:
             models: NAME/VERSION artifacts.
-            device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
+            device: `auto`, `cpu`, `cuda` or `cuda:N`.
             max_batch_rows: rows of one forward at most.
             threads: CPU threads of one forward, for the whole process; None leaves torch's setting as it is.
 

@@ -43,10 +43,18 @@ class Skill:
 
     @property
     def line(self) -> str:
-        """A short line for people, such as `skill: not shown, -0.4 % (-2.3 to +1.0 %) against GARCH(1,1)-t`."""
+        """A short line for people.
+
+        Such as `skill: not shown, improvement -0.4 % (90 %: -2.3 to +1.0 %) on held-out days against GARCH(1,1)-t`.
+        """
         said = {Verdict.BETTER: "shown", Verdict.UNDECIDED: "not shown", Verdict.WORSE: "none, worse"}[self.verdict]
         value, lower, upper = (100 * share for share in (self.improvement, self.lower, self.upper))
         return (
-            f"skill: {said}, {value:+.1f} % ({100 * self.level:.0f} %: {lower:+.1f} to {upper:+.1f} %) "
-            f"against {self.rival} on held-out days"
+            f"skill: {said}, improvement {value:+.1f} % ({100 * self.level:.0f} %: {lower:+.1f} to {upper:+.1f} %) "
+            f"on held-out days against {self.rival}"
         )
+
+
+def line_of(skill: Skill | None) -> str:
+    """The line that stands below every answer for people, also where nothing is known."""
+    return "skill: unknown, the model's card compares it with nothing" if skill is None else skill.line

@@ -273,6 +273,10 @@ class Pipeline:
         future = self.following(as_of)
         return future[[self.target.lag + h - 1 for h in self.target.horizons]]
 
+    def base_session(self, as_of: int) -> int:
+        """Session that horizons count from: `as_of` itself, or the lag's th session after it."""
+        return int(self.following(as_of)[self.target.lag - 1]) if self.target.lag else as_of
+
 
 def back_from(series: FloatArray, symbols: IntArray, positions: IntArray, sessions: int) -> FloatArray:
     """[N, sessions] a daily series [S, T] up to each of N positions; NaN before the first session."""

@@ -60,6 +60,14 @@ DeviceOption = Annotated[
         help="What computes: auto takes the fastest that is there; or cpu, cuda, cuda:N, xpu, xpu:N, mps.",
     ),
 ]
+AnsweringDeviceOption = Annotated[
+    str,
+    typer.Option(
+        callback=_device,
+        metavar="DEVICE",
+        help="What computes: auto, cpu, cuda or cuda:N. What an artifact answers is float64, which Apple's GPU lacks.",
+    ),
+]
 PrecisionOption = Annotated[
     PrecisionName,
     typer.Option(help="Number format of the computation: auto takes 16 bits where the device is fast at them."),

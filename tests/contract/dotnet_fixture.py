@@ -3,9 +3,9 @@
     python tests/contract/dotnet_fixture.py FOLDER
 
 FOLDER then holds `models/` (`small`, `beside`, which reads covariates, `graph`, which ranks, `tft`, which tells its
-internals, `fitted`, whose scale is fitted and whose skill is known, and the damaged `cut`), `bars.csv` (AAPL and IBM),
-`late.csv` (IBM lacks the last day), `beside.csv` (the bars that go with covariates), and `expected.json`, in which
-arrays are base64 of their bytes.
+internals, `fitted`, whose scale is fitted and whose skill is known, `delayed`, of lag 1, and the damaged `cut`),
+`bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), `beside.csv` (the bars that go with covariates), and
+`expected.json`, in which arrays are base64 of their bytes.
 """
 
 import base64
@@ -40,6 +40,7 @@ from predictor.forecast import Attribution, Detail, Forecast, Internal, TargetPo
 from predictor.inference import choose_device
 from predictor.instance import Instance, Query, instance_of
 from predictor.model import Model
+from predictor.networks import Target
 from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
 from predictor.skill import Skill
@@ -48,6 +49,7 @@ MODEL = "small"
 BESIDE = "beside"
 """The model that reads covariates."""
 FITTED = "fitted"
+DELAYED = "delayed"
 OTHER_KINDS = ("graph", "tft")
 """Models by the name of their kind of network."""
 
@@ -62,6 +64,7 @@ def write(folder: Path) -> None:
     beside.save_artifact_with(folder / "models" / BESIDE / "1", covariates)
     for kind in OTHER_KINDS:
         save_small_artifact(folder / "models" / kind / "1", kind)
+    save_small_artifact(folder / "models" / DELAYED / "1", target=Target(lag=1))
     save_artifact(folder / "models" / FITTED / "1", with_skill(small_artifact(fitted=True), NO_SKILL))
     beside.bars().last(200).write_csv(folder / "beside.csv")
     (folder / "expected.json").write_text(json.dumps(_expected(folder, covariates)))
@@ -94,6 +97,7 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "reasons_graph": _described(_attribution(service, bars, "graph")),
             "reasons_tft": _described(_attribution(service, bars, "tft")),
             "fitted": _described(_forecast(service, bars, FITTED)),
+            "delayed": _described(_forecast(service, bars, DELAYED)),
             "fitted_late": _described(_forecast(service, late, FITTED)),
             "window": _window(folder / "models", MODEL, bars.select(["AAPL"])),
             "window_fitted": _window(folder / "models", FITTED, bars),

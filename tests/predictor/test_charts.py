@@ -91,12 +91,14 @@ def test_a_fan_refuses_to_start_from_nothing() -> None:
 
 
 def test_quantile_lines_shade_bands_over_the_horizons() -> None:
-    figure = quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL", unit="USD")
+    figure = quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL", what="price (USD)", notes=("no <skill>",))
 
     low, high, _, _, median = traces(figure)
     assert {trace.x for trace in traces(figure)} == {(1, 20)}
     assert [low.y.tolist(), high.y.tolist(), median.y.tolist()] == [[95, 90], [105, 112], [100, 101]]
-    assert cast("Any", figure).layout.yaxis.title.text == "forecast (USD)"
+    layout = cast("Any", figure).layout
+    assert layout.yaxis.title.text == "price (USD)"
+    assert layout.title.subtitle.text == "no &lt;skill&gt;"
 
 
 def test_quantile_lines_refuse_values_of_another_shape() -> None:

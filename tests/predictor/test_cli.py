@@ -9,10 +9,11 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
+import typer
 from artifacts import recent_bars, save_small_artifact, small_models
 from audits import audit_record
 from cards import SENTENCE, full_card
@@ -221,8 +222,7 @@ def test_explain_shows_the_neighbours_even_where_they_are_small(others: Path, ba
 
     text, found = output_of(capsys, *asked), json_of(capsys, *asked)["attributions"][0]
 
-    table = text.partition("warning: ")[0]
-    (line,) = (line for line in table.splitlines() if "neighbours" in line)
+    line = next(line for line in text.splitlines() if line.startswith(" neighbours"))
     sizes = np.abs(found["per_row"][0])
     row = found["row_kinds"].index("neighbours")
     assert f"{10_000 * found['per_row'][0][row]:+.2f}" in line
@@ -419,6 +419,82 @@ def test_bad_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert exit_code(*arguments) == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason", "message"),
+    [
+        (("predict", "--bars", "x.csv"), "INVALID_INPUT", "give either --artifact DIR or --server HOST:PORT"),
+        (("explain", "--bars", "x.csv", "--horizon", "soon"), "INVALID_INPUT", "Invalid value for '--horizon'"),
+        (("predict", "--bars", "x.csv", "--artifact", "a", "--plot", "x.png"), "INVALID_INPUT", "must end in .html"),
+        (("serve", "--models", "m", "--listen", "nowhere"), "CONFIGURATION_INVALID", "'nowhere' is not HOST:PORT"),
+        (("inspect",), "INVALID_INPUT", "Missing argument"),
+        (("predict", "--no-such-option"), "INVALID_INPUT", "--no-such-option"),
+        (("no-such-command",), "INVALID_INPUT", "no-such-command"),
+    ],
+)
+def test_bad_usage_is_json_too_where_json_is_asked_for(
+    arguments: tuple[str, ...], reason: str, message: str, capsys: Capture
+) -> None:
+    assert exit_code(*arguments, "--json") == 2
+
+    told = capsys.readouterr()
+    error = json.loads(told.out)["error"]
+    assert (error["status"], error["reason"], error["metadata"]) == ("INVALID_ARGUMENT", reason, {})
+    assert message in error["message"]
+    assert message.split(maxsplit=1)[0] in told.err
+
+
+def test_bad_usage_is_no_json_where_nobody_asked_for_it(capsys: Capture) -> None:
+    assert exit_code("predict", "--bars", "x.csv") == 2
+
+    assert capsys.readouterr().out == ""
+
+
+def test_a_file_that_cannot_be_read_is_named_in_words_also_as_json(tmp_path: Path, capsys: Capture) -> None:
+    program = typer.Typer()
+
+    @program.command()
+    def read(*, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:  # pyright: ignore[reportUnusedFunction]
+        assert as_json
+        (tmp_path / "nowhere.txt").read_text()
+
+    with pytest.raises(SystemExit) as ended:
+        run(program, ["--json"])
+
+    told = capsys.readouterr()
+    assert ended.value.code == 1
+    assert json.loads(told.out)["error"]["message"] == f"{tmp_path / 'nowhere.txt'}: No such file or directory"
+    assert told.err == f"{tmp_path / 'nowhere.txt'}: No such file or directory\n"
+
+
+def test_a_server_of_several_models_says_how_to_name_one(models: Path, tmp_path: Path, capsys: Capture) -> None:
+    for name in ("first", "second"):
+        shutil.copytree(models / "small", tmp_path / name)
+    recent_bars("AAPL").write_csv(tmp_path / "bars.csv")
+    with PredictionService.open(tmp_path) as service, serving(service) as served:
+        code = exit_code("predict", "--server", served.target, "--bars", tmp_path / "bars.csv", "--json")
+
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (code, error["reason"]) == (1, "MODEL_NOT_FOUND")
+    assert error["message"] == (
+        "no model is named, and several are served: first, second; name one, such as first (on the command line "
+        "--model first)"
+    )
+
+
+@pytest.mark.parametrize("command", ["serve", "predict", "explain", "inspect", "report", "doctor"])
+def test_a_command_that_asks_a_model_does_not_offer_the_device_that_it_refuses(command: str, capsys: Capture) -> None:
+    text = output_of(capsys, command, "--help")
+
+    assert "cuda:N" in text
+    assert "mps" not in text
+
+
+def test_apples_gpu_is_refused_with_what_to_do(artifact: Path, bars: Path, capsys: Capture) -> None:
+    assert exit_code("predict", "--artifact", artifact, "--bars", bars, "--device", "mps") == 1
+
+    assert "has no float64" in capsys.readouterr().err
+
+
 def test_a_failure_is_one_line_without_a_traceback(artifact: Path, bars: Path, capsys: Capture) -> None:
     assert exit_code("predict", "--artifact", artifact, "--bars", bars, "--horizon", 3) == 1
 
@@ -479,7 +555,7 @@ def test_help_needs_no_torch() -> None:
 
 
 def test_without_its_packages_the_command_line_says_what_to_install() -> None:
-    code = "import sys; sys.modules['typer'] = None; import predictor.cli"
+    code = "import sys; sys.modules['typer'] = None; import predictor.cli; predictor.cli.main()"
 
     ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
 

@@ -64,7 +64,7 @@ def test_an_empty_reference_means_the_only_model(models: Path) -> None:
 
 
 def test_an_empty_reference_means_nothing_among_several_models(models: Path) -> None:
-    with pytest.raises(ModelNotFoundError, match=r"there are \['other', 'small'\]"):
+    with pytest.raises(ModelNotFoundError, match="several are served: other, small; name one, such as other"):
         _open(models).find("")
 
 

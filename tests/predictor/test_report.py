@@ -47,7 +47,7 @@ def content(card: Mapping[str, Json] | None = None, symbol: str = "AAPL") -> Rep
         bars=replace(bars, symbols=(symbol,)),
         forecast=forecast(symbol),
         attributions=(attribution(symbol), replace(attribution(symbol), quantile=0.9)),
-        symbol=symbol,
+        symbols=(symbol,),
     )
 
 
@@ -57,7 +57,7 @@ def test_the_report_holds_every_number_of_the_forecast() -> None:
     given = forecast()
     assert given.prices is not None
     assert set(given.prices.ravel().tolist()) <= set(page.numbers)
-    assert set(given.values.ravel().tolist()) <= set(page.numbers)
+    assert set(np.expm1(given.values).ravel().tolist()) <= set(page.numbers)
     assert "431.81" in page.text
     assert "2013-03-08" in page.text
 
@@ -169,7 +169,7 @@ def test_returns_without_prices_are_shown_as_returns() -> None:
     page = page_of(render_report(without))
 
     assert "So there are no prices" in page.text
-    assert -0.017 in page.numbers
+    assert np.expm1(-0.017) in page.numbers
 
 
 def test_scores_and_ranks_are_shown_where_the_model_ranks() -> None:
@@ -236,7 +236,7 @@ def test_a_search_for_settings_is_told() -> None:
 
 def test_a_symbol_that_was_not_forecast_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"no symbol 'IBM'; it has \['AAPL'\]"):
-        render_report(replace(content(), symbol="IBM"))
+        render_report(replace(content(), symbols=("IBM",)))
 
 
 def test_a_symbol_without_a_forecast_is_refused_with_the_reason() -> None:
@@ -282,5 +282,5 @@ def test_a_report_that_could_not_be_written_is_refused_before_the_work(tmp_path:
     check_report(tmp_path / "report.html")
     with pytest.raises(ConfigurationError, match=r"there is no folder .*missing to write report.html into"):
         check_report(tmp_path / "missing" / "report.html")
-    with pytest.raises(ConfigurationError, match="is a folder; name the report's file"):
+    with pytest.raises(ConfigurationError, match="is a folder; name the file in it"):
         check_report(tmp_path)

@@ -10,6 +10,7 @@ import typer
 from loop_reports import epoch, window
 from typer.testing import CliRunner
 
+from trainers.cli.commands import app
 from trainers.loop import Report, SettingsError
 from trainers.options import (
     AccumulateOption,
@@ -230,3 +231,16 @@ def test_all_but_the_first_process_of_a_group_only_hand_the_reports_on(tmp_path:
     shown = consumed(LoopOptions(profile=True, tensorboard=True, as_json=True), tmp_path / "1.run", rank=1)
     assert shown == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["train stock", "tune stock"])
+def test_a_training_offers_apples_gpu(command: str) -> None:
+    assert "mps" in CliRunner().invoke(app, [*command.split(), "--help"]).output
+
+
+@pytest.mark.parametrize("command", ["evaluate", "backtest", "audit"])
+def test_a_command_that_asks_an_artifact_does_not_offer_apples_gpu(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"]).output
+
+    assert "cuda:N" in shown
+    assert "mps" not in shown

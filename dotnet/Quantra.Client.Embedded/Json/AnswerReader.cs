@@ -83,6 +83,7 @@ internal static class AnswerReader
         AsOf = SessionNumber.ToDateOrNull(forecast.Whole("as_of_session")),
         TargetSessions = forecast.Days("target_sessions"),
         Lag = forecast.Whole("lag"),
+        BaseSession = SessionNumber.ToDateOrNull(forecast.Whole("base_session")),
         Horizons = forecast.Wholes("horizons"),
         Quantiles = forecast.Numbers("quantiles"),
         TargetKind = forecast.Text("target_kind"),

@@ -15,6 +15,7 @@ internal static class ResponseReader
         AsOf = SessionNumber.ToDateOrNull(forecast.AsOfSession),
         TargetSessions = Days(forecast.TargetSessions),
         Lag = forecast.Lag,
+        BaseSession = SessionNumber.ToDateOrNull(forecast.BaseSession),
         Horizons = forecast.Horizons,
         Quantiles = forecast.Quantiles,
         TargetKind = forecast.TargetKind,

@@ -31,9 +31,6 @@ internal sealed class ForecastView(BarSeries bars, Forecast forecast)
         return $" [bold]{bars.Symbol.EscapeMarkup()}[/] · {model} · as of {day} ";
     }
 
-    private static string Percent(double logReturn) =>
-        (Math.Exp(logReturn) - 1).ToString("+0.0%;-0.0%", CultureInfo.InvariantCulture);
-
     private IEnumerable<IRenderable> Chart(int width)
     {
         if (forecast.Prices is null)
@@ -77,15 +74,19 @@ internal sealed class ForecastView(BarSeries bars, Forecast forecast)
             return value.ToString("F4", CultureInfo.InvariantCulture);
         var color = (value >= 0 ? Palette.Up : Palette.Down).ToMarkup();
         var shown = double.IsNaN(price) ? "" : string.Create(CultureInfo.InvariantCulture, $"{price:F2} ");
-        return $"{shown}[{color}]{Percent(value),7}[/]";
+        var percent = forecast.SimpleReturn(bars.Symbol, horizon, quantile).ToString("+0.0%;-0.0%", CultureInfo.InvariantCulture);
+        return $"{shown}[{color}]{percent,7}[/]";
     }
 
-    private IEnumerable<IRenderable> Base() => forecast.Returns is null || forecast.Lag == 0
-        ? []
-        : [new Markup($"[{Palette.Quiet.ToMarkup()}]returns count from the close {forecast.Lag} days after the last bar[/]")];
+    private IEnumerable<IRenderable> Base()
+    {
+        if (forecast.Returns is null)
+            yield return new Text($"values are of {forecast.TargetKind}", new Style(Palette.Quiet));
+        if (forecast.Lag > 0)
+            yield return new Text($"counted from {forecast.CountedFrom}", new Style(Palette.Quiet));
+    }
 
-    private Text Skill() =>
-        new(forecast.Skill?.Line ?? "skill: unknown, the model's card compares it with nothing", new Style(Palette.Quiet));
+    private Text Skill() => new(Client.Skill.LineOf(forecast.Skill), new Style(Palette.Quiet));
 
     private IEnumerable<IRenderable> Warnings() =>
         forecast.Warnings.Select(warning => new Markup($"[yellow]! {warning.EscapeMarkup()}[/]"));

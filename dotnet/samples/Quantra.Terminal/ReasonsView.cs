@@ -19,7 +19,7 @@ internal sealed class ReasonsView(Attribution attribution)
         var half = Math.Max((inner - names - 14) / 2, 5);
         var largest = Math.Max(Math.Abs(rows[0].Value), double.Epsilon);
         var lines = rows.Take(Shown).Select(row => new Markup(Line(row, names, half, largest)));
-        return new Panel(new Rows([.. lines, new Text(""), Sum(rows), .. Skill()]))
+        return new Panel(new Rows([.. lines, new Text(""), Sum(rows), Skill()]))
         {
             Header = new PanelHeader(Heading()),
             Border = BoxBorder.Rounded,
@@ -45,8 +45,7 @@ internal sealed class ReasonsView(Attribution attribution)
         CultureInfo.InvariantCulture,
         $" why q{attribution.Quantile:0.###} in {attribution.Horizon} days ");
 
-    private IEnumerable<Text> Skill() =>
-        attribution.Skill is null ? [] : [new Text(attribution.Skill.Line, new Style(Palette.Quiet))];
+    private Text Skill() => new(Client.Skill.LineOf(attribution.Skill), new Style(Palette.Quiet));
 
     private Markup Sum(IReadOnlyList<Contribution> rows)
     {

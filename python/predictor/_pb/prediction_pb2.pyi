@@ -356,7 +356,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Forecast(_message.Message):
-    __slots__ = ("symbols", "as_of_session", "target_sessions", "lag", "horizons", "quantiles", "target_kind", "values", "returns", "prices", "anchor_price", "model", "version", "weights_hash", "warnings", "forecast_id", "scores", "ranks", "universe_hash", "refusals", "skill")
+    __slots__ = ("symbols", "as_of_session", "target_sessions", "lag", "horizons", "quantiles", "target_kind", "values", "returns", "prices", "anchor_price", "model", "version", "weights_hash", "warnings", "forecast_id", "scores", "ranks", "universe_hash", "refusals", "skill", "base_session")
     SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
     TARGET_SESSIONS_FIELD_NUMBER: _ClassVar[int]
@@ -378,6 +378,7 @@ class Forecast(_message.Message):
     UNIVERSE_HASH_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     SKILL_FIELD_NUMBER: _ClassVar[int]
+    BASE_SESSION_FIELD_NUMBER: _ClassVar[int]
     symbols: _containers.RepeatedScalarFieldContainer[str]
     as_of_session: int
     target_sessions: _containers.RepeatedScalarFieldContainer[int]
@@ -399,7 +400,8 @@ class Forecast(_message.Message):
     universe_hash: str
     refusals: _containers.RepeatedCompositeFieldContainer[SymbolError]
     skill: Skill
-    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., target_sessions: _Optional[_Iterable[int]] = ..., lag: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., target_kind: _Optional[str] = ..., values: _Optional[bytes] = ..., returns: _Optional[bytes] = ..., prices: _Optional[bytes] = ..., anchor_price: _Optional[bytes] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., forecast_id: _Optional[str] = ..., scores: _Optional[bytes] = ..., ranks: _Optional[_Iterable[int]] = ..., universe_hash: _Optional[str] = ..., refusals: _Optional[_Iterable[_Union[SymbolError, _Mapping]]] = ..., skill: _Optional[_Union[Skill, _Mapping]] = ...) -> None: ...
+    base_session: int
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., target_sessions: _Optional[_Iterable[int]] = ..., lag: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., target_kind: _Optional[str] = ..., values: _Optional[bytes] = ..., returns: _Optional[bytes] = ..., prices: _Optional[bytes] = ..., anchor_price: _Optional[bytes] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., forecast_id: _Optional[str] = ..., scores: _Optional[bytes] = ..., ranks: _Optional[_Iterable[int]] = ..., universe_hash: _Optional[str] = ..., refusals: _Optional[_Iterable[_Union[SymbolError, _Mapping]]] = ..., skill: _Optional[_Union[Skill, _Mapping]] = ..., base_session: _Optional[int] = ...) -> None: ...
 
 class SymbolError(_message.Message):
     __slots__ = ("symbol", "error")

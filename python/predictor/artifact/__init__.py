@@ -24,6 +24,7 @@ from predictor.artifact.ensemble import (
     load_ensemble,
     save_ensemble,
 )
+from predictor.artifact.files import check_place
 from predictor.artifact.fitting import Common, check_fit
 from predictor.artifact.folder import is_artifact, load, save
 from predictor.artifact.manifest import BaselineSpec, Conformal, Manifest, write_manifest
@@ -47,6 +48,7 @@ __all__ = [
     "Stored",
     "StoredEnsemble",
     "check_fit",
+    "check_place",
     "ensemble_weights_hash",
     "inside",
     "is_artifact",

@@ -11,6 +11,7 @@ from predictor import canonical
 from predictor.artifact.names import DIGEST, MANIFEST, READ_VERSIONS
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
+from predictor.replacement import check_folder
 
 MAX_TENSOR_BYTES = 2 << 30
 MAX_TEXT_BYTES = 16 << 20
@@ -36,6 +37,16 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # after the rename there is none
     _flush_folder(folder.parent)
+
+
+def check_place(folder: Path) -> None:
+    """Refuse now an artifact's folder that could not be written later, after a training.
+
+    Raises:
+        ConfigurationError: something stands at `folder` already, or what it would be made in cannot be written.
+    """
+    check_absent(folder)
+    check_folder(folder)
 
 
 def check_absent(folder: Path) -> None:

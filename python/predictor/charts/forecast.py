@@ -54,6 +54,7 @@ def fan(
     *,
     title: str,
     currency: str = "",
+    notes: Sequence[str] = (),
 ) -> "Figure":
     """The last year's candles and the forecast fan, which opens at the last close.
 
@@ -65,6 +66,7 @@ def fan(
         prices: [H, Q], forecast prices.
         title: such as the symbol.
         currency: unit of the prices, such as "USD".
+        notes: small lines below the title.
 
     Raises:
         ConfigurationError: no bar, or shapes that do not fit.
@@ -81,7 +83,7 @@ def fan(
     ):
         require_shape(name, column, bars)
     require_shape("prices", prices, (len(target_dates), len(quantiles)))
-    figure = new_figure(title, "session", with_unit("price", currency))
+    figure = new_figure(title, "session", with_unit("price", currency), notes)
     figure.add_trace(_candlestick(candles))
     _add_fan(figure, candles, iso_dates(target_dates), quantiles, prices)
     figure.update_layout(hovermode="x unified", xaxis_rangeslider_visible=False, height=480, margin_r=64)
@@ -95,23 +97,25 @@ def quantile_lines(
     values: NDArray[np.float64],
     *,
     title: str,
-    unit: str = "",
+    what: str = "forecast",
+    notes: Sequence[str] = (),
 ) -> "Figure":
     """A forecast alone, without the bars before it: bands between pairs of quantiles, and the line in the middle.
 
     Args:
         horizons: [H], sessions after the last bar, ascending.
         quantiles: [Q], levels between 0 and 1, ascending.
-        values: [H, Q], prices or the target's own values.
+        values: [H, Q], such as prices, or simple returns in per cent.
         title: such as the symbol.
-        unit: of the values, such as "USD".
+        what: the values are, such as "return (%)".
+        notes: small lines below the title.
 
     Raises:
         ConfigurationError: shapes that do not fit.
         MissingPackageError: plotly is not installed.
     """
     require_shape("values", values, (len(horizons), len(quantiles)))
-    figure = new_figure(title, "sessions ahead", with_unit("forecast", unit))
+    figure = new_figure(title, "sessions ahead", what, notes)
     _add_bands(figure, list(horizons), quantiles, values.T, ",.4~f")
     figure.update_layout(hovermode="x unified")
     figure.update_xaxes(tickvals=list(horizons), showgrid=False)

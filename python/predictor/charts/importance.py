@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from predictor.charts.theme import (
     BLUE,
     GREY,
+    NOTE_HEIGHT,
     ORANGE,
     graph_objects,
     iso_dates,
@@ -32,14 +33,17 @@ _COLORBAR = {
 }
 
 
-def importance_bars(names: Sequence[str], values: NDArray[np.float64], unit: str, *, top: int = 15) -> "Figure":
+def importance_bars(
+    names: Sequence[str], values: NDArray[np.float64], unit: str, *, top: int = 15, notes: Sequence[str] = ()
+) -> "Figure":
     """Signed importance as horizontal bars, the largest on top, and all that is left as one bar "others".
 
     Args:
         names: [F], the features.
         values: [F], signed, in `unit`.
-        unit: such as "basis points of return".
+        unit: such as "basis points of log return".
         top: how many features get a bar of their own.
+        notes: small lines below the title.
 
     Raises:
         ConfigurationError: shapes that do not fit.
@@ -52,7 +56,7 @@ def importance_bars(names: Sequence[str], values: NDArray[np.float64], unit: str
     if order.size > top:
         labels.append(f"others ({order.size - top})")
         heights.append(float(values[order[top:]].sum()))
-    figure = new_figure("Feature importance", unit or "contribution", "")  # short, for narrow screens
+    figure = new_figure("Feature importance", unit or "contribution", "", notes)  # short, for narrow screens
     figure.add_trace(
         graph_objects().Bar(
             x=heights,
@@ -62,7 +66,8 @@ def importance_bars(names: Sequence[str], values: NDArray[np.float64], unit: str
             hovertemplate=f"%{{y}}: %{{x:+.4g}} {unit}<extra></extra>",
         )
     )
-    figure.update_layout(height=150 + 24 * len(labels), showlegend=False, bargap=0.35, margin_t=56)
+    room = NOTE_HEIGHT * len(notes)
+    figure.update_layout(height=150 + room + 24 * len(labels), showlegend=False, bargap=0.35, margin_t=56 + room)
     figure.update_xaxes(zeroline=True, zerolinecolor=GREY)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure
@@ -80,7 +85,7 @@ def importance_heatmap(
         dates: int32 [T], yyyymmdd.
         names: [F], the features, drawn from top to bottom.
         values: [T, F], signed, in `unit`; NaN stays empty.
-        unit: such as "basis points of return".
+        unit: such as "basis points of log return".
 
     Raises:
         ConfigurationError: shapes that do not fit.

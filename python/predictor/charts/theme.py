@@ -1,5 +1,6 @@
 """The common look of all figures, and the checks that all of them make."""
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,8 +9,6 @@ from numpy.typing import NDArray
 from predictor.errors import ConfigurationError, MissingPackageError, shown_date
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from plotly.graph_objects import Figure
 
@@ -32,6 +31,7 @@ _AXIS: Final = {
     "automargin": True,
     "title": {"standoff": 12},
 }
+_TOP: Final = 88
 _THEME: Final = {
     "font": {
         "family": "Inter, 'Segoe UI', system-ui, -apple-system, Helvetica, Arial, sans-serif",
@@ -42,7 +42,7 @@ _THEME: Final = {
     "height": 420,
     "paper_bgcolor": "#FFFFFF",
     "plot_bgcolor": "#FFFFFF",
-    "margin": {"l": 64, "r": 24, "t": 88, "b": 56},
+    "margin": {"l": 64, "r": 24, "t": _TOP, "b": 56},
     "hoverlabel": {"bgcolor": "#FFFFFF", "bordercolor": "#9CA3AF", "font": {"color": _INK}},
     "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
     "xaxis": _AXIS,
@@ -50,15 +50,21 @@ _THEME: Final = {
 }
 
 
-def new_figure(title: str, x_title: str, y_title: str) -> "Figure":
-    """An empty figure in the common theme."""
+NOTE_HEIGHT: Final = 18
+"""Pixels of a small line below a title."""
+
+
+def new_figure(title: str, x_title: str, y_title: str, notes: Sequence[str] = ()) -> "Figure":
+    """An empty figure in the common theme; each note is a small line below the title."""
     figures = graph_objects()
+    top = _TOP + NOTE_HEIGHT * len(notes)
     return figures.Figure(
         layout={
             "template": figures.layout.Template(layout=_THEME),
-            "title": {"text": plain(title)},
+            "title": {"text": plain(title), "subtitle": {"text": "<br>".join(map(plain, notes))}},
             "xaxis": {"title": {"text": x_title}},
             "yaxis": {"title": {"text": y_title}},
+            "margin": {"t": top},
         },
     )
 

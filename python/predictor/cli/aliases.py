@@ -8,6 +8,7 @@ import typer
 from predictor.cli.machine import write_json
 from predictor.cli.options import AsJson
 from predictor.errors import ModelNotFoundError
+from predictor.interruption import loading
 
 EXAMPLE: Final = "Example: quantra alias demo champion 2 --models models"
 
@@ -21,7 +22,8 @@ def alias(
     as_json: AsJson = False,
 ) -> None:
     """Let an alias name a version of a model. A server reads aliases when it starts."""
-    from predictor.registry import set_alias  # brings torch, which --help need not wait for
+    with loading():
+        from predictor.registry import set_alias  # brings torch, which --help need not wait for
 
     line = models / name
     if not line.is_dir() or line.parent != models:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from predictor.cli.machine import write_json
 from predictor.cli.options import AsJson
+from predictor.interruption import loading
 
 if TYPE_CHECKING:
     from predictor.export import Exported, Port
@@ -31,7 +32,8 @@ def export(
 
     The file is run against the model itself before it is put in place. Needs the extra `onnx`.
     """
-    from predictor.export import export_onnx  # brings torch, which --help need not wait for
+    with loading():
+        from predictor.export import export_onnx  # brings torch, which --help need not wait for
 
     made = export_onnx(artifact, onnx)
     if as_json:

@@ -16,6 +16,7 @@ from predictor.cli.audits import audit_table
 from predictor.cli.machine import model_json, write_json
 from predictor.cli.options import AsJson, Device
 from predictor.cli.scores import scores_table, shown_notes, skill_panel
+from predictor.interruption import loading
 from predictor.report.texts import iso, sessions
 
 EXAMPLE: Final = "Example: quantra inspect models/demo/1"
@@ -33,7 +34,8 @@ def inspect(
 
     Checks the SHA-256 of every file and runs the golden instance, which must give the recorded numbers.
     """
-    from predictor.forecaster import Forecaster  # brings torch, which --help need not wait for
+    with loading():
+        from predictor.forecaster import Forecaster  # brings torch, which --help need not wait for
 
     with Forecaster.load(artifact, device) as forecaster:
         info = forecaster.model()

@@ -30,6 +30,7 @@ def forecast_json(forecast: Forecast) -> Json:
         "as_of_session": forecast.as_of_session,
         "target_sessions": _list(forecast.target_sessions),
         "lag": forecast.lag,
+        "base_session": forecast.base_session,
         "horizons": forecast.horizons,
         "quantiles": forecast.quantiles,
         "target_kind": forecast.target_kind,

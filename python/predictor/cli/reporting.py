@@ -9,7 +9,7 @@ import typer
 from predictor.audit_record import read_audit
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.machine import write_json
-from predictor.cli.options import AllowIncomplete, AsJson, CovariateFiles, Device, Gaps, StaticFile
+from predictor.cli.options import AllowIncomplete, AsJson, CovariateFiles, Device, Gaps, StaticFile, named_symbols
 from predictor.cli.source import bars_to_send, beside_bars, open_source
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import GapPolicy, Instance, Query
@@ -27,7 +27,15 @@ def report(  # noqa: PLR0913 - one argument a flag
     bars_env: BarsEnv = "",
     covariates: CovariateFiles = None,
     static: StaticFile = None,
-    symbol: Annotated[str, typer.Option(help="Whose forecast is shown; the first of the bars if left out.")] = "",
+    symbols: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--symbol",
+            metavar="NAME,…",
+            callback=named_symbols,
+            help="Whose forecasts are shown, with commas or repeated; the first of the bars if left out.",
+        ),
+    ] = None,
     gaps: Gaps = GapPolicy.REFUSE,
     allow_incomplete_last_bar: AllowIncomplete = False,
     output: Annotated[
@@ -47,7 +55,7 @@ def report(  # noqa: PLR0913 - one argument a flag
     audit = read_audit(whole)
     with open_source(artifact, "", "", device) as source:
         given = chosen_bars(bars, query, bars_env)
-        shown = symbol or given.symbols[0]
+        shown = tuple(symbols or given.symbols[:1])
         panel = bars_to_send(source, given, shown)
         beside = beside_bars(source, panel, covariates, static)
         asked = Instance(
@@ -59,17 +67,17 @@ def report(  # noqa: PLR0913 - one argument a flag
         info = source.model()
         targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
         forecast = source.predict(asked)
-        explanation = source.explain(Query(instance=asked, targets=targets, detail=Detail.CELLS))
+        explanation = source.explain(Query(instance=asked, targets=targets, detail=Detail.CELLS, symbols=shown))
     content = ReportContent(
         info=info,
         bars=panel,
         forecast=replace(forecast, warnings=(*beside.doubts, *forecast.warnings)),
         attributions=explanation.attributions,
-        symbol=shown,
+        symbols=shown,
         audit=audit,
     )
     write_report(page, content)
     if as_json:
-        write_json({"report": str(page), "symbol": shown, "audited": audit is not None})
+        write_json({"report": str(page), "symbol": shown[0], "symbols": shown, "audited": audit is not None})
     else:
         typer.echo(f"Wrote {page}" + ("" if audit else f"; not audited: quantra audit {artifact} --bars BARS"))

@@ -1,5 +1,6 @@
 """Whom a question goes to, an artifact in this process or a server, and what is sent with it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from predictor.client import QuantraClient
 from predictor.covariates import Covariates, CovariateSource
 from predictor.forecast import Explanation, Forecast
 from predictor.instance import Instance, Query
+from predictor.interruption import loading
 
 
 class Answerer(Protocol):
@@ -54,20 +56,21 @@ def open_source(artifact: Path | None, server: str, model: str, device: str) -> 
         return QuantraClient(server, model)
     if model:
         raise typer.BadParameter("--model goes with --server; an artifact is one model already")
-    from predictor.forecaster import Forecaster  # brings torch, which a server's client need not wait for
+    with loading():
+        from predictor.forecaster import Forecaster  # brings torch, which a server's client need not wait for
 
     return Forecaster.load(artifact, device)
 
 
-def bars_to_send(source: Answerer, bars: BarPanel, symbol: str) -> BarPanel:
-    """The bars of the symbol alone, unless the model looks across symbols; all of them for no symbol.
+def bars_to_send(source: Answerer, bars: BarPanel, symbols: Sequence[str]) -> BarPanel:
+    """The bars of these symbols alone, unless the model looks across symbols; all of them where none is named.
 
     Raises:
         BarsError: there is no such symbol.
     """
-    if not symbol:
+    if not symbols:
         return bars
-    chosen = bars.select([symbol])
+    chosen = bars.select(symbols)
     return bars if source.model().is_panel_model else chosen
 
 

@@ -1,23 +1,24 @@
 """Forecasts and contributions as tables for a terminal."""
 
+from collections.abc import Callable
 from math import isfinite
 from typing import Final
 
 import numpy as np
 from rich.bar import Bar
 from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from predictor.forecast import (
     INTERNALS_NOTE,
-    LOG_RETURN,
     Attribution,
     Contribution,
     Forecast,
     RowKind,
     largest_shares,
+    simple_return,
 )
 from predictor.report.texts import iso, level
 
@@ -28,34 +29,36 @@ _RANKING: Final = ("score", "rank")
 _BAND_WIDTH: Final = 28
 """At most; the band is what gives way in a narrow terminal."""
 
-_BAR_WIDTH: Final = 20
+_BAR_WIDTHS: Final = (6, 20)
+"""From the least to the most; bars give way too, so that names are told in full."""
 
 
-def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Table:
+def forecast_table(forecast: Forecast, symbol: str, currency: str) -> RenderableType:
     """One line a horizon: quantiles, and the band from the lowest to the highest as a bar."""
     s = forecast.symbols.index(symbol)
-    title = _forecast_title(forecast, s, currency)
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("ahead", justify="right", no_wrap=True)
     table.add_column("session", no_wrap=True)
     for quantile in forecast.quantiles:
         table.add_column(level(quantile), justify="right", no_wrap=True)
     for name in _RANKING if forecast.ranks is not None else ():
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("band", min_width=4, max_width=_BAND_WIDTH)
+    if len(forecast.quantiles) > 1:
+        table.add_column("band", min_width=4, max_width=_BAND_WIDTH)
     shown = forecast.values[s] if forecast.prices is None else forecast.prices[s]
     low, high = float(np.min(shown)), float(np.max(shown))
     for h, horizon in enumerate(forecast.horizons):
         session = iso(int(forecast.target_sessions[h])) if len(forecast.target_sessions) else ""
         cells = [_cell(forecast, s, h, q) for q in range(len(forecast.quantiles))]
         ranking = _ranking_cells(forecast, s, h)
-        table.add_row(str(horizon), session, *cells, *ranking, _band(shown[h].tolist(), low, high))
-    return table
+        band = (_band(shown[h].tolist(), low, high),) if len(cells) > 1 else ()
+        table.add_row(str(horizon), session, *cells, *ranking, *band)
+    return Group(_forecast_title(forecast, s, currency), table)
 
 
-def contributions_table(found: Attribution, symbol: str) -> Table:
+def contributions_table(found: Attribution, symbol: str) -> RenderableType:
     """Signed bars around a middle, the largest first, neighbours always; what is left is one line."""
-    factor, unit = (BASIS_POINTS, "bp") if found.unit == "log return" else (1.0, found.unit)
+    unit, shown = _display(found.unit)
     s = found.symbols.index(symbol)
     rows = found.table(symbol)
     top = [row for k, row in enumerate(rows) if k < _TOP or row.kind is RowKind.NEIGHBOURS]
@@ -63,31 +66,38 @@ def contributions_table(found: Attribution, symbol: str) -> Table:
     reach = max((abs(row.value) for row in rows), default=0.0)
     title = (
         f"{symbol}: {found.horizon} sessions ahead, {level(found.quantile)}: "
-        f"{factor * found.prediction[s]:+.2f} {unit}, {factor * found.baseline_prediction[s]:+.2f} for {found.baseline}"
+        f"{shown(float(found.prediction[s]))} {unit}, {shown(float(found.baseline_prediction[s]))} for {found.baseline}"
     )
-    table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("input")
-    table.add_column("lowers", justify="right", no_wrap=True)
-    table.add_column("raises", no_wrap=True)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    least, most = _BAR_WIDTHS
+    table.add_column("input", no_wrap=True)
+    table.add_column("lowers", justify="right", min_width=least, max_width=most)
+    table.add_column("raises", min_width=least, max_width=most)
     table.add_column(unit, justify="right")
     for row in top:
         lowers, raises = _bars(row, reach)
-        table.add_row(Text(row.name), lowers, raises, f"{factor * row.value:+.2f}")
+        table.add_row(Text(row.name), lowers, raises, shown(row.value))
     if rest:
-        table.add_row(f"others ({len(rest)})", "", "", f"{factor * sum(row.value for row in rest):+.2f}")
-    return table
+        table.add_row(f"others ({len(rest)})", "", "", shown(sum(row.value for row in rest)))
+    return Group(Text(title, style="bold"), table)
 
 
-def internals_table(found: Attribution, symbol: str) -> Table:
+def _display(unit: str) -> tuple[str, Callable[[float], str]]:
+    """The unit that contributions are shown in, and how: log returns are small numbers, read in basis points."""
+    if unit == "log return":
+        return "bp of log return", lambda value: f"{BASIS_POINTS * value:+.2f}"
+    return unit, lambda value: f"{value:+.4f}"
+
+
+def internals_table(found: Attribution, symbol: str) -> RenderableType:
     """The largest shares of each internal, under a heading that says what they are."""
     s = found.symbols.index(symbol)
-    title = Text(f"{symbol}: internals, {INTERNALS_NOTE}")
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("internal")
     table.add_column("largest shares")
     for one in found.internals:
         table.add_row(Text(one.name), Text(largest_shares(one, s)))
-    return table
+    return Group(Text(f"{symbol}: internals, {INTERNALS_NOTE}", style="bold"), table)
 
 
 def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
@@ -96,15 +106,15 @@ def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
         parts.append(f"as of {iso(forecast.as_of_session)}")
     if forecast.anchor_price is not None:
         parts.append(f"last close {float(forecast.anchor_price[s]):,.2f} {currency}".rstrip())
-    return Text(", ".join(parts) + f" ({forecast.model} version {forecast.version})")
+    return Text(", ".join(parts) + f" ({forecast.model} version {forecast.version})", style="bold")
 
 
 def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
-    """Price, and the return below it, or the value alone; a dash where there is no forecast."""
+    """Price, and the simple return below it, or one of both or the value alone; a dash where there is no forecast."""
     value = float(forecast.values[s, h, q])
     if not isfinite(value):
         return Text("-", style="dim")
-    told = f"{100 * value:+.2f} %" if forecast.target_kind == LOG_RETURN else f"{value:+.4f}"
+    told = f"{value:+.4f}" if forecast.returns is None else f"{100 * simple_return(value):+.2f} %"
     if forecast.prices is None:
         return Text(told)
     return Text.assemble(f"{float(forecast.prices[s, h, q]):,.2f}\n", (told, "dim"))
@@ -131,5 +141,5 @@ def _bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableTy
         return "", ""
     share = abs(row.value) / reach
     if row.value < 0:
-        return Bar(1, 1 - share, 1, width=_BAR_WIDTH, color="dark_orange3"), ""
-    return "", Bar(1, 0, share, width=_BAR_WIDTH, color="blue")
+        return Bar(1, 1 - share, 1, color="dark_orange3"), ""
+    return "", Bar(1, 0, share, color="blue")

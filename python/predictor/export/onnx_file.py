@@ -24,7 +24,7 @@ from predictor.golden import golden_inputs
 from predictor.model import Model, output_map
 from predictor.networks import Inputs
 from predictor.registry import Runtime, load_single
-from predictor.replacement import replace_file
+from predictor.replacement import check_file, replace_file
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
@@ -54,7 +54,7 @@ def export_onnx(folder: Path, file: Path) -> Exported:
         file: what to write; must not exist.
 
     Raises:
-        ConfigurationError: `file` exists, its folder does not, or the artifact is an ensemble.
+        ConfigurationError: `file` exists, its folder does not or cannot be written, or the artifact is an ensemble.
         MissingPackageError: a package of the extra `onnx` is not installed.
         ArtifactError: the artifact is damaged.
         OSError: the file cannot be written.
@@ -98,8 +98,7 @@ def _check_packages() -> None:
 def _check_place(file: Path) -> None:
     if file.exists():
         raise ConfigurationError(f"{file} exists already; nothing is overwritten: choose another --onnx")
-    if not file.parent.is_dir():
-        raise ConfigurationError(f"there is no folder {file.parent} to write {file.name} into; make it first")
+    check_file(file)
 
 
 # --- the graph

@@ -73,6 +73,7 @@ def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:
         as_of_session=prepared.as_of,
         target_sessions=prepared.target_sessions,
         lag=source.target.lag,
+        base_session=prepared.base_session,
         horizons=source.target.horizons,
         quantiles=source.levels,
         target_kind=source.target.kind.value,

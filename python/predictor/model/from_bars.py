@@ -62,6 +62,7 @@ def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: da
         sessions=bars.sessions[-pipeline.encoder_length :],
         as_of=int(bars.sessions[-1]),
         target_sessions=pipeline.target_sessions(int(bars.sessions[-1])),
+        base_session=pipeline.base_session(int(bars.sessions[-1])),
         anchor=bars.close[:, -1],
         warnings=tuple(warnings()),
         refusals=refusals,

@@ -51,6 +51,7 @@ def prepare_window(pipeline: Pipeline, window: FeatureWindow) -> Prepared:
         sessions=unknown,
         as_of=as_of,
         target_sessions=pipeline.target_sessions(as_of) if as_of else unknown,
+        base_session=pipeline.base_session(as_of) if as_of else 0,
         anchor=window.anchor_price,
         warnings=(),
     )

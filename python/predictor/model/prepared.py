@@ -41,6 +41,8 @@ class Prepared:
     """yyyymmdd; 0 if unknown."""
     target_sessions: NDArray[np.int32]
     """[H] session that each horizon ends on; empty if `as_of` is 0."""
+    base_session: int
+    """Session that horizons count from, yyyymmdd; 0 if `as_of` is 0."""
     anchor: FloatArray | None
     """[S] last raw close."""
     warnings: tuple[str, ...]

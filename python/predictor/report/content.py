@@ -15,9 +15,9 @@ class ReportContent:
     Attributes:
         info: the model; its card holds data, splits, scores, calibration and skill, each section if there is one.
         bars: the bars that the forecast was made from, raw.
-        forecast: of a panel that holds the symbol.
+        forecast: of a panel that holds the symbols.
         attributions: one a horizon and quantile, with cells where a heat map is wanted; may be empty.
-        symbol: whose forecast is shown.
+        symbols: whose forecasts are shown, in this order; at least one.
         audit: what stands beside the artifact, if anything does.
     """
 
@@ -25,5 +25,5 @@ class ReportContent:
     bars: BarPanel
     forecast: Forecast
     attributions: tuple[Attribution, ...]
-    symbol: str
+    symbols: tuple[str, ...]
     audit: AuditRecord | None = None

@@ -18,25 +18,23 @@ if TYPE_CHECKING:
 
 
 def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
-    """The fan at the raw price, after the last year of bars; the quantiles alone where there are no prices.
+    """The fan at the raw price, after the last year of bars; the quantiles alone where there is none to draw it at.
 
     Raises:
         BarsError: the panel has no such symbol.
         MissingPackageError: plotly is not installed.
     """
     s = forecast.symbols.index(symbol)
-    title = f"{symbol}: {forecast.model} version {forecast.version}"
     if forecast.prices is None or not len(forecast.target_sessions):
-        return charts.quantile_lines(
-            forecast.horizons, forecast.quantiles, forecast.values[s], title=title, unit=forecast.target_kind
-        )
+        return forecast.plot(symbol)
     return charts.fan(
         _candles(bars, symbol),
         forecast.target_sessions,
         forecast.quantiles,
         forecast.prices[s],
-        title=title,
+        title=forecast.heading(s),
         currency=bars.currency,
+        notes=forecast.notes,
     )
 
 
@@ -58,6 +56,7 @@ class ForecastCell:
     """One quantile of one horizon; `price` is None where the model forecasts no price."""
 
     value: float
+    """A simple return, or the value of another target."""
     price: float | None
 
 
@@ -76,12 +75,14 @@ class ForecastLine:
 class ForecastView:
     """The forecast of one symbol as the page shows it."""
 
+    symbol: str
     chart: str
     as_of: str
     anchor: float | None
     currency: str
     is_return: bool
     lag: int
+    counted_from: str
     levels: tuple[str, ...]
     lines: tuple[ForecastLine, ...]
     ranked: int
@@ -89,20 +90,22 @@ class ForecastView:
     warnings: tuple[str, ...]
 
 
-def forecast_view(content: ReportContent, drawing: Drawing) -> ForecastView:
-    """The forecast of the symbol that is shown.
+def forecast_view(content: ReportContent, symbol: str, drawing: Drawing) -> ForecastView:
+    """The forecast of one of the symbols that are shown.
 
     Raises:
         ConfigurationError: the symbol has no forecast.
     """
-    forecast, s = content.forecast, _row_of(content.symbol, content.forecast)
+    forecast, s = content.forecast, _row_of(symbol, content.forecast)
     return ForecastView(
-        chart=drawing.html(forecast_chart(content.bars, forecast, content.symbol)),
+        symbol=symbol,
+        chart=drawing.html(forecast_chart(content.bars, forecast, symbol)),
         as_of=iso(forecast.as_of_session),
         anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[s]),
         currency=content.bars.currency,
         is_return=forecast.target_kind == LOG_RETURN,
         lag=forecast.lag,
+        counted_from=forecast.counted_from,
         levels=tuple(map(level, forecast.quantiles)),
         lines=tuple(_forecast_line(forecast, s, h) for h in range(len(forecast.horizons))),
         ranked=0 if forecast.ranks is None else int(np.count_nonzero(forecast.ranks[:, 0])),
@@ -123,7 +126,8 @@ def _forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
     prices: list[float | None] = [None] * len(forecast.quantiles)
     if forecast.prices is not None:
         prices = forecast.prices[s, h].tolist()
-    values: list[float] = forecast.values[s, h].tolist()
+    shown = forecast.values[s, h] if forecast.returns is None else np.expm1(forecast.returns[s, h])
+    values: list[float] = shown.tolist()
     session = int(forecast.target_sessions[h]) if len(forecast.target_sessions) else 0
     return ForecastLine(
         horizon=forecast.horizons[h],

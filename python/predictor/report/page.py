@@ -1,5 +1,6 @@
 """The page: every part put into its place, and written whole."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card
@@ -7,9 +8,9 @@ from predictor.forecast import INTERNALS_NOTE
 from predictor.replacement import replace_file
 from predictor.report.content import ReportContent
 from predictor.report.drawing import Drawing
-from predictor.report.fan import forecast_view
+from predictor.report.fan import ForecastView, forecast_view
 from predictor.report.questions import ask_again
-from predictor.report.reasons import nearest_to_median, reason_view
+from predictor.report.reasons import ReasonView, nearest_to_median, reason_view
 from predictor.report.scores import calibration_chart, loss_chart, score_table
 from predictor.report.templates import page_template
 
@@ -18,12 +19,20 @@ def write_report(path: Path, content: ReportContent) -> None:
     """Write the report, whole or not at all.
 
     Raises:
-        ConfigurationError: the symbol has no forecast, or no bars.
+        ConfigurationError: a symbol has no forecast, or no bars.
         ArtifactError: the model's card holds something else than it must.
         MissingPackageError: plotly or jinja2 is not installed.
         OSError: the file cannot be written.
     """
     replace_file(path, render_report(content).encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymbolView:
+    """What the page shows of one symbol."""
+
+    forecast: ForecastView
+    reasons: tuple[ReasonView, ...]
 
 
 def render_report(content: ReportContent) -> str:
@@ -33,9 +42,8 @@ def render_report(content: ReportContent) -> str:
     return page_template("predictor.report", "page").render(
         info=content.info,
         card=card,
-        symbol=content.symbol,
-        forecast=forecast_view(content, drawing),
-        reasons=[reason_view(found, content.symbol, drawing) for found in content.attributions],
+        symbols=content.symbols,
+        views=[_symbol_view(content, symbol, drawing) for symbol in content.symbols],
         shown_first=nearest_to_median(content.attributions),
         scores=None if card.scores is None else score_table(card.scores),
         mean_explained=MEAN_EXPLAINED,
@@ -47,4 +55,11 @@ def render_report(content: ReportContent) -> str:
         ask=ask_again(content),
         forecast_id=content.forecast.forecast_id,
         plotly_js=drawing.library(),
+    )
+
+
+def _symbol_view(content: ReportContent, symbol: str, drawing: Drawing) -> SymbolView:
+    return SymbolView(
+        forecast=forecast_view(content, symbol, drawing),
+        reasons=tuple(reason_view(found, symbol, drawing) for found in content.attributions),
     )

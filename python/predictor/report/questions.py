@@ -18,25 +18,26 @@ class AskAgain:
 
 
 def ask_again(content: ReportContent) -> AskAgain:
-    """The commands for this model and symbol."""
+    """The commands for this model and these symbols."""
     reference = f"{content.info.name}@{content.info.version}"
     folder = f"models/{content.info.name}/{content.info.version}"
-    symbol = json.dumps(content.symbol, ensure_ascii=False)
+    symbols = json.dumps(content.symbols, ensure_ascii=False)
+    flags = " ".join(f"--symbol {shlex.quote(symbol)}" for symbol in content.symbols)
     return AskAgain(
         command_line=(
             "quantra serve --models models\n"
             f"quantra predict --server 127.0.0.1:50051 --model {shlex.quote(reference)} --bars bars.csv "
-            f"--symbol {shlex.quote(content.symbol)}"
+            f"{flags}"
         ),
         audit=(
             f"quantra audit {shlex.quote(folder)} --bars bars.csv\n"
-            f"quantra report {shlex.quote(folder)} --bars bars.csv --symbol {shlex.quote(content.symbol)}"
+            f"quantra report {shlex.quote(folder)} --bars bars.csv {flags}"
         ),
         python=(
             "from predictor import BarPanel, Forecaster\n\n"
             f'forecaster = Forecaster.load("{folder}")\n'
-            f'forecast = forecaster.predict(BarPanel.read("bars.csv").select([{symbol}]))\n'
-            f'reasons = forecaster.feature_importance(BarPanel.read("bars.csv").select([{symbol}]), '
+            f'forecast = forecaster.predict(BarPanel.read("bars.csv").select({symbols}))\n'
+            f'reasons = forecaster.feature_importance(BarPanel.read("bars.csv").select({symbols}), '
             f"horizon={content.info.horizons[-1]})"
         ),
     )

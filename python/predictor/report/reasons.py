@@ -104,4 +104,4 @@ def _heatmap(found: Attribution, s: int, drawing: Drawing) -> str:
 
 def _display_unit(unit: str) -> tuple[float, str]:
     """Log returns are small numbers; people read them in basis points."""
-    return (BASIS_POINTS, "basis points") if unit == "log return" else (1.0, unit)
+    return (BASIS_POINTS, "basis points of log return") if unit == "log return" else (1.0, unit)

@@ -4,7 +4,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from predictor.errors import ConfigurationError, MissingPackageError
+from predictor.errors import MissingPackageError
+from predictor.replacement import check_file
 
 _NEEDED: Final = ("plotly", "jinja2")
 
@@ -14,14 +15,9 @@ def check_report(path: Path) -> None:
 
     Raises:
         MissingPackageError: plotly or jinja2 is not installed.
-        ConfigurationError: the path is a folder, or in a folder that is not there.
+        ConfigurationError: the path is a folder, or in a folder that is not there or cannot be written.
     """
     for package in _NEEDED:
         if find_spec(package) is None:
             raise MissingPackageError.of(package, "report", "a report")
-    if path.is_dir():
-        raise ConfigurationError(f"{path} is a folder; name the report's file, such as {path / 'report.html'}")
-    if not path.absolute().parent.is_dir():
-        raise ConfigurationError(
-            f"there is no folder {path.absolute().parent} to write {path.name} into; make it first"
-        )
+    check_file(path)

@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--models", type=Path, required=True, help="folder of NAME/VERSION artifacts")
     parser.add_argument("--listen", default=str(DEFAULT_ADDRESS), help="HOST:PORT; port 0 picks one [%(default)s]")
     parser.add_argument("--insecure-public", action="store_true", help="allow an address that other machines reach")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps [%(default)s]")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N [%(default)s]")
     parser.add_argument("--max-batch-rows", type=int, default=256, help="rows of one forward [%(default)s]")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of one forward [%(default)s]")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))

@@ -93,7 +93,7 @@ class ServerSettings:
     insecure_public: bool = False
     """Allow an address that other machines reach: everybody on that network can then ask, unencrypted."""
     device: str = "auto"
-    """`auto`, `cpu`, `cuda`, `cuda:N` or `mps`."""
+    """`auto`, `cpu`, `cuda` or `cuda:N`."""
     max_batch_rows: int = 256
     """Rows of one forward at most."""
     threads: int = 1

@@ -1,11 +1,13 @@
 """`quantra`: the predictor's commands and the trainers' in one program. Needs the extra `cli`."""
 
-from predictor.cli import run
-from trainers.cli.commands import app
+from predictor.interruption import loading
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the program."""
+    with loading():
+        from predictor.cli import run  # first: where typer is missing, it says what to install
+        from trainers.cli.commands import app
     run(app)

@@ -20,7 +20,9 @@ from predictor.features import default_features
 from predictor.forecast import Attribution, Detail, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.registry import CHAMPION, set_alias
+from predictor.replacement import check_folder
 from predictor.report import ReportContent, write_report
+from predictor.skill import line_of
 from trainers.demo import dotnet
 from trainers.demo.market import CALENDAR, SYMBOLS, real_bars
 from trainers.demo.programs import Question
@@ -62,6 +64,7 @@ def walk(settings: Settings, console: Console) -> Walked:
     Raises:
         QuantraError: a step failed; the message says which and what to do.
     """
+    check_folder(settings.out)
     bars, report = real_bars(), settings.out / "report.html"
     models, bars_file = settings.out / "models", settings.out / "bars.csv"
     settings.out.mkdir(parents=True, exist_ok=True)
@@ -126,14 +129,17 @@ def _ask_python(question: Question, bars: BarPanel, report: Path, console: Conso
         info = client.model()
         forecast = client.predict(bars)
         console.print(forecast_table(forecast, SYMBOL, bars.currency))
+        for note in forecast.notes:
+            console.print(note, markup=False)
         attributions = _explain(client, bars)
     console.print(contributions_table(attributions[-1], SYMBOL))
+    console.print(line_of(attributions[-1].skill), markup=False)
     content = ReportContent(
         info=info,
         bars=bars,
         forecast=forecast,
         attributions=attributions,
-        symbol=SYMBOL,
+        symbols=(SYMBOL,),
         audit=read_audit(question.models / MODEL / str(info.version)),
     )
     write_report(report, content)

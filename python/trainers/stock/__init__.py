@@ -1,8 +1,33 @@
-"""Stock models: from daily bars to an artifact that can be served."""
+"""Stock models: from daily bars to an artifact that can be served.
 
-from trainers.stock.material import Material
-from trainers.stock.recipe import Optimisation, Recipe
-from trainers.stock.splits import Part, Splits, SplitShares
-from trainers.stock.training import Keeping, Trained, train
+The names load when they are first used, so that `python -m trainers.stock` can see to Ctrl+C before torch loads.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from trainers.stock.material import Material
+    from trainers.stock.recipe import Optimisation, Recipe
+    from trainers.stock.splits import Part, Splits, SplitShares
+    from trainers.stock.training import Keeping, Trained, train
 
 __all__ = ["Keeping", "Material", "Optimisation", "Part", "Recipe", "SplitShares", "Splits", "Trained", "train"]
+
+_HOMES: Final = {
+    "Keeping": "training",
+    "Material": "material",
+    "Optimisation": "recipe",
+    "Part": "splits",
+    "Recipe": "recipe",
+    "SplitShares": "splits",
+    "Splits": "splits",
+    "Trained": "training",
+    "train": "training",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(f"trainers.stock.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'trainers.stock' has no attribute {name!r}")

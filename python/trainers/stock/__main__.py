@@ -1,11 +1,14 @@
 """`python -m trainers.stock …`: the stock trainer as a script of its own."""
 
-from predictor.cli import run  # first: where typer is missing, it says what to install
+from predictor.interruption import loading
 
-# isort: split
-import typer
+with loading():
+    from predictor.cli import run  # first: where typer is missing, it says what to install
 
-from trainers.stock.command import EXAMPLE, stock
+    # isort: split
+    import typer
+
+    from trainers.stock.command import EXAMPLE, stock
 
 app = typer.Typer(add_completion=False)
 app.command(epilog=EXAMPLE)(stock)

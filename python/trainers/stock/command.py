@@ -206,6 +206,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
         if rank == 0:
             _tell_finished(out, as_json=as_json)
         return
+    artifact.check_place(out)
     torch.set_num_threads(threads)
     beside = CovariateSource.read(covariates or (), static)
     chosen = features_named(features, covariate_fields(beside, known))

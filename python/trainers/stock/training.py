@@ -106,8 +106,7 @@ def train(
         StoppedError: a signal ended it, after a checkpoint.
         LoopError: the training failed, or another one writes checkpoints into the folder; see trainers.loop.
     """
-    if out.exists():
-        raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
+    artifact.check_place(out)
     splits = recipe.splits(material.bars.sessions)
     check_edges(material.edges, recipe)
     checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)

@@ -16,9 +16,10 @@ from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
+from predictor.replacement import check_file
 from predictor.report.texts import artifact_name
 from trainers.loop import LoopError
-from trainers.options import DeviceOption, JsonOption
+from trainers.options import AnsweringDeviceOption, JsonOption
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.audit.run import Depth, audit
@@ -74,12 +75,14 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
     trials: Annotated[
         int | None, typer.Option(min=1, help="Configurations tried before this one; left out: as the card tells.")
     ] = None,
-    device: DeviceOption = "auto",
+    device: AnsweringDeviceOption = "auto",
     report: Report = None,
     as_json: JsonOption = False,
 ) -> None:
     """Try to refute a model's skill: as a leak, a lag, a cost or luck; the record stands beside the artifact."""
     torch.set_num_threads(1)
+    path = (artifact or recipe or Path()).resolve()
+    check_file(audit_path(path))
     beside_bars = CovariateSource.read(covariates or (), static)
     source = chosen_source(artifact, recipe, (features, known), beside_bars, device)
     tactic = Tactic(strategy=strategy, share=share, threshold_bps=threshold_bps, volatility=volatility)
@@ -96,7 +99,6 @@ def audit_command(  # noqa: PLR0913 - one argument a flag
         record = audit(source, panel, terms=terms, tactic=tactic, depth=depth, announce=announce, warn=warn)
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
-    path = (artifact or recipe or Path()).resolve()
     write_audit(path, record)
     if report is not None:
         write_audit_page(report, artifact_name(path), record)

@@ -18,9 +18,9 @@ from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
-from predictor.replacement import replace_file
+from predictor.replacement import check_folder, replace_file
 from predictor.report.texts import artifact_name
-from trainers.options import DeviceOption, JsonOption, ResumeOption
+from trainers.options import AnsweringDeviceOption, JsonOption, ResumeOption
 from trainers.stock.announcing import warner
 from trainers.stock.backtest.folds import Fold, Plan, decision_span
 from trainers.stock.backtest.page import write_backtest
@@ -63,7 +63,9 @@ StrategyOption = Annotated[
     typer.Option(help="rank: long the best, short the worst; sign: by the median's sign; vol-target: long, scaled."),
 ]
 ShareOption = Annotated[float, typer.Option(help="rank: of the stocks on each side, at least one.")]
-ThresholdOption = Annotated[float, typer.Option(help="sign: medians within so many basis points of 0 are flat.")]
+ThresholdOption = Annotated[
+    float, typer.Option(help="sign: medians within so many basis points of log return of 0 are flat.")
+]
 VolatilityOption = Annotated[float, typer.Option(help="vol-target: a year's standard deviation aimed at.")]
 RebalanceOption = Annotated[int, typer.Option(min=1, help="Sessions between decisions that are traded.")]
 CostOption = Annotated[float, typer.Option(help="Basis points on every unit bought or sold.")]
@@ -117,12 +119,14 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
         Path | None, typer.Option(help="Run folder; left out: beside the artifact or recipe, NAME.backtest.")
     ] = None,
     resume: ResumeOption = False,
-    device: DeviceOption = "auto",
+    device: AnsweringDeviceOption = "auto",
     report: Report = None,
     as_json: JsonOption = False,
 ) -> None:
     """Walk forward over past days: forecast with what was known then, trade at the next close, and pay for it."""
     torch.set_num_threads(1)
+    folder = Folder(path=out or beside(artifact or recipe, ".backtest"), resume=resume)
+    check_folder(folder.path)
     beside_bars = CovariateSource.read(covariates or (), static)
     source = chosen_source(artifact, recipe, (features, known), beside_bars, device)
     panel = chosen_bars(bars, query, bars_env)
@@ -143,7 +147,6 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
         delisting_return=delisting_return,
     )
     heard(source.doubts(panel), warner(as_json=as_json))
-    folder = Folder(path=out or beside(artifact or recipe, ".backtest"), resume=resume)
     try:
         found = backtest(
             source,

@@ -84,8 +84,7 @@ def join(
             calibration or test days, or the bars do not hold them.
         ArtifactError: a member is damaged, or its card does not tell what it was made from.
     """
-    if out.exists():
-        raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
+    artifact.check_place(out)
     announce(f"verifying {len(folders)} artifacts")
     stored = {name: _stored(folder) for name, folder in folders.items()}
     _refuse_twins(stored)

@@ -17,7 +17,7 @@ from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
 from predictor.report.texts import artifact_name
 from trainers.loop import LoopError
-from trainers.options import DeviceOption, ThreadsOption
+from trainers.options import AnsweringDeviceOption, ThreadsOption
 from trainers.progress import progress_for
 from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.data import ROWS
@@ -53,7 +53,7 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
     adaptive: Annotated[
         bool, typer.Option("--aci", help="Also walk forward with adaptive conformal offsets.")
     ] = WANTED.adaptive,
-    device: DeviceOption = "auto",
+    device: AnsweringDeviceOption = "auto",
     threads: ThreadsOption = 1,
     report: Report = None,
     as_json: AsJson = False,

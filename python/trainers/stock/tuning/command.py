@@ -10,6 +10,7 @@ import torch
 import typer
 from rich.console import Console
 
+from predictor import artifact
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
@@ -102,8 +103,7 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
         raise ConfigurationError(
             f"model {model!r} has nothing to search for; quantra train stock --model {model} fits it"
         )
-    if out.exists():
-        raise ConfigurationError(f"{out} exists already; an artifact is never overwritten: choose another --out")
+    artifact.check_place(out)
     torch.set_num_threads(threads)
     own = optimisation_of(model)
     recipe = Recipe(
