@@ -55,7 +55,7 @@ from trainers.stock.conformal import calibrate
 from trainers.stock.data import Batch
 from trainers.stock.evaluation.adaptive import Delay, Residuals, adaptive_offsets
 from trainers.stock.recipe import WARMUP, Optimisation, optimisation_of
-from trainers.stock.starting import leave_start, start
+from trainers.stock.starting import start
 from trainers.stock.task import QuantileTask
 
 Array = NDArray[np.float64]
@@ -164,7 +164,6 @@ def train(
     with loop.running() as run:
         if selected:  # the start is a candidate too: units and linear highway alone
             run.stalled(run.validate(held.score, held.source).mean, patience=steps)
-        leave_start(network, seed)
         _work(run, source, held if selected else None, steps)
         if selected:
             run.restore_best()

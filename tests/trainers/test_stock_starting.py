@@ -9,7 +9,7 @@ from torch import Tensor
 
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, Target, TFTConfig, TFTForecaster
 from trainers.stock.data import Batch, Windows
-from trainers.stock.starting import leave_start, start
+from trainers.stock.starting import start
 
 SIZES = InputSizes(encoder_length=6, future_length=5, observed=2, known=0, static=0)
 TARGET = Target(horizons=(1, 5))
@@ -111,28 +111,6 @@ def test_any_head_starts_at_the_quantiles_of_the_targets() -> None:
     start(network, lambda: [Batch(inputs=inputs(), target=noise())], LEVELS)
     wanted = torch.quantile(noise(), torch.tensor(LEVELS), dim=0).T
     torch.testing.assert_close(network.head(torch.zeros(1, 2, 4))[0], wanted, atol=1e-4, rtol=0)
-
-
-def test_a_network_at_its_start_hears_no_context_and_one_that_left_it_hears_little() -> None:
-    network = LSTMForecaster(LSTMConfig(hidden=64), sizes=SIZES, target=TARGET, levels=LEVELS).requires_grad_(False)
-    start(network, lambda: [Batch(inputs=inputs(), target=noise())], LEVELS)
-    context, quiet = torch.randn(500, 2, 64, generator=torch.Generator().manual_seed(2)), torch.zeros(1, 2, 64)
-    middle = network.head(quiet)[..., 1]
-    assert bool((network.head(context)[..., 1] == middle).all())
-    leave_start(network, seed=0)
-    moved = network.head(context)[..., 1] - middle
-    assert float(moved.std()) == pytest.approx(0.1, rel=0.3)
-    assert bool((network.head(quiet)[..., 1] == middle).all())
-
-
-def test_networks_of_one_seed_leave_their_start_alike_whatever_was_drawn_before() -> None:
-    heads: list[Tensor] = []
-    for seed in (1, 1, 2):
-        network = LSTMForecaster(LSTMConfig(hidden=4), sizes=SIZES, target=TARGET, levels=LEVELS)
-        leave_start(network, seed=seed)
-        heads.append(network.head.weight.detach())
-    assert torch.equal(heads[0], heads[1])
-    assert not torch.equal(heads[0], heads[2])
 
 
 @pytest.mark.parametrize("most", [5, 10])

@@ -33,7 +33,7 @@ class QuantileHead(nn.Module):
         super().__init__()
         check_quantiles(levels)
         self.anchor: Final = anchor_index(levels)
-        self.weight = nn.Parameter(_small(torch.randn(horizons, width, len(levels))))
+        self.weight = nn.Parameter(torch.randn(horizons, width, len(levels)) * (0.1 / max(width, 1) ** 0.5))
         self.bias = nn.Parameter(torch.zeros(horizons, len(levels)))
 
     def forward(self, context: Tensor) -> Tensor:
@@ -59,17 +59,6 @@ class QuantileHead(nn.Module):
         raw = steps + torch.log(-torch.expm1(-steps))  # softplus backwards, without exp(steps), which can overflow
         self.bias[:, a + 1 :] = raw[:, a:]
         self.bias[:, :a] = raw[:, :a]
-
-    @torch.no_grad()
-    def read_context(self, seed: int) -> None:
-        """Give the context small random weights again: while they are 0, nothing below the head learns."""
-        drawn = torch.randn(self.weight.shape, generator=torch.Generator().manual_seed(seed))
-        self.weight.copy_(_small(drawn))
-
-
-def _small(weights: Tensor) -> Tensor:
-    """Normal draws [H, W, Q] made so small that a context of unit variance moves an output by a tenth."""
-    return weights * (0.1 / max(weights.shape[1], 1) ** 0.5)
 
 
 def pinball_loss(quantiles: Tensor, targets: Tensor, levels: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ from trainers.stock.lessons import Lesson, lesson_of
 from trainers.stock.recipe import WARMUP, Optimisation, Recipe
 from trainers.stock.scale import fit_normaliser, learnt_of
 from trainers.stock.splits import Splits
-from trainers.stock.starting import leave_start, start
+from trainers.stock.starting import start
 
 STARTED_FROM = 20_000
 """Training windows at most that a network's start is computed from, evenly over all of them."""
@@ -179,7 +179,6 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
     with loop.running(checkpoints) as run:
         if run.best.value is None:  # not again after a resume
             run.stalled(run.validate(held.score, held.source).mean, patience=settings.patience)
-            leave_start(prepared.network, settings.seed)
         for report in consume(run.epochs(lesson.train, max_epochs=settings.max_epochs, validation=held)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
                 break

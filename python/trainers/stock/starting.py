@@ -1,11 +1,10 @@
 """Where a network starts: its highway at least squares, its head at the quantiles of what the highway leaves.
 
 The highway's map stays what it is: steps of an optimizer only add noise to a solution that is exact. The rest of the
-network learns what no linear map knows, and the highway's gate how far to trust it. The start itself is judged beside
-the epochs, as a forecast that no context moves; then training leaves it with small weights on the context.
+network learns what no linear map knows, and the highway's gate how far to trust it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,18 +39,9 @@ def start(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> No
         highway.weight.requires_grad = False
     rest = [batch.target if highway is None else batch.target - highway.linear(batch.inputs) for batch in batches()]
     quantiles = np.nanquantile(torch.cat(rest).numpy(), levels, axis=0).T.astype(np.float32)
-    for head in _heads(network):
-        head.start_at(torch.from_numpy(quantiles))
-
-
-def leave_start(network: nn.Module, seed: int) -> None:
-    """Let the head of a network at its start read what is below it, so that this learns from the first step on."""
-    for head in _heads(network):
-        head.read_context(seed)
-
-
-def _heads(network: nn.Module) -> Iterator[QuantileHead]:
-    return (module for module in network.modules() if isinstance(module, QuantileHead))
+    for module in network.modules():
+        if isinstance(module, QuantileHead):
+            module.start_at(torch.from_numpy(quantiles))
 
 
 class _Sums(NamedTuple):
