@@ -35,6 +35,7 @@ from predictor.golden import LONG_AFTER
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
 from predictor.model.from_windows import LARGEST
+from predictor.model.prepared import Prepared
 from predictor.networks import Target, TargetKind
 from predictor.sessions import SessionCalendar
 
@@ -310,12 +311,39 @@ def test_bars_beyond_the_calendar_are_refused_by_its_end(model: Model) -> None:
 
 
 def test_a_model_of_no_exchange_takes_bars_of_any() -> None:
-    made = small_artifact()
-    weekdays = replace(made.pipeline, calendar=SessionCalendar.weekdays(20000103, 20180301))
-    model = small_model(replace(made, pipeline=weekdays))
-    forecast = _forecast(model, recent_bars("AAPL"))
+    forecast = _forecast(_of_no_exchange(), recent_bars("AAPL"))
     assert forecast.target_sessions.tolist()[0] == 20130304
     assert any("Monday to Friday" in warning for warning in forecast.warnings)
+
+
+@pytest.mark.parametrize("sessions", [35, 59, 100])
+@pytest.mark.parametrize("kind", ["lstm", "hybrid", "tft", "har"])
+def test_a_young_symbol_of_an_exchange_is_forecast_alone_as_beside_an_old_one(kind: str, sessions: int) -> None:
+    model = small_model(small_artifact(kind))
+    beside, alone = _young(model, sessions)
+
+    for name, group in alone.inputs._asdict().items():
+        assert torch.equal(group, getattr(beside.inputs, name)), name
+    one, other = (model.forecast([prepared])[0].values for prepared in (alone, beside))
+    assert np.array_equal(one, other)
+
+
+def test_a_young_symbol_of_no_exchange_is_told_that_its_calendar_is_a_guess() -> None:
+    model = _of_no_exchange()
+    beside, alone = _young(model, 35)
+
+    guess = "the bars begin on 2013-01-10, after the first of the 60 sessions that the model reads"
+    assert not torch.equal(alone.inputs.known, beside.inputs.known)
+    assert [warning for warning in alone.warnings if guess in warning]
+    assert not [warning for warning in beside.warnings if guess in warning]
+
+
+def test_a_symbol_of_no_exchange_that_fills_the_encoder_is_read_alone_as_beside_an_old_one() -> None:
+    beside, alone = _young(_of_no_exchange(), 60)
+
+    for name, group in alone.inputs._asdict().items():
+        assert torch.equal(group, getattr(beside.inputs, name)), name
+    assert not [warning for warning in alone.warnings if "the bars begin on" in warning]
 
 
 def test_the_panel_can_move_to_a_longer_axis() -> None:
@@ -547,6 +575,23 @@ def test_a_model_tells_what_it_reads(model: Model) -> None:
     assert (len(info.observed_features), len(info.known_features)) == (23, 5)
     assert info.schema_hash == model.pipeline.features.schema_hash
     assert info.calendar_ends >= 20180301
+
+
+def _of_no_exchange() -> Model:
+    made = small_artifact()
+    weekdays = replace(made.pipeline, calendar=SessionCalendar.weekdays(20000103, 20180301))
+    return small_model(replace(made, pipeline=weekdays))
+
+
+def _young(model: Model, sessions: int) -> tuple[Prepared, Prepared]:
+    """IBM with so few bars, read beside AAPL with all of its own, and alone."""
+    bars = replace(recent_bars("AAPL", "IBM"), calendar="")
+    columns = {name: getattr(bars, name).copy() for name in COLUMNS}
+    for column in columns.values():
+        column[1, :-sessions] = np.nan
+    both = replace(bars, **columns)
+    beside = model.prepare(Instance(input=both), LONG_AFTER).only(["IBM"])
+    return beside, model.prepare(Instance(input=both.select(["IBM"]).last(sessions)), LONG_AFTER)
 
 
 def _forecast(model: Model, bars: BarPanel) -> Forecast:
