@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 import torch
-from artifacts import recent_bars, small_artifact, small_model
+from artifacts import constant_artifact, constant_rows, recent_bars, small_artifact, small_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from levels import levels_at
@@ -41,6 +41,7 @@ from predictor.sessions import SessionCalendar
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
 LAST = 20130301
+QUESTION = Query(instance=Instance(input=recent_bars("AAPL", "IBM")))
 
 
 @pytest.fixture(scope="module")
@@ -470,6 +471,22 @@ def test_a_window_of_which_nothing_is_known_is_refused_by_its_symbol(model: Mode
         model.prepare(Instance(input=replace(window, mask=mask, observed=observed)), LONG_AFTER)
 
 
+@pytest.mark.parametrize("group", ["location", "scale"])
+@pytest.mark.parametrize(("fitted", "wanted"), [(False, r"\[2\]"), (True, r"\[2, 4\]")], ids=["window", "fitted"])
+def test_levels_of_the_other_kind_of_model_are_refused_by_name(*, fitted: bool, wanted: str, group: str) -> None:
+    model = small_model(small_artifact(fitted=fitted))
+    rows = model.prepare(Instance(input=recent_bars("AAPL", "IBM")), LONG_AFTER).inputs
+    levels = {name: getattr(rows, name).numpy() for name in ("location", "scale")}
+    own = levels if fitted else {name: level[:, 0] for name, level in levels.items()}
+    other = {name: level[:, 0] for name, level in levels.items()} if fitted else levels
+    groups = {name: getattr(rows, name).numpy() for name in ("observed", "known", "static", "mask")}
+    window = FeatureWindow(symbols=("AAPL", "IBM"), schema_hash=model.pipeline.features.schema_hash, **groups, **own)
+
+    assert model.prepare(Instance(input=window), LONG_AFTER).symbols == ("AAPL", "IBM")
+    with pytest.raises(WindowShapeError, match=rf"{group} is float64 .* of shape {wanted}"):
+        model.prepare(Instance(input=replace(window, **{group: other[group]})), LONG_AFTER)
+
+
 def test_windows_of_no_symbol_are_refused(model: Model) -> None:
     window = _window(model, recent_bars("AAPL"))
     empty = {name: getattr(window, name)[:0] for name in ("observed", "known", "static", "mask", "location", "scale")}
@@ -533,6 +550,21 @@ def test_an_attribution_explains_the_forecast_that_is_served(model: Model) -> No
     served = _forecast(model, bars)
     for place, attribution in enumerate(found):
         np.testing.assert_allclose(attribution.prediction, served.values[:, place, 1], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("fitted", [False, True], ids=["window", "fitted"])
+@pytest.mark.parametrize("h", range(4))
+def test_location_and_scale_of_the_asked_horizon_count_by_hand(*, fitted: bool, h: int) -> None:
+    model = small_model(constant_artifact(fitted=fitted))
+    prepared = model.prepare(Instance(input=recent_bars("AAPL", "IBM")), LONG_AFTER)
+    asked = replace(QUESTION, targets=(TargetPoint(model.manifest.target.horizons[h], 0.9),))
+    (found,) = model.explain(asked, LONG_AFTER, Deadline())
+
+    expected = constant_rows(model, prepared, h, 2)
+    rows = dict(zip(found.row_names, found.per_row.T, strict=True))
+    for name, by_hand in expected.items():
+        np.testing.assert_allclose(rows.pop(name), by_hand, rtol=1e-6, atol=1e-12, err_msg=name)
+    assert all(np.all(others == 0.0) for others in rows.values())
 
 
 def test_an_attribution_has_times_and_cells_when_asked(model: Model) -> None:
