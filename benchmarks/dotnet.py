@@ -19,7 +19,6 @@ from typing import Final
 
 import torch
 
-from benchmarks.explain import real_bars
 from benchmarks.report import Row, at_most, parse_arguments, publish, shown
 from benchmarks.serving import run_echo, save_model, server
 from predictor import Forecaster
@@ -28,6 +27,7 @@ from predictor.client import QuantraClient
 from predictor.forecast import Forecast
 from predictor.instance import Instance
 from predictor.wire import forecasts, instances
+from trainers.demo.market import real_bars
 
 PROJECT: Final = Path(__file__).parents[1] / "dotnet" / "benchmarks" / "Quantra.Benchmark"
 SPAWN: Final = multiprocessing.get_context("spawn")
@@ -42,10 +42,10 @@ def main() -> int:
     rounds, calls = (3, 20) if arguments.quick else (15, 60)
     torch.set_num_threads(1)
     build()
-    bars = real_bars().last(200)
+    bars = real_bars(["AAPL"]).last(200)
     with tempfile.TemporaryDirectory() as folder:
         models, file = Path(folder) / "models", Path(folder) / "bars.csv"
-        save_model(models, real_bars())
+        save_model(models, real_bars(["AAPL"]))
         bars.write_csv(file)
         asked = BarPanel.read(file)
         rows = [

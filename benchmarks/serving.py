@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Final
 import grpc
 import grpc.aio
 
-from benchmarks.explain import real_bars
 from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish, shown
 from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
@@ -38,6 +37,7 @@ from predictor.forecast import Forecast
 from predictor.instance import FeatureWindow, Instance, Query
 from predictor.windows import Pipeline
 from predictor.wire import forecasts, instances
+from trainers.demo.market import real_bars
 from trainers.loop import Report
 from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
@@ -153,7 +153,7 @@ def explaining(target: str) -> Generator[Explaining]:
 
 def explain_while(target: str, wanted: Event, answered: "Synchronized[int]", ready: Event) -> None:
     """Explain every horizon of the last bars, over and over; runs in its own process."""
-    query = Query(instance=Instance(input=real_bars().last(200)))
+    query = Query(instance=Instance(input=real_bars(["AAPL"]).last(200)))
     with QuantraClient(target) as client:
         while True:
             wanted.wait()
@@ -237,8 +237,8 @@ def main() -> int:
     arguments = parse_arguments("What the server adds to a forecast.")
     calls, judged = (100, False) if arguments.quick else (1000, True)
     with tempfile.TemporaryDirectory() as folder:
-        pipeline = save_model(Path(folder), real_bars())
-        bars = real_bars().last(pipeline.bars_needed)
+        pipeline = save_model(Path(folder), real_bars(["AAPL"]))
+        bars = real_bars(["AAPL"]).last(pipeline.bars_needed)
         with server(Path(folder)) as target, QuantraClient(target) as client:
             rows = input_rows(client, bars, window_of(bars, pipeline), calls, judged=judged)
             rows += client_rows(client, bars, calls)

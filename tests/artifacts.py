@@ -5,8 +5,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from market import bokeh_panel
+from numpy.typing import NDArray
 from torch import Tensor
 
 from predictor import artifact, golden
@@ -14,6 +16,7 @@ from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
 from predictor.features import FittedFeatures, default_features
 from predictor.model import Identity, Model
+from predictor.model.prepared import Prepared
 from predictor.networks import (
     FittedLevel,
     FittedNormaliser,
@@ -130,6 +133,35 @@ def small_artifact(
         card={"note": "a small model with random weights, for tests"},
     )
     return Artifact(manifest=manifest, pipeline=pipeline, weights=random_weights(manifest, pipeline, seed))
+
+
+def constant_artifact(*, fitted: bool = False, seed: int = 0) -> Artifact:
+    """An LSTM that says the same of every window in its own units: what levels contribute can be told by hand.
+
+    The baseline's levels differ from horizon to horizon.
+    """
+    made = small_artifact(fitted=fitted, seed=seed)
+    baseline = replace(
+        made.manifest.baseline, location=(0.001, 0.002, 0.003, 0.004), scale=(0.011, 0.013, 0.017, 0.019)
+    )
+    weights = {**made.weights, "head.weight": torch.zeros_like(made.weights["head.weight"])}
+    return replace(made, manifest=replace(made.manifest, baseline=baseline), weights=weights)
+
+
+def constant_rows(model: Model, prepared: Prepared, h: int, q: int) -> dict[str, NDArray[np.float64]]:
+    """What the levels of the constant LSTM contribute to a horizon and quantile, [N] each, by integration on paper.
+
+    The forecast is location + spread * scale * (units + offset), where location, scale and offset go from the
+    baseline's to the window's own in proportion.
+    """
+    baseline, spread = model.manifest.baseline, model.manifest.target.spread[h]
+    units, offset = model.asking.units(prepared)[:, h, q].double().numpy(), model.manifest.conformal.offsets[h][q]
+    location, scale = (level[:, h].numpy() for level in (prepared.inputs.location, prepared.inputs.scale))
+    return {
+        "location": location - baseline.location[h],
+        "scale": spread * (scale - baseline.scale[h]) * (units + offset / 2),
+        "conformal": spread * (scale + baseline.scale[h]) / 2 * offset,
+    }
 
 
 def fitted_normaliser(target: Target, kind: str = "lstm") -> FittedNormaliser:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from artifacts import UNIVERSE, recent_bars, save_artifact, save_small_artifact
+from artifacts import UNIVERSE, constant_artifact, constant_rows, recent_bars, save_artifact, save_small_artifact
 from canned import attribution
 from ensembles import OFFSETS, artifact_of, ensemble_of, manifest_of, save_ensemble
 from hypothesis import given, settings
@@ -246,6 +246,21 @@ def test_the_rows_are_the_union_by_kind(joint: Ensemble) -> None:
     assert observed == [names[k] for k in sorted({*FEW, *OTHERS})]
     kinds = list(dict.fromkeys(found.row_kinds))
     assert kinds == [kind for kind in RowKind if kind in kinds]
+
+
+def test_location_and_scale_are_the_means_of_members_with_levels_of_other_kinds(tmp_path: Path) -> None:
+    made = {"fitted": constant_artifact(fitted=True), "window": constant_artifact(seed=1)}
+    stored = {name: artifact.load(save_artifact(tmp_path / name, one)) for name, one in made.items()}
+    joint, bars = ensemble_of(manifest_of(stored), stored), recent_bars("AAPL", "IBM")
+    found = _explained(joint, bars)
+
+    members = [
+        constant_rows(member, member.prepare(Instance(input=bars), LONG_AFTER), 1, 2)
+        for member in joint.members.values()
+    ]
+    rows = dict(zip(found.row_names, found.per_row.T, strict=True))
+    for name in ("location", "scale"):
+        np.testing.assert_allclose(rows[name], np.mean([member[name] for member in members], axis=0), rtol=1e-6)
 
 
 def test_the_rows_add_up_to_the_ensembles_own_difference(joint: Ensemble) -> None:

@@ -41,7 +41,16 @@ from predictor.errors import (
     RequestTooLargeError,
     WindowShapeError,
 )
-from predictor.explain import Contributions, Explainer, attribution_view, integration, path
+from predictor.explain import (
+    NODE_COUNTS,
+    Contributions,
+    Explainer,
+    attribution_view,
+    gauss_legendre,
+    integration,
+    path,
+)
+from predictor.explain.quadrature import highest_legendre, roughest
 from predictor.networks import Inputs
 
 PARTS = ("observed", "known", "static", "location", "scale", "conformal")
@@ -149,8 +158,51 @@ def test_only_what_has_not_converged_gets_more_nodes() -> None:
     found = explainer(lstm_forecaster()).explain(windows(12), POINTS, deadline=OPEN_END, tolerance=2e-5)
 
     used = np.stack([one.nodes for one in found])
-    assert set(np.unique(used)) > {8, 16}
+    assert set(np.unique(used)) > {6, 12}
     assert all(np.array_equal(one.converged, one.relative_gap <= 2e-5) for one in found)
+
+
+def test_what_is_straight_takes_three_nodes_at_any_tolerance() -> None:
+    found = explainer(LinearNetwork(linear_weights())).explain(windows(3), POINTS, deadline=OPEN_END, tolerance=1e-6)
+
+    assert all(np.all(one.nodes == 3) for one in found)
+
+
+class Opposed(nn.Module):
+    """Two features that bend the forecast alike, in opposite directions: where they are equal, all errors cancel."""
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        bent = torch.tanh(8 * inputs.observed[:, 0])
+        return (bent[:, 0] - bent[:, 1]).view(-1, 1, 1).expand(-1, len(TARGET.horizons), len(LEVELS))
+
+
+def test_cells_whose_errors_cancel_are_right_all_the_same() -> None:
+    inputs = windows(1)
+    observed = torch.zeros_like(inputs.observed)
+    observed[:, 0, :2] = 1.0
+    equal = inputs._replace(observed=observed, mask=torch.ones_like(inputs.mask))
+    tested = explainer(Opposed(), baseline=baseline_like(equal))
+    exact = float(torch.tanh(torch.tensor(8.0)) * inputs.scale[0, 0])
+
+    (crude,) = tested.explain(equal, [(0, 1)], deadline=OPEN_END, node_counts=(3,))
+    (found,) = tested.explain(equal, [(0, 1)], deadline=OPEN_END)
+
+    assert crude.relative_gap[0] < 1e-6
+    assert abs(crude.observed[0, 0, 0] - exact) > 0.05 * exact
+    np.testing.assert_allclose(found.observed[0, 0, :2], [exact, -exact], rtol=0.01)
+
+
+@pytest.mark.parametrize("pole", [1.05, 1.2, 1.5, 2.0, 4.0, -0.05, -0.2, -1.0])
+@pytest.mark.parametrize("tolerance", [0.1, 0.01, 1e-3, 1e-5])
+def test_a_smooth_mean_is_within_the_tolerance(pole: float, tolerance: float) -> None:
+    mean = abs(np.log(abs((pole - 1) / pole)))
+    for count in NODE_COUNTS[:5]:
+        positions, weights = gauss_legendre(count)
+        values = weights / abs(positions - pole)
+        if abs(values @ highest_legendre(count)) <= roughest(count, tolerance) * mean:
+            assert values.sum() == pytest.approx(mean, rel=tolerance)
+            return
+    pytest.fail("never smooth enough")
 
 
 def test_a_gap_that_stays_is_reported() -> None:

@@ -28,6 +28,8 @@ FOLDERS = {
 }
 SAME = 1e-7
 """Largest difference in the target's unit: other processors add in another order."""
+QUADRATURE = 0.01
+"""What reasons may be off by, of all of them together; those in the fixture were written with eight nodes."""
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +68,11 @@ def test_a_model_forecasts_as_when_it_was_written(old: Old) -> None:
 
 
 def test_a_models_reasons_are_as_when_it_was_written(old: Old) -> None:
+    """As far as both quadratures tell; loading has compared the golden attribution, of 32 nodes, far more sharply."""
     query = Query(instance=Instance(input=recent_bars(*UNIVERSE)), targets=(TargetPoint(5, 0.5),))
     (found,) = old.forecaster.explain(query).attributions
-    np.testing.assert_allclose(found.per_row, old.per_row, rtol=1e-4, atol=1e-6)
+    off = np.abs(found.per_row - old.per_row).sum(axis=1)
+    assert (off < QUADRATURE * np.abs(old.per_row).sum(axis=1)).all()
 
 
 def test_what_the_format_did_not_say_is_as_it_was(models: Path) -> None:

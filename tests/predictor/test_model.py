@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 import torch
-from artifacts import recent_bars, small_artifact, small_model
+from artifacts import constant_artifact, constant_rows, recent_bars, small_artifact, small_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from levels import levels_at
@@ -35,11 +35,13 @@ from predictor.golden import LONG_AFTER
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
 from predictor.model.from_windows import LARGEST
+from predictor.model.prepared import Prepared
 from predictor.networks import Target, TargetKind
 from predictor.sessions import SessionCalendar
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
 LAST = 20130301
+QUESTION = Query(instance=Instance(input=recent_bars("AAPL", "IBM")))
 
 
 @pytest.fixture(scope="module")
@@ -310,12 +312,39 @@ def test_bars_beyond_the_calendar_are_refused_by_its_end(model: Model) -> None:
 
 
 def test_a_model_of_no_exchange_takes_bars_of_any() -> None:
-    made = small_artifact()
-    weekdays = replace(made.pipeline, calendar=SessionCalendar.weekdays(20000103, 20180301))
-    model = small_model(replace(made, pipeline=weekdays))
-    forecast = _forecast(model, recent_bars("AAPL"))
+    forecast = _forecast(_of_no_exchange(), recent_bars("AAPL"))
     assert forecast.target_sessions.tolist()[0] == 20130304
     assert any("Monday to Friday" in warning for warning in forecast.warnings)
+
+
+@pytest.mark.parametrize("sessions", [35, 59, 100])
+@pytest.mark.parametrize("kind", ["lstm", "hybrid", "tft", "har"])
+def test_a_young_symbol_of_an_exchange_is_forecast_alone_as_beside_an_old_one(kind: str, sessions: int) -> None:
+    model = small_model(small_artifact(kind))
+    beside, alone = _young(model, sessions)
+
+    for name, group in alone.inputs._asdict().items():
+        assert torch.equal(group, getattr(beside.inputs, name)), name
+    one, other = (model.forecast([prepared])[0].values for prepared in (alone, beside))
+    assert np.array_equal(one, other)
+
+
+def test_a_young_symbol_of_no_exchange_is_told_that_its_calendar_is_a_guess() -> None:
+    model = _of_no_exchange()
+    beside, alone = _young(model, 35)
+
+    guess = "the bars begin on 2013-01-10, after the first of the 60 sessions that the model reads"
+    assert not torch.equal(alone.inputs.known, beside.inputs.known)
+    assert [warning for warning in alone.warnings if guess in warning]
+    assert not [warning for warning in beside.warnings if guess in warning]
+
+
+def test_a_symbol_of_no_exchange_that_fills_the_encoder_is_read_alone_as_beside_an_old_one() -> None:
+    beside, alone = _young(_of_no_exchange(), 60)
+
+    for name, group in alone.inputs._asdict().items():
+        assert torch.equal(group, getattr(beside.inputs, name)), name
+    assert not [warning for warning in alone.warnings if "the bars begin on" in warning]
 
 
 def test_the_panel_can_move_to_a_longer_axis() -> None:
@@ -442,6 +471,22 @@ def test_a_window_of_which_nothing_is_known_is_refused_by_its_symbol(model: Mode
         model.prepare(Instance(input=replace(window, mask=mask, observed=observed)), LONG_AFTER)
 
 
+@pytest.mark.parametrize("group", ["location", "scale"])
+@pytest.mark.parametrize(("fitted", "wanted"), [(False, r"\[2\]"), (True, r"\[2, 4\]")], ids=["window", "fitted"])
+def test_levels_of_the_other_kind_of_model_are_refused_by_name(*, fitted: bool, wanted: str, group: str) -> None:
+    model = small_model(small_artifact(fitted=fitted))
+    rows = model.prepare(Instance(input=recent_bars("AAPL", "IBM")), LONG_AFTER).inputs
+    levels = {name: getattr(rows, name).numpy() for name in ("location", "scale")}
+    own = levels if fitted else {name: level[:, 0] for name, level in levels.items()}
+    other = {name: level[:, 0] for name, level in levels.items()} if fitted else levels
+    groups = {name: getattr(rows, name).numpy() for name in ("observed", "known", "static", "mask")}
+    window = FeatureWindow(symbols=("AAPL", "IBM"), schema_hash=model.pipeline.features.schema_hash, **groups, **own)
+
+    assert model.prepare(Instance(input=window), LONG_AFTER).symbols == ("AAPL", "IBM")
+    with pytest.raises(WindowShapeError, match=rf"{group} is float64 .* of shape {wanted}"):
+        model.prepare(Instance(input=replace(window, **{group: other[group]})), LONG_AFTER)
+
+
 def test_windows_of_no_symbol_are_refused(model: Model) -> None:
     window = _window(model, recent_bars("AAPL"))
     empty = {name: getattr(window, name)[:0] for name in ("observed", "known", "static", "mask", "location", "scale")}
@@ -507,6 +552,21 @@ def test_an_attribution_explains_the_forecast_that_is_served(model: Model) -> No
         np.testing.assert_allclose(attribution.prediction, served.values[:, place, 1], rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("fitted", [False, True], ids=["window", "fitted"])
+@pytest.mark.parametrize("h", range(4))
+def test_location_and_scale_of_the_asked_horizon_count_by_hand(*, fitted: bool, h: int) -> None:
+    model = small_model(constant_artifact(fitted=fitted))
+    prepared = model.prepare(Instance(input=recent_bars("AAPL", "IBM")), LONG_AFTER)
+    asked = replace(QUESTION, targets=(TargetPoint(model.manifest.target.horizons[h], 0.9),))
+    (found,) = model.explain(asked, LONG_AFTER, Deadline())
+
+    expected = constant_rows(model, prepared, h, 2)
+    rows = dict(zip(found.row_names, found.per_row.T, strict=True))
+    for name, by_hand in expected.items():
+        np.testing.assert_allclose(rows.pop(name), by_hand, rtol=1e-6, atol=1e-12, err_msg=name)
+    assert all(np.all(others == 0.0) for others in rows.values())
+
+
 def test_an_attribution_has_times_and_cells_when_asked(model: Model) -> None:
     bars = recent_bars("AAPL")
     query = Query(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),), detail=Detail.CELLS)
@@ -547,6 +607,23 @@ def test_a_model_tells_what_it_reads(model: Model) -> None:
     assert (len(info.observed_features), len(info.known_features)) == (23, 5)
     assert info.schema_hash == model.pipeline.features.schema_hash
     assert info.calendar_ends >= 20180301
+
+
+def _of_no_exchange() -> Model:
+    made = small_artifact()
+    weekdays = replace(made.pipeline, calendar=SessionCalendar.weekdays(20000103, 20180301))
+    return small_model(replace(made, pipeline=weekdays))
+
+
+def _young(model: Model, sessions: int) -> tuple[Prepared, Prepared]:
+    """IBM with so few bars, read beside AAPL with all of its own, and alone."""
+    bars = replace(recent_bars("AAPL", "IBM"), calendar="")
+    columns = {name: getattr(bars, name).copy() for name in COLUMNS}
+    for column in columns.values():
+        column[1, :-sessions] = np.nan
+    both = replace(bars, **columns)
+    beside = model.prepare(Instance(input=both), LONG_AFTER).only(["IBM"])
+    return beside, model.prepare(Instance(input=both.select(["IBM"]).last(sessions)), LONG_AFTER)
 
 
 def _forecast(model: Model, bars: BarPanel) -> Forecast:

@@ -88,6 +88,16 @@ def assert_gathered_is_served(found: History, sessions: list[int]) -> None:
             torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-6, msg=f"{name} at {session}")
 
 
+def test_what_is_computed_of_a_few_symbols_at_a_time_is_what_all_give_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.stock.data.SYMBOLS_AT_ONCE", 2)
+    panel = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT", "FB").between(20080102, 20130301)
+    parted, adjusted = History(panel, history().pipeline), panel.adjusted()
+
+    target = parted.pipeline.target
+    assert np.array_equal(parted.labels, target.labels(adjusted), equal_nan=True)
+    assert np.array_equal(parted.daily, target.daily(adjusted), equal_nan=True)
+
+
 def test_gathered_windows_are_what_serving_computes_for_the_same_day() -> None:
     assert_gathered_is_served(history(), [20090715, 20091224, 20100517, 20101231])
 

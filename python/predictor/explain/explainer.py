@@ -2,7 +2,7 @@
 
 A number's contribution is the distance from its baseline value times the mean of the forecast's gradient along the
 straight path between both. Contributions add up to the difference of the two forecasts as the nodes grow in number;
-the remaining gap is measured, and nodes are doubled until it is small.
+the remaining gap is measured, and nodes are doubled until it is small and the gradients are smooth between them.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -87,7 +87,7 @@ class Explainer:
             deadline: looked at before every forward.
             tolerance: largest relative gap (see `Contributions.relative_gap`) that counts as converged.
             node_counts: numbers of quadrature nodes, rising; each but the first is for the windows and points that
-                have not converged with the one before. A single number is a fixed rule.
+                have not converged with the one before, or whose gradients were rough. A single number is a fixed rule.
             nodes: int64 [N, M] places of the stocks in the network's graph; None where it reads row by row.
 
         Raises:
@@ -123,11 +123,11 @@ class Explainer:
         tolerance: float,
         node_counts: Sequence[int],
     ) -> list[Contributions]:
-        """One for each point; nodes are doubled for what has not converged."""
+        """One for each point; nodes are doubled for what has not settled."""
         tally = self._tally(path, points, deadline)
         for count in node_counts:
             asked = [points[p] for p in tally.open_points.tolist()]
-            gradients = self._integrator.mean_gradients(path.take(tally.open_rows), asked, count, deadline)
+            gradients = self._integrator.gradients(path.take(tally.open_rows), asked, count, deadline)
             tally.put(gradients, count, tolerance)
             if tally.all_settled:
                 break

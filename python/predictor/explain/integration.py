@@ -1,7 +1,7 @@
-"""Forecasts and mean gradients along a path, in blocks that fit into memory and end in time."""
+"""Forecasts and gradients along a path, in blocks that fit into memory and end in time."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar, final
+from typing import NamedTuple, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -9,12 +9,34 @@ from torch import Tensor
 from predictor.deadline import Checkpoint
 from predictor.explain.forecasting import WindowForecasts
 from predictor.explain.path import Block, Parts, StraightPath
-from predictor.explain.quadrature import gauss_legendre
+from predictor.explain.quadrature import gauss_legendre, highest_legendre
 
 Done = TypeVar("Done")
 
 Point = tuple[int, int]
 """Indices (h, q) of a horizon and a quantile."""
+
+
+class Gradients(NamedTuple):
+    """Of each point's forecast along the path, in all cells side by side; float64 [P, N, width] both."""
+
+    mean: Tensor
+    rough: Tensor
+    """The coefficient of the highest Legendre polynomial that the nodes can tell; small where they tell all."""
+
+
+class _Rule(NamedTuple):
+    """Nodes of a quadrature; float64 [nodes] each."""
+
+    positions: Tensor
+    weights: Tensor
+    highest: Tensor
+
+    @classmethod
+    def of(cls, count: int, device: torch.device) -> "_Rule":
+        return cls(
+            *(torch.tensor(values, device=device) for values in (*gauss_legendre(count), highest_legendre(count)))
+        )
 
 
 @final
@@ -38,31 +60,29 @@ class PathIntegrator:
             found[block.node_slice, block.row_slice] = values.unflatten(0, (block.nodes, block.rows))
         return found
 
-    def mean_gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Checkpoint) -> Parts:
-        """Gradients of each point's forecast, averaged along the path with `count` nodes; float64 [P, N, ...]."""
-        positions, weights = (torch.tensor(values, device=path.device) for values in gauss_legendre(count))
-        found = Parts(
-            *(torch.zeros(len(points), *part.shape, dtype=torch.float64, device=part.device) for part in path.end)
-        )
+    def gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Checkpoint) -> Gradients:
+        """Gradients of each point's forecast along the path, with `count` nodes."""
+        rule = _Rule.of(count, path.device)
+        mean = torch.zeros(len(points), path.rows, path.end.width, dtype=torch.float64, device=path.device)
+        rough = torch.zeros_like(mean)
 
-        def run(block: Block) -> list[Parts]:
-            return self._gradients(path, points, block, positions, weights)
+        def run(block: Block) -> list[Tensor]:
+            return self._gradients(path, points, block, rule)
 
         for block, sums in self._blocks(path.rows, count, run, deadline):
-            for p, parts in enumerate(sums):
-                for total, part in zip(found, parts, strict=True):
-                    total[p, block.row_slice] += part
-        return found
+            for p, (own_mean, own_rough) in enumerate(sums):
+                mean[p, block.row_slice] += own_mean
+                rough[p, block.row_slice] += own_rough
+        return Gradients(mean, rough)
 
-    def _gradients(
-        self, path: StraightPath, points: Sequence[Point], block: Block, positions: Tensor, weights: Tensor
-    ) -> list[Parts]:
-        """Weighted sums over the block's nodes, one a point: one forward, one backward a point."""
-        values, held = path.at(block, positions)
+    def _gradients(self, path: StraightPath, points: Sequence[Point], block: Block, rule: "_Rule") -> list[Tensor]:
+        """Sums over the block's nodes, one [2, rows, width] a point: one forward, one backward a point."""
+        values, held = path.at(block, rule.positions)
         leaves = Parts(*(part.requires_grad_() for part in values))
         forecast = self._forecast(leaves, held)
-        by_row = weights[block.node_slice].repeat_interleave(block.rows)
-        sums: list[Parts] = []
+        by_row = rule.weights[block.node_slice].repeat_interleave(block.rows)
+        highest = rule.highest[block.node_slice]
+        sums: list[Tensor] = []
         for k, (h, q) in enumerate(points):
             gradients = torch.autograd.grad(
                 forecast[:, h, q],
@@ -71,7 +91,8 @@ class PathIntegrator:
                 retain_graph=k < len(points) - 1,
                 materialize_grads=True,  # an input that the network does not read has gradient 0
             )
-            sums.append(Parts(*(_over_nodes(gradient, block) for gradient in gradients)))
+            by_node = Parts(*gradients).cells().unflatten(0, (block.nodes, block.rows))
+            sums.append(torch.stack([by_node.sum(0), torch.tensordot(highest, by_node, dims=1)]))
         return sums
 
     def _blocks(
@@ -102,8 +123,3 @@ def _unless_memory_lacks(run: Callable[[Block], Done], block: Block) -> Done | N
         if block.size == 1:
             raise
         return None
-
-
-def _over_nodes(gradient: Tensor, block: Block) -> Tensor:
-    """[nodes x rows, ...] summed over the nodes in float64: [rows, ...]."""
-    return gradient.unflatten(0, (block.nodes, block.rows)).sum(0, dtype=torch.float64)

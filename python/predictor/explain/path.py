@@ -49,6 +49,20 @@ class Parts(NamedTuple):
     offsets: Tensor
     """[..., H, Q]"""
 
+    @property
+    def width(self) -> int:
+        """Numbers a row; the first dimension counts rows."""
+        return sum(part[0].numel() for part in self)
+
+    def cells(self) -> Tensor:
+        """All numbers of each row side by side, float64 [rows, width]."""
+        return torch.cat([part.flatten(1).to(torch.float64) for part in self], dim=1)
+
+    def of_cells(self, cells: Tensor) -> "Parts":
+        """Other numbers [rows, width], parted as these are."""
+        groups = cells.split([part[0].numel() for part in self], dim=1)
+        return Parts(*(group.view(part.shape) for group, part in zip(groups, self, strict=True)))
+
     def inputs(self, mask: Tensor) -> Inputs:
         """What a network reads of these values."""
         return Inputs(self.observed, self.known, self.static, mask, self.location, self.scale)

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from predictor.explain.contributions import Contributions
+from predictor.explain.integration import Gradients
 from predictor.explain.path import Parts
+from predictor.explain.quadrature import roughest
 
 
 @final
@@ -21,14 +23,16 @@ class Tally:
         Args:
             ends: [2, P, N] forecasts at the baseline and at the windows, in the target's unit.
             floor: [P, N] smallest difference that gaps are measured against.
-            distance: [N, ...] how far each number moves.
+            distance: float64 [N, ...] how far each number moves.
         """
         self._baseline, self._prediction = ends
         self._floor = floor
-        self._distance = distance
-        self._parts = Parts(*(ends.new_zeros(ends.shape[1], *part.shape) for part in distance))
+        self._parted = distance
+        self._distance = distance.cells()
+        self._cells = ends.new_zeros(ends.shape[1], *self._distance.shape)
         self._nodes = torch.zeros_like(floor, dtype=torch.int32)
         self._gap = torch.full_like(floor, torch.inf)
+        self._converged = torch.zeros_like(floor, dtype=torch.bool)
         self._open = torch.ones_like(floor, dtype=torch.bool)
 
     @property
@@ -41,22 +45,28 @@ class Tally:
         """Indices of the windows that some point still needs."""
         return self._open.any(0).nonzero().squeeze(1)
 
-    def put(self, gradients: Parts, count: int, tolerance: float) -> None:
-        """Take mean gradients [open points, open rows, ...] of `count` nodes for the pairs that are open."""
+    def put(self, gradients: Gradients, count: int, tolerance: float) -> None:
+        """Take the gradients [open points, open rows, ...] of `count` nodes for the pairs that are open.
+
+        A pair has converged when its gap is small. It settles when its cells are smooth too: with few nodes the errors
+        of cells may cancel in their sum, which the gap is all about.
+        """
         where = (self.open_points[:, None], self.open_rows[None, :])
         wanted = self._open[where]
-        for old, gradient, distance in zip(self._parts, gradients, self._distance, strict=True):
-            fresh = gradient * distance[self.open_rows]
-            old[where] = torch.where(_aligned(wanted, fresh), fresh, old[where])
+        cells, rough = (part * self._distance[self.open_rows] for part in gradients)
+        self._cells[where] = torch.where(wanted[..., None], cells, self._cells[where])
         self._nodes[self._open] = count
-        total = torch.stack([part.reshape(*part.shape[:2], -1).sum(2) for part in self._parts]).sum(0)
-        difference = self._prediction - self._baseline
-        self._gap = (total - difference).abs() / torch.maximum(difference.abs(), self._floor)
-        self._open &= ~(self._gap <= tolerance)
+        difference = (self._prediction - self._baseline)[where]
+        least = torch.maximum(difference.abs(), self._floor[where])
+        gap = (cells.sum(2) - difference).abs() / least
+        self._gap[where] = torch.where(wanted, gap, self._gap[where])
+        smooth = _size(rough) <= roughest(count, tolerance) * torch.maximum(_size(cells), least)
+        self._converged = self._gap <= tolerance
+        self._open[where] = wanted & ~(self._converged[where] & smooth)
 
     @property
     def all_settled(self) -> bool:
-        """Whether every pair has converged."""
+        """Whether no pair needs more nodes."""
         return not bool(self._open.any())
 
     def contributions(self) -> list[Contributions]:
@@ -64,7 +74,7 @@ class Tally:
         return [self._contributions(p) for p in range(len(self._baseline))]
 
     def _contributions(self, p: int) -> Contributions:
-        parts, neighbours = _parted(Parts(*(part[p] for part in self._parts)))
+        parts, neighbours = _parted(self._parted.of_cells(self._cells[p]))
         return Contributions(
             observed=_array(parts.observed),
             known=_array(parts.known),
@@ -76,7 +86,7 @@ class Tally:
             prediction=_array(self._prediction[p]),
             baseline_prediction=_array(self._baseline[p]),
             relative_gap=_array(self._gap[p]),
-            converged=(~self._open[p]).cpu().numpy(),
+            converged=self._converged[p].cpu().numpy(),
             nodes=self._nodes[p].cpu().numpy(),
         )
 
@@ -93,9 +103,9 @@ def _parted(parts: Parts) -> tuple[Parts, Tensor]:
     return Parts(observed, known, static, location, scale, parts.offsets), others
 
 
-def _aligned(pairs: Tensor, values: Tensor) -> Tensor:
-    """[P, N] with as many trailing dimensions of length 1 as the values have more."""
-    return pairs.view(*pairs.shape, *(1,) * (values.dim() - 2))
+def _size(cells: Tensor) -> Tensor:
+    """[P, N] sum of the absolute values of all cells [P, N, width]."""
+    return cells.abs().sum(2)
 
 
 def _array(values: Tensor) -> NDArray[np.float64]:

@@ -22,6 +22,12 @@ NO_EXCHANGE = (
     "train it with --calendar"
 )
 """Said with every forecast of such a model."""
+GUESSED_SESSIONS = (
+    "the bars begin on {first}, after the first of the {encoder} sessions that the model reads; those before it are "
+    "counted Monday to Friday too, so that a network that reads their calendar answers a little differently than "
+    "beside a symbol whose bars tell them: send such bars too, or train with --calendar"
+)
+"""Said where such a model fills the encoder up with sessions that nobody sent."""
 
 
 def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: datetime) -> Prepared:
@@ -51,6 +57,8 @@ def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: da
         yield from warnings_of(pipeline, found, refusals)
         if not pipeline.calendar.is_exchange:
             yield NO_EXCHANGE
+            if len(given) < pipeline.encoder_length:
+                yield GUESSED_SESSIONS.format(first=shown_date(int(given[0])), encoder=pipeline.encoder_length)
         yield from covariates.warnings(bars.symbols)
         yield from pipeline.features.statics.warnings(bars.symbols, sent.numbers, sent.categories)
 

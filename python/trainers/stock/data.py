@@ -1,6 +1,6 @@
 """Training data: one encoded history, and which of its windows each part learns from or is judged by."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -25,6 +25,8 @@ ROWS = 1024
 """Windows gathered at once where the whole of a part is wanted; bounds the memory of a long history."""
 MEASURED: Final = 8192
 """Windows whose levels are measured at once."""
+SYMBOLS_AT_ONCE: Final = 64
+"""Whose bars are adjusted at once: those of all symbols take as much memory as the bars themselves."""
 
 
 class Batch(NamedTuple):
@@ -77,7 +79,7 @@ class History:
         self.bars = bars
         self.pipeline = pipeline
         self.covariates = covariates
-        self.labels: FloatArray = pipeline.target.labels(self.adjusted)
+        self.labels: FloatArray = self.of_adjusted(pipeline.target.labels)
         self.encoded: Encoded = _encoded(bars, pipeline, covariates)
         self._observed = torch.from_numpy(np.ascontiguousarray(self.encoded.observed))
         self._mask = torch.from_numpy(np.ascontiguousarray(self.encoded.mask))
@@ -99,7 +101,17 @@ class History:
     @cached_property
     def daily(self) -> FloatArray:
         """[S, T] the target's daily series; NaN where unknown."""
-        return self.pipeline.target.daily(self.adjusted)
+        return self.of_adjusted(self.pipeline.target.daily)
+
+    def of_adjusted(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
+        """[S, …] what is computed of each symbol's adjusted bars by itself; a few symbols are adjusted at a time."""
+        symbols, found = self.bars.symbols, np.empty(0)
+        for first in range(0, len(symbols), SYMBOLS_AT_ONCE):
+            few = compute(self.bars.select(symbols[first : first + SYMBOLS_AT_ONCE]).adjusted())
+            if first == 0:
+                found = np.empty((len(symbols), *few.shape[1:]))
+            found[first : first + len(few)] = few
+        return found
 
     @property
     def forecastable(self) -> NDArray[np.bool_]:

@@ -43,7 +43,7 @@ def garch(sample: Sample) -> Fitted:
     without any move, or where the fit does not converge.
     """
     otherwise = UNCONDITIONAL.estimator(sample)
-    daily = Target(kind=TargetKind.LOG_RETURN).daily(sample.history.adjusted)
+    daily = sample.history.of_adjusted(Target(kind=TargetKind.LOG_RETURN).daily)
     found = {symbol: _fitted(returns, symbol, sample) for symbol, returns in enumerate(daily)}
     models = {symbol: one for symbol, one in found.items() if isinstance(one, _Model)}
     filters = _Filters.of(models, sample)

@@ -54,7 +54,8 @@ def _in_units(sample: Sample, units: UnitsOf) -> Fitted:
 
 def _units_by(history: History, normaliser: Normaliser) -> UnitsOf:
     target = history.pipeline.target
-    series = normaliser.series(target, history.adjusted)
+    found = history.of_adjusted(lambda few: np.stack(normaliser.series(target, few), axis=1))
+    series = [found[:, k] for k in range(found.shape[1])]
 
     def units(windows: Windows) -> Units:
         parts = tuple(back_from(one, windows.symbols, windows.positions, normaliser.window) for one in series)
