@@ -17,7 +17,7 @@ from benchmarks.forecasts.indices import TASKS, index_task
 from benchmarks.forecasts.outside import BadSeriesError, outside_task
 from benchmarks.forecasts.protocol import STEPS
 from benchmarks.forecasts.results import Results
-from benchmarks.forecasts.systems import OUR_SELECTED, OUR_TFT, OURS, PEERS, FailedError, System, Trainings
+from benchmarks.forecasts.systems import OUR_SELECTED_TFT, OUR_TFT, OURS, PEERS, FailedError, System, Trainings
 from benchmarks.forecasts.task import Task
 from benchmarks.forecasts.verdicts import rows, table
 from benchmarks.report import common_options, publish
@@ -62,7 +62,7 @@ def tasks_of(given: argparse.Namespace) -> Sequence[Task]:
 
 def systems_of(given: argparse.Namespace) -> Sequence[System]:
     """Who is trained."""
-    ours = (OUR_TFT, OUR_SELECTED) if given.quick else OURS
+    ours = (OUR_TFT, OUR_SELECTED_TFT) if given.quick else OURS
     wanted = given.peers if given.peers is not None else not given.quick
     return [*ours, *(PEERS if wanted else ())]
 

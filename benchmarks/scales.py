@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from benchmarks.report import Row, parse_arguments, publish, shown
 from predictor.bars import BarPanel
@@ -26,7 +27,6 @@ from trainers.stock.recipe import Optimisation, Recipe, Scale
 
 SEEDS: Final = 3
 INDICES: Final = {"sp500": "SPX", "nasdaq": "IXIC"}
-COLUMNS: Final = {"open": "Open", "high": "High", "low": "Low", "close": "Close", "volume": "Volume"}
 SCALES: Final[Mapping[TargetKind, tuple[Scale, ...]]] = {
     TargetKind.LOG_RETURN: ("window", "har", "garch", "mix"),
     TargetKind.LOG_VOLATILITY: ("window", "har"),
@@ -39,11 +39,19 @@ def indices() -> BarPanel:
     """Both indices on the sessions that they share."""
     frames = [import_module(f"arch.data.{name}").load().sort_index() for name in INDICES]
     dates = frames[0].index.intersection(frames[1].index)
-    columns = {
-        ours: np.stack([frame.loc[dates, theirs].to_numpy(np.float64) for frame in frames])
-        for ours, theirs in COLUMNS.items()
-    }
-    return BarPanel(symbols=tuple(INDICES.values()), sessions=dates.strftime("%Y%m%d").to_numpy(np.int32), **columns)
+
+    def column(name: str) -> NDArray[np.float64]:
+        return np.stack([frame.loc[dates, name].to_numpy(np.float64) for frame in frames])
+
+    return BarPanel(
+        symbols=tuple(INDICES.values()),
+        sessions=dates.strftime("%Y%m%d").to_numpy(np.int32),
+        open=column("Open"),
+        high=column("High"),
+        low=column("Low"),
+        close=column("Close"),
+        volume=column("Volume"),
+    )
 
 
 def losses(bars: BarPanel, recipe: Recipe) -> tuple[float, float]:

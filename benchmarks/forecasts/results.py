@@ -73,14 +73,16 @@ class Results:
     @property
     def entries(self) -> Sequence[Entry]:
         """Everybody, the best first."""
-        return sorted([*self.baselines, *self.trained.values(), self.shipped], key=lambda entry: entry.mean)
+        return sorted([*self.baselines, *self.trained.values(), *self.shipped], key=lambda entry: entry.mean)
 
     @property
-    def shipped(self) -> Entry:
-        """Our TFT as an artifact has it: the epoch selected, and the quantiles moved, on the validation part."""
-        selected = self.trained[OUR_SELECTED]
-        name = f"{selected.name}, {Fit.CALIBRATED}"
-        return Entry(name=name, seeds=selected.variants["calibrated"], system=selected.system)
+    def shipped(self) -> Sequence[Entry]:
+        """Our networks as artifacts have them: the epoch selected, and the quantiles moved, on the validation part."""
+        selected = [self.trained[system] for system in OUR_SELECTED if system in self.trained]
+        return [
+            Entry(name=f"{one.name}, {Fit.CALIBRATED}", seeds=one.variants["calibrated"], system=one.system)
+            for one in selected
+        ]
 
     @property
     def best_baseline(self) -> Entry:

@@ -71,13 +71,20 @@ def _peer(library: str, model: str, how: str) -> System:
 
 
 OUR_TFT: Final = _ours("our TFT", "tft")
-OUR_SELECTED: Final = _ours("our TFT, epoch selected", "tft-selected")
+OUR_SELECTED_TFT: Final = _ours("our TFT, epoch selected", "tft-selected")
+OUR_SELECTED: Final = (
+    OUR_SELECTED_TFT,
+    _ours("our LSTM, epoch selected", "lstm-selected"),
+    _ours("our GRU, epoch selected", "gru-selected"),
+    _ours("our hybrid, epoch selected", "hybrid-selected"),
+)
+"""As artifacts are trained."""
 OURS: Final = (
     OUR_TFT,
-    OUR_SELECTED,
     _ours("our LSTM", "lstm"),
     _ours("our GRU", "gru"),
     _ours("our hybrid", "hybrid"),
+    *OUR_SELECTED,
 )
 PEERS: Final = (
     _peer("darts", "tft", "instance norm"),
