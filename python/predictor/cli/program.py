@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from predictor.cli.commands import app as predictor_app
 from predictor.cli.machine import error_json, write_json
+from predictor.cli.messages import say
 from predictor.errors import QuantraError
 
 INTERRUPTED: Final = 130
@@ -36,18 +35,12 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str =
         app(args=given, prog_name=name)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            _say("stopped by Ctrl+C")
+            say("stopped by Ctrl+C")
         raise
     except QuantraError as error:
         if "--json" in given:
             write_json(error_json(error))
-        _say(error.message)
+        say(error.message)
     except OSError as error:  # a file that cannot be read or written is the user's to repair, not a bug
-        _say(str(error))
+        say(str(error))
     sys.exit(1)
-
-
-def _say(message: str) -> None:
-    """One red line on stderr. What others wrote is shown as text: neither markup nor escape codes work in it."""
-    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
-    Console(stderr=True, highlight=False).print(Text(line, style="red"), soft_wrap=True)
