@@ -8,7 +8,7 @@ import numpy as np
 
 from predictor.bars import BarPanel
 from predictor.errors import BarsError, NoUsableSymbolError, QuantraError, TooFewBarsError, listed, shown_date
-from predictor.model.prepared import LARGEST_SCALE, MOST_TOLD, BoolArray, FloatArray
+from predictor.model.prepared import LARGEST_SCALE, MOST_TOLD, BoolArray, FloatArray, can_anchor
 from predictor.networks import Inputs
 from predictor.windows import Counts, Encoded, Pipeline
 
@@ -50,7 +50,8 @@ class Found:
 def refusals_of(pipeline: Pipeline, found: Found) -> dict[str, QuantraError]:
     """Why each symbol that cannot be forecast cannot, by symbol, in the order of the panel."""
     bars, counts = found.bars, found.counts
-    sound = bars.present[:, -1] & (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values)
+    sound = can_anchor(bars.close[:, -1])
+    sound &= (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values)
     sound &= (found.scale <= LARGEST_SCALE) & found.knows_something
     rows = sorted({*np.flatnonzero(~sound).tolist(), *found.faults})
     return {bars.symbols[s]: _refusal(pipeline, found, s) for s in rows}
@@ -63,9 +64,8 @@ def _refusal(pipeline: Pipeline, found: Found, s: int) -> QuantraError:
     if not bars.present[s, -1]:
         last = shown_date(int(bars.sessions[-1]))
         return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
-    if found.scale[s] > LARGEST_SCALE:
-        problem = f"has a volatility of {found.scale[s]:.3g} a day, which no market has; check its prices"
-        return NoUsableSymbolError(f"{symbol}: {problem}")
+    if impossible := _impossible(found, s):
+        return NoUsableSymbolError(f"{symbol}: has {impossible}, which no market has; check its prices")
     best = pipeline.bars_needed
     if counts.bars[s] < pipeline.least_bars:
         what = f"bars in the last {pipeline.encoder_length} sessions"
@@ -74,6 +74,14 @@ def _refusal(pipeline: Pipeline, found: Found, s: int) -> QuantraError:
         what = f"values in the last {pipeline.normaliser.window} sessions to measure its volatility by"
         return TooFewBarsError.of(symbol, have=int(counts.values[s]), need=pipeline.least_values, what=what, best=best)
     return NoUsableSymbolError(f"{symbol}: has no known feature in the last {pipeline.encoder_length} sessions")
+
+
+def _impossible(found: Found, s: int) -> str:
+    """What no market has."""
+    close = found.bars.close[s, -1]
+    if found.scale[s] > LARGEST_SCALE:
+        return f"a volatility of {found.scale[s]:.3g} a day"
+    return "" if can_anchor(close) else f"a last close of {close:.3g}"
 
 
 def warnings_of(pipeline: Pipeline, found: Found, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
