@@ -105,11 +105,11 @@ class Engine:
         return torch.cat([self.network(chunk) for chunk in self._chunks(inputs, deadline)]).cpu()
 
     @torch.inference_mode()
-    def internals(self, inputs: Inputs) -> Internals | None:
-        """What the network turned to in each window, on the CPU; None from a network that does not tell."""
+    def internals(self, inputs: Inputs, deadline: Checkpoint = NEVER) -> Internals | None:
+        """What the network turned to in each window, on the CPU; None from a network that does not tell; as `units`."""
         if not isinstance(self.network, Introspective):
             return None
-        found = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, NEVER)]
+        found = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, deadline)]
         return Internals(*(torch.cat(parts).cpu() for parts in zip(*found, strict=True)))
 
     @torch.inference_mode()

@@ -106,7 +106,7 @@ class Ensemble:
             member.attributions(asked, panel, deadline)
             for member, panel in zip(self.members.values(), prepared.members, strict=True)
         ]
-        (forecast,), shown = self.forecast([prepared]), prepared.only(asked.symbols)
+        (forecast,), shown = self.forecast([prepared], deadline), prepared.only(asked.symbols)
         return tuple(
             joint_attribution(
                 self.identity,
