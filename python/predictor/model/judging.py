@@ -8,7 +8,7 @@ import numpy as np
 
 from predictor.bars import BarPanel
 from predictor.errors import BarsError, NoUsableSymbolError, QuantraError, TooFewBarsError, listed, shown_date
-from predictor.model.prepared import LARGEST_SCALE, MOST_TOLD, BoolArray, FloatArray, can_anchor
+from predictor.model.prepared import LARGEST_SCALE, MOST_TOLD, BoolArray, FloatArray, can_anchor, nothing_usable
 from predictor.networks import Inputs
 from predictor.windows import Counts, Encoded, Pipeline
 
@@ -61,19 +61,46 @@ def _refusal(pipeline: Pipeline, found: Found, s: int) -> QuantraError:
     bars, counts, symbol = found.bars, found.counts, found.bars.symbols[s]
     if s in found.faults:
         return found.faults[s]
-    if not bars.present[s, -1]:
-        last = shown_date(int(bars.sessions[-1]))
-        return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
+    if np.isnan(bars.close[s, -1]):
+        return _no_last_bar(symbol, bars)
     if impossible := _impossible(found, s):
         return NoUsableSymbolError(f"{symbol}: has {impossible}, which no market has; check its prices")
-    best = pipeline.bars_needed
     if counts.bars[s] < pipeline.least_bars:
-        what = f"bars in the last {pipeline.encoder_length} sessions"
-        return TooFewBarsError.of(symbol, have=int(counts.bars[s]), need=pipeline.least_bars, what=what, best=best)
+        return _too_few_bars(pipeline, symbol, int(counts.bars[s]))
     if counts.values[s] < pipeline.least_values:
         what = f"values in the last {pipeline.normaliser.window} sessions to measure its volatility by"
-        return TooFewBarsError.of(symbol, have=int(counts.values[s]), need=pipeline.least_values, what=what, best=best)
+        have, best = int(counts.values[s]), pipeline.bars_needed
+        return TooFewBarsError.of(symbol, have=have, need=pipeline.least_values, what=what, best=best)
     return NoUsableSymbolError(f"{symbol}: has no known feature in the last {pipeline.encoder_length} sessions")
+
+
+def check_length(pipeline: Pipeline, bars: BarPanel) -> None:
+    """Refuse bars of too few sessions for any symbol, before they grow to the sessions that a forecast depends on.
+
+    Raises:
+        TooFewBarsError: naming symbols.
+        NoUsableSymbolError: some of them have no last bar.
+    """
+    if len(bars.sessions) >= pipeline.least_bars:
+        return
+    counts = bars.present.sum(axis=1)
+    missing = np.isnan(bars.close[:, -1])
+    raise nothing_usable(
+        {
+            symbol: _no_last_bar(symbol, bars) if missing[s] else _too_few_bars(pipeline, symbol, int(counts[s]))
+            for s, symbol in enumerate(bars.symbols)
+        }
+    )
+
+
+def _no_last_bar(symbol: str, bars: BarPanel) -> NoUsableSymbolError:
+    last = shown_date(int(bars.sessions[-1]))
+    return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
+
+
+def _too_few_bars(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError:
+    what = f"bars in the last {pipeline.encoder_length} sessions"
+    return TooFewBarsError.of(symbol, have=have, need=pipeline.least_bars, what=what, best=pipeline.bars_needed)
 
 
 def _impossible(found: Found, s: int) -> str:
