@@ -390,6 +390,34 @@ public abstract class PredictorTests
     }
 
     [Fact]
+    public async Task Prices_that_no_arithmetic_survives_fail_alone()
+    {
+        var panel = Panel;
+        var (bars, wild) = (panel.Select("IBM"), Swinging(panel.Sessions.Length));
+        var bad = new PredictionRequest("small", bars with { Open = wild, High = wild, Low = wild, Close = wild, AdjustedClose = wild });
+        var results = await _predictor.PredictManyAsync([new("small", Bars), bad, new("small", Bars)], Token);
+        Assert.Equal([null, QuantraReason.NoUsableSymbol, null], results.Select(result => result.Error?.Reason));
+        AssertNear(_expected.Of("one").Array<double>("values"), results[0].GetForecast());
+        var beside = panel with
+        {
+            Open = SecondRow(panel.Open, wild),
+            High = SecondRow(panel.High, wild),
+            Low = SecondRow(panel.Low, wild),
+            Close = SecondRow(panel.Close, wild),
+            AdjustedClose = SecondRow(panel.AdjustedClose, wild),
+        };
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", beside), Token);
+        Assert.Equal("IBM", Assert.Single(forecast.Refusals).Key);
+        AssertNear(_expected.Of("panel").Array<double>("values")[..12], forecast);
+
+        // Rows that share a forward with others may end in other last bits.
+        static void AssertNear(double[] expected, Forecast found) =>
+            Assert.All(expected.Zip(found.Values.ToArray()), pair => Assert.Equal(pair.First, pair.Second, 1e-6));
+        static double[] Swinging(int sessions) => [.. Enumerable.Range(0, sessions).Select(day => day % 2 == 0 ? 1e-200 : 1e200)];
+        static double[] SecondRow(ReadOnlyMemory<double> column, double[] row) => [.. column[..row.Length].Span, .. row];
+    }
+
+    [Fact]
     public async Task A_panel_of_which_no_symbol_remains_is_refused()
     {
         var panel = Emptied(Emptied(Panel, 199, 200), 399, 400);

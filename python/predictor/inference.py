@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,8 @@ from torch import Tensor, nn
 from predictor.deadline import NEVER, Checkpoint
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, Internals, Introspective, OutputMap, PanelOutput
+
+MOST_THREADS: Final = 4096
 
 
 def choose_device(name: str) -> torch.device:
@@ -38,10 +41,10 @@ def use_threads(count: int) -> None:
     One is fastest for small networks, above all on a busy machine, where several wait for each other.
 
     Raises:
-        ConfigurationError: `count` is below 1.
+        ConfigurationError: `count` is not 1 to MOST_THREADS.
     """
-    if count < 1:
-        raise ConfigurationError(f"threads is {count}, but must be at least 1")
+    if not 1 <= count <= MOST_THREADS:
+        raise ConfigurationError(f"threads is {count}, but must be 1 to {MOST_THREADS}")
     torch.set_num_threads(count)
 
 
@@ -102,11 +105,11 @@ class Engine:
         return torch.cat([self.network(chunk) for chunk in self._chunks(inputs, deadline)]).cpu()
 
     @torch.inference_mode()
-    def internals(self, inputs: Inputs) -> Internals | None:
-        """What the network turned to in each window, on the CPU; None from a network that does not tell."""
+    def internals(self, inputs: Inputs, deadline: Checkpoint = NEVER) -> Internals | None:
+        """What the network turned to in each window, on the CPU; None from a network that does not tell; as `units`."""
         if not isinstance(self.network, Introspective):
             return None
-        found = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, NEVER)]
+        found = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, deadline)]
         return Internals(*(torch.cat(parts).cpu() for parts in zip(*found, strict=True)))
 
     @torch.inference_mode()

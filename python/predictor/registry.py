@@ -1,7 +1,7 @@
 """The models of a folder: `NAME/VERSION/` artifacts and `NAME/aliases.json`, loaded once, found by reference."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +92,8 @@ class Line:
 
     versions: Mapping[int, Answering]
     aliases: Mapping[str, int]
+    refused: frozenset[int] = frozenset()
+    """Versions that are there, but cannot be served."""
 
     @property
     def default(self) -> int:
@@ -101,6 +103,17 @@ class Line:
     def aliases_of(self, version: int) -> tuple[str, ...]:
         """Aliases that name this version, sorted."""
         return tuple(sorted(alias for alias, v in self.aliases.items() if v == version))
+
+    def lost(self) -> dict[str, str]:
+        """What is wrong with each alias that names a version which is not served."""
+        return {
+            alias: f"names version {version}, which {self._fate(version)}"
+            for alias, version in sorted(self.aliases.items())
+            if version not in self.versions
+        }
+
+    def _fate(self, version: int) -> str:
+        return "was refused when it was loaded" if version in self.refused else "is missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +150,7 @@ class Registry:
 
         Raises:
             ModelNotFoundError: no model of that name, or none is named and there are several.
-            VersionNotFoundError: it has no such version or alias.
+            VersionNotFoundError: it has no such version or alias, or the alias names a version that is not served.
         """
         asked, _, selector = reference.partition("@")
         name = asked or self._only_name()
@@ -146,10 +159,7 @@ class Registry:
             raise ModelNotFoundError(f"there is no model {name[:_SHOWN]!r}; there are {sorted(self.lines)}")
         version = line.default if not selector else line.aliases.get(selector, _number(selector))
         if version not in line.versions:
-            raise VersionNotFoundError(
-                f"model {name!r} has no version or alias {selector[:_SHOWN]!r}; it has versions "
-                f"{sorted(line.versions)} and aliases {sorted(line.aliases)}"
-            )
+            raise _not_found(name, line, selector)
         return line.versions[version]
 
     def info(self, model: Answering) -> ModelInfo:
@@ -174,6 +184,15 @@ class Registry:
                 f"command line --model {names[0]})"
             )
         return next(iter(self.lines))
+
+
+def _not_found(name: str, line: Line, selector: str) -> VersionNotFoundError:
+    lost = line.lost()
+    aliases = sorted(line.aliases.keys() - lost.keys())
+    what = f"alias {selector!r} {lost[selector]}" if selector in lost else f"no version or alias {selector[:_SHOWN]!r}"
+    return VersionNotFoundError(
+        f"model {name!r} has {what}; it has versions {sorted(line.versions)} and aliases {aliases}"
+    )
 
 
 def read_aliases(line: Path) -> dict[str, int]:
@@ -208,26 +227,54 @@ def set_alias(line: Path, alias: str, version: int) -> None:
     replace_file(line / ALIASES, content)
 
 
+def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
+    """What a server would say of the aliases of the model in this folder: each must name a version that loads."""
+    try:
+        aliases = read_aliases(folder)
+    except ArtifactError as error:
+        return [error]
+    there = frozenset(aliases.values()) & frozenset(_versions(folder))
+    versions, _ = _load_versions(folder, there, runtime)
+    return _lost(folder, Line(versions=versions, aliases=aliases, refused=there - versions.keys()))
+
+
 def _open_line(folder: Path, runtime: Runtime) -> tuple[Line | None, list[ArtifactError]]:
-    problems: list[ArtifactError] = []
-    versions: dict[int, Answering] = {}
-    for version in _versions(folder):
-        try:
-            versions[version] = load_model(folder / str(version), (folder.name, version), runtime)
-        except ArtifactError as error:
-            problems.append(ArtifactError(f"{folder.name}/{version}: {error.message}", metadata=error.metadata))
+    there = _versions(folder)
+    versions, problems = _load_versions(folder, there, runtime)
     try:
         aliases = read_aliases(folder)
     except ArtifactError as error:
         return None, [*problems, error]
-    lost = {alias: version for alias, version in aliases.items() if version not in versions}
-    if CHAMPION in lost and versions:
-        # The champion is missing or refused: serving another version in its place would be a silent fallback.
-        return None, [
-            *problems,
-            ArtifactError.of(folder.name, f"its {CHAMPION}, version {lost[CHAMPION]}, cannot be served"),
-        ]
-    return (Line(versions=versions, aliases=aliases) if versions else None), problems
+    line = Line(versions=versions, aliases=aliases, refused=frozenset(there) - versions.keys())
+    is_served = bool(versions) and CHAMPION not in line.lost()
+    return (line if is_served else None), [*problems, *_lost(folder, line)]
+
+
+def _lost(folder: Path, line: Line) -> list[ArtifactError]:
+    """One problem for each alias that names a version which is not served."""
+    return [
+        ArtifactError.of(f"{folder.name}/{ALIASES}", f"alias {alias!r} {what}, so {_consequence(alias)}")
+        for alias, what in line.lost().items()
+    ]
+
+
+def _consequence(alias: str) -> str:
+    """Serving another version in the champion's place would be a fallback that nobody sees."""
+    return "no version is served" if alias == CHAMPION else "nothing answers to it"
+
+
+def _load_versions(
+    folder: Path, wanted: Iterable[int], runtime: Runtime
+) -> tuple[dict[int, Answering], list[ArtifactError]]:
+    """Those that load, and what is wrong with the others."""
+    versions: dict[int, Answering] = {}
+    problems: list[ArtifactError] = []
+    for version in wanted:
+        try:
+            versions[version] = load_model(folder / str(version), (folder.name, version), runtime)
+        except ArtifactError as error:
+            problems.append(ArtifactError(f"{folder.name}/{version}: {error.message}", metadata=error.metadata))
+    return versions, problems
 
 
 def _versions(line: Path) -> list[int]:

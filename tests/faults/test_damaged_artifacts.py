@@ -122,6 +122,12 @@ def test_a_link_in_place_of_a_file_is_named(folder: Path, name: str, tmp_path: P
     assert refused(folder).startswith(f"{name}: is a link")
 
 
+def test_a_link_in_place_of_the_golden_folder_is_named(folder: Path, tmp_path: Path) -> None:
+    (folder / "golden").rename(tmp_path / "elsewhere")
+    (folder / "golden").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    assert refused(folder) == "golden: is a link; an artifact holds its files itself"
+
+
 @pytest.mark.parametrize("name", EVERY_FILE)
 def test_a_folder_in_place_of_a_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()

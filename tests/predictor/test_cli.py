@@ -359,8 +359,24 @@ def test_an_alias_names_a_version(models: Path, tmp_path: Path, capsys: Capture)
 
     found = json_of(capsys, "alias", "small", "champion", 1, "--models", tmp_path)
 
-    assert found == {"model": "small", "alias": "champion", "version": 1}
+    assert found == {"model": "small", "alias": "champion", "version": 1, "problems": []}
     assert json.loads((tmp_path / "small" / "aliases.json").read_text()) == {"champion": 1}
+
+
+LOST = "small/aliases.json: alias 'canary' names version 9, which is missing, so nothing answers to it"
+
+
+@pytest.mark.parametrize("command", ["alias", "inspect"])
+def test_an_alias_that_leads_nowhere_is_a_warning(command: str, models: Path, tmp_path: Path, capsys: Capture) -> None:
+    line = Path(shutil.copytree(models / "small", tmp_path / "small"))
+    (line / "aliases.json").write_text('{"canary": 9}')
+    arguments = ("alias", "small", "champion", 1, "--models", tmp_path) if command == "alias" else (command, line / "1")
+
+    assert exit_code(*arguments, "--json") == 0
+
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [LOST]
+    assert json.loads(said.out)["problems" if command == "alias" else "alias_problems"] == [LOST]
 
 
 @pytest.mark.parametrize(

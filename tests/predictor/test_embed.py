@@ -247,6 +247,18 @@ def test_a_folder_without_models_is_refused(tmp_path: Path) -> None:
     assert reason(json.loads(text)) == "CONFIGURATION_INVALID"
 
 
+def test_an_alias_that_leads_nowhere_is_a_problem(tmp_path: Path) -> None:
+    small_models(tmp_path)
+    (tmp_path / "small" / "aliases.json").write_text('{"champion": 1, "canary": 9}')
+    opened, text = open_door(str(tmp_path), OPTIONS)
+    assert opened is not None
+    (problem,) = json.loads(text)["problems"]
+    assert problem["reason"] == "ARTIFACT_INVALID"
+    assert "alias 'canary' names version 9, which is missing" in problem["message"]
+    assert "version 9, which is missing" in json.loads(opened.get_model("small@canary"))["error"]["message"]
+    opened.close()
+
+
 def test_a_truth_value_that_is_neither_0_nor_1_is_refused(door: Door) -> None:
     buffers: list[AnyArray] = [np.zeros(60, np.float32), np.full(60, 2, np.uint8), np.zeros(0, np.float32), np.ones(1)]
     window = {

@@ -192,6 +192,20 @@ def test_a_symbol_of_a_volatility_that_no_market_has_is_named(model: Model) -> N
     assert "has a volatility of 230 a day, which no market has" in forecast.refusals["IBM"].message
 
 
+@pytest.mark.parametrize("price", [1e101, 1e-101])
+def test_a_symbol_whose_last_close_no_fan_can_start_from_is_named(model: Model, price: float) -> None:
+    bars = recent_bars("AAPL", "IBM")
+    columns = {name: getattr(bars, name).copy() for name in ("open", "high", "low", "close", "adj_close")}
+    for column in columns.values():
+        column[1] *= price / bars.close[1, -1]
+    answer = _forecast(model, replace(bars, **columns))
+    assert answer.refusals["IBM"].message == (
+        f"IBM: has a last close of {price:.3g}, which no market has; check its prices"
+    )
+    assert answer.prices is not None
+    assert np.isfinite(answer.prices[0]).all()
+
+
 def test_a_panel_without_a_usable_symbol_is_refused_naming_each(model: Model) -> None:
     bars = _without(_without(recent_bars("AAPL", "IBM"), 1, slice(-1, None)), 0, slice(-1, None))
     with pytest.raises(NoUsableSymbolError, match=r"no symbol can be forecast: AAPL: has no bar.*; IBM: has no bar"):

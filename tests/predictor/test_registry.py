@@ -12,7 +12,7 @@ import torch
 from artifacts import save_small_artifact
 
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
-from predictor.registry import ALIASES, Registry, Runtime, read_aliases, set_alias
+from predictor.registry import ALIASES, Registry, Runtime, alias_problems, read_aliases, set_alias
 
 RUNTIME = Runtime(torch.device("cpu"), 256)
 
@@ -129,7 +129,10 @@ def test_a_broken_champion_makes_the_model_unavailable(models: Path) -> None:
     with pytest.raises(ModelNotFoundError):
         registry.find("small@1")
     assert registry.find("other").identity.version == 7
-    assert any("its champion, version 2, cannot be served" in p.message for p in registry.problems)
+    assert registry.problems[-1].message == (
+        "small/aliases.json: alias 'champion' names version 2, which was refused when it was loaded, so no version is "
+        "served"
+    )
 
 
 def test_weights_of_another_model_are_refused_by_the_golden_instance(models: Path) -> None:
@@ -191,10 +194,61 @@ def test_an_aliases_file_that_is_wrong_makes_the_model_unavailable(models: Path,
     assert registry.problems[0].message.startswith(f"small/{ALIASES}")
 
 
-def test_an_alias_of_a_version_that_is_not_there_is_not_found(models: Path) -> None:
-    (models / "small" / ALIASES).write_text('{"canary": 9, "champion": 1}')
-    with pytest.raises(VersionNotFoundError, match="'canary'"):
-        _open(models).find("small@canary")
+def test_an_alias_of_a_missing_version_is_a_problem_and_the_others_answer(models: Path) -> None:
+    (models / "small" / ALIASES).write_text('{"canary": 9, "champion": 1, "old": 2}')
+    registry = _open(models)
+    assert [problem.message for problem in registry.problems] == [
+        "small/aliases.json: alias 'canary' names version 9, which is missing, so nothing answers to it"
+    ]
+    assert registry.problems[0].metadata["file"] == "small/aliases.json"
+    assert [registry.find(f"small{selector}").identity.version for selector in ("", "@2", "@old")] == [1, 2, 2]
+
+
+def test_an_alias_of_a_refused_version_is_a_problem_of_its_own(models: Path) -> None:
+    set_alias(models / "small", "canary", 2)
+    _break(models / "small" / "2")
+    _, problem = _open(models).problems
+    assert problem.message.startswith("small/aliases.json: alias 'canary' names version 2, which was refused")
+
+
+def test_an_alias_that_leads_nowhere_is_not_found_and_the_message_says_why(models: Path) -> None:
+    (models / "small" / ALIASES).write_text('{"canary": 9, "champion": 1, "next": 2}')
+    _break(models / "small" / "2")
+    registry = _open(models)
+    there = r"; it has versions \[1\] and aliases \['champion'\]"
+    with pytest.raises(VersionNotFoundError, match=rf"alias 'canary' names version 9, which is missing{there}"):
+        registry.find("small@canary")
+    with pytest.raises(VersionNotFoundError, match=rf"alias 'next' names version 2, which was refused .*{there}"):
+        registry.find("small@next")
+
+
+def test_aliases_of_a_model_without_any_version_are_problems(models: Path) -> None:
+    (models / "empty").mkdir()
+    (models / "empty" / ALIASES).write_text('{"canary": 1}')
+    assert [p.message for p in _open(models).problems] == [
+        "empty/aliases.json: alias 'canary' names version 1, which is missing, so nothing answers to it"
+    ]
+
+
+def test_the_aliases_of_one_folder_are_judged_as_a_server_would(models: Path) -> None:
+    (models / "small" / ALIASES).write_text('{"canary": 9, "champion": 1, "next": 2}')
+    _break(models / "small" / "2")
+    served = [p.message for p in _open(models).problems if ALIASES in p.message]
+    assert [p.message for p in alias_problems(models / "small", RUNTIME)] == served
+    assert len(served) == 2
+    (models / "small" / ALIASES).write_text("not json")
+    assert alias_problems(models / "small", RUNTIME)[0].message.startswith("small/aliases.json")
+
+
+@pytest.mark.parametrize("linked", ["models", "models/small", "models/small/2"])
+def test_links_to_whole_folders_are_how_people_deploy_and_are_served(models: Path, linked: str) -> None:
+    """What stands behind the link proves itself as any artifact does."""
+    place = models.parent / linked
+    place.rename(models.parent / "release")
+    place.symlink_to(models.parent / "release", target_is_directory=True)
+    registry = _open(models)
+    assert registry.find("small").identity.version == 2
+    assert registry.problems == ()
 
 
 @pytest.mark.parametrize("alias", ["", "3", "a b", "../x", "@", "x" * 65, "a/b", "-a"])

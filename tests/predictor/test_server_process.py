@@ -22,7 +22,7 @@ CALLS = 8
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What one server process did: a good and a broken artifact, explanations in flight, SIGTERM."""
+    """What one server process did: a good and a broken artifact, an alias of nothing, calls in flight, SIGTERM."""
 
     ready: dict[str, object]
     pid: int
@@ -39,6 +39,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
     shutil.copytree(models / "small", models / "broken")
     weights = models / "broken" / "1" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
+    (models / "small" / "aliases.json").write_text('{"champion": 1, "canary": 9}')
     log = models / "server.log"
     with (
         log.open("w") as file,
@@ -83,10 +84,14 @@ def test_the_signal_to_stop_lets_calls_in_flight_finish(life: Life) -> None:
 
 def test_a_broken_artifact_is_told_in_one_line_and_the_others_are_served(life: Life) -> None:
     assert life.served == ("small",)
-    told = [line for line in lines_of(life.log) if "not served" in line]
-    assert len(told) == 1
-    assert "broken/1" in told[0]
-    assert "weights.safetensors" in told[0]
+    (told,) = [line for line in lines_of(life.log) if "not served: broken" in line]
+    assert "broken/1" in told
+    assert "weights.safetensors" in told
+
+
+def test_an_alias_that_leads_nowhere_is_told_in_one_line(life: Life) -> None:
+    (told,) = [line for line in lines_of(life.log) if "aliases.json" in line]
+    assert "alias 'canary' names version 9, which is missing" in told
 
 
 def test_the_log_holds_no_stack_trace(life: Life) -> None:

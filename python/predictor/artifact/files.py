@@ -141,11 +141,12 @@ def read(folder: Path, name: str, limit: int) -> bytes:
     """A file of the folder.
 
     Raises:
-        ArtifactError: it is missing, a link, larger than `limit` bytes, or cannot be read.
+        ArtifactError: it is missing, or it or its folder is a link, larger than `limit` bytes, or cannot be read.
     """
     path = folder / name
-    if path.is_symlink():
-        raise ArtifactError.of(name, "is a link; an artifact holds its files itself")
+    for place in (Path(name), *Path(name).parents[:-1]):
+        if (folder / place).is_symlink():
+            raise ArtifactError.of(place.as_posix(), "is a link; an artifact holds its files itself")
     if not path.is_file():
         raise ArtifactError.of(name, "the file is missing")
     try:

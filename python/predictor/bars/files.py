@@ -22,6 +22,9 @@ RowIndex = NDArray[np.intp]
 
 REQUIRED: Final = ("open", "high", "low", "close", "volume")
 OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
+ALWAYS_TAKEN: Final = 10_000_000
+"""Symbols times dates, however few of these have a bar."""
+MOST_CELLS_A_ROW: Final = 100
 READABLE_DATE: Final = r"^(?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$"
 
 
@@ -79,6 +82,7 @@ def table_of(frame: "pl.DataFrame", source: Source) -> Table:
     symbols, rows = _symbols(frame, source)
     _check_dates(frame, symbols, rows, dates, source)
     sessions, places = np.unique(dates, return_inverse=True)
+    _check_size(len(symbols), sessions.size, frame.height, source)
     columns = {name: _spread(column, rows, places, (len(symbols), sessions.size)) for name, column in values.items()}
     return Table(symbols=symbols, sessions=sessions, columns=columns)
 
@@ -206,6 +210,16 @@ def _likely_symbols(frame: "pl.DataFrame", dates: NDArray[np.int32], *, ordered:
         if len(found) <= frame.height // 2 and _fallen(rows, dates, ordered=ordered) is None:
             likely.append(name)
     return likely
+
+
+def _check_size(symbols: int, sessions: int, rows: int, source: Source) -> None:
+    """Refuse a table of a few rows whose panel would be a huge array of nothing."""
+    cells = symbols * sessions
+    if cells > ALWAYS_TAKEN and cells > MOST_CELLS_A_ROW * rows:
+        raise BarsError(
+            f"{source.name} has {rows} rows of {symbols} symbols on {sessions} dates, so that fewer than one in "
+            f"{MOST_CELLS_A_ROW} of these has a bar; put symbols with other dates into other files"
+        )
 
 
 def _spread(values: FloatArray, rows: RowIndex, places: RowIndex, shape: tuple[int, int]) -> FloatArray:

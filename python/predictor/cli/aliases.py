@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from predictor.cli.machine import write_json
+from predictor.cli.messages import warned_of_aliases
 from predictor.cli.options import AsJson
 from predictor.errors import ModelNotFoundError
 from predictor.interruption import loading
@@ -31,7 +32,8 @@ def alias(
         known = f"there are {there}" if there else "it holds no model; name another folder by --models"
         raise ModelNotFoundError(f"there is no model {name!r} in {models}; {known}")
     set_alias(line, alias, version)
+    problems = warned_of_aliases(line)
     if as_json:
-        write_json({"model": name, "alias": alias, "version": version})
-        return
-    typer.echo(f"{name}@{alias} is version {version} now.")
+        write_json({"model": name, "alias": alias, "version": version, "problems": problems})
+    else:
+        typer.echo(f"{name}@{alias} is version {version} now.")

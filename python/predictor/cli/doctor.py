@@ -37,8 +37,12 @@ OPTIONAL: Final = {
     "plotly": "report",
     "jinja2": "report",
     "arch": "baselines",
+    "lightgbm": "baselines",
     "bokeh_sampledata": "demo",
     "pythonnet": "dotnet",
+    "onnx": "onnx",
+    "optuna": "tune",
+    "tensorboard": "tensorboard",
 }
 """Distribution to the extra that brings it."""
 

@@ -14,6 +14,7 @@ from predictor.card import Card, ConformalFacts, MemberFacts, TuningFacts
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.audits import audit_table
 from predictor.cli.machine import model_json, write_json
+from predictor.cli.messages import warned_of_aliases
 from predictor.cli.options import AsJson, Device
 from predictor.cli.scores import scores_table, shown_notes, skill_panel
 from predictor.interruption import loading
@@ -40,8 +41,10 @@ def inspect(
     with Forecaster.load(artifact, device) as forecaster:
         info = forecaster.model()
     card, audit = Card.from_json(info.card_json), read_audit(artifact)
+    problems = warned_of_aliases(artifact.absolute().parent, device)
     if as_json:
-        write_json({**model_json(info), "audit": None if audit is None else audit.to_json()})
+        audited = None if audit is None else audit.to_json()
+        write_json({**model_json(info), "audit": audited, "alias_problems": problems})
         return
     console = Console(highlight=False)
     console.print(Text("✓ every file is whole, and the golden instance gives the recorded numbers", style="green"))

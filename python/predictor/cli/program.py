@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from predictor.cli.machine import error_json, write_json
+from predictor.cli.messages import say
 from predictor.errors import InvalidInputError, QuantraError
 from predictor.interruption import INTERRUPTED, STOPPED
 
@@ -31,7 +30,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str =
         app(args=given, prog_name=name)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            _say(STOPPED)
+            say(STOPPED)
         if ended.code == BAD_USAGE and as_json:
             write_json(error_json(_misused(ended.__context__)))
         raise
@@ -57,10 +56,4 @@ def _named(error: OSError) -> str:
 def _fail(error: QuantraError, *, as_json: bool) -> None:
     if as_json:
         write_json(error_json(error))
-    _say(error.message)
-
-
-def _say(message: str) -> None:
-    """One red line on stderr. What others wrote is shown as text: neither markup nor escape codes work in it."""
-    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
-    Console(stderr=True, highlight=False).print(Text(line, style="red"), soft_wrap=True)
+    say(error.message)

@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from predictor.deadline import Deadline
 from predictor.embed import answers, questions
 from predictor.embed.answers import Reply
 from predictor.embed.fields import Fields
-from predictor.errors import InternalError, MalformedRequestError, QuantraError
+from predictor.errors import ConfigurationError, InternalError, MalformedRequestError, QuantraError
 from predictor.instance import Instance
 from predictor.service import PredictionService
 from predictor.wire.limits import MAX_INSTANCES, check_text
 
 _log = logging.getLogger(__name__)
+_SHOWN: Final = 80
 
 
 def open_door(models: str, options: str) -> tuple["Door | None", str]:
@@ -40,6 +41,10 @@ def open_door(models: str, options: str) -> tuple["Door | None", str]:
         )
     except QuantraError as error:
         return None, answers.error_text(error)
+    except OSError as error:
+        return None, answers.error_text(ConfigurationError(f"{models[:_SHOWN]}: {error.strerror}; name another folder"))
+    except Exception as error:  # noqa: BLE001 - as in `Pending.reply`
+        return None, answers.error_text(InternalError.of("opening the door", error, _log))
     return Door(service), json.dumps({"problems": [answers.error(problem) for problem in service.problems]})
 
 

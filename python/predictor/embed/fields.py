@@ -1,6 +1,8 @@
 """Strict reading of one JSON object and the buffers beside it: nothing is guessed, and nothing converted."""
 
 import json
+import reprlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -20,6 +22,11 @@ FLOAT64: Final = np.dtype(np.float64)
 FLOAT32: Final = np.dtype(np.float32)
 INT32: Final = np.dtype(np.int32)
 BYTE: Final = np.dtype(np.uint8)
+
+_SHOWN: Final = 80
+_SHORT: Final = reprlib.Repr()
+"""Never looks at more of a value than it shows, however long or deep that is."""
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = _SHOWN
 
 
 @final
@@ -82,10 +89,10 @@ class Fields:
         return value
 
     def number(self, name: str) -> float:
-        """Any number."""
+        """Any number that a double holds; never NaN."""
         value = self.values.get(name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise wrong(self._at(name), value, "a number")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
+            raise wrong(self._at(name), value, "a finite number")
         return float(value)
 
     def nested(self, name: str) -> "Fields":
@@ -108,7 +115,7 @@ class Fields:
         index = place.whole("buffer")
         if not 0 <= index < len(self.buffers):
             raise wrong(f"{place.path}.buffer", index, f"one of {len(self.buffers)} buffers")
-        values = np.asarray(memoryview(self.buffers[index]))
+        values = _contents(place.path, self.buffers[index])
         if values.dtype != kind or values.size != prod(shape):
             have = f"{values.size} values of {values.dtype}"
             raise wrong(place.path, have, f"{prod(shape)} values of {kind} for shape {list(shape)}")
@@ -124,10 +131,10 @@ class Fields:
     def shape(self, *ranks: int) -> tuple[int, ...]:
         """A shape of one of these ranks, each of its axes within the limits of one request."""
         axes = self._list("shape", max(ranks))
-        if len(axes) not in ranks or not all(isinstance(length, int) and length >= 0 for length in axes):
+        if len(axes) not in ranks or not all(type(length) is int and length >= 0 for length in axes):
             raise wrong(self._at("shape"), axes, f"{' or '.join(map(str, ranks))} lengths, each 0 or more")
         shape = tuple(cast("list[int]", axes))
-        for length in shape[1:]:
+        for length in shape:
             check_count(self.path, length, MAX_SESSIONS)
         check_count(f"{self.path}: values", prod(shape), MAX_CELLS)
         return shape
@@ -143,7 +150,15 @@ class Fields:
         return f"{self.path}.{name}"
 
 
+def _contents(path: str, buffer: object) -> AnyArray:
+    """What a host's buffer holds; a view, not a copy."""
+    try:
+        return np.asarray(memoryview(cast("Any", buffer)))
+    except (TypeError, ValueError) as error:  # it offers no buffer, or one of a type that numpy has no word for
+        raise wrong(path, type(buffer).__name__, f"a buffer of numbers: {error}") from None
+
+
 def wrong(path: str, have: object, need: str) -> MalformedRequestError:
     """What stands at a place, and what has to stand there."""
-    shown = repr(have)[:80]
+    shown = _SHORT.repr(have)[:_SHOWN]
     return MalformedRequestError(f"{path}: have {shown}, need {need}", metadata={"field": path, "have": shown})

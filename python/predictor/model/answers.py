@@ -67,7 +67,7 @@ def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:
     returns = values if source.target.kind is TargetKind.LOG_RETURN else None
     anchor = prepared.anchor
     # With a lag the returns count from a close that is not known yet: no price today can anchor them.
-    prices = None if returns is None or anchor is None or source.target.lag else anchor[:, None, None] * np.exp(returns)
+    prices = None if returns is None or anchor is None or source.target.lag else prices_of(anchor, returns)
     return Forecast(
         symbols=prepared.symbols,
         as_of_session=prepared.as_of,
@@ -92,6 +92,12 @@ def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:
         ranks=None if answer.scores is None else _placed(ranks_of(answer.scores), prepared.usable, fill=0),
         universe_hash="" if answer.scores is None else universe_hash(prepared.symbols, prepared.usable),
     )
+
+
+def prices_of(anchor: FloatArray, returns: FloatArray) -> FloatArray:
+    """[S, H, Q] from the last closes [S] and log returns; infinite where windows of a caller's own leave a double."""
+    with np.errstate(over="ignore"):
+        return anchor[:, None, None] * np.exp(returns)
 
 
 def ranks_of(scores: FloatArray) -> NDArray[np.int32]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Self, final
 
-import numpy as np
 import torch
 
 from predictor.artifact import EnsembleManifest, StoredEnsemble
@@ -17,7 +16,7 @@ from predictor.explain.explainer import FLOOR
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.model.answering import Outcome, outcomes
-from predictor.model.answers import Identity, default_targets
+from predictor.model.answers import Identity, default_targets, prices_of
 from predictor.model.combination import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
 from predictor.model.ensemble_info import ensemble_info
 from predictor.model.handle import Model
@@ -107,7 +106,7 @@ class Ensemble:
             member.attributions(asked, panel, deadline)
             for member, panel in zip(self.members.values(), prepared.members, strict=True)
         ]
-        (forecast,), shown = self.forecast([prepared]), prepared.only(asked.symbols)
+        (forecast,), shown = self.forecast([prepared], deadline), prepared.only(asked.symbols)
         return tuple(
             joint_attribution(
                 self.identity,
@@ -136,7 +135,7 @@ class Ensemble:
             first,
             values=values,
             returns=None if first.returns is None else values,
-            prices=None if first.prices is None or anchor is None else anchor[:, None, None] * np.exp(values),
+            prices=None if first.prices is None or anchor is None else prices_of(anchor, values),
             model=self.identity.name,
             version=self.identity.version,
             weights_hash=self.identity.weights_hash,

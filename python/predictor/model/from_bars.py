@@ -11,7 +11,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import check_sent
 from predictor.errors import BarIncompleteError, BarsError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
-from predictor.model.judging import Found, refusals_of, warnings_of
+from predictor.model.judging import Found, check_length, refusals_of, warnings_of
 from predictor.model.prepared import Prepared, nothing_usable
 from predictor.networks import Inputs
 from predictor.sessions import SessionCalendar
@@ -81,6 +81,7 @@ def _on_calendar(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: da
     """The sessions that the forecast depends on, checked against the exchange's where those are known."""
     calendar = pipeline.calendar
     if not calendar.is_exchange:
+        check_length(pipeline, bars)
         return pipeline.recent(bars)
     if bars.calendar and bars.calendar != calendar.name:
         raise BarsError(f"the bars are of calendar {bars.calendar!r}, but the model's calendar is {calendar.name!r}")
@@ -91,15 +92,15 @@ def _on_calendar(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: da
     if not instance.allow_incomplete_last_bar:
         _check_complete(calendar, int(bars.sessions[-1]), now)
     missing = calendar.missing(recent.sessions)
-    if len(missing) == 0 or instance.gap_policy is GapPolicy.IGNORE:
-        return pipeline.recent(recent)
-    if instance.gap_policy is GapPolicy.REFUSE:
+    if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
         raise SessionGapError(
             f"{calendar.name} held sessions on {_days(missing)} that the bars lack; send them, or choose the gap "
             "policy mask or ignore",
             metadata={"missing": _days(missing), "count": str(len(missing))},
         )
-    return pipeline.recent(_masked(recent, missing, pipeline.bars_needed))
+    check_length(pipeline, recent)
+    masks = len(missing) and instance.gap_policy is GapPolicy.MASK
+    return pipeline.recent(_masked(recent, missing, pipeline.bars_needed) if masks else recent)
 
 
 def _masked(bars: BarPanel, missing: NDArray[np.int32], count: int) -> BarPanel:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from predictor.bars.checks import check_symbols
 from predictor.errors import FeatureMismatchError, InvalidInputError, UnknownFeatureError, WindowShapeError
 from predictor.instance import FeatureWindow
-from predictor.model.prepared import LARGEST_SCALE, FloatArray, Prepared
+from predictor.model.prepared import LARGEST_PRICE, LARGEST_SCALE, FloatArray, Prepared, can_anchor
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
 
@@ -144,5 +144,5 @@ def _check_group(name: str, group: NDArray[np.generic], shape: tuple[int, ...]) 
 def _check_anchor(prices: FloatArray, symbols: int) -> None:
     if prices.shape != (symbols,):
         raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
-    if not ((prices > 0) & np.isfinite(prices)).all():
-        raise InvalidInputError("anchor_price holds a value that is not a positive finite price")
+    if not can_anchor(prices).all():
+        raise InvalidInputError(f"anchor_price holds a value that is not a price above 0 and up to {LARGEST_PRICE:g}")

@@ -139,15 +139,17 @@ class Model:
         if not prepared.usable.any():
             raise nothing_usable(prepared.refusals)
         found = self.asking.contributions(prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline)
-        internals = self._internals(prepared, [h for h, _ in points])
+        internals = self._internals(prepared, [h for h, _ in points], deadline)
         return tuple(
             attribution_of(self._source, prepared, target, contributions, query.detail, told)
             for target, contributions, told in zip(targets, found, internals, strict=True)
         )
 
-    def _internals(self, prepared: Prepared, horizons: Sequence[int]) -> list[tuple[Internal, ...]]:
+    def _internals(
+        self, prepared: Prepared, horizons: Sequence[int], deadline: Checkpoint
+    ) -> list[tuple[Internal, ...]]:
         """What the network says of itself, for each of these horizons by index."""
-        found = self.engine.internals(prepared.inputs)
+        found = self.engine.internals(prepared.inputs, deadline)
         if found is None:
             return [()] * len(horizons)
         return [internals_of(found, self.pipeline.features, self.manifest.target, h) for h in horizons]

@@ -8,7 +8,7 @@ import numpy as np
 
 from predictor.bars import BarPanel
 from predictor.errors import BarsError, NoUsableSymbolError, QuantraError, TooFewBarsError, listed, shown_date
-from predictor.model.prepared import LARGEST_SCALE, MOST_TOLD, BoolArray, FloatArray
+from predictor.model.prepared import LARGEST_SCALE, MOST_TOLD, BoolArray, FloatArray, can_anchor, nothing_usable
 from predictor.networks import Inputs
 from predictor.windows import Counts, Encoded, Pipeline
 
@@ -50,7 +50,8 @@ class Found:
 def refusals_of(pipeline: Pipeline, found: Found) -> dict[str, QuantraError]:
     """Why each symbol that cannot be forecast cannot, by symbol, in the order of the panel."""
     bars, counts = found.bars, found.counts
-    sound = bars.present[:, -1] & (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values)
+    sound = can_anchor(bars.close[:, -1])
+    sound &= (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values)
     sound &= (found.scale <= LARGEST_SCALE) & found.knows_something
     rows = sorted({*np.flatnonzero(~sound).tolist(), *found.faults})
     return {bars.symbols[s]: _refusal(pipeline, found, s) for s in rows}
@@ -60,20 +61,54 @@ def _refusal(pipeline: Pipeline, found: Found, s: int) -> QuantraError:
     bars, counts, symbol = found.bars, found.counts, found.bars.symbols[s]
     if s in found.faults:
         return found.faults[s]
-    if not bars.present[s, -1]:
-        last = shown_date(int(bars.sessions[-1]))
-        return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
-    if found.scale[s] > LARGEST_SCALE:
-        problem = f"has a volatility of {found.scale[s]:.3g} a day, which no market has; check its prices"
-        return NoUsableSymbolError(f"{symbol}: {problem}")
-    best = pipeline.bars_needed
+    if np.isnan(bars.close[s, -1]):
+        return _no_last_bar(symbol, bars)
+    if impossible := _impossible(found, s):
+        return NoUsableSymbolError(f"{symbol}: has {impossible}, which no market has; check its prices")
     if counts.bars[s] < pipeline.least_bars:
-        what = f"bars in the last {pipeline.encoder_length} sessions"
-        return TooFewBarsError.of(symbol, have=int(counts.bars[s]), need=pipeline.least_bars, what=what, best=best)
+        return _too_few_bars(pipeline, symbol, int(counts.bars[s]))
     if counts.values[s] < pipeline.least_values:
         what = f"values in the last {pipeline.normaliser.window} sessions to measure its volatility by"
-        return TooFewBarsError.of(symbol, have=int(counts.values[s]), need=pipeline.least_values, what=what, best=best)
+        have, best = int(counts.values[s]), pipeline.bars_needed
+        return TooFewBarsError.of(symbol, have=have, need=pipeline.least_values, what=what, best=best)
     return NoUsableSymbolError(f"{symbol}: has no known feature in the last {pipeline.encoder_length} sessions")
+
+
+def check_length(pipeline: Pipeline, bars: BarPanel) -> None:
+    """Refuse bars of too few sessions for any symbol, before they grow to the sessions that a forecast depends on.
+
+    Raises:
+        TooFewBarsError: naming symbols.
+        NoUsableSymbolError: some of them have no last bar.
+    """
+    if len(bars.sessions) >= pipeline.least_bars:
+        return
+    counts = bars.present.sum(axis=1)
+    missing = np.isnan(bars.close[:, -1])
+    raise nothing_usable(
+        {
+            symbol: _no_last_bar(symbol, bars) if missing[s] else _too_few_bars(pipeline, symbol, int(counts[s]))
+            for s, symbol in enumerate(bars.symbols)
+        }
+    )
+
+
+def _no_last_bar(symbol: str, bars: BarPanel) -> NoUsableSymbolError:
+    last = shown_date(int(bars.sessions[-1]))
+    return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
+
+
+def _too_few_bars(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError:
+    what = f"bars in the last {pipeline.encoder_length} sessions"
+    return TooFewBarsError.of(symbol, have=have, need=pipeline.least_bars, what=what, best=pipeline.bars_needed)
+
+
+def _impossible(found: Found, s: int) -> str:
+    """What no market has."""
+    close = found.bars.close[s, -1]
+    if found.scale[s] > LARGEST_SCALE:
+        return f"a volatility of {found.scale[s]:.3g} a day"
+    return "" if can_anchor(close) else f"a last close of {close:.3g}"
 
 
 def warnings_of(pipeline: Pipeline, found: Found, refusals: Mapping[str, QuantraError]) -> Iterator[str]:

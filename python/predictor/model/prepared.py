@@ -18,6 +18,9 @@ BoolArray = NDArray[np.bool_]
 LARGEST_SCALE = 10.0
 """Daily volatility, a log return: a factor of 22 000 a day. Beyond it a price fan would overflow."""
 
+LARGEST_PRICE = 1e100
+"""Also one divided by the smallest. Beyond it a price fan would leave what a double holds."""
+
 MOST_WARNINGS: Final = 20
 """Lines beside one forecast; what broken bars would say beyond them is counted."""
 LONGEST_WARNING: Final = 1000
@@ -74,6 +77,11 @@ class Prepared:
     def usable_symbols(self) -> tuple[str, ...]:
         """[N] whose rows `inputs` holds."""
         return tuple(symbol for symbol, known in zip(self.symbols, self.usable, strict=True) if known)
+
+
+def can_anchor(prices: FloatArray) -> BoolArray:
+    """Which prices a fan can start from; none that is NaN."""
+    return (prices >= 1 / LARGEST_PRICE) & (prices <= LARGEST_PRICE)
 
 
 def bounded(lines: Iterable[str]) -> tuple[str, ...]:

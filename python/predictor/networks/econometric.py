@@ -160,7 +160,7 @@ class FittedScale:
         with np.errstate(all="ignore"):
             log_scale = sum(share * found[name] for name, share in shares.items() if name in found)
             scale = np.maximum(np.exp(log_scale), self.floor)
-        return Levels(location=0.0 * scale, scale=scale)
+        return Levels(location=np.where(np.isnan(scale), np.nan, 0.0), scale=scale)
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
         """As `Normaliser.stages`: of N windows, the logs of both volatilities among them."""
@@ -223,7 +223,7 @@ class FittedLevel:
     def levels(self, windows: DailySeries) -> Levels:
         """As `Normaliser.levels`, [N, H]; NaN if no volatility of a window is known."""
         location = self.stages(windows)["har"]
-        return Levels(location=location, scale=0.0 * location + np.array(self.residuals))
+        return Levels(location=location, scale=np.where(np.isfinite(location), np.array(self.residuals), np.nan))
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
         """As `Normaliser.stages`."""

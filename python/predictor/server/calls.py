@@ -24,6 +24,7 @@ from predictor.server.admission import Admission
 from predictor.server.refusal import refuse
 from predictor.server.settings import ServerLimits
 from predictor.wire import attributions, errors, forecasts, instances, models, queries
+from predictor.wire.counting import check_parts
 from predictor.wire.limits import MAX_INSTANCES, check_count, check_text
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
@@ -148,6 +149,7 @@ class PredictionCalls:
 
 
 def _parsed(kind: type[MessageT], body: bytes) -> MessageT:
+    check_parts(body, kind)
     try:
         return kind.FromString(body)
     except DecodeError:

@@ -24,7 +24,8 @@ _CLOSE_S: Final = 1.0
 class Listener:
     """One address, on the running event loop.
 
-    `bind` claims the address, `start` begins to answer, `drain` ends it; each is called once, in this order.
+    `bind` claims the address, `start` begins to answer, `drain` ends it; each is called once, in this order. `close`
+    ends it at any time.
     """
 
     def __init__(self, address: Address, limits: ServerLimits) -> None:
@@ -33,6 +34,7 @@ class Listener:
         self._admission = Admission(limits.calls_in_flight)
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         self._server = grpc.aio.server(options=_options(limits))
+        self._has_begun = False
 
     def bind(self) -> int:
         """Claim the address before models are loaded, so that a clash shows at once.
@@ -60,6 +62,7 @@ class Listener:
         for name in ("", SERVICE_NAME, *(info.name for info in service.models())):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
+        self._has_begun = True
 
     async def drain(self) -> None:
         """Say NOT_SERVING, refuse new calls as UNAVAILABLE, let those in flight finish, and close."""
@@ -71,6 +74,12 @@ class Listener:
             await self._server.stop(None)
         else:
             await self._server.stop(_CLOSE_S)
+
+    async def close(self) -> None:
+        """Give the address back at once, in whatever state the listener is."""
+        if not self._has_begun:
+            await self._server.start()  # gRPC frees the address of a server that has begun, and of no other
+        await self._server.stop(None)
 
 
 def _options(limits: ServerLimits) -> tuple[tuple[str, int], ...]:

@@ -6,6 +6,8 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.metadata import version
 from types import FrameType
 from typing import Final
@@ -24,21 +26,33 @@ _log = logging.getLogger(__name__)
 def serve(settings: ServerSettings) -> int:
     """Serve until SIGTERM or SIGINT. The first line on stdout is JSON and means that calls are answered.
 
+    Must be called on the main thread. Signal handlers and switch interval are at the end what they were before.
+
     Returns:
         0 after an orderly end, 1 if the server could not start; one line on stderr then says why.
     """
+    before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         asyncio.run(_serve(settings))
     except QuantraError as error:
         sys.stderr.write(f"{_one_line(error)}\n")
         return 1
+    finally:
+        sys.setswitchinterval(before)
     return 0
 
 
 async def _serve(settings: ServerSettings) -> None:
-    stopping = _stop_signal()
     listener = Listener(settings.listen, settings.limits)
+    with _stop_signal() as stopping:
+        try:
+            await _answer(listener, settings, stopping)
+        finally:
+            await listener.close()
+
+
+async def _answer(listener: Listener, settings: ServerSettings, stopping: asyncio.Event) -> None:
     port = listener.bind()
     from predictor.service import PredictionService  # brings torch, which an address in use need not wait for
 
@@ -59,17 +73,21 @@ async def _serve(settings: ServerSettings) -> None:
         await listener.drain()
 
 
-def _stop_signal() -> asyncio.Event:
-    """An event that SIGTERM and SIGINT set; works where event loops know no signals, too."""
+@contextmanager
+def _stop_signal() -> Generator[asyncio.Event]:
+    """An event that SIGTERM and SIGINT set within the block; works where event loops know no signals, too."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(stopping.set)
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    return stopping
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not one of Python's
 
 
 def _announce(port: int) -> None:

@@ -12,6 +12,8 @@ MAX_FEATURES: Final = 10_000
 MAX_CELLS: Final = 8_000_000
 """Of one array: symbols x sessions, or symbols x sessions x features."""
 MAX_TARGETS: Final = 256
+MAX_PARTS: Final = 200_000
+"""Fields of a request's message and of those in it, whatever they hold: three times what the largest watch list has."""
 MAX_TEXT: Final = 256
 """Characters of a name: a symbol, a model, a request id, a currency."""
 

@@ -20,7 +20,7 @@ from predictor.inference import Engine, freeze
 from predictor.model import output_map
 from predictor.networks import Edges, GraphForecaster, WindowNormaliser, build_network, kind_named
 from predictor.networks.econometric import TAPS
-from predictor.sessions import SessionCalendar, dates_of, days_of
+from predictor.sessions import WEEKDAYS, SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (
     Checkpoints,
@@ -80,7 +80,8 @@ def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
     """The exchange's sessions from the first bar to five years after the last; the bars must lie on them."""
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
     end = int(dates_of(days_of(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
-    calendar = SessionCalendar.from_exchange(name, first, end) if name else SessionCalendar.weekdays(first, end)
+    plain = name in {"", WEEKDAYS}
+    calendar = SessionCalendar.weekdays(first, end) if plain else SessionCalendar.from_exchange(name, first, end)
     if bars.calendar and bars.calendar != calendar.name:
         raise ConfigurationError(
             f"the bars are of calendar {bars.calendar}, but the recipe's calendar is {calendar.name}; a model would "

@@ -21,7 +21,7 @@ KnownOption = Annotated[
     str,
     typer.Option(metavar="NAME,…", help="Covariates whose value of a future session is known ahead of it."),
 ]
-CalendarOption = Annotated[str, typer.Option(help="Exchange code, such as XNYS; empty: Monday to Friday.")]
+CalendarOption = Annotated[str, typer.Option(help="Exchange code, such as XNYS; weekdays, or empty: Monday to Friday.")]
 TargetOption = Annotated[str, typer.Option(help="log-return or log-volatility.")]
 HorizonsOption = Annotated[str, typer.Option(help="Trading days.")]
 QuantilesOption = Annotated[str, typer.Option(help="Levels between 0 and 1.")]

@@ -1,0 +1,272 @@
+"""What messages, pages and docs advise is there to be done: commands parse, flags, extras, modules and targets exist.
+
+Advice is collected from the sources themselves, so that a wrong one fails without being listed here. The README's
+commands are run by test_readme.py, those of the demo by test_demo.py.
+"""
+
+import ast
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from artifacts import recent_bars
+from torch.distributed.run import get_args_parser
+
+from predictor.cli import doctor
+from predictor.errors import ConfigurationError
+from predictor.sessions import SessionCalendar
+from trainers.cli.commands import app
+from trainers.stock import fitting
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("dotnet/*/*.md")]
+)
+SOURCES = sorted(ROOT.glob("python/**/*.py"))
+OTHERS = sorted(
+    path
+    for ending in ("cs", "csproj", "j2")
+    for path in (*ROOT.glob(f"dotnet/**/*.{ending}"), *ROOT.glob(f"python/**/*.{ending}"))
+    if not {"bin", "obj"} & set(path.parts)
+)
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+COMMAND = re.compile(r"\bquantra (?=[a-z])([^`;\n…<]*)")
+COMPLETE = (": ", "\n")
+"""What stands before a command that can be given as it is, as the beginning of a text does."""
+QUOTED = ("`", "(")
+"""Before one that may lack what it must have. Elsewhere a sentence may go on behind a command's name."""
+OF_OTHERS = {"--check", "--force-reinstall", "--logdir", "--log-level", "--project", "--verbosity", "--version"}
+"""Flags of sha256sum, pip, tensorboard, dotnet, and of the server's own program, which stand in literals too."""
+NO_COMMANDS = {"quantra yet", "quantra is ", "quantra in "}
+BEYOND_THE_DEMO = {"quantra tune": "tune", "quantra export": "onnx", "--tensorboard": "tensorboard"}
+"""What needs an extra that `make demo` does not bring, and which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Something that a person reads."""
+
+    where: str
+    text: str
+
+
+def literals(path: Path) -> Iterator[Text]:
+    """Every string of a module, docstrings too; a value that is put into one stands as X."""
+    inner: set[ast.AST] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            inner.update(node.values)
+            parts = [one.value if isinstance(one, ast.Constant) else "X" for one in node.values]
+            yield Text(f"{path.relative_to(ROOT)}:{node.lineno}", "".join(map(str, parts)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inner:
+            yield Text(f"{path.relative_to(ROOT)}:{node.lineno}", node.value)
+
+
+def page(path: Path) -> Text:
+    """A page, its folded commands unfolded."""
+    return Text(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8").replace("\\\n  ", ""))
+
+
+LITERALS = [text for path in SOURCES for text in literals(path)]
+TEXTS = [*LITERALS, *map(page, PAGES), *map(page, OTHERS)]
+
+
+# --- commands
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that these words begin with, and those behind its name."""
+    command: Any = typer.main.get_command(app)
+    while words and hasattr(command, "commands"):
+        if words[0] not in command.commands:
+            raise ConfigurationError(f"there is no command {words[0]!r}; there are {sorted(command.commands)}")
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+def flags_of(command: Any) -> set[str]:
+    """Of a command and of those below it."""
+    own = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    return own.union({"--help"}, *(flags_of(one) for one in getattr(command, "commands", {}).values()))
+
+
+def check_command(before: str, line: str) -> None:
+    """Parse what stands behind the program's name; raises what the program would."""
+    words = shlex.split(re.split(r"[)#&]| {2,}", line)[0].rstrip(" .,:"))
+    command, rest = command_of(words)
+    wrong = set(FLAG.findall(" ".join(words))) - flags_of(command)
+    assert not wrong, f"{words} has no {wrong}"
+    if not before or before.endswith((*COMPLETE, *QUOTED)):
+        command.make_context(words[0], rest, resilient_parsing=before.endswith(QUOTED))
+
+
+def commands_in(text: str) -> Iterator[tuple[str, str]]:
+    """What stands before each command, and the words behind the program's name."""
+    for found in COMMAND.finditer(text):
+        if not found[0].startswith(tuple(NO_COMMANDS)):
+            yield text[max(0, found.start() - 9) : found.start()], found[1]
+
+
+def test_commands_are_collected_from_messages_pages_and_examples() -> None:
+    """Else all that follows would hold of nothing."""
+    where = {text.where.split(":")[0] for text in TEXTS for _ in commands_in(text.text)}
+    assert {
+        "README.md",
+        "docs/evaluation.md",
+        "python/predictor/client.py",
+        "python/predictor/report/questions.py",
+    } <= where
+    assert "dotnet/Quantra.Client/README.md" in where
+    assert len([text for text in LITERALS if text.text.startswith("Example: quantra ")]) >= 13
+
+
+@pytest.mark.parametrize("text", [text for text in TEXTS if any(commands_in(text.text))], ids=lambda text: text.where)
+def test_every_command_that_is_named_can_be_given(text: Text) -> None:
+    for before, line in commands_in(text.text):
+        check_command(before, line)
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        ("", "evaluat models/1"),
+        ("Example: ", "evaluate models/1 --bar x.csv"),
+        ("Example: ", "inspect"),
+        ("see ", "tune --bars x.csv --no-such-flag"),
+        ("\n", "predict --horizon five"),
+        ("`", "train stocks --bars x"),
+    ],
+)
+def test_a_command_that_cannot_be_given_is_seen(before: str, line: str) -> None:
+    with pytest.raises(Exception, match=r"(?i)no |missing|valid"):
+        check_command(before, line)
+
+
+def test_every_flag_in_a_message_is_one_of_a_command() -> None:
+    known = flags_of(typer.main.get_command(app)) | OF_OTHERS
+    wrong = {(text.where, flag) for text in LITERALS for flag in FLAG.findall(text.text) if flag not in known}
+    assert not wrong
+
+
+# --- what is installed
+
+
+def extras_in(text: str) -> set[str]:
+    """Those of commands that install."""
+    return {
+        extra for names in re.findall(r"(?:quantra|\")?(?:\.|quantra)\[([a-z,]+)\]", text) for extra in names.split(",")
+    }
+
+
+def closure(extra: str) -> set[str]:
+    """Names of the distributions that an extra brings."""
+    found: set[str] = set()
+    for need in EXTRAS[extra]:
+        if need.startswith("quantra["):
+            found |= set().union(*(closure(one) for one in extras_in(need)))
+        else:
+            found.add(re.split(r"[\[<>=~;! ]", need)[0].lower().replace("_", "-"))
+    return found
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    named = {(text.where, extra) for text in TEXTS for extra in extras_in(text.text)}
+    assert len(named) > 5
+    assert {one for one in named if one[1] not in EXTRAS} == set()
+
+
+def missing_packages() -> Iterator[tuple[str, str]]:
+    """Package and extra of every error that names both in its source."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "MissingPackageError.of":
+                package, extra = node.args[:2]
+                if isinstance(package, ast.Constant) and isinstance(extra, ast.Constant):
+                    yield str(package.value), str(extra.value)
+
+
+@pytest.mark.parametrize(("package", "extra"), sorted({*missing_packages(), *doctor.OPTIONAL.items()}))
+def test_the_extra_of_a_missing_package_brings_it(package: str, extra: str) -> None:
+    assert package.lower().replace("_", "-") in closure(extra)
+
+
+def test_the_doctor_knows_every_extra_of_users() -> None:
+    """But those of all, the command line's own, without which it does not run, and a database that few have."""
+    assert set(doctor.OPTIONAL.values()) == set(EXTRAS) - {"all", "dev", "cli", "sqlserver"}
+
+
+def test_what_the_demo_does_not_bring_is_known() -> None:
+    assert closure("all") - closure("demo") == set().union(*(closure(extra) for extra in BEYOND_THE_DEMO.values()))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_names_the_extras_of_the_commands_that_it_shows(path: Path) -> None:
+    """A page of results and of changes tells nobody to run anything."""
+    text = page(path).text
+    if path.parent.name == "benchmarks" or path.name == "CHANGELOG.md" or "```" not in text:
+        return
+    needed = {
+        extra
+        for command, extra in BEYOND_THE_DEMO.items()
+        if re.search(rf"^{command} |`{command}\b", text, re.MULTILINE)
+    }
+    assert needed <= extras_in(text)
+
+
+# --- other programs
+
+
+def test_every_module_that_is_run_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    named = {
+        (text.where, name) for text in TEXTS for name in re.findall(r"python3? -m ([a-z_]+(?:\.[a-z_]+)*)", text.text)
+    }
+    assert ("README.md", "trainers.stock") in named
+    assert {one for one in named if find_spec(one[1]) is None} == set()
+
+
+def test_every_target_of_make_is_there() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {
+        name
+        for text in map(page, PAGES)
+        for name in re.findall(r"(?:^|[`# ])make ([a-z0-9-]+)(?:`|$|  )", text.text, re.MULTILINE)
+    }
+    assert {"demo", "test", "check"} <= named <= targets
+
+
+def test_every_dotnet_project_and_solution_is_there() -> None:
+    named = {name for text in map(page, PAGES) for name in re.findall(r"\bdotnet/[\w./]+", text.text)}
+    assert "dotnet/samples/Quantra.Terminal" in named
+    assert {name for name in named if not (ROOT / name.rstrip(".")).exists()} == set()
+
+
+def test_torchrun_takes_what_it_is_given() -> None:
+    lines = {line for text in map(page, PAGES) for line in re.findall(r"\btorchrun ([^`\n]+)", text.text)}
+    assert lines
+    for line in lines:
+        assert get_args_parser().parse_args(shlex.split(line.replace("…", ""))).nproc_per_node
+
+
+# --- values
+
+
+@pytest.mark.parametrize("name", ["NYSE2", "no exchange"])
+def test_the_calendars_that_an_unknown_exchange_is_answered_with_are_taken(name: str) -> None:
+    bars = replace(recent_bars("AAPL"), calendar="")
+    first, last = int(bars.sessions[0]), int(bars.sessions[-1])
+    with pytest.raises(ConfigurationError) as refused:
+        SessionCalendar.from_exchange(name, first, last)
+    advised = re.findall(r"'([^']+)'", refused.value.message.partition("Pass")[2])
+    assert advised == ["XNYS", "weekdays"]
+    for calendar in advised:
+        assert fitting._calendar(bars, calendar).name == calendar

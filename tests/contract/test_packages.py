@@ -1,0 +1,241 @@
+"""What users install, and nothing else: the wheel, the wheel out of the sdist, and both C# packages give forecasts.
+
+Each is used outside the checkout. The fresh environments see the packages that this one has beside quantra, so that
+nothing is fetched; the C# programs are those of the packages' own pages.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from artifacts import recent_bars, small_models
+
+from predictor.bars import BarPanel
+from predictor.forecast import Forecast
+from predictor.forecaster import Forecaster
+
+ROOT = Path(__file__).parents[2]
+DOTNET = ROOT / "dotnet"
+PACKAGES = ("Quantra.Client", "Quantra.Client.Embedded")
+QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false", "-p:RunAnalyzers=false", "-v:quiet")
+HIDDEN = ("PYTHONPATH", "VIRTUAL_ENV", "QUANTRA_PYTHON", "QUANTRA_VENV")
+"""What would lead a program back to this checkout or this environment."""
+PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup>
+    <OutputType>Exe</OutputType>
+    <TargetFramework>net10.0</TargetFramework>
+    <ImplicitUsings>enable</ImplicitUsings>
+    <RestoreAdditionalProjectSources>{feed}</RestoreAdditionalProjectSources>
+    <RestorePackagesPath>{cache}</RestorePackagesPath>
+  </PropertyGroup>
+  <ItemGroup>
+    <PackageReference Include="{package}" Version="*" />
+  </ItemGroup>
+</Project>
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of a user's, outside the checkout: `.venv`, `models/demo/1`, `bars.csv`."""
+
+    folder: Path
+
+    def program(self, name: str) -> Path:
+        """One of its environment."""
+        scripts = "Scripts" if os.name == "nt" else "bin"
+        return self.folder / ".venv" / scripts / (f"{name}.exe" if os.name == "nt" else name)
+
+    def run(self, *command: str | Path, **variables: str) -> str:
+        """What a command says there."""
+        return _run(*command, folder=self.folder, variables=variables)
+
+    @contextmanager
+    def serving(self) -> Generator[str]:
+        """The address of its own server."""
+        command = [self.program("quantra"), "serve", "--models", "models", "--listen", "127.0.0.1:0"]
+        with subprocess.Popen(
+            command, cwd=self.folder, env=_environment({}), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as server:
+            assert server.stdout is not None
+            try:
+                yield f"127.0.0.1:{json.loads(server.stdout.readline())['port']}"
+            finally:
+                server.terminate()
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in HIDDEN} | {
+        "OMP_NUM_THREADS": "1",
+        **variables,
+    }
+
+
+def _run(*command: str | Path, folder: Path, variables: Mapping[str, str]) -> str:
+    ran = subprocess.run(
+        [str(part) for part in command],
+        cwd=folder, env=_environment(variables), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}\n{ran.stderr}"
+    return ran.stdout
+
+
+# --- Python
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One from the checkout, one from the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    _build(ROOT, folder)
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as sdist:
+        sdist.extractall(folder / "sources", filter="data")
+    (sources,) = (folder / "sources").iterdir()
+    _build(sources, folder / "again", "-t", "wheel")
+    return {"checkout": next(folder.glob("*.whl")), "sdist": next((folder / "again").glob("*.whl"))}
+
+
+def _build(sources: Path, folder: Path, *targets: str) -> None:
+    """With the build backend of pyproject.toml, which the extra `dev` brings."""
+    path = os.environ.get("PYTHONPATH", "")
+    _run(
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-d",
+        folder,
+        *targets,
+        folder=sources,
+        variables={"PYTHONPATH": path},
+    )
+
+
+@pytest.fixture(scope="module")
+def places(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
+    """A user's folder with each of the wheels."""
+    return {name: _place(tmp_path_factory.mktemp(name), wheel) for name, wheel in wheels.items()}
+
+
+def _place(folder: Path, wheel: Path) -> Place:
+    venv.create(folder / ".venv", with_pip=False)
+    place = Place(folder)
+    install = ("install", "--quiet", "--no-deps", "--no-index", "--no-warn-script-location", wheel)
+    place.run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", place.program("python"), *install)
+    # A path in such a file is one more folder to import from; files like it in that folder, such as the one that leads
+    # to this checkout, are not read.
+    packages = place.run(
+        place.program("python"), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"
+    ).strip()
+    (Path(packages) / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    small_models(folder / "models", name="demo")
+    recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
+    return place
+
+
+@pytest.fixture(params=["checkout", "sdist"])
+def place(request: pytest.FixtureRequest, places: dict[str, Place]) -> Place:
+    return places[request.param]
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_the_wheel_holds_every_file_of_the_sources(wheels: dict[str, Path]) -> None:
+    sources = ROOT / "python"
+    files = {path.relative_to(sources).as_posix() for path in sources.rglob("*") if path.is_file()}
+    expected = {name for name in files if "__pycache__" not in name and ".egg-info" not in name}
+    assert contents(wheels["checkout"]).keys() == expected
+    assert {"predictor/py.typed", "trainers/py.typed", "predictor/report/page.html.j2"} <= expected
+
+
+def test_the_wheel_out_of_the_sdist_is_the_same(wheels: dict[str, Path]) -> None:
+    assert contents(wheels["sdist"]) == contents(wheels["checkout"])
+
+
+def test_an_installed_quantra_is_not_the_checkout(place: Place) -> None:
+    code = "import predictor, trainers.cli; print(predictor.__file__, trainers.cli.__file__, sep='\\n')"
+    for file in place.run(place.program("python"), "-c", code).split():
+        assert (place.folder / ".venv") in Path(file).parents
+
+
+def test_an_installed_quantra_forecasts(place: Place) -> None:
+    arguments = ("--artifact", "models/demo/1", "--bars", "bars.csv", "--symbol", "AAPL", "--device", "cpu", "--json")
+    found = json.loads(place.run(place.program("quantra"), "predict", *arguments))
+    assert found["values"] == _forecast(place).values.tolist()
+
+
+def _forecast(place: Place) -> Forecast:
+    """What this environment says to the same question."""
+    with Forecaster.load(place.folder / "models" / "demo" / "1", device="cpu") as forecaster:
+        return forecaster.predict(BarPanel.read(place.folder / "bars.csv").select(["AAPL"]))
+
+
+def test_an_installed_quantra_writes_pages(places: dict[str, Place]) -> None:
+    place = places["sdist"]
+    place.run(place.program("quantra"), "report", "models/demo/1", "--bars", "bars.csv", "--output", "report.html")
+    assert "AAPL" in (place.folder / "report.html").read_text(encoding="utf-8")
+
+
+# --- C#
+
+
+@pytest.fixture(scope="module")
+def feed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of both C# packages."""
+    if shutil.which("dotnet") is None:
+        pytest.skip("there is no dotnet on the PATH")
+    folder = tmp_path_factory.mktemp("feed")
+    pack = ("dotnet", "pack", "-c", "Release", "-o", folder, *QUIET)
+    _run(*pack, PACKAGES[1], folder=DOTNET, variables={"QUANTRA_PYTHON": sys.executable})  # builds both
+    _run(*pack, PACKAGES[0], "--no-build", folder=DOTNET, variables={})
+    return folder
+
+
+def test_the_package_carries_python_net_and_its_licence(feed: Path) -> None:
+    with zipfile.ZipFile(next(feed.glob(f"{PACKAGES[1]}.*.nupkg"))) as package:
+        files = set(package.namelist())
+        notice = package.read("THIRD-PARTY-NOTICES.txt").decode()
+    assert {f"lib/{framework}/Python.Runtime.dll" for framework in ("net8.0", "net10.0")} <= files
+    assert "Copyright (c) 2006-2021 the contributors of the Python.NET project" in notice
+
+
+@pytest.fixture
+def address(places: dict[str, Place]) -> Iterator[str]:
+    with places["checkout"].serving() as served:
+        yield served
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_program_of_a_packages_page_forecasts(
+    package: str, feed: Path, places: dict[str, Place], address: str
+) -> None:
+    place = places["checkout"]
+    project, cache = place.folder / package, place.folder / "cache"
+    project.mkdir()
+    page = (DOTNET / package / "README.md").read_text("utf-8")
+    (program,) = re.findall(r"^```csharp\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (project / "Ask.csproj").write_text(PROJECT.format(feed=feed, cache=cache, package=package))
+    (project / "Program.cs").write_text(program.replace("127.0.0.1:50051", address))
+    place.run("dotnet", "build", "-o", project / "out", *QUIET, project / "Ask.csproj")
+    said = place.run("dotnet", project / "out" / "Ask.dll")
+    assert said.startswith("demo@1 as of 2013-03-01")
+    prices = _forecast(place).prices
+    assert prices is not None
+    assert re.findall(r" ([0-9]+\.[0-9]{4})", said) == [f"{price:.4f}" for price in prices.flat]

@@ -1,0 +1,228 @@
+"""Work that nobody waits for ends at the next instance or the next forward, so that the next caller's turn comes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from artifacts import UNIVERSE, recent_bars, save_small_artifact, small_artifact
+from ensembles import ensemble_of, manifest_of
+from torch import nn
+
+from predictor import artifact
+from predictor.bars import BarPanel
+from predictor.deadline import Deadline
+from predictor.errors import CallCancelledError, DeadlineExceededError
+from predictor.explain import forecasting
+from predictor.forecast import Forecast
+from predictor.instance import Instance, Query
+from predictor.model import Answering, Ensemble, Identity, Model, handle, joint_reading
+from predictor.networks import Inputs, Introspective
+from predictor.registry import Line, Registry
+from predictor.service import PredictionService
+
+SOON_S = 30
+MANY = 1000
+ROWS = 4
+"""Of one forward at most."""
+ONE = Instance(input=recent_bars("AAPL"))
+PANEL = Instance(input=recent_bars(*UNIVERSE))
+
+
+def _wide() -> BarPanel:
+    """Twelve symbols: three forwards."""
+    bars = recent_bars(*UNIVERSE)
+    names = ("open", "high", "low", "close", "volume", "adj_close")
+    return replace(
+        bars, symbols=tuple("ABCDEFGHIJKL"), **{name: np.tile(getattr(bars, name), (3, 1)) for name in names}
+    )
+
+
+WIDE = Instance(input=_wide())
+
+
+@dataclass(slots=True)
+class Steps:
+    """Counts steps, and sets off something at one of them."""
+
+    at: int = 0
+    then: Callable[[], object] = lambda: None
+    taken: int = 0
+    hooked: list[torch.utils.hooks.RemovableHandle] = field(default_factory=list[torch.utils.hooks.RemovableHandle])
+
+    def take(self, *_: object) -> None:
+        self.taken += 1
+        if self.taken == self.at:
+            self.then()
+
+    def count_forwards(self, networks: Sequence[nn.Module]) -> None:
+        self.hooked += [network.register_forward_pre_hook(self.take) for network in networks]
+
+
+def _model(kind: str, seed: int = 0) -> Model:
+    identity = Identity(name=kind, version=1, weights_hash="0" * 64)
+    return Model.assemble(identity, small_artifact(kind, seed=seed), device=torch.device("cpu"), max_rows=ROWS)
+
+
+def _joint(folder: Path) -> Ensemble:
+    stored = {str(seed): artifact.load(save_small_artifact(folder / str(seed), seed=seed)) for seed in (1, 2)}
+    whole = ensemble_of(manifest_of(stored), stored)
+    members = {name: _model("lstm", int(name)) for name in whole.members}
+    return Ensemble(whole.identity, whole.manifest, members)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model | Ensemble]:
+    joint = _joint(tmp_path_factory.mktemp("joint"))
+    return {"lstm": _model("lstm"), "graph": _model("graph"), "ensemble": joint}
+
+
+@pytest.fixture(params=["lstm", "graph", "ensemble"])
+def model(request: pytest.FixtureRequest, models: dict[str, Model | Ensemble]) -> Model | Ensemble:
+    return models[request.param]
+
+
+@pytest.fixture
+def steps() -> Iterator[Steps]:
+    counted = Steps()
+    yield counted
+    for hook in counted.hooked:
+        hook.remove()
+
+
+def networks(model: Answering) -> list[nn.Module]:
+    assert isinstance(model, Model | Ensemble)
+    members = [model] if isinstance(model, Model) else list(model.members.values())
+    return [member.engine.network for member in members]
+
+
+def service_of(model: Answering) -> PredictionService:
+    line = Line(versions={1: model}, aliases={})
+    return PredictionService(Registry(lines={model.identity.name: line}, problems=()))
+
+
+def count_preparations(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (handle, joint_reading):
+        prepared_by = module.prepared_by
+
+        def counted(*arguments: object, work: Callable[..., object] = prepared_by) -> object:
+            steps.take()
+            return work(*arguments)
+
+        monkeypatch.setattr(module, "prepared_by", counted)
+
+
+def test_after_a_cancelled_call_of_a_thousand_instances_the_next_caller_does_not_wait_for_them(
+    model: Model | Ensemble, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The members of the ensemble read the same, so an instance is prepared once for both."""
+    count_preparations(steps, monkeypatch)
+    gone = Deadline()
+    steps.at, steps.then = 3, gone.cancelled.set
+    with service_of(model) as service:
+        cancelled = service.predict("", [ONE] * MANY, gone)
+        following = service.predict("", [ONE], Deadline())
+        assert isinstance(following.result(SOON_S)[0], Forecast)
+        assert isinstance(cancelled.exception(SOON_S), CallCancelledError)
+    assert steps.taken == 3 + 1
+
+
+def test_a_deadline_that_passes_between_two_instances_ends_the_call(
+    model: Model | Ensemble, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_preparations(steps, monkeypatch)
+    passed = Deadline.after(3600)
+    steps.at, steps.then = 2, lambda: object.__setattr__(passed, "expires_at_s", 0.0)
+    with service_of(model) as service, pytest.raises(DeadlineExceededError):
+        service.predict("", [ONE] * MANY, passed).result(SOON_S)
+    assert steps.taken == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "instances"),
+    [
+        ("lstm", [ONE] * 10 * ROWS),
+        ("lstm", [PANEL] * 10),
+        ("graph", [PANEL] * 10),
+        ("ensemble", [ONE] * 10 * ROWS),
+        ("ensemble", [PANEL] * 10),
+    ],
+    ids=["many rows", "rows of panels", "panels of a graph", "members", "members' panels"],
+)
+def test_a_call_cancelled_in_a_forward_takes_no_other(
+    models: dict[str, Model | Ensemble], steps: Steps, kind: str, instances: list[Instance]
+) -> None:
+    model, gone = models[kind], Deadline()
+    steps.count_forwards(networks(model))
+    steps.at, steps.then = 2, gone.cancelled.set
+    with service_of(model) as service:
+        cancelled = service.predict("", instances, gone)
+        assert isinstance(service.predict("", [ONE], Deadline()).result(SOON_S)[0], Forecast)
+        assert isinstance(cancelled.exception(SOON_S), CallCancelledError)
+    assert steps.taken == 2 + len(networks(model))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "ensemble"])
+def test_a_panel_of_one_instance_is_cancelled_between_its_forwards(
+    models: dict[str, Model | Ensemble], steps: Steps, kind: str
+) -> None:
+    model, gone = models[kind], Deadline()
+    steps.count_forwards(networks(model))
+    steps.at, steps.then = 2, gone.cancelled.set
+    with service_of(model) as service, pytest.raises(CallCancelledError):
+        service.predict("", [WIDE], gone).result(SOON_S)
+    assert steps.taken == 2
+
+
+def test_a_cancelled_explanation_takes_no_other_forward(
+    model: Model | Ensemble, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in (forecasting.ByRow, forecasting.AcrossStocks):
+
+        def counted(asked: object, *parts: object, work: Callable[..., object] = kind.__call__) -> object:
+            steps.take()
+            return work(asked, *parts)
+
+        monkeypatch.setattr(kind, "__call__", counted)
+    gone = Deadline()
+    steps.at, steps.then = 3, gone.cancelled.set
+    with service_of(model) as service:
+        cancelled = service.explain("", Query(instance=PANEL, tolerance=1e-6), gone)
+        following = service.predict("", [ONE], Deadline())
+        assert isinstance(cancelled.exception(SOON_S), CallCancelledError)
+        assert isinstance(following.result(SOON_S)[0], Forecast)
+    assert steps.taken == 3
+
+
+def test_an_explanation_cancelled_where_the_ensemble_forecasts_takes_no_other_forward(
+    models: dict[str, Model | Ensemble], steps: Steps
+) -> None:
+    model, gone = models["ensemble"], Deadline()
+    steps.count_forwards(networks(model))
+    steps.at, steps.then = 1, gone.cancelled.set
+    query = Query(instance=WIDE, symbols=("A",), targets=model.default_targets()[:1], tolerance=0.5)
+    with service_of(model) as service, pytest.raises(CallCancelledError):
+        service.explain("", query, gone).result(SOON_S)
+    assert steps.taken == 1
+
+
+def test_an_explanation_cancelled_where_a_network_tells_of_itself_takes_no_other_forward(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, gone = _model("tft"), Deadline()
+    network = model.engine.network
+    assert isinstance(network, Introspective)
+    told = network.with_internals
+
+    def counted(inputs: Inputs) -> object:
+        steps.take()
+        return told(inputs)
+
+    monkeypatch.setattr(network, "with_internals", counted)
+    steps.at, steps.then = 2, gone.cancelled.set
+    query = Query(instance=WIDE, targets=model.default_targets()[:1], tolerance=0.9)
+    with service_of(model) as service, pytest.raises(CallCancelledError):
+        service.explain("", query, gone).result(SOON_S)
+    assert steps.taken == 2

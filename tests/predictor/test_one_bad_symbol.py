@@ -1,0 +1,226 @@
+"""Prices that no arithmetic survives fail alone: the symbols beside them are answered as ever, at every door."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from artifacts import recent_bars, save_small_artifact, small_artifact, small_model, small_models
+from ensembles import ensemble_of, manifest_of
+from numpy.typing import NDArray
+from serving import serving
+
+from predictor import artifact
+from predictor.bars import BarPanel
+from predictor.client import QuantraClient
+from predictor.deadline import NEVER
+from predictor.embed import Door, open_door
+from predictor.errors import QuantraError, answer_of
+from predictor.forecast import Forecast
+from predictor.forecaster import Forecaster
+from predictor.golden import LONG_AFTER
+from predictor.instance import Instance, Query
+from predictor.model import Answering, Outcome
+from predictor.networks import Target, TargetKind
+from predictor.service import PredictionService
+
+FloatArray = NDArray[np.float64]
+MANY = 1000
+BAD = 417
+"""Where the bad one stands among the good ones."""
+COLUMNS = ("open", "high", "low", "close", "volume")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one instance comes to, whatever door it went through."""
+
+    reason: str = ""
+    """Why there is no forecast at all."""
+    values: FloatArray = field(default_factory=lambda: np.zeros(0))
+    refusals: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of single symbols: messages."""
+
+
+Ask = Callable[[Sequence[BarPanel]], Sequence[Answer]]
+
+
+def spoiled(bars: BarPanel, row: int, pattern: FloatArray, *, adjusted: bool = True) -> BarPanel:
+    """The panel with these prices as open, high, low and close of one symbol."""
+    changed = {name: getattr(bars, name).copy() for name in COLUMNS}
+    for name in COLUMNS[:-1]:
+        changed[name][row] = pattern
+    adj_close = None if bars.adj_close is None or not adjusted else bars.adj_close.copy()
+    if adj_close is not None:
+        adj_close[row] = pattern
+    return replace(bars, **changed, adj_close=adj_close)
+
+
+def swinging(sessions: int, high: float = 1e200, low: float = 1e-200) -> FloatArray:
+    return one_by_one(high if day % 2 else low for day in range(sessions))
+
+
+def one_by_one(prices: Iterable[float]) -> FloatArray:
+    return np.array(list(prices), np.float64)
+
+
+GOOD = recent_bars("AAPL")
+THREE = recent_bars("AAPL", "IBM", "GOOG")
+PATTERNS: Mapping[str, FloatArray] = {
+    "from 1e-200 to 1e200": swinging(200),
+    "from the smallest to the largest": swinging(200, 1.7e308, 5e-324),
+    "one day of 1e200": one_by_one(1e200 if day == 190 else 1.0 for day in range(200)),
+    "at the end 1e-200": one_by_one(1e-200 if day == 199 else 1.0 for day in range(200)),
+    "nearly infinite": np.full(200, 1e307),
+    "the smallest steps there are": one_by_one(5e-324 * (1 + day % 7) for day in range(200)),
+    "from nothing to everything": one_by_one(math.exp(7 * (day - 100)) for day in range(200)),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_models(tmp_path_factory.mktemp("models"))
+
+
+# --- the doors
+
+
+@pytest.fixture(scope="module")
+def service(models: Path) -> Iterator[PredictionService]:
+    with PredictionService.open(models, device="cpu") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module", params=["forecaster", "client", "embedded"])
+def ask(request: pytest.FixtureRequest, models: Path, service: PredictionService) -> Iterator[Ask]:
+    """One way to the model."""
+    if request.param == "forecaster":
+        with Forecaster.load(models / "small" / "1", device="cpu") as forecaster:
+            yield lambda panels: told(forecaster.predict_many(panels))
+    elif request.param == "client":
+        with serving(service) as served, QuantraClient(served.target, "small") as client:
+            yield lambda panels: told(client.predict_many(panels))
+    else:
+        door, _ = open_door(str(models), json.dumps({"device": "cpu", "max_batch_rows": 256, "threads": 1}))
+        assert door is not None
+        yield lambda panels: embedded(door, panels)
+        door.close()
+
+
+def told(outcomes: Sequence[Outcome]) -> list[Answer]:
+    return [
+        Answer(reason=answer_of(one).reason)
+        if isinstance(one, QuantraError)
+        else Answer(values=one.values, refusals={symbol: error.message for symbol, error in one.refusals.items()})
+        for one in outcomes
+    ]
+
+
+def embedded(door: Door, panels: Sequence[BarPanel]) -> list[Answer]:
+    buffers: list[NDArray[Any]] = []
+
+    def put(values: NDArray[Any]) -> dict[str, object]:
+        buffers.append(np.ascontiguousarray(values))
+        return {"buffer": len(buffers) - 1, "shape": values.shape}
+
+    def instance(bars: BarPanel) -> dict[str, object]:
+        columns = {name: put(getattr(bars, name)) for name in ("sessions", *COLUMNS, "adj_close")}
+        asked = {"symbols": bars.symbols, "calendar": "", "currency": "", **columns}
+        return {"request_id": "", "gap_policy": "refuse", "allow_incomplete_last_bar": False, "bars": asked}
+
+    question = {"model": "small", "timeout_s": 100, "instances": [instance(bars) for bars in panels]}
+    reply, arrays = door.predict(json.dumps(question), buffers).reply()
+    return [_answer(result, arrays) for result in json.loads(reply)["results"]]
+
+
+def _answer(result: dict[str, Any], arrays: list[NDArray[Any]]) -> Answer:
+    if "error" in result:
+        return Answer(reason=str(result["error"]["reason"]))
+    found = result["forecast"]
+    refusals = {one["symbol"]: one["error"]["message"] for one in found["refusals"]}
+    return Answer(values=arrays[found["values"]["buffer"]], refusals=refusals)
+
+
+# --- one among many
+
+
+def test_a_bad_symbol_among_a_thousand_instances_fails_alone(ask: Ask) -> None:
+    panels = [GOOD] * MANY
+    panels[BAD] = spoiled(GOOD, 0, PATTERNS["from 1e-200 to 1e200"])
+    answers = ask(panels)
+    assert {k: answer.reason for k, answer in enumerate(answers) if answer.reason} == {BAD: "NO_USABLE_SYMBOL"}
+    (alone,) = ask([GOOD])
+    assert all(np.allclose(one.values, alone.values, rtol=0, atol=1e-6) for one in answers if not one.reason)
+
+
+def test_a_bad_symbol_of_a_panel_fails_alone(ask: Ask) -> None:
+    (found,), (whole,) = ask([spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])]), ask([THREE])
+    assert list(found.refusals) == ["IBM"]
+    assert "which no market has; check its prices" in found.refusals["IBM"]
+    assert np.isnan(found.values[1]).all()
+    np.testing.assert_allclose(found.values[[0, 2]], whole.values[[0, 2]], rtol=0, atol=1e-6)
+
+
+# --- every kind of model
+
+
+LOG_VOLATILITY = Target(kind=TargetKind.LOG_VOLATILITY)
+
+
+def _joint(folder: Path) -> Answering:
+    stored = {str(seed): artifact.load(save_small_artifact(folder / str(seed), seed=seed)) for seed in (1, 2)}
+    return ensemble_of(manifest_of(stored), stored)
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answering]:
+    networks = {kind: small_model(small_artifact(kind)) for kind in ("lstm", "gru", "hybrid", "tft", "har", "garch")}
+    return {
+        **networks,
+        "fitted": small_model(small_artifact(fitted=True)),
+        "volatility": small_model(small_artifact(target=LOG_VOLATILITY)),
+        "fitted volatility": small_model(small_artifact(target=LOG_VOLATILITY, fitted=True)),
+        "ensemble": _joint(tmp_path_factory.mktemp("joint")),
+    }
+
+
+@pytest.mark.parametrize("adjusted", [True, False], ids=["adj_close", "unadjusted"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_whatever_the_prices_the_symbols_beside_them_keep_their_forecasts(
+    kinds: dict[str, Answering], pattern: str, *, adjusted: bool
+) -> None:
+    """Bars that are bad at a glance are refused at once; a warning of numpy's is an error here, as in a strict host."""
+    bars = spoiled(THREE, 1, PATTERNS[pattern], adjusted=adjusted)
+    sound = THREE if adjusted else replace(THREE, adj_close=None)
+    for kind, model in kinds.items():
+        beside, own, whole = model.predict(
+            [Instance(input=bars), Instance(input=bars.select(["IBM"])), Instance(input=sound)], LONG_AFTER, NEVER
+        )
+        assert isinstance(beside, Forecast), kind
+        assert isinstance(whole, Forecast), kind
+        np.testing.assert_allclose(beside.values[[0, 2]], whole.values[[0, 2]], rtol=0, atol=1e-6, err_msg=kind)
+        assert np.isfinite(beside.values[1]).all() or list(beside.refusals) == ["IBM"]
+        assert isinstance(own, Forecast) == ("IBM" not in beside.refusals)
+
+
+def test_a_graph_answers_those_beside_a_bad_symbol_as_without_it() -> None:
+    model, bars = small_model(small_artifact("graph")), spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
+    beside, without = model.predict(
+        [Instance(input=bars), Instance(input=THREE.select(["AAPL", "GOOG"]))], LONG_AFTER, NEVER
+    )
+    assert isinstance(beside, Forecast)
+    assert isinstance(without, Forecast)
+    assert list(beside.refusals) == ["IBM"]
+    np.testing.assert_allclose(beside.values[[0, 2]], without.values, rtol=0, atol=1e-6)
+
+
+def test_the_reasons_of_the_others_are_given_too(kinds: dict[str, Answering]) -> None:
+    bars = spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
+    for kind, model in kinds.items():
+        query = Query(instance=Instance(input=bars), targets=model.default_targets()[:1], tolerance=0.1)
+        (found,) = model.explain(query, LONG_AFTER, NEVER)
+        assert np.isfinite(found.per_row[[0, 2]]).all(), kind

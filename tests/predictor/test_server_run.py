@@ -1,0 +1,112 @@
+"""`serve` in the process of a caller: it leaves signals and the interpreter as it found them."""
+
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from artifacts import small_models
+
+from predictor.server import Address, ServerSettings, run, serve
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+OURS = 0.00314
+"""A switch interval that nobody else sets."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_models(tmp_path_factory.mktemp("models"))
+
+
+def own_handler(*_: object) -> None:
+    raise AssertionError("the caller's own handler was called while the server ran")
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """A program with handlers and a switch interval of its own."""
+    before = [signal.signal(number, own_handler) for number in SIGNALS]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(OURS)
+    yield
+    sys.setswitchinterval(interval)
+    for number, handler in zip(SIGNALS, before, strict=True):
+        signal.signal(number, handler)
+
+
+def settings(models: Path, port: int = 0) -> ServerSettings:
+    return ServerSettings(models=models, listen=Address("127.0.0.1", port), device="cpu")
+
+
+def check_as_before() -> None:
+    assert [signal.getsignal(number) for number in SIGNALS] == [own_handler, own_handler]
+    assert sys.getswitchinterval() == pytest.approx(OURS)
+
+
+def stop_when_ready(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> list[float]:
+    """Send the signal where the server says that it is ready; the switch interval that it had then."""
+    seen: list[float] = []
+
+    def announce(_: int) -> None:
+        seen.append(sys.getswitchinterval())
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(run, "_announce", announce)
+    return seen
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_server_that_was_stopped_leaves_signals_and_switch_interval_as_they_were(
+    models: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    seen = stop_when_ready(monkeypatch, number)
+    assert serve(settings(models)) == 0
+    assert seen == [pytest.approx(run.SWITCH_INTERVAL_S)]
+    check_as_before()
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_server_without_models_leaves_them_as_they_were(tmp_path: Path) -> None:
+    assert serve(settings(tmp_path)) == 1
+    check_as_before()
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_server_whose_port_is_taken_leaves_them_as_they_were(models: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        assert serve(settings(models, other.getsockname()[1])) == 1
+    check_as_before()
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_server_that_breaks_leaves_them_as_they_were(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: int) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(run, "_announce", broken)
+    with pytest.raises(ZeroDivisionError):
+        serve(settings(models))
+    check_as_before()
+
+
+def test_a_server_that_fails_gives_its_port_back(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    assert serve(settings(tmp_path, port)) == 1
+    socket.create_server(("127.0.0.1", port), reuse_port=False).close()
+
+
+def test_ctrl_c_is_pythons_own_again_after_a_server(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio puts back a handler of SIGINT only where it finds its own."""
+    before: Callable[..., object] | int | None = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        stop_when_ready(monkeypatch, signal.SIGTERM)
+        assert serve(settings(models)) == 0
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

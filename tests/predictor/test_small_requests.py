@@ -1,0 +1,222 @@
+"""What a request costs in memory follows from its bytes: hardly anything sent never becomes large arrays."""
+
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+import grpc
+import numpy as np
+import pytest
+from artifacts import recent_bars, save_small_artifact, small_artifact, small_model, small_models
+from ensembles import ensemble_of, manifest_of
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from serving import serving
+
+from predictor import artifact
+from predictor._pb import prediction_pb2 as pb
+from predictor.bars import BarPanel, files
+from predictor.deadline import NEVER
+from predictor.errors import BarsError, QuantraError, RequestTooLargeError, TooFewBarsError
+from predictor.forecast import Forecast
+from predictor.golden import LONG_AFTER
+from predictor.instance import GapPolicy, Instance, Query
+from predictor.model import Answering
+from predictor.service import PredictionService
+from predictor.wire import instances
+from predictor.wire.counting import check_parts
+from predictor.wire.limits import MAX_INSTANCES, MAX_PARTS
+
+LARGEST = 16 << 20
+"""Bytes of a request."""
+SYMBOLS = 2000
+DAYS = recent_bars("AAPL").sessions
+LAST = int(DAYS[-1])
+TIMES = 20
+"""How many times its bytes a request of nothing may take while it is answered."""
+
+
+def panel(sessions: Sequence[int], symbols: int = SYMBOLS) -> BarPanel:
+    prices = np.full((symbols, len(sessions)), 10.0)
+    return BarPanel(
+        symbols=tuple(f"S{row}" for row in range(symbols)),
+        sessions=np.array(sessions, np.int32),
+        **dict.fromkeys(("open", "high", "low", "close", "volume"), prices),
+    )
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answering]:
+    folder = tmp_path_factory.mktemp("joint")
+    stored = {str(seed): artifact.load(save_small_artifact(folder / str(seed), seed=seed)) for seed in (1, 2)}
+    networks = {kind: small_model(small_artifact(kind)) for kind in ("lstm", "graph")}
+    return {**networks, "ensemble": ensemble_of(manifest_of(stored), stored)}
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Bytes that Python and numpy held at most on the way; torch's inputs are as large as what numpy made of them."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def too_few(model: Answering, instance: Instance, *, explain: bool) -> None:
+    if explain:
+        with pytest.raises(TooFewBarsError):
+            model.explain(Query(instance=instance), LONG_AFTER, NEVER)
+    else:
+        assert isinstance(model.predict([instance], LONG_AFTER, NEVER)[0], TooFewBarsError)
+
+
+@pytest.mark.parametrize("explain", [False, True], ids=["predict", "explain"])
+@pytest.mark.parametrize(
+    ("policy", "sessions"),
+    [
+        (GapPolicy.REFUSE, [LAST]),
+        (GapPolicy.MASK, [LAST]),
+        (GapPolicy.MASK, [20000103, LAST]),
+        (GapPolicy.MASK, DAYS[-29::2].tolist()),
+        (GapPolicy.IGNORE, [LAST]),
+        (GapPolicy.IGNORE, [20000103, LAST]),
+        (GapPolicy.IGNORE, [20000103, *DAYS[-28:].tolist()]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["lstm", "graph", "ensemble"])
+def test_a_few_sessions_of_many_symbols_take_no_more_than_they_are(
+    models: dict[str, Answering], kind: str, policy: GapPolicy, sessions: list[int], *, explain: bool
+) -> None:
+    instance = Instance(input=panel(sessions), gap_policy=policy)
+    size = instances.encode(instance).ByteSize()
+    assert peak(lambda: too_few(models[kind], instance, explain=explain)) < TIMES * size
+
+
+def test_sessions_years_apart_take_what_as_many_in_a_row_take(models: dict[str, Answering]) -> None:
+    """As few as can be forecast at all, and then the same number of bars with the longest gap before them."""
+    whole = DAYS[-60:].tolist()
+    apart = [20000103, *whole[1:]]
+
+    def ask(sessions: list[int]) -> int:
+        asked = Instance(input=panel(sessions, 300), gap_policy=GapPolicy.MASK)
+        return peak(lambda: isinstance(models["lstm"].predict([asked], LONG_AFTER, NEVER)[0], Forecast))
+
+    ask(whole)
+    assert ask(apart) < 1.1 * ask(whole)
+
+
+def test_refusing_many_symbols_looks_at_each_once(
+    models: dict[str, Answering], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole panel's `present` for each of them made ten thousand symbols take ten seconds."""
+    bars = panel(DAYS[-60::2].tolist(), 500)
+    looked: list[int] = []
+    present = BarPanel.present.fget
+    assert present is not None
+
+    def counted(self: BarPanel) -> object:
+        looked.append(len(self.symbols))
+        return present(self)
+
+    monkeypatch.setattr(BarPanel, "present", property(counted))
+    asked = Instance(input=bars, gap_policy=GapPolicy.MASK)
+    assert isinstance(models["lstm"].predict([asked], LONG_AFTER, NEVER)[0], QuantraError)
+    assert len(looked) < 10
+
+
+# --- files
+
+
+def test_a_file_of_single_bars_is_no_huge_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A symbol and a date of its own in each row: rows squared."""
+    monkeypatch.setattr(files, "ALWAYS_TAKEN", 1000)
+    rows = [f"S{k},{day},1,1,1,1,1" for k, day in enumerate(DAYS.tolist())]
+    path = tmp_path / "bars.csv"
+    path.write_text("\n".join(["symbol,date,open,high,low,close,volume", *rows]))
+    message = r"bars.csv has 200 rows of 200 symbols on 200 dates, so that fewer than one in 100 .* into other files"
+    with pytest.raises(BarsError, match=message):
+        BarPanel.read(path)
+    monkeypatch.setattr(files, "ALWAYS_TAKEN", 40_000)
+    assert BarPanel.read(path).close.shape == (200, 200)
+
+
+# --- bytes
+
+
+def field(message: type[Message], name: str, content: bytes = b"") -> bytes:
+    """One field of length-delimited content, as it stands on the wire."""
+    number, length, size = message.DESCRIPTOR.fields_by_name[name].number, len(content), b""
+    while length > 0x7F:
+        size, length = size + bytes([length & 0x7F | 0x80]), length >> 7
+    return bytes([number << 3 | 2]) + size + bytes([length]) + content
+
+
+def within(*names: str, content: bytes) -> bytes:
+    """An instance that holds the content in fields within fields."""
+    kinds: list[type[Message]] = [
+        pb.PredictRequest,
+        pb.Instance,
+        pb.Covariates if "covariates" in names else pb.BarPanel,
+    ]
+    for kind, name in reversed(list(zip(kinds, names, strict=False))):
+        content = field(kind, name, content)
+    return content
+
+
+def filled(part: bytes) -> bytes:
+    return part * ((LARGEST - 100) // len(part))
+
+
+EMPTIEST = {
+    "instances": filled(field(pb.PredictRequest, "instances")),
+    "instances of bars": filled(within("instances", "bars", content=b"")),
+    "symbols": within("instances", "bars", content=filled(field(pb.BarPanel, "symbols"))),
+    "covariates": within("instances", "covariates", content=filled(field(pb.Covariates, "observed"))),
+    "scalars twice": within("instances", "bars", content=filled(b"\x68\x01")),
+}
+
+
+@pytest.mark.parametrize("what", EMPTIEST)
+def test_the_largest_request_of_the_emptiest_content_is_refused_before_it_is_parsed(what: str) -> None:
+    with pytest.raises(RequestTooLargeError, match=f"holds more than {MAX_PARTS} fields"):
+        check_parts(EMPTIEST[what], pb.PredictRequest)
+
+
+def test_empty_targets_of_an_explanation_are_refused_too() -> None:
+    with pytest.raises(RequestTooLargeError):
+        check_parts(filled(field(pb.ExplainRequest, "targets")), pb.ExplainRequest)
+
+
+def test_the_largest_watch_lists_are_taken() -> None:
+    """As many instances as may be, of bars that can be forecast, and one panel of as many symbols as may be."""
+    one = instances.encode(Instance(input=panel(DAYS[-30:].tolist(), 3), request_id="x" * 20)).SerializeToString()
+    many = field(pb.PredictRequest, "instances", one) * MAX_INSTANCES
+    whole = instances.encode(Instance(input=panel(DAYS[-30:].tolist(), 10_000))).SerializeToString()
+    for body in (many, field(pb.PredictRequest, "instances", whole)):
+        assert len(body) > 10 << 20
+        check_parts(body, pb.PredictRequest)
+
+
+@pytest.mark.parametrize("ending", [b"\x0a\xff\xff\xff", b"\x0f", b"\xff" * 11, b"\x0a"], ids=repr)
+def test_bytes_that_are_no_message_are_left_to_the_parser(ending: bytes) -> None:
+    check_parts(field(pb.PredictRequest, "instances", b"\0" * MAX_PARTS) + ending, pb.PredictRequest)
+
+
+def test_the_server_refuses_the_emptiest_request_as_too_large(tmp_path: Path) -> None:
+    with (
+        PredictionService.open(small_models(tmp_path), device="cpu") as service,
+        serving(service) as served,
+        grpc.insecure_channel(served.target) as channel,
+    ):
+        call = channel.unary_unary("/quantra.v1.PredictionService/Predict")
+        with pytest.raises(grpc.RpcError) as refused:
+            call(EMPTIEST["instances of bars"], timeout=30)
+    status = rpc_status.from_call(cast("grpc.Call", refused.value))
+    assert status is not None
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert (info.reason, info.metadata["field"]) == ("REQUEST_TOO_LARGE", "request")
