@@ -164,11 +164,20 @@ def test_contributions_to_a_log_of_volatility_have_digits_enough() -> None:
 
 def test_no_name_of_an_input_is_cut_in_a_narrow_terminal() -> None:
     names = ("from_month_start", "return_on_money_in_20", "close_to_range_20")
-    found = replace(canned.attribution(("AAPL",)), row_names=names)
+    found = replace(canned.attribution(("AAPL",)), row_names=names, per_row=np.array([[0.1, -0.2, 0.3]]))
 
     text = printed(contributions_table(found, "AAPL"), width=80)
 
     assert all(name in text for name in names)
+
+
+def test_inputs_that_added_nothing_are_one_line() -> None:
+    found = replace(canned.attribution(("AAPL",)), row_names=("a", "b", "c"), per_row=np.array([[0.0, -0.2, 0.0]]))
+
+    text = printed(contributions_table(found, "AAPL"), width=80)
+
+    assert [line.split()[0] for line in text.splitlines()[4:6]] == ["b", "others"]
+    assert "others (2)" in text
 
 
 def test_a_title_is_not_folded_to_the_width_of_a_narrow_table(models: Path, capsys: Capture) -> None:
@@ -417,7 +426,7 @@ def test_a_report_of_several_symbols_has_a_section_of_each(models: Path, tmp_pat
     headings = ("MSFT: forecast", "MSFT: what moved", "AAPL: forecast The last year", "AAPL: what moved")
     places = [words.index(heading) for heading in headings]
     assert places == sorted(places)
-    assert "--symbol MSFT --symbol AAPL" in words
+    assert "--symbol MSFT,AAPL" in words
     picks = [part.split('"')[0] for part in text.split('type="radio" name="')[1:]]
     ids = [part.split('"')[0] for part in text.split(' id="pick-')[1:]]
     assert (picks.count("pick"), picks.count("pick-2")) == (12, 12)

@@ -57,12 +57,12 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Renderable
 
 
 def contributions_table(found: Attribution, symbol: str) -> RenderableType:
-    """Signed bars around a middle, the largest first, neighbours always; what is left is one line."""
+    """Signed bars around a middle, the largest that are not 0 first, neighbours always; what is left is one line."""
     unit, shown = _display(found.unit)
     s = found.symbols.index(symbol)
     rows = found.table(symbol)
-    top = [row for k, row in enumerate(rows) if k < _TOP or row.kind is RowKind.NEIGHBOURS]
-    rest = [row for row in rows[_TOP:] if row.kind is not RowKind.NEIGHBOURS]
+    places = [k for k, row in enumerate(rows) if row.kind is RowKind.NEIGHBOURS or (k < _TOP and row.value != 0)]
+    top, rest = [rows[k] for k in places], [row for k, row in enumerate(rows) if k not in places]
     reach = max((abs(row.value) for row in rows), default=0.0)
     title = (
         f"{symbol}: {found.horizon} sessions ahead, {level(found.quantile)}: "

@@ -63,7 +63,7 @@ def doubts(networks: Sequence[Taught], instance: Instance, forecast: Sequence[st
         whom = "the model was" if len(networks) == 1 else "all members were"
         yield (
             f"{listed(new)}: not among the symbols that {whom} trained on, so its scores tell nothing of them; judge "
-            "it on their bars with quantra evaluate, or train with them"
+            "it on their bars (quantra evaluate), or train with them"
         )
 
 

@@ -22,16 +22,16 @@ def ask_again(content: ReportContent) -> AskAgain:
     reference = f"{content.info.name}@{content.info.version}"
     folder = f"models/{content.info.name}/{content.info.version}"
     symbols = json.dumps(content.symbols, ensure_ascii=False)
-    flags = " ".join(f"--symbol {shlex.quote(symbol)}" for symbol in content.symbols)
+    names = shlex.quote(",".join(content.symbols))
     return AskAgain(
         command_line=(
             "quantra serve --models models\n"
             f"quantra predict --server 127.0.0.1:50051 --model {shlex.quote(reference)} --bars bars.csv "
-            f"{flags}"
+            f"--symbol {names}"
         ),
         audit=(
             f"quantra audit {shlex.quote(folder)} --bars bars.csv\n"
-            f"quantra report {shlex.quote(folder)} --bars bars.csv {flags}"
+            f"quantra report {shlex.quote(folder)} --bars bars.csv --symbol {names}"
         ),
         python=(
             "from predictor import BarPanel, Forecaster\n\n"
