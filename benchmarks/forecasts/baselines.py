@@ -11,7 +11,7 @@ from arch import arch_model
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
-from benchmarks.forecasts.scales import forecast_levels
+from benchmarks.forecasts.scales import forecast_levels, har_levels
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 from predictor.networks import anchor_index, uncrossed
 from trainers.stock.conformal import calibrate
@@ -65,6 +65,8 @@ def baselines(task: Task) -> Mapping[str, Array]:
         "LightGBM, level": _trees,
         "LightGBM, change": _trees_of_change,
     }
+    if task.ranges.shape[1]:
+        ways["relative HAR"] = _relative_har
     if task.name == "vol":
         ways["HAR"] = _har
     if task.name == "ret":
@@ -133,6 +135,19 @@ def _har(sample: Sample) -> Asking:
     windows = sample.windows
     weights = np.linalg.lstsq(averages(windows), windows.future)[0]
     return _with_residuals(sample, lambda asked: averages(asked) @ weights)
+
+
+def _relative_har(sample: Sample) -> Asking:
+    """Pooled quantiles in units that HAR forecasts from each window's own level: where our networks start."""
+    task, learnt = sample.task, sample.windows
+    location, scale = har_levels(task, learnt, learnt)
+    units = np.quantile((learnt.future - location) / scale, LEVELS, axis=0).T
+
+    def quantiles(asked: Windows) -> Array:
+        levels = har_levels(task, learnt, asked)
+        return levels.location[..., None] + levels.scale[..., None] * units
+
+    return quantiles
 
 
 def _trees(sample: Sample) -> Asking:

@@ -41,9 +41,14 @@ def window_levels(task: Task) -> tuple[Array, Array]:
 def forecast_levels(task: Task, asked: Windows) -> Levels:
     """Location and scale [N, H] that forecasts of these windows are told in, in the task's standardised unit."""
     if task.ranges.shape[1]:
-        return _Raw.of(task).levels(asked)
+        return har_levels(task, task.windows("train"), asked)
     location, scale = (level[asked.series, asked.decisions, None] for level in window_levels(task))
     return Levels(*(np.repeat(level, task.horizon, axis=1) for level in (location, scale)))
+
+
+def har_levels(task: Task, learnt: Windows, asked: Windows) -> Levels:
+    """Location and scale [N, H] of windows as HAR forecasts them, fitted on others, in the task's standardised unit."""
+    return _Raw.of(task).levels(learnt, asked)
 
 
 @final
@@ -60,10 +65,10 @@ class _Raw:
         target = task.target.astype(np.float64) * task.unit[:, None] + task.center[:, None]
         return cls(task=task, target=target)
 
-    def levels(self, asked: Windows) -> Levels:
-        """Of a normaliser that is fitted on the training part."""
+    def levels(self, learnt: Windows, asked: Windows) -> Levels:
+        """Of a normaliser that is fitted on the first windows."""
         task = self.task
-        location, scale = fit_normaliser(self._learnt(), "har").levels(self._series(asked))
+        location, scale = fit_normaliser(self._learnt(learnt), "har").levels(self._series(asked))
         unit, center = task.unit[asked.series, None], task.center[asked.series, None]
         return Levels(location=(location - center) / unit, scale=np.broadcast_to(scale, location.shape) / unit)
 
@@ -72,9 +77,9 @@ class _Raw:
         series = (self.target, self.task.ranges) if self.task.name == RETURNS else (self.task.ranges,)
         return tuple(back_from(one, windows.series, windows.decisions, TAPS) for one in series)
 
-    def _learnt(self) -> Learnt:
-        """All windows of the training part; each step of the horizon is forecast by itself."""
-        windows, task = self.task.windows("train"), self.task
+    def _learnt(self, windows: Windows) -> Learnt:
+        """The windows with what came after them; each step of the horizon is forecast by itself."""
+        task = self.task
         steps = windows.decisions[:, None] + np.arange(1, task.horizon + 1)
         outcomes = self.target[windows.series[:, None], steps]
         return Learnt(
