@@ -35,6 +35,8 @@ class DataFacts:
     last_session: int
     sessions: int
     sha256: str
+    untaught: tuple[str, ...]
+    """Symbols without a window in the training part, of which nothing was learnt; none where the card does not tell."""
     adjustment: str
     """Which columns told of splits and dividends; `UNADJUSTED` for none."""
     notes: tuple[str, ...]
@@ -221,6 +223,7 @@ def _section(record: Record, key: str, read: Callable[[Record], SectionT]) -> Se
 def _data(record: Record) -> DataFacts:
     return DataFacts(
         symbols=record.texts("symbols"),
+        untaught=record.texts("untaught") if record.has("untaught") else (),
         first_session=record.integer("first_session"),
         last_session=record.integer("last_session"),
         sessions=record.integer("sessions"),

@@ -203,3 +203,17 @@ def test_a_file_of_the_wrong_shape_is_refused(tmp_path: Path, name: str, text: s
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BarsError, match=r"there is no file .*nowhere\.csv"):
         BarPanel.read(tmp_path / "nowhere.csv")
+
+
+def test_a_folder_in_place_of_a_file_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "bars.csv").mkdir()
+    with pytest.raises(BarsError, match=r"bars\.csv is a folder, no file"):
+        BarPanel.read(tmp_path / "bars.csv")
+
+
+def test_a_table_that_cannot_be_parted_is_refused_with_advice_of_our_own(tmp_path: Path) -> None:
+    path = tmp_path / "bars.csv"
+    path.write_text("date;open\n2013-01-02;1,5,7\n", encoding="utf-8")
+    with pytest.raises(BarsError, match="must have commas between its columns and be UTF-8") as refused:
+        BarPanel.read(path)
+    assert "truncate_ragged_lines" not in refused.value.message

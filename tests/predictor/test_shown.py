@@ -454,3 +454,39 @@ def test_a_symbol_that_is_not_there_or_stands_twice_is_an_error(
     told = json.loads(output_of(capsys, command, *folder, "--bars", models / "bars.csv", *flags, "--json", code=code))
 
     assert problem in told["error"]["message"]
+
+
+# --- symbols without a forecast, and what an explanation counts from
+
+
+def young_beside_old(folder: Path) -> Path:
+    """A file in which GOOG has two bars."""
+    panel = recent_bars("AAPL", "GOOG")
+    columns = {name: getattr(panel, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
+    for column in columns.values():
+        column[1, :-2] = np.nan
+    replace(panel, **columns).write_csv(folder / "young.csv")
+    return folder / "young.csv"
+
+
+@pytest.mark.parametrize("command", ["predict", "explain"])
+def test_a_symbol_without_a_forecast_has_its_reason_and_no_table(
+    command: str, models: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    text = output_of(capsys, command, "--artifact", models / "told" / "1", "--bars", young_beside_old(tmp_path))
+
+    assert [line[:5] for line in text.splitlines() if line.startswith(("AAPL", "GOOG"))] == [
+        "AAPL," if command == "predict" else "AAPL:"
+    ]
+    assert "nan" not in text
+    assert "no forecast of GOOG: have 2 bars" in " ".join(text.split())
+
+
+def test_an_explanation_of_a_delayed_model_says_what_it_counts_from(models: Path, capsys: Capture) -> None:
+    bars = ("--bars", models / "bars.csv", "--symbol", "AAPL")
+
+    delayed = output_of(capsys, "explain", "--artifact", models / "delayed" / "1", *bars)
+    plain = output_of(capsys, "explain", "--artifact", models / "told" / "1", *bars)
+
+    assert "Horizons count from 1 session after the last bar." in delayed
+    assert "Horizons count" not in plain

@@ -16,6 +16,7 @@ from predictor.cli import run
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import CovariateFields, default_features
+from predictor.forecaster import Forecaster
 from predictor.networks import LSTMConfig, Target, TargetKind, UnconditionalConfig
 from trainers.loop import Report
 from trainers.stock import Material, Optimisation, Recipe, train
@@ -248,3 +249,25 @@ def test_an_audit_tells_of_doubts_before_its_work_and_holds_them(
     assert printed.index(SPLIT) < printed.index("forecasting")
     record = json.loads((doubtful.folder / "1.audit.json").read_text(encoding="utf-8"))
     places(record["warnings"], *JUDGED)
+
+
+def test_a_symbol_without_a_training_window_is_told_of_and_counts_as_unseen(tmp_path: Path) -> None:
+    panel = bokeh_panel("AAPL", "GOOG", "IBM").last(400)
+    names = ("open", "high", "low", "close", "volume", "adj_close")
+    columns = {name: getattr(panel, name).copy() for name in names}
+    for column in columns.values():
+        column[1, :-30] = np.nan
+    young = replace(panel, **columns, calendar="")
+    har = replace(RECIPE, kind="har", config=UnconditionalConfig())
+    told: list[str] = []
+
+    made = train(Material(young, default_features()), har, tmp_path / "1", consume=iter, warn=told.append)
+
+    (line,) = [one for one in told if "no bars enough for a window of the training part" in one]
+    assert line.startswith("GOOG: ")
+    data = made.told.data
+    assert data is not None
+    assert (data.untaught, line in data.notes) == (("GOOG",), True)
+    with Forecaster.load(made.folder) as forecaster:
+        warnings = forecaster.predict(young.select(["AAPL", "GOOG"])).warnings
+    assert [one[:5] for one in warnings if "not among the symbols" in one] == ["GOOG:"]

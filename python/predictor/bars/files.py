@@ -100,11 +100,14 @@ def read_frame(path: Path) -> "pl.DataFrame":
     if path.suffix.lower() not in readers:
         raise BarsError(f"{path.name} must end in .csv or .parquet")
     if not path.is_file():
-        raise BarsError(f"there is no file {path}")
+        raise BarsError(f"{path} is a folder, no file" if path.is_dir() else f"there is no file {path}")
     try:
         frame = readers[path.suffix.lower()](path)
     except pl.exceptions.PolarsError as error:
-        raise BarsError(f"{path.name} cannot be read: {error}") from error
+        problem = str(error).partition("Consider")[0].partition("You might want")[0].strip()
+        raise BarsError(
+            f"{path.name} cannot be read: {problem}; a CSV file must have commas between its columns and be UTF-8"
+        ) from error
     return plainly_named(frame, path)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final
 
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -25,7 +26,7 @@ from predictor.cli.options import (
 )
 from predictor.cli.source import bars_to_send, beside_bars, doubted, open_source
 from predictor.cli.tables import contributions_table, forecast_table, internals_table
-from predictor.forecast import Attribution, Forecast, TargetPoint
+from predictor.forecast import Attribution, Forecast, TargetPoint, session_in_words
 from predictor.instance import GapPolicy, Instance, Query
 from predictor.report import forecast_chart
 from predictor.skill import line_of
@@ -104,33 +105,37 @@ def explain(  # noqa: PLR0913 - one argument a flag
         )
         point = TargetPoint(horizon, quantile)
         explanation = source.explain(Query(instance=asked, targets=(point,), symbols=tuple(symbols or ())))
+        lag = source.model().lag
     explanation = doubted(explanation, beside.doubts)
     found = explanation.attributions[0]
     if as_json:
         write_json(explanation_json(explanation))
     else:
-        _tell_reasons(found)
+        _tell_reasons(found, lag)
     if plot is not None:
         write_charts(plot, [found.plot(name) for name in found.symbols])
 
 
 def _tell(forecast: Forecast, currency: str) -> None:
     console = Console(highlight=False)
-    for name in forecast.symbols:
+    for name in (name for name in forecast.symbols if name not in forecast.refusals):  # the warnings tell why
         console.print(forecast_table(forecast, name, currency))
     _warn(console, forecast.warnings)
     for note in forecast.notes:
         console.print(note, markup=False)
 
 
-def _tell_reasons(found: Attribution) -> None:
+def _tell_reasons(found: Attribution, lag: int) -> None:
     console = Console(highlight=False)
-    for name in found.symbols:
+    known = np.isfinite(found.prediction)  # of the others the warnings tell why
+    for name in (name for name, told in zip(found.symbols, known, strict=True) if told):
         console.print(contributions_table(found, name))
         if found.internals:
             console.print(internals_table(found, name))
         _warn_of_gap(console, found, name)
     _warn(console, found.warnings)
+    if lag:
+        console.print(f"Horizons count from {session_in_words(lag)} bar.")
     console.print(line_of(found.skill), markup=False)
 
 

@@ -66,7 +66,7 @@ Symbols = Annotated[
         help="Symbols of the file, with commas or repeated; all of them if left out.",
     ),
 ]
-Gaps = Annotated[GapPolicy, typer.Option(help="What to do about missing sessions.")]
+Gaps = Annotated[GapPolicy, typer.Option(help="What to do about sessions that all of the bars lack.")]
 AllowIncomplete = Annotated[
     bool, typer.Option("--allow-incomplete-last-bar", help="Take the last bar although its session has not closed.")
 ]

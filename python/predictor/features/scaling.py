@@ -117,6 +117,7 @@ def _fit_one(name: str, column: FloatArray, *, sparse: bool) -> tuple[float, flo
         scale = float(np.std(finite))
     if not 0 < scale < np.inf:
         raise ConfigurationError(
-            f"feature {name} hardly varies in the training rows: its quartiles are {low:g} and {high:g}; leave it out"
+            f"feature {name} hardly varies in the training rows: its quartiles are {low:g} and {high:g}; leave it out "
+            "of the features (--features FILE)"
         )
     return float(middle), scale

@@ -34,7 +34,7 @@ class Taught:
         """
         data = data_of(manifest.card)
         return cls(
-            symbols=None if data is None else frozenset(data.symbols),
+            symbols=None if data is None else frozenset(data.symbols) - frozenset(data.untaught),
             is_adjusted=data is not None and data.adjustment != UNADJUSTED,
             knows_by_name=manifest.kind.is_panel_model,
             reads_volume=manifest.kind.learns and pipeline.features.features.reads_volume,

@@ -35,11 +35,12 @@ LIBRARIES = {
 FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 
 
-def data_card(bars: BarPanel, doubts: Sequence[str]) -> dict[str, Json]:
-    """Which bars the model saw, and what there is to doubt about them."""
+def data_card(bars: BarPanel, doubts: Sequence[str], untaught: Sequence[str] = ()) -> dict[str, Json]:
+    """Which bars the model saw, symbols of them that it learnt nothing from, and what there is to doubt about them."""
     told = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
     return {
         "symbols": list(bars.symbols),
+        "untaught": list(untaught),
         "first_session": int(bars.sessions[0]),
         "last_session": int(bars.sessions[-1]),
         "sessions": len(bars.sessions),

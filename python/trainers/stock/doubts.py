@@ -6,6 +6,7 @@ from typing import Final
 from predictor.bars import BarPanel
 from predictor.catalog import CovariateInfo
 from predictor.covariates import CovariateSource
+from predictor.errors import listed
 from predictor.features import FeatureSet
 from predictor.model import Ensemble, Model, bars_doubts, bounded
 from predictor.networks import kind_named
@@ -66,6 +67,28 @@ def _of(
 ) -> tuple[str, ...]:
     judged = bars_doubts(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
     return bounded((*judged, *covariates.doubts(needs), *bars.suspicious_jumps().lines()))
+
+
+def untaught(history: History, splits: Splits) -> tuple[str, ...]:
+    """Symbols without a window in the training part.
+
+    Raises:
+        ConfigurationError: it holds no window.
+    """
+    taught = set(history.windows(splits.train).symbols.tolist())
+    return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in taught)
+
+
+def of_untaught(symbols: Sequence[str], splits: Splits) -> tuple[str, ...]:
+    """Of such symbols, if there are any."""
+    if not symbols:
+        return ()
+    line = (
+        f"{listed(symbols)}: no bars enough for a window of the training part, {splits.train.first} to "
+        f"{splits.train.last}, so nothing is learnt of them; leave them out, give earlier bars, or move the parts "
+        "(--splits)"
+    )
+    return (line,)
 
 
 def of_steps(history: History, splits: Splits, recipe: Recipe) -> tuple[str, ...]:

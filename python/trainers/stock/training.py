@@ -23,7 +23,7 @@ from trainers.progress import Consumer
 from trainers.stock import card
 from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
-from trainers.stock.doubts import Warn, heard, of_recipe, of_steps, to_nobody
+from trainers.stock.doubts import Warn, heard, of_recipe, of_steps, of_untaught, to_nobody, untaught
 from trainers.stock.edges import edges_card
 from trainers.stock.evaluation.baselines import Case, quick_baselines
 from trainers.stock.evaluation.forecasts import forecasts_of
@@ -114,7 +114,8 @@ def train(
     announce("computing features")
     pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
     history = History(material.bars, pipeline, material.covariates)
-    doubts += heard(of_steps(history, splits, recipe), warn)
+    of_windows = (*of_untaught(untaught(history, splits), splits), *of_steps(history, splits, recipe))
+    doubts += heard(of_windows, warn)
     prepared = prepare(history, splits, recipe, material.edges)
     loop, first = prepared.loop, launched_rank() == 0
     if loop is not None:
@@ -190,7 +191,7 @@ def _card(
     found = standing(judged, OURS, ours, Case.of(history, splits, seen_until(splits), recipe.quantiles), plan)
     unit = UNITS[recipe.target.kind]
     return {
-        "data": card.data_card(history.bars, doubts),
+        "data": card.data_card(history.bars, doubts, untaught(history, splits)),
         **covariates_card(history.pipeline, history.covariates),
         "splits": card.splits_card(splits, history),
         "recipe": recipe.settings(),
