@@ -199,15 +199,15 @@ def test_predict_gives_the_rank_of_the_horizon_and_symbol_asked_for(others: Path
     assert part["universe_hash"] == whole["universe_hash"] != ""
 
 
-def test_a_symbol_without_a_forecast_has_a_dash_for_its_rank(others: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_symbol_without_a_forecast_has_its_reason_and_no_rank(others: Path, tmp_path: Path, capsys: Capture) -> None:
     late = tmp_path / "late.csv"
     without_last_bar(recent_bars("AAPL", "GOOG"), "GOOG").write_csv(late)
     asked = ("predict", "--artifact", others / "graph" / "1", "--bars", late, "--symbol", "GOOG", "--horizon", 5)
 
     text, found = output_of(capsys, *asked), json_of(capsys, *asked)
 
-    (line,) = (line for line in text.splitlines() if "2013-03-08" in line)
-    assert line.split() == ["5", "2013-03-08", "-", "-", "-", "-", "-"]
+    assert "2013-03-08" not in text
+    assert "no forecast of GOOG" in text
     assert (found["ranks"], found["scores"]) == ([[0]], [[None]])
 
 
