@@ -470,16 +470,20 @@ def young_beside_old(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["predict", "explain"])
-def test_a_symbol_without_a_forecast_has_its_reason_and_no_table(
+def test_a_symbol_without_a_forecast_has_its_reason_and_neither_table_nor_chart(
     command: str, models: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    text = output_of(capsys, command, "--artifact", models / "told" / "1", "--bars", young_beside_old(tmp_path))
+    bars, chart = young_beside_old(tmp_path), tmp_path / "chart.html"
+
+    text = output_of(capsys, command, "--artifact", models / "told" / "1", "--bars", bars, "--plot", chart)
 
     assert [line[:5] for line in text.splitlines() if line.startswith(("AAPL", "GOOG"))] == [
         "AAPL," if command == "predict" else "AAPL:"
     ]
     assert "nan" not in text
     assert "no forecast of GOOG: have 2 bars" in " ".join(text.split())
+    page = chart.read_text("utf-8")
+    assert ('id="chart-1"' in page, 'id="chart-2"' in page) == (True, False)
 
 
 def test_an_explanation_of_a_delayed_model_says_what_it_counts_from(models: Path, capsys: Capture) -> None:

@@ -66,12 +66,13 @@ def predict(  # noqa: PLR0913 - one argument a flag
         )
         forecast = _narrowed(source.predict(asked), symbols or (), horizon, quantile)
     forecast = replace(forecast, warnings=(*beside.doubts, *forecast.warnings))
+    shown = [name for name in forecast.symbols if name not in forecast.refusals]  # of the others the warnings tell why
     if as_json:
         write_json(forecast_json(forecast))
     else:
-        _tell(forecast, panel.currency)
-    if plot is not None:
-        write_charts(plot, [forecast_chart(panel, forecast, name) for name in forecast.symbols])
+        _tell(forecast, shown, panel.currency)
+    if plot is not None and shown:
+        write_charts(plot, [forecast_chart(panel, forecast, name) for name in shown])
 
 
 def explain(  # noqa: PLR0913 - one argument a flag
@@ -108,27 +109,28 @@ def explain(  # noqa: PLR0913 - one argument a flag
         lag = source.model().lag
     explanation = doubted(explanation, beside.doubts)
     found = explanation.attributions[0]
+    known = np.isfinite(found.prediction)  # of the others the warnings tell why
+    shown = [name for name, told in zip(found.symbols, known, strict=True) if told]
     if as_json:
         write_json(explanation_json(explanation))
     else:
-        _tell_reasons(found, lag)
-    if plot is not None:
-        write_charts(plot, [found.plot(name) for name in found.symbols])
+        _tell_reasons(found, shown, lag)
+    if plot is not None and shown:
+        write_charts(plot, [found.plot(name) for name in shown])
 
 
-def _tell(forecast: Forecast, currency: str) -> None:
+def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:
     console = Console(highlight=False)
-    for name in (name for name in forecast.symbols if name not in forecast.refusals):  # the warnings tell why
+    for name in shown:
         console.print(forecast_table(forecast, name, currency))
     _warn(console, forecast.warnings)
     for note in forecast.notes:
         console.print(note, markup=False)
 
 
-def _tell_reasons(found: Attribution, lag: int) -> None:
+def _tell_reasons(found: Attribution, shown: Sequence[str], lag: int) -> None:
     console = Console(highlight=False)
-    known = np.isfinite(found.prediction)  # of the others the warnings tell why
-    for name in (name for name, told in zip(found.symbols, known, strict=True) if told):
+    for name in shown:
         console.print(contributions_table(found, name))
         if found.internals:
             console.print(internals_table(found, name))
