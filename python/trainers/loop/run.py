@@ -268,8 +268,6 @@ class Run(Generic[Batch]):
             if report.shortages:
                 self._notices.append(_shortage_notice(report, self._setup.coupled))
             reports.append(report)
-        for shared in self._setup.shared:
-            shared.end()
         standing.windows = number
         if not reports:  # no gradients have told the others
             wishes = self._agreed(self._wishes(number, last=last))

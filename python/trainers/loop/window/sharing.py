@@ -131,13 +131,10 @@ class SharedForward(Generic[Batch]):
         self._first: str | None = None
 
     def begin(self, due: Sequence[str]) -> None:
-        """Begin a window with the phases that work in it, in their order."""
+        """Begin a window with the phases that work in it, in order; an error may have left something of another."""
         self._due = [name for name in due if name in self._phases]
-        self._start = self._first = None
-
-    def end(self) -> None:
-        """Drop what is still kept."""
         self._kept.clear()
+        self._start = self._first = None
 
     def made(self, phase: str, number: int, piece: Piece[Batch], batch: Batch, withheld: Withheld) -> Any:
         """What the forward made of a piece: for the owner with its graph, for a user detached.
