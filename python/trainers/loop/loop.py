@@ -19,7 +19,7 @@ from trainers.loop.group.group import Group
 from trainers.loop.group.joining import joined, local_rank
 from trainers.loop.machine.compilation import compiled
 from trainers.loop.machine.determinism import deterministic
-from trainers.loop.machine.hardware import Hardware, choose_device
+from trainers.loop.machine.hardware import Hardware, choose_device, made_current
 from trainers.loop.machine.heap import keep_freed_memory
 from trainers.loop.machine.precision import Precision, choose_precision
 from trainers.loop.machine.recurrent import compact
@@ -133,6 +133,8 @@ class Loop(Generic[Batch]):
     def running(self, checkpoints: Checkpoints | None = None) -> Generator[Run[Batch]]:
         """Move the modules to the device and train inside; gradients are dropped at the end.
 
+        A GPU is torch's current device meanwhile.
+
         Started by `torchrun`, the processes train together: the first one's weights are everybody's, and each process
         draws its own random numbers. Buffers that a forward changes, such as BatchNorm's statistics, are each process's
         own until a validation or a checkpoint, before which everybody gets the first one's.
@@ -149,9 +151,10 @@ class Loop(Generic[Batch]):
             ResumeMismatchError: The checkpoint belongs to another training.
         """
         device = self.device.device
-        check_device(device)
-        keep_freed_memory()
         with ExitStack() as stack:
+            stack.enter_context(made_current(device))
+            check_device(device)
+            keep_freed_memory()
             group = stack.enter_context(joined(device.type))
             self._check_modules(group)
             if self._deterministic:

@@ -23,7 +23,7 @@ from torch.nn import Parameter
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import mover
 from trainers.loop.loss import Loss, check_loss
-from trainers.loop.machine.memory import is_out_of_memory, release, usage
+from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
 from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
 from trainers.loop.window.direct import backward
@@ -185,7 +185,7 @@ class Accumulator(Generic[Batch]):
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return Shortage(stage, str(error).partition("\n")[0])
+            return Shortage(stage, cause_of(error))
         return None
 
     def _recover(self, piece: Piece[Batch], mark: Mark, attempt: Attempt, shortage: Shortage) -> bool:
