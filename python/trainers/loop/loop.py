@@ -12,6 +12,7 @@ from trainers.loop.checkpoint.recorder import Parts, Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.cutting import BySamples, Cutter, Cutting
+from trainers.loop.data.feeding import Feeder, feeder_for
 from trainers.loop.errors import SettingsError, listed
 from trainers.loop.group.agreement import check_phases
 from trainers.loop.group.fitness import check_modules
@@ -181,13 +182,14 @@ class Loop(Generic[Batch]):
         signals: StopSignals,
         checkpoints: Checkpoints | None,
     ) -> Run[Batch]:
-        phases = [self._phase_run(phase, names, group) for phase in self._phases]
+        feeder = feeder_for(self.device.device, phases=len(self._phases))
+        phases = [self._phase_run(phase, names, group, feeder) for phase in self._phases]
         modules = [*self._trained.values(), *self._frozen.values()]
         check_phases(group, self._trained, phases)
         best = Best(self._trained)
         seeds = group.gather(torch.initial_seed())
         standing = Standing([phase.name for phase in self._phases], order_seed=seeds[0])
-        scorer = Scorer(self.device.device, self.precision, self._cutter(evaluated=modules))
+        scorer = Scorer(self.device.device, self.precision, self._cutter(feeder, evaluated=modules))
         recorder = None
         if checkpoints is not None:
             parts = Parts(
@@ -202,6 +204,7 @@ class Loop(Generic[Batch]):
             accumulate=self._accumulate,
             group=group,
             scorer=scorer,
+            feeder=feeder,
             best=best,
             standing=standing,
             signals=signals,
@@ -210,7 +213,9 @@ class Loop(Generic[Batch]):
         )
         return Run(setup, [] if recorder is None else recorder.resume())
 
-    def _phase_run(self, phase: Phase[Batch], names: Mapping[Parameter, str], group: Group) -> PhaseRun[Batch]:
+    def _phase_run(
+        self, phase: Phase[Batch], names: Mapping[Parameter, str], group: Group, feeder: Feeder
+    ) -> PhaseRun[Batch]:
         device = self.device.device
         scaler = None if self.precision.scaler is None else self.precision.scaler()
         foreign = [parameter for other in self._phases if other is not phase for parameter in other.parameters]
@@ -220,7 +225,7 @@ class Loop(Generic[Batch]):
             nonfinite=self._nonfinite,
             skip_limit=self._skip_limit,
         )
-        cutter = self._cutter(evaluated=self._frozen.values())
+        cutter = self._cutter(feeder, evaluated=self._frozen.values())
         return PhaseRun(
             phase=phase,
             parameters=tuple(phase.parameters),
@@ -232,6 +237,7 @@ class Loop(Generic[Batch]):
                 scaler=scaler,
                 cutter=cutter,
                 rewind=Rewind(self._trained.values(), device),
+                move=feeder.move,
             ),
             cutter=cutter,
             group=group,
@@ -240,8 +246,8 @@ class Loop(Generic[Batch]):
             average=None if self._ema is None else Average(tuple(phase.parameters), self._ema),
         )
 
-    def _cutter(self, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
-        return Cutter(self._cutting, refusal=self._why_whole(evaluated))
+    def _cutter(self, feeder: Feeder, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
+        return Cutter(self._cutting, refusal=self._why_whole(evaluated), spare=feeder.give_up)
 
     def _why_whole(self, evaluated: Iterable[nn.Module]) -> str | None:
         """Why batches are not cut when memory runs out, while some modules are in evaluation mode; None if they are."""

@@ -90,6 +90,7 @@ class Accumulator(Generic[Batch]):
         scaler: Scales the loss; None leaves it as it is.
         cutter: Cuts the batches.
         rewind: Goes back after a shortage.
+        move: Brings a batch or a piece to the device; None for a copy of its own each time.
 
     Attributes:
         shortages: How often memory has run out.
@@ -105,12 +106,13 @@ class Accumulator(Generic[Batch]):
         scaler: LossScaler | None,
         cutter: Cutter[Batch],
         rewind: Rewind,
+        move: Callable[[Any], Any] | None = None,
     ) -> None:
         self._loss = phase.loss
         self._parameters = tuple(phase.parameters)
         self._foreign = Withheld(foreign)
         self._device = device
-        self._move = mover(device)
+        self._move = mover(device) if move is None else move
         self._dtype = precision.dtype
         self._scaler = scaler
         self._cutter = cutter
