@@ -100,12 +100,3 @@ def _check(func: Any, name: str, args: Sequence[Any], tensors: Sequence[Tensor])
 def _is_ours(tensor: Tensor) -> bool:
     """Whether it lies on the device, or has no dimensions, so that it is taken for a number."""
     return tensor.device == META or tensor.ndim == 0
-
-
-def on_meta(tree: Any) -> Any:
-    """A NamedTuple of tensors and of such tuples, on the device without memory; whatever else it holds stays."""
-    if isinstance(tree, Tensor):
-        return tree.to(META)
-    if isinstance(tree, tuple):
-        return type(tree)(*(on_meta(child) for child in tree))
-    return tree

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from one_device import META, OneDevice, TwoDevicesError, on_meta
+from one_device import META, OneDevice, TwoDevicesError
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -31,6 +31,7 @@ from predictor.networks import (
     configured,
 )
 from trainers.loop import Loss
+from trainers.loop.data.tree import move
 from trainers.stock.data import Batch
 from trainers.stock.days import ByPanels, PanelBatch
 from trainers.stock.ranking import PanelTask
@@ -56,13 +57,13 @@ class Case:
     def is_panel_model(self) -> bool:
         return KINDS[self.kind].is_panel_model
 
-    def build(self) -> nn.Module:
-        """On the device, in train mode."""
+    def build(self, device: torch.device = META) -> nn.Module:
+        """On a device, in train mode."""
         kind = KINDS[self.kind]
         network = build_network(kind, configured(kind, self.settings), sizes=self.sizes, target=TARGET, levels=LEVELS)
         if isinstance(network, GraphForecaster):
             network.connect(_ring(network.most_neighbours))
-        return network.to(META)
+        return network.to(device)
 
 
 def _ring(neighbours: int) -> Edges:
@@ -136,13 +137,13 @@ def _output() -> OutputMap:
     )
 
 
-def _losses(case: Case, network: nn.Module) -> list[Callable[[], Loss]]:
-    """Each loss that trains or judges the network, on a batch of the device."""
+def _losses(case: Case, network: nn.Module, device: torch.device = META) -> list[Callable[[], Loss]]:
+    """Each loss that trains or judges the network, on a batch of a device."""
     inputs, target = _inputs(case.sizes).for_learning(), torch.zeros(ROWS, len(TARGET.horizons))
     if not case.is_panel_model:
-        batch, task = on_meta(Batch(inputs, target)), QuantileTask(network, LEVELS)
+        batch, task = move(Batch(inputs, target), device), QuantileTask(network, LEVELS)
         return [lambda: task.loss(batch)]
-    panels: PanelBatch = on_meta(PanelBatch(inputs, torch.arange(STOCKS).repeat(DAYS), target, DAYS))
+    panels = move(PanelBatch(inputs, torch.arange(STOCKS).repeat(DAYS), target, DAYS), device)
     ranking = PanelTask(network, levels=LEVELS, spread=torch.from_numpy(TARGET.spread))
     piece = ByPanels().piece(panels, 1, 3)
     return [lambda: ranking.loss(panels), lambda: ranking.quantile_loss(panels), lambda: ranking.loss(piece)]
@@ -161,6 +162,18 @@ def test_a_training_step_stays_on_the_device_and_reads_from_it_only_the_count(ca
         assert device.uploads == []
         assert {tensor.device for tensor in (loss.mean, *loss.parts.values())} == {META}
     assert all(parameter.grad is not None for parameter in network.parameters())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@LEARNT
+def test_a_gpu_takes_every_training_step(case: Case) -> None:
+    gpu = torch.device("cuda", 0)
+    for compute in _losses(case, case.build(gpu), gpu):
+        loss = compute()
+        loss.mean.backward()
+        assert loss.count == ROWS * len(TARGET.horizons) or loss.count == 2 * STOCKS * len(TARGET.horizons)
+        assert bool(loss.mean.isfinite())
 
 
 @ALL

@@ -12,7 +12,7 @@ from beside import SPLITS, bars, pipeline_with, source
 from one_device import META, OneDevice
 from torch import Tensor
 
-from trainers.loop.data.tree import leaves
+from trainers.loop.data.tree import leaves, move
 from trainers.stock.data import History
 from trainers.stock.days import Days
 from trainers.stock.hiding import Hiding
@@ -84,6 +84,17 @@ def _with(stored: Any) -> History:
     vars(twin).update(vars(history()))
     twin.stored = stored
     return twin
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_windows_that_a_gpu_gathers_have_the_bits_of_the_host_s() -> None:
+    windows = history().windows(SPLITS.train).thinned(50)
+    found = placed(history(), torch.device("cuda", 0))
+    assert isinstance(found, Placed)
+    batch = Hiding(found, seed=3).gather(windows)
+    assert {tensor.device.type for tensor in tensors(batch)} == {"cuda"}
+    assert_same(move(batch, CPU), Hiding(history(), seed=3).gather(windows))
 
 
 @pytest.mark.parametrize(("spare", "goes"), [(0, True), (-1, False)])
