@@ -13,7 +13,7 @@ from trainers.loop.data.sources import Source
 from trainers.loop.data.tree import move
 from trainers.loop.loss import Loss, Tally, check_loss, check_width, read, scalars_of, tally_of
 from trainers.loop.machine.generators import captured, restore
-from trainers.loop.machine.memory import is_out_of_memory, release, usage
+from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
 from trainers.loop.machine.precision import Precision
 from trainers.loop.machine.seeding import seed_everything
 from trainers.loop.window.position import Position
@@ -115,7 +115,7 @@ class Scorer:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return str(error).partition("\n")[0]
+            return cause_of(error)
 
 
 def _checked(found: object) -> Loss:

@@ -23,7 +23,7 @@ from torch.nn import Parameter
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import mover
 from trainers.loop.loss import Loss, check_loss, check_width
-from trainers.loop.machine.memory import is_out_of_memory, release, usage
+from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
 from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
 from trainers.loop.window.direct import backward
@@ -95,12 +95,13 @@ class Accumulator(Generic[Batch]):
         cutter: Cuts the batches.
         rewind: Goes back after a shortage.
         shared: The forward that the phase owns or uses; None for a loss that needs nothing but the batch.
+        move: Brings a batch or a piece to the device; None for a copy of its own each time.
 
     Attributes:
         shortages: How often memory has run out.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  its parts, by name
         self,
         phase: Phase[Batch],
         foreign: Iterable[Parameter],
@@ -111,13 +112,14 @@ class Accumulator(Generic[Batch]):
         cutter: Cutter[Batch],
         rewind: Rewind,
         shared: SharedForward[Batch] | None = None,
+        move: Callable[[Any], Any] | None = None,
     ) -> None:
         self._phase = phase.name
         self._loss: Callable[..., Loss] = phase.loss
         self._parameters = tuple(phase.parameters)
         self._foreign = Withheld(tuple(foreign))
         self._device = device
-        self._move = mover(device)
+        self._move = mover(device) if move is None else move
         self._dtype = precision.dtype
         self._scaler = scaler
         self._cutter = cutter
@@ -216,7 +218,7 @@ class Accumulator(Generic[Batch]):
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return Shortage(stage, str(error).partition("\n")[0])
+            return Shortage(stage, cause_of(error))
         return None
 
     def _recover(self, number: int, piece: Piece[Batch], mark: Mark, attempt: Attempt, shortage: Shortage) -> bool:
