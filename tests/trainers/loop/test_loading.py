@@ -144,10 +144,14 @@ def numbers(batches: Batches) -> list[int]:
     return [int(row[0]) for batch in batches for row in batch[:-1]]
 
 
+def unneeded(_: int) -> None:
+    """Stands in for flushing a file."""
+
+
 @pytest.fixture(autouse=True)
 def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written outlives the process; flushing it to the disk would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fsync", unneeded)
 
 
 # --- going on in mid-epoch -------------------------------------------------------------------------------------------
@@ -170,7 +174,7 @@ def test_a_training_left_after_any_window_sees_what_one_that_was_not_left_sees(
     notes = tmp_path / "notes"
     whole = followed(IterableSource(make(notes)), accumulate=2)
     assert sorted(numbers(whole)) == sorted([*range(SAMPLES)] * 2)
-    for windows in range(1, 8):
+    for windows in (1, 2, 4, 7):
         folder = tmp_path / str(windows)
         begun = followed(IterableSource(make(notes)), folder, windows=windows, accumulate=2)
         assert begun + followed(IterableSource(make(notes)), folder, accumulate=2) == whole
@@ -191,7 +195,7 @@ def test_a_resumed_training_decodes_nothing_twice(tmp_path: Path, workers: int) 
 
 
 def share(folder: Path, kind: str, windows: int) -> tuple[Batches, list[str]]:
-    os.fsync = lambda _: None
+    os.fsync = unneeded
     reports: list[Report] = []
     source = IterableSource(LOADERS[kind](folder / f"notes {launched_rank()}"), length=SAMPLES // 2)
     seen = followed(source, folder, windows=windows, accumulate=2, look=reports.append)
