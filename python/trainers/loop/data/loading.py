@@ -49,6 +49,7 @@ class Loading:
         own = loader.generator
         self._own_seed = None if own is None else own.initial_seed()
         self._base = torch.Generator()  # draws what workers begin with; never the order
+        self._readings = 0
         self._order = Order(Samplers(loader))
         self._loader: DataLoader[Any] = DataLoader(
             Picked(loader.dataset, listed=loader.batch_sampler is not None),
@@ -69,13 +70,27 @@ class Loading:
         """The batches from `start` on, every `step`-th; the others are not fetched.
 
         Raises:
-            ContractError: The order of an epoch is another one each time it is read.
+            ContractError: The order of an epoch is another one each time it is read; or, when the next batch is asked
+            for, workers that stay alive have been given another reading.
         """
         seed = self._seed(epoch)
         self._order.check(epoch, seed)
         self._order.wanted = Wanted(epoch=epoch, seed=seed, start=start, step=step)
         self._base.manual_seed(seed)
-        return iter(self._loader)
+        self._readings += 1
+        return self._alone(iter(self._loader)) if self._loader.persistent_workers else iter(self._loader)
+
+    def _alone(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches of workers that stay alive, and can serve but one reading at a time."""
+        reading = self._readings
+        while found := tuple(islice(batches, 1)):
+            yield found[0]
+            if reading != self._readings:
+                raise ContractError(
+                    "a loader with persistent_workers=True was read anew while an epoch of it was under way, as by a "
+                    "validation over the training's source, and its workers dropped the rest of the epoch; give the "
+                    "other reading a source with a loader of its own"
+                )
 
     def digest(self, epoch: int) -> str:
         """Stands for the beginning of an epoch's order."""
@@ -83,7 +98,7 @@ class Loading:
 
     def _seed(self, epoch: int) -> int:
         """That of the loader's own generator decides, or that of torch's, which the loop sets for every epoch."""
-        return mixed(torch.initial_seed() if self._own_seed is None else self._own_seed, epoch)
+        return mixed(torch.initial_seed() if self._own_seed is None else self._own_seed, epoch) % 2**63
 
 
 @final
@@ -100,23 +115,20 @@ class Picked(Dataset[Any]):
 
     def __init__(self, dataset: Dataset[Any], *, listed: bool) -> None:
         self.dataset = dataset
-        self._read: Callable[[Any], Any] = self._one
-        if listed:
-            self._read = dataset.__getitems__ if isinstance(dataset, Bulk) else self._one_by_one
+        self._listed = listed
+        self._bulk = dataset if isinstance(dataset, Bulk) else None
 
     def __getitem__(self, pick: Pick) -> Any:
         """What the loader's `collate_fn` makes a batch of."""
+        seed, index = pick
         if get_worker_info() is None:
-            torch.default_generator.manual_seed(pick.seed)
+            torch.default_generator.manual_seed(seed)
         else:
-            seed_host(pick.seed)
-        return self._read(pick.index)
+            seed_host(seed)
+        return self._samples(index) if self._listed else self.dataset[index]
 
-    def _one(self, index: Any) -> Any:
-        return self.dataset[index]
-
-    def _one_by_one(self, index: list[Any]) -> list[Any]:
-        return [self.dataset[one] for one in index]
+    def _samples(self, index: list[Any]) -> Any:
+        return [self.dataset[one] for one in index] if self._bulk is None else self._bulk.__getitems__(index)
 
 
 @final

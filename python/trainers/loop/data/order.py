@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, final, runtime_checkable
 
 import numpy as np
@@ -20,28 +20,26 @@ from torch.utils.data import (
 )
 
 from trainers.loop.errors import ContractError
-from trainers.loop.machine.generators import HostGenerators
+from trainers.loop.machine.generators import HostGenerators, TorchGenerator
 from trainers.loop.machine.seeding import mixed
 
 Item = TypeVar("Item")
 
-CHUNK = 256
-"""So many are drawn at a time: to set all generators costs as much as a small batch."""
+FIRST_CHUNK, LARGEST_CHUNK = 16, 1024
+"""So many are drawn at a time, twice as many each time: to set all generators takes as long as a small batch."""
+
+COMPARED = 256
+"""So many stand for an order."""
 
 REPLAYED = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 """Samplers that are known to give the same order whenever their generators are set to the same state."""
 
 
-class Pick(NamedTuple):
-    """What a worker is asked for.
+Pick = tuple[int, Any]
+"""What is asked of a worker: the seed that all draws for a batch come from, and an index or a list of indices."""
 
-    Attributes:
-        seed: What is drawn while the batch is made comes from it.
-        index: An index of the dataset, or a list of them.
-    """
 
-    seed: int
-    index: Any
+GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 
 
 class Wanted(NamedTuple):
@@ -49,7 +47,7 @@ class Wanted(NamedTuple):
 
     Attributes:
         epoch: Counted from 0.
-        seed: Of the epoch.
+        seed: Of the epoch, 0 to 2**63 - 1; those of its batches follow it.
         start: The first batch.
         step: Every so many of the following ones.
     """
@@ -76,6 +74,10 @@ class Samplers:
     Args:
         loader: Over a dataset that is indexed.
 
+    Attributes:
+        first: What gives the batches' indices.
+        replayed: Whether all of them are torch's own, which draw from torch's generators alone.
+
     Raises:
         ContractError: A sampler can be read only once, or gives every process a share of its own.
     """
@@ -85,17 +87,12 @@ class Samplers:
         self._all = _reached(self.first)
         for sampler in self._all:
             _check(sampler)
-        self._generators = [value for sampler in self._all for value in _attributes(sampler)]
-        if loader.generator is not None:
-            self._generators.append(loader.generator)
+        self.replayed = all(type(sampler) in REPLAYED or isinstance(sampler, list) for sampler in self._all)
+        kept = [value for sampler in self._all for value in _attributes(sampler)]
+        self._generators = [each for each in (*kept, loader.generator) if isinstance(each, GENERATORS)]
         self._seeds = [
             generator.initial_seed() if isinstance(generator, torch.Generator) else 0 for generator in self._generators
         ]
-
-    @property
-    def replayed(self) -> bool:
-        """Whether all of them are torch's own, of which that is known."""
-        return all(type(sampler) in REPLAYED or isinstance(sampler, Sequence) for sampler in self._all)
 
     @property
     def name(self) -> str:
@@ -119,8 +116,9 @@ class Samplers:
 class Order:
     """The index lists of an epoch, or single indices, as `Pick`s; iterated anew for every epoch.
 
-    They are drawn a few at a time, as they are wanted; torch's, Python's and NumPy's generators are then in a state of
-    their own that is a function of the epoch's seed. So nothing else that draws can change the order.
+    They are drawn a few at a time, as they are wanted. The generators of torch, and where others than torch's samplers
+    draw, of Python and NumPy, are then in a state of their own that is a function of the epoch's seed. So nothing else
+    that draws can change the order.
     """
 
     def __init__(self, samplers: Samplers) -> None:
@@ -153,24 +151,26 @@ class Order:
         self._checked = True
 
     def _beginning(self, epoch: int, seed: int) -> list[str]:
-        return [repr(index) for index in islice(self._indices(epoch, seed), CHUNK)]
+        return [repr(index) for index in islice(chain.from_iterable(self._chunks(epoch, seed)), COMPARED)]
 
     def _picks(self, wanted: Wanted) -> Iterator[Pick]:
-        numbered = enumerate(self._indices(wanted.epoch, wanted.seed), 1)
-        for number, index in islice(numbered, wanted.start, None, wanted.step):
-            yield Pick((wanted.seed + number) % 2**64, index)
+        indices = chain.from_iterable(self._chunks(wanted.epoch, wanted.seed))
+        seeds = count(wanted.seed + 1 + wanted.start, wanted.step)
+        return zip(seeds, islice(indices, wanted.start, None, wanted.step), strict=False)
 
-    def _indices(self, epoch: int, seed: int) -> Iterator[Any]:
-        generators = HostGenerators(seed)
+    def _chunks(self, epoch: int, seed: int) -> Iterator[list[Any]]:
+        generators = TorchGenerator(seed) if self._samplers.replayed else HostGenerators(seed)
         with generators.inside():
             self._samplers.begin(epoch, seed)
             indices = iter(self._samplers.first)
+        size = FIRST_CHUNK
         while True:
             with generators.inside():
-                chunk = list(islice(indices, CHUNK))
-            yield from chunk
-            if len(chunk) < CHUNK:
+                chunk = list(islice(indices, size))
+            if not chunk:
                 return
+            yield chunk
+            size = min(2 * size, LARGEST_CHUNK)
 
 
 def _reached(first: object) -> list[object]:
@@ -213,7 +213,9 @@ def _check(sampler: object) -> None:
         )
 
 
-def _set(generator: object, *, own: int, drawn: int) -> None:
+def _set(
+    generator: torch.Generator | random.Random | np.random.Generator | np.random.RandomState, *, own: int, drawn: int
+) -> None:
     match generator:
         case torch.Generator():
             generator.manual_seed(own)
@@ -223,5 +225,3 @@ def _set(generator: object, *, own: int, drawn: int) -> None:
             generator.bit_generator.state = type(generator.bit_generator)(drawn).state
         case np.random.RandomState():
             generator.seed(drawn % 2**32)
-        case _:
-            pass

@@ -34,6 +34,7 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
         yield from source.batches(epoch, start=start, step=step)
         return
     generator = torch.default_generator
+    goes_on = not isinstance(source, IterableSource) or not source.sets_every_batch
     reading = torch.Generator().manual_seed(mixed(seed, epoch)).get_state()
     batches: Iterator[Batch] | None = None
     while True:
@@ -43,7 +44,7 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
             batches = source.batches(epoch, start=start, step=step) if batches is None else batches
             found = tuple(islice(batches, 1))
         finally:
-            reading = generator.get_state()
+            reading = generator.get_state() if goes_on else reading
             generator.set_state(training)
         if not found:
             return

@@ -58,6 +58,8 @@ class IterableSource(Generic[Batch]):
     Attributes:
         passed_over: What must be read to the end to reach a batch, by its class; None if any batch can be had alone.
 
+        sets_every_batch: Whether torch's generator is set for every batch when it is read.
+
     Raises:
         ContractError: The iterable, or a loader's sampler, can be read only once; a `DistributedSampler` gives every
             process a share of its own; or a loader's batches come in an order that differs from time to time.
@@ -75,6 +77,7 @@ class IterableSource(Generic[Batch]):
         if isinstance(batches, DataLoader):
             self._loading = Loading(batches) if taken_apart(batches) else Streaming(batches)
         self.passed_over = _passed_over(batches)
+        self.sets_every_batch = isinstance(self._loading, Loading)
 
     @property
     def length(self) -> int | None:

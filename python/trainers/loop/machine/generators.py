@@ -50,6 +50,30 @@ def restore(state: Mapping[str, Any], device: torch.device) -> None:
 
 
 @final
+class TorchGenerator:
+    """torch's generator of the host in a state of its own, which begins at a seed.
+
+    Args:
+        seed: 0 to 2**64 - 1.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._left = torch.Generator().manual_seed(seed).get_state()
+
+    @contextmanager
+    def inside(self) -> Generator[None]:
+        """Go on from where it was left; afterwards the generator is as it was before."""
+        generator = torch.default_generator
+        before = generator.get_state()
+        generator.set_state(self._left)
+        try:
+            yield
+        finally:
+            self._left = generator.get_state()
+            generator.set_state(before)
+
+
+@final
 class HostGenerators:
     """Python's, NumPy's and torch's generators of the host in states of their own, which begin at a seed.
 
