@@ -481,6 +481,22 @@ def test_workers_that_stay_are_those_of_the_first_epoch() -> None:
     assert len(first) == 2
 
 
+def test_what_a_worker_begins_with_is_a_function_of_the_epoch() -> None:
+    source = IterableSource(working(Beginnings()))
+    epochs = [[int(seed) for batch in source.batches(epoch) for seed in batch] for epoch in (0, 1)]
+    assert set(epochs[0]).isdisjoint(epochs[1])
+    again = IterableSource(working(Beginnings())).batches(1, start=2)
+    assert {int(seed) for batch in again for seed in batch} == set(epochs[1])
+
+
+class Beginnings(Augmented):
+    """Tells what its worker was seeded with, as a dataset with a generator of its own asks."""
+
+    def __getitem__(self, index: int) -> Tensor:
+        info: Any = get_worker_info()
+        return torch.tensor(info.seed)
+
+
 class Pids(Augmented):
     """Tells which process has decoded a sample."""
 
