@@ -13,6 +13,7 @@ import torch
 from printed import ROOT
 from torch import Tensor, nn
 from torch.nn.functional import softplus
+from torch.utils.data import DataLoader
 
 import trainers.loop
 from trainers.loop import Checkpoints, IterableSource, Loop, Loss, Phase, Run, adamw
@@ -184,11 +185,35 @@ def zero_advantages_move_nothing(names: Names) -> None:
         assert epoch.phases["policy"].zero_gradients == 2  # pyright: ignore[reportAttributeAccessIssue]  as above
 
 
+# --- workers
+
+
+def workers(folder: Path) -> Names:
+    network = nn.Linear(3, 1)
+    phase = Phase[Tensor](
+        "fit",
+        lambda x: Loss(network(x).square().mean(), len(x)),
+        network.parameters(),
+        adamw(network.parameters(), lr=0.1),
+    )
+    return {
+        "DataLoader": DataLoader,
+        "pictures": [torch.full((3,), float(number)) for number in range(130)],
+        "loop": Loop([phase], modules={"network": network}),
+        "checkpoints": Checkpoints(folder),
+    }
+
+
+def all_pictures_were_seen(names: Names) -> None:
+    assert [epoch.phases["fit"].count for epoch in names["run"].history] == [130] * 3
+
+
 GIVEN: Mapping[str, Given] = {
     "two optimizers": Given(adversaries, both_train),
     "a late discriminator": Given(adversaries, discriminator_was_late),
     "several denominators": Given(speech, speech_trains),
     "unfreezing by schedule": Given(unfreezing, body_came_later),
+    "IterableDataset and workers": Given(workers, all_pictures_were_seen),
     "rewards without gradient": Given(rewards, zero_advantages_move_nothing),
 }
 

@@ -7,7 +7,7 @@ reports; logging, stopping early and choosing the best weights are the caller's 
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.contract import Contract
 from trainers.loop.data.cutting import BySamples, Cutting, Whole
-from trainers.loop.data.sources import IterableSource, ResidentSource, Source, permutation
+from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, permutation
 from trainers.loop.errors import (
     BatchCoupledError,
     CheckpointError,
@@ -74,6 +74,7 @@ __all__ = [
     "Frozen",
     "Hardware",
     "IterableSource",
+    "LiveSource",
     "Loop",
     "LoopError",
     "Loss",

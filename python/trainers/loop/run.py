@@ -14,8 +14,8 @@ from torch import nn
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.data.feeding import Feeder, foreseeable
-from trainers.loop.data.reading import read_apart
-from trainers.loop.data.sources import Source
+from trainers.loop.data.reading import Placed, order_digest, read_apart, remarks
+from trainers.loop.data.sources import Source, check_source
 from trainers.loop.errors import EmptyTargetError, StoppedError, listed
 from trainers.loop.group.group import Group
 from trainers.loop.loss import Loss, check_finite_score
@@ -126,6 +126,7 @@ class Run(Generic[Batch]):
             StoppedError: A signal asked for it; a checkpoint was written if there is a folder for it.
             LoopError: One of its other kinds, naming phase, epoch, window and batch shapes.
         """
+        self._look_at(train)
         scored = "no validation" if validation is None else "a validation"
         self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
         yield from self._told()
@@ -149,6 +150,7 @@ class Run(Generic[Batch]):
             NonFiniteError: The score is infinite or not a number.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
+        check_source(source)
         started, scorer = perf_counter(), self._setup.scorer
         limit = scorer.limit
         group = self.group
@@ -196,6 +198,21 @@ class Run(Generic[Batch]):
         for average in self._averages():
             average.settle()
 
+    def _look_at(self, train: Source[Batch]) -> None:
+        """Note how the source will be read, and that all processes read the same.
+
+        Raises:
+            ContractError: It is no source.
+            ParallelismError: The order of a loader is not the same everywhere.
+        """
+        check_source(train)
+        standing, group = self._standing, self.group
+        found = remarks(train, epoch=standing.epoch, window=standing.ledger.windows, processes=group.size)
+        self._notices.extend(Notice(message=message) for message in found)
+        if group.size > 1:
+            digest = order_digest(train, standing.epoch, seed=standing.order_seed)
+            group.check_same("the order of the loader's batches", digest)
+
     def _told(self) -> Iterator[Notice]:
         """What has happened and was not told yet."""
         while self._notices:
@@ -207,7 +224,7 @@ class Run(Generic[Batch]):
         length = self.group.agreed_length(train.length)
         total = None if length is None else -(-length // (self._setup.accumulate * self.group.size))
         self._set_modes()
-        for window, waited in timed(self._windows(train, total)):
+        for window, waited in timed(self._windows(train, total), self._reading):
             started = perf_counter()
             reports, wishes = self._work(window, total, max_epochs, waited)
             ledger.add(reports, seconds=perf_counter() - started + waited, data_seconds=waited)
@@ -219,6 +236,10 @@ class Run(Generic[Batch]):
             raise EmptyTargetError(f"the source gave no batch in epoch {self._standing.epoch}")
         for phase in self._phases:
             phase.guard.check_epoch()
+
+    def _reading(self) -> str:
+        """What is being read, for errors."""
+        return f"the reading of epoch {self._standing.epoch}, window {self._standing.ledger.windows}"
 
     def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
         """The windows of the epoch that are still to be worked; in a group, as many as the others have."""
@@ -395,11 +416,12 @@ def _farewell(stop: int, report: CheckpointReport | None) -> str:
     return f"stopped by {name} after {window}; the checkpoint is {report.folder}"
 
 
-def timed(windows: Iterator[tuple[Batch, ...]]) -> Iterator[tuple[tuple[Batch, ...], float]]:
-    """Every window with the seconds it was waited for."""
+def timed(windows: Iterator[tuple[Batch, ...]], place: Callable[[], str]) -> Iterator[tuple[tuple[Batch, ...], float]]:
+    """Every window with the seconds it was waited for; an error of the source is told where it was."""
     while True:
         started = perf_counter()
-        window = next(windows, None)
+        with Placed(place):
+            window = next(windows, None)
         if window is None:
             return
         yield window, perf_counter() - started

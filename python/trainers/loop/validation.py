@@ -10,7 +10,7 @@ from torch import nn
 
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.sources import Source
-from trainers.loop.data.tree import move
+from trainers.loop.data.tree import mover
 from trainers.loop.loss import Loss, Tally, check_loss, check_width, read, scalars_of, tally_of
 from trainers.loop.machine.generators import captured, restore
 from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
@@ -47,6 +47,7 @@ class Scorer:
 
     def __init__(self, device: torch.device, precision: Precision, cutter: Cutter[Any]) -> None:
         self._device = device
+        self._move: Callable[[Any], Any] = mover(device)
         self._dtype = precision.dtype
         self._cutter = cutter
 
@@ -111,7 +112,7 @@ class Scorer:
         """The score, or what the allocator said."""
         try:
             with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
-                return _checked(score(move(piece.batch, self._device)))
+                return _checked(score(self._move(piece.batch)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

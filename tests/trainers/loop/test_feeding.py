@@ -308,7 +308,7 @@ def test_an_error_of_the_source_comes_when_its_window_is_due(fed: Feed) -> None:
     ):
         reports.extend(run.epochs(source, max_epochs=1))
     assert worked == [0, 4]
-    assert not getattr(caught.value, "__notes__", [])  # it is no error of the window before
+    assert caught.value.__notes__ == ["in the reading of epoch 0, window 2"]  # not in that of the window before
 
 
 @pytest.mark.parametrize("stage", ["forward", "backward"])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 from ranks import results_on_ranks
 from shortages import Shortage, Stage
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence
 
 from trainers.loop import (
     Checkpoints,
@@ -368,6 +370,35 @@ def test_what_is_written_in_place_is_refused_by_name() -> None:
     pair = Adversaries(in_user=lambda samples: samples.mul_(0.5))
     with pytest.raises(ContractError, match=r"'critic' has written to made\['samples'\] in place.*'maker'"):
         worked(pair, batches(1))
+
+
+def packed(x: Tensor) -> object:
+    return pack_sequence([x])
+
+
+def hidden(x: Tensor) -> object:
+    return {"samples": SimpleNamespace(x=x)}
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (packed, r"made made PackedSequence, whose tensors cannot be detached"),
+        (hidden, r"made\['samples'\] is a SimpleNamespace that holds tensors"),
+    ],
+)
+def test_what_is_made_must_show_its_tensors(wrap: Callable[[Tensor], Any], message: str) -> None:
+    pair = Adversaries()
+    critic, maker = pair.phases()
+
+    def forward(x: Tensor) -> object:
+        return wrap(pair.maker(x))
+
+    loop = Loop(
+        [critic, replace(maker, forward=forward)], modules={"maker": pair.maker, "critic": pair.critic}, device="cpu"
+    )
+    with loop.running() as run, pytest.raises(ContractError, match=message):
+        list(run.epochs(IterableSource(batches(1)), max_epochs=1))
 
 
 def test_no_phase_leaves_a_gradient_in_the_other() -> None:

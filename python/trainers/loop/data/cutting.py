@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar, final
 
 from torch import Tensor
 
-from trainers.loop.data.tree import leaves, map_tensors, others
+from trainers.loop.data.tree import indivisible, leaves, map_tensors, others
 from trainers.loop.errors import OutOfMemoryError
 
 Batch = TypeVar("Batch")
@@ -37,14 +37,16 @@ class BySamples:
     """Cuts every tensor along its first dimension, which must be that of the samples; scalars go to every piece.
 
     A batch whose tensors have different first dimensions is not cut, nor is one with something else of that length,
-    such as a list of names or a NumPy array, which would no longer match the tensors.
+    such as a list of names or a NumPy array, which would no longer match the tensors, nor one with an object that moves
+    itself by `.to`, such as a `PackedSequence`, whose insides are its own.
     """
 
     def samples(self, batch: object) -> int:
         """The common first dimension; 1 if there is none."""
         sizes = {tensor.shape[0] for _, tensor in leaves(batch) if tensor.ndim}
         size = max(1, sizes.pop()) if len(sizes) == 1 else 1
-        return 1 if any(_has_length(other, size) for other in others(batch)) else size
+        whole = size > 1 and (any(_has_length(other, size) for other in others(batch)) or indivisible(batch))
+        return 1 if whole else size
 
     def cost(self, batch: object) -> int:  # noqa: ARG002  all samples cost alike
         """1: the cost is counted in samples."""

@@ -6,7 +6,7 @@ are read is read one window ahead, after everything of a window has been queued 
 Where memory runs out, the copies are given up first, and for good: then pieces alone are moved.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, final
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trainers.loop.data.sources import IterableSource, ResidentSource, Source
-from trainers.loop.data.tree import leaves, map_tensors, move, mover
+from trainers.loop.data.tree import indivisible, leaves, map_tensors, mover
 from trainers.loop.machine.footprint import total_bytes
 from trainers.loop.machine.memory import is_out_of_memory
 
@@ -210,7 +210,8 @@ class Prefetcher:
 
     def _send(self, read: Read[Any]) -> None:
         """Begin to copy a window; where memory is short, none is kept on the device from now on."""
-        if not self._fits(read):
+        # The memory of an object that moves itself could not be kept until the stream that computes is done with it.
+        if not self._fits(read) or any(indivisible(batch) for batch in read.window or ()):
             return
         try:
             for batch in read.window or ():
@@ -233,7 +234,7 @@ class Plain:
     overlaps = False
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        self._move: Callable[[Any], Any] = mover(device)
 
     def readied(self, batch: Tree) -> Tree:
         """As it is."""
@@ -241,11 +242,11 @@ class Plain:
 
     def moved(self, batch: Tree) -> Tree:
         """Its copy."""
-        return move(batch, self._device)
+        return self._move(batch)
 
     def sent(self, batch: Tree) -> Tree:
         """Its copy."""
-        return move(batch, self._device)
+        return self._move(batch)
 
     def received(self, batch: Any) -> None:
         """It was there at once."""
@@ -263,6 +264,7 @@ class SideStream:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._move: Callable[[Any], Any] = mover(device)
         self._stream = torch.cuda.Stream(device)
 
     def readied(self, batch: Tree) -> Tree:
@@ -271,12 +273,12 @@ class SideStream:
 
     def moved(self, batch: Tree) -> Tree:
         """Its copy, on the stream that computes."""
-        return move(batch, self._device)
+        return self._move(batch)
 
     def sent(self, batch: Tree) -> Tree:
         """Its copy, in memory that belongs to the stream of copies."""
         with torch.cuda.stream(self._stream):
-            return move(batch, self._device)
+            return self._move(batch)
 
     def received(self, batch: Any) -> None:
         """Let the stream that computes wait for the copies, and their memory be used again only after that stream."""

@@ -1,12 +1,14 @@
 """Reading a source so that neither its random numbers nor the training's depend on the other's."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TypeVar
+from types import TracebackType
+from typing import TypeVar, final
 
 import torch
 
-from trainers.loop.data.sources import ResidentSource, Source
+from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source
+from trainers.loop.errors import LoopError
 from trainers.loop.machine.seeding import mixed
 
 Batch = TypeVar("Batch")
@@ -17,7 +19,7 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
 
     So an order or an augmentation that is drawn from torch's generator is a function of seed and epoch, and a training
     that resumes in mid-epoch reads what it would have read. Outside, the generator is the training's. The generators of
-    Python and NumPy are not kept apart.
+    Python and NumPy are kept apart only by sources that read a `DataLoader`. A live source draws from the training's.
 
     Args:
         source: What is read.
@@ -26,10 +28,13 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
         step: Every so many of the following ones.
         seed: 0 or more.
     """
-    if isinstance(source, ResidentSource):  # its order is a function of seed and epoch by itself
+    if isinstance(
+        source, ResidentSource | LiveSource
+    ):  # the one's order is its own, the other goes on after a resumption
         yield from source.batches(epoch, start=start, step=step)
         return
     generator = torch.default_generator
+    goes_on = not isinstance(source, IterableSource) or not source.sets_every_batch
     reading = torch.Generator().manual_seed(mixed(seed, epoch)).get_state()
     batches: Iterator[Batch] | None = None
     while True:
@@ -39,8 +44,59 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
             batches = source.batches(epoch, start=start, step=step) if batches is None else batches
             found = tuple(islice(batches, 1))
         finally:
-            reading = generator.get_state()
+            reading = generator.get_state() if goes_on else reading
             generator.set_state(training)
         if not found:
             return
         yield found[0]
+
+
+@final
+class Placed:
+    """As a context it adds to an error that passes through where it happened.
+
+    Args:
+        place: Says where, when it is asked.
+    """
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: Callable[[], str]) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """To the loop's own errors as their place, to every other as a note; none is held back."""
+        if isinstance(error, LoopError):
+            error.place = self._place()
+        elif error is not None:
+            error.add_note(f"in {self._place()}")
+
+
+def order_digest(source: Source[object], epoch: int, *, seed: int) -> str:
+    """Stands for the beginning of an epoch's order where a loader's samplers draw it; empty elsewhere."""
+    if not isinstance(source, IterableSource):
+        return ""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(mixed(seed, epoch))
+        return source.digest(epoch)
+
+
+def remarks(source: Source[object], *, epoch: int, window: int, processes: int) -> list[str]:
+    """What a person should know of the way in which a source is read from a window of an epoch on."""
+    found: list[str] = []
+    if isinstance(source, LiveSource) and window:
+        found.append(
+            f"the source is live, so nothing of epoch {epoch + 1} is read again or skipped: what comes next is window "
+            f"{window + 1}"
+        )
+    if isinstance(source, IterableSource) and source.passed_over and processes > 1:
+        found.append(
+            f"each of the {processes} processes reads and decodes all of {source.passed_over} and drops the batches of "
+            "the others; a DataLoader over a dataset with indices is shared out before it is read"
+        )
+    return found

@@ -1,14 +1,15 @@
 """Where batches come from. The order of an epoch is a function of seed and epoch alone."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, Protocol, Self, TypeVar, final
+from typing import Any, Generic, Protocol, Self, TypeVar, final, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainers.loop.data.tree import describe, leaves, map_tensors
+from trainers.loop.data.loading import Loading, Streaming, taken_apart
+from trainers.loop.data.tree import describe, indivisible, leaves, map_tensors
 from trainers.loop.errors import ContractError, SettingsError
 from trainers.loop.machine.seeding import mixed
 
@@ -16,6 +17,7 @@ Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)
 
 
+@runtime_checkable
 class Source(Protocol[Batch_co]):
     """Batches that can be read again for every epoch."""
 
@@ -39,28 +41,43 @@ class Source(Protocol[Batch_co]):
 class IterableSource(Generic[Batch]):
     """Any iterable that can be read again, such as a list of batches or a `DataLoader`.
 
-    Its order is the iterable's own. A `DataLoader` that shuffles draws it from torch's global generator, which the loop
-    sets anew before every epoch, or from a generator of its own, which is set here; so the epoch can be read again.
-    Batches that are not wanted are read and dropped.
+    Of a `DataLoader` over a dataset with indices, the loop takes the order from the samplers and has its workers fetch
+    the batches that it wants alone. The order is a function of the epoch and of the loader's own generator, or else of
+    the training's seed, also where samplers draw from Python's or NumPy's generators, or keep generators of their own;
+    a sampler with `set_epoch` is told the epoch. What is drawn for a batch in a worker, or from torch's generator
+    without workers, is a function of the epoch and the batch's number.
+
+    Of any other iterable, the batches that are not wanted are read and dropped, and its order is its own. What it draws
+    from torch's global generator is a function of seed and epoch; of a `DataLoader` over an `IterableDataset` this
+    holds for Python's and NumPy's generators, too, and its workers are started anew for every epoch.
 
     Args:
         batches: Gives a fresh iterator each time it is iterated; not a generator.
         length: Batches in an epoch; if not given, taken from a collection, or from a `DataLoader` that knows it.
 
+    Attributes:
+        passed_over: What must be read to the end to reach a batch, by its class; None if any batch can be had alone.
+
+        sets_every_batch: Whether torch's generator is set for every batch when it is read.
+
     Raises:
-        ContractError: The iterable can be read only once.
+        ContractError: The iterable, or a loader's sampler, can be read only once; a `DistributedSampler` gives every
+            process a share of its own; or a loader's batches come in an order that differs from time to time.
     """
 
     def __init__(self, batches: Iterable[Batch], *, length: int | None = None) -> None:
         if isinstance(batches, Iterator):
             raise ContractError(
                 f"a {type(batches).__name__} can be read only once, but every epoch reads the batches again; "
-                "give a list, a DataLoader or a class with __iter__"
+                "give a list, a DataLoader or a class with __iter__, or LiveSource(...) if the batches come only once"
             )
-        self._batches = batches
         self._length = _length(batches) if length is None else length
-        self._generator: torch.Generator | None = batches.generator if isinstance(batches, DataLoader) else None
-        self._seed = 0 if self._generator is None else self._generator.initial_seed()
+        self._batches = batches
+        self._loading: Loading | Streaming | None = None
+        if isinstance(batches, DataLoader):
+            self._loading = Loading(batches) if taken_apart(batches) else Streaming(batches)
+        self.passed_over = _passed_over(batches)
+        self.sets_every_batch = isinstance(self._loading, Loading)
 
     @property
     def length(self) -> int | None:
@@ -74,10 +91,47 @@ class IterableSource(Generic[Batch]):
         return isinstance(batches, list | tuple) or (isinstance(batches, DataLoader) and batches.num_workers > 0)
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:
-        """The iterable's batches; the epoch decides only what a `DataLoader` draws from a generator of its own."""
-        if self._generator is not None:
-            self._generator.manual_seed(mixed(self._seed, epoch))
+        """The iterable's batches; the epoch decides what a `DataLoader` draws.
+
+        Raises:
+            ContractError: A sampler of a `DataLoader` gives another order each time it is read.
+        """
+        if self._loading is not None:
+            return self._loading.batches(epoch, start=start, step=step)
         return islice(iter(self._batches), start, None, step)
+
+    def digest(self, epoch: int) -> str:
+        """Stands for the beginning of the order of an epoch; empty where it is the iterable's own."""
+        return self._loading.digest(epoch) if isinstance(self._loading, Loading) else ""
+
+
+@final
+class LiveSource(Generic[Batch]):
+    """Batches that come once and are never read again: a replay buffer, an environment that is played, a feed.
+
+    A training that goes on in mid-epoch goes on with whatever comes next: nothing is skipped, nothing read again, and
+    a notice says so. What it draws comes from the training's generators, which are in the checkpoint. Every process of
+    a group reads a source of its own and takes all that comes.
+
+    Args:
+        batches: Iterated anew in every epoch; an iterator, such as a generator that plays without end, goes on.
+        length: Batches in an epoch, those of all processes of a group together; None for as many as come, which one
+            process alone can do with. An epoch may end earlier.
+    """
+
+    def __init__(self, batches: Iterable[Batch], *, length: int | None = None) -> None:
+        self._batches = batches
+        self._length = length
+
+    @property
+    def length(self) -> int | None:
+        """Batches in an epoch; None if that is not known."""
+        return self._length
+
+    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:  # noqa: ARG002  no epoch is repeated
+        """What comes next: as many batches as `start` and `step` leave of the epoch."""
+        wanted = None if self._length is None else len(range(start, self._length, step))
+        return islice(iter(self._batches), wanted)
 
 
 @final
@@ -127,7 +181,7 @@ class ResidentSource(Generic[Batch]):
             ContractError: There is no tensor, or their first dimensions differ.
         """
         found = [tensor for _, tensor in leaves(data)]
-        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim:
+        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or indivisible(data):
             raise ContractError(f"tensors of one common first dimension are needed, got {describe(data)}")
 
         def gather(index: Tensor) -> Batch:
@@ -169,7 +223,7 @@ class ResidentSource(Generic[Batch]):
             ContractError: There is no tensor, their lengths differ, or a window reaches beyond the ends.
         """
         found = [tensor for _, tensor in leaves(series)]
-        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim:
+        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or indivisible(series):
             raise ContractError(f"tensors of one common length in time are needed, got {describe(series)}")
         steps, device = found[0].shape[0], found[0].device
         begin = torch.arange(max(0, steps - length + 1)) if starts is None else starts
@@ -200,10 +254,39 @@ class ResidentSource(Generic[Batch]):
             yield self._gather(order[batch * self._batch_size : (batch + 1) * self._batch_size])
 
 
+def check_source(source: object) -> None:
+    """Check that something is a source.
+
+    Raises:
+        ContractError: It is not; the message says what to give.
+    """
+    if isinstance(source, Source):
+        return
+    given = f"the source is a {type(source).__name__}"
+    own = "a Source of your own, which has a length and the batches of an epoch"
+    if isinstance(source, Iterable):
+        around = "LiveSource(...)" if isinstance(source, Iterator) else "IterableSource(...)"
+        raise ContractError(f"{given}; give {around} around it, or {own}")
+    raise ContractError(f"{given}, which gives no batches; give a ResidentSource, an IterableSource or {own}")
+
+
+def _passed_over(batches: Iterable[Any]) -> str | None:
+    if isinstance(batches, DataLoader):
+        return None if taken_apart(batches) else f"{type(batches).__name__} of {type(batches.dataset).__name__}"
+    return None if isinstance(batches, Sequence) else type(batches).__name__
+
+
 def _length(batches: Iterable[Any]) -> int | None:
     if isinstance(batches, DataLoader):
-        return None if isinstance(batches.dataset, IterableDataset) else len(batches)
+        return None if isinstance(batches.dataset, IterableDataset) else _loader_length(batches)
     return len(batches) if isinstance(batches, Collection) else None
+
+
+def _loader_length(loader: DataLoader[Any]) -> int | None:
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):  # a sampler that does not tell; a BatchSampler finds out when it is asked
+        return None
 
 
 def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:

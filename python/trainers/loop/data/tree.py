@@ -1,19 +1,34 @@
-"""Batches as trees: tensors inside tuples, NamedTuples, lists, dicts and dataclasses, in any nesting."""
+"""Batches as trees: tensors inside tuples, NamedTuples, lists, dicts and dataclasses, in any nesting.
 
-from collections.abc import Callable, Iterable, Iterator
+Types are kept. An object with a method `.to(device)` of its own moves itself, and is one piece unless it is a
+dataclass. What else holds tensors can neither be moved nor cut, and is refused.
+"""
+
+import copy
+from collections import UserDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import partial
-from typing import Any, TypeVar
+from itertools import islice
+from types import MappingProxyType, ModuleType
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from trainers.loop.errors import ContractError
+
 Tree = TypeVar("Tree")
+
+LOOKED_AT = 64
+"""So many things in a container of unknown kind are looked at for tensors."""
+
+LOOKED_INTO = 3
+"""So many levels of objects within objects are."""
 
 
 def map_tensors(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
     """The same tree with `function` applied to every tensor; every other leaf stays as it is."""
-    return _mapped(tree, function)
+    return _mapped(tree, function, _unchanged)
 
 
 def move(tree: Tree, device: torch.device) -> Tree:
@@ -24,30 +39,63 @@ def move(tree: Tree, device: torch.device) -> Tree:
     def moved(tensor: Tensor) -> Tensor:
         return tensor if tensor.device == device else tensor.to(device, non_blocking=asynchronous)
 
-    return _mapped(tree, moved)
+    return _mapped(tree, moved, lambda thing: thing.to(device))
 
 
 def mover(device: torch.device) -> Callable[[Tree], Tree]:
-    """What moves trees to `device`; on a machine without any other, there is nothing to move and nothing to look at."""
-    if device.type == "cpu" and not torch.accelerator.is_available():
-        return lambda tree: tree
-    return partial(move, device=device)
+    """What moves trees to `device`; on a machine without any other, there is nothing to move.
+
+    The first tree of every class is looked at, on every machine.
+
+    Raises:
+        ContractError: It holds tensors that cannot be moved.
+    """
+    looked_at: set[type] = set()
+    stays = device.type == "cpu" and not torch.accelerator.is_available()
+
+    def moved(tree: Tree) -> Tree:
+        if type(tree) not in looked_at:
+            check_tree(tree)
+            looked_at.add(type(tree))
+        return tree if stays else move(tree, device)
+
+    return moved
+
+
+def check_tree(tree: object, path: str = "batch") -> None:
+    """Check that all tensors can be reached.
+
+    Raises:
+        ContractError: Something else than the known containers holds tensors and has no `.to`.
+    """
+    for place, thing in leaves_and_others(tree, path):
+        if not isinstance(thing, Tensor) and not _moves_itself(thing) and _holds_tensor(thing):
+            raise ContractError(
+                f"{place} is a {type(thing).__name__} that holds tensors, which the loop cannot move to a device; give "
+                "a dict, a NamedTuple, a dataclass, or an object with a method .to(device) that returns it moved"
+            )
 
 
 def leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
     """Every tensor with its path, such as `batch.x` or `batch[0]['y']`, in the tree's own order."""
-    if isinstance(tree, Tensor):
+    return ((place, thing) for place, thing in leaves_and_others(tree, path) if isinstance(thing, Tensor))
+
+
+def leaves_and_others(tree: object, path: str = "batch") -> Iterator[tuple[str, object]]:
+    """Every leaf with its path, whether it is a tensor or not."""
+    children = None if isinstance(tree, Tensor) else _children(tree)
+    if children is None:
         yield path, tree
         return
-    for name, child in _children(tree):
-        yield from leaves(child, path + name)
+    for name, child in children:
+        yield from leaves_and_others(child, path + name)
 
 
 def others(tree: object) -> Iterator[object]:
     """Everything beside the tensors: plain leaves, and whole lists and tuples that hold no tensor."""
     if isinstance(tree, Tensor):
         return
-    children = [child for _, child in _children(tree)]
+    children = [child for _, child in _children(tree) or ()]
     if not children or (type(tree) in (tuple, list) and next(leaves(tree), None) is None):
         yield tree
         return
@@ -55,42 +103,110 @@ def others(tree: object) -> Iterator[object]:
         yield from others(child)
 
 
+def indivisible(tree: object, path: str = "batch") -> list[str]:
+    """What the tree holds that may have tensors inside which it does not show: paths with classes."""
+    return [
+        f"{place} {type(thing).__name__}"
+        for place, thing in leaves_and_others(tree, path)
+        if not isinstance(thing, Tensor) and _moves_itself(thing)
+    ]
+
+
 def describe(tree: object) -> str:
-    """Paths, dtypes and shapes of the tensors, for messages."""
-    return (
-        ", ".join(f"{path} {_kind(tensor)}" for path, tensor in leaves(tree)) or f"no tensor in {type(tree).__name__}"
-    )
+    """Paths, dtypes and shapes of the tensors, for messages, and the objects that move themselves."""
+    found = [f"{path} {_kind(tensor)}" for path, tensor in leaves(tree)] + indivisible(tree)
+    return ", ".join(found) or f"no tensor in {type(tree).__name__}"
 
 
-def _mapped(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
+def _mapped(tree: Any, function: Callable[[Tensor], Tensor], themselves: Callable[[Any], Any]) -> Any:
+    """`function` of every tensor and `themselves` of every object that moves itself."""
     if isinstance(tree, Tensor):
         return function(tree)
+    if _moves_itself(tree) and not (themselves is _unchanged and _is_dataclass(tree)):
+        return themselves(tree)
+    return _rebuilt(tree, lambda child: _mapped(child, function, themselves))
+
+
+def _rebuilt(tree: Any, mapped: Callable[[Any], Any]) -> Any:
+    """A container of the same type with other contents; what is none, as it is."""
+    if type(tree) in (tuple, list):
+        return type(tree)([mapped(child) for child in tree])
+    if isinstance(tree, dict | UserDict | MappingProxyType):
+        return _rebuilt_mapping(cast("Mapping[Any, Any]", tree), mapped)
     if _is_named_tuple(tree):
-        return type(tree)(*[_mapped(child, function) for child in tree])
-    if isinstance(tree, (tuple, list)) and type(tree) in (tuple, list):
-        return type(tree)([_mapped(child, function) for child in tree])
-    if isinstance(tree, dict):
-        return {key: _mapped(child, function) for key, child in tree.items()}
-    if is_dataclass(tree) and not isinstance(tree, type):
-        return replace(tree, **{field.name: _mapped(getattr(tree, field.name), function) for field in fields(tree)})
+        return type(tree)(*[mapped(child) for child in tree])
+    if _is_dataclass(tree):
+        return replace(tree, **{field.name: mapped(getattr(tree, field.name)) for field in fields(tree) if field.init})
     return tree
 
 
-def _children(tree: Any) -> Iterable[tuple[str, object]]:
+def _rebuilt_mapping(tree: Mapping[Any, Any], mapped: Callable[[Any], Any]) -> Mapping[Any, Any]:
+    contents = {key: mapped(child) for key, child in tree.items()}
+    if type(tree) is dict:
+        return contents
+    if isinstance(tree, MappingProxyType):
+        return MappingProxyType(contents)
+    same: Any = copy.copy(tree)  # keeps what else its class knows, such as the factory of a defaultdict
+    for key, child in contents.items():
+        same[key] = child
+    return same
+
+
+def _unchanged(thing: Any) -> Any:
+    return thing
+
+
+def _children(tree: Any) -> Iterable[tuple[str, object]] | None:
+    """What a container holds, with names for paths; None for what is none."""
+    if type(tree) in (tuple, list):
+        return [(f"[{position}]", child) for position, child in enumerate(tree)]
+    if _is_dataclass(tree):
+        return [(f".{field.name}", getattr(tree, field.name)) for field in fields(tree)]
+    if _moves_itself(tree):
+        return None
     if _is_named_tuple(tree):
         return [(f".{name}", child) for name, child in tree._asdict().items()]
-    if isinstance(tree, (tuple, list)):
-        return [(f"[{position}]", child) for position, child in enumerate(tree)]
-    if isinstance(tree, dict):
-        return [(f"[{key!r}]", child) for key, child in tree.items()]
-    if is_dataclass(tree) and not isinstance(tree, type):
-        return [(f".{field.name}", getattr(tree, field.name)) for field in fields(tree)]
-    return ()
+    if isinstance(tree, dict | UserDict | MappingProxyType):
+        return [(f"[{key!r}]", child) for key, child in cast("Mapping[Any, Any]", tree).items()]
+    return None
+
+
+def _is_dataclass(tree: object) -> bool:
+    return is_dataclass(tree) and not isinstance(tree, type | dict)
 
 
 def _is_named_tuple(tree: object) -> bool:
     """NamedTuples have no common class; their `_fields` are what the language documents."""
     return isinstance(tree, tuple) and isinstance(getattr(tree, "_fields", None), tuple)
+
+
+def _moves_itself(thing: object) -> bool:
+    """Whether its class has a method `.to`; a field of that name does not count."""
+    return callable(getattr(type(thing), "to", None))
+
+
+def _holds_tensor(thing: object, depth: int = LOOKED_INTO) -> bool:
+    """Whether there is a tensor in a container of any kind, or among an object's attributes, not too deep down.
+
+    Modules, functions and networks are left alone: what they hold is no part of a batch.
+    """
+    if isinstance(thing, Tensor):
+        return True
+    if not depth or isinstance(thing, str | bytes | ModuleType) or callable(thing):
+        return False
+    return any(_holds_tensor(part, depth - 1) for part in _parts(thing))
+
+
+def _parts(thing: Any) -> Iterator[object]:
+    yield from getattr(thing, "__dict__", {}).values()
+    for kind in type(thing).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            yield getattr(thing, name, None)
+    if isinstance(thing, Mapping):
+        yield from islice(cast("Mapping[Any, Any]", thing).values(), LOOKED_AT)
+    elif isinstance(thing, Collection):
+        yield from islice(cast("Collection[Any]", thing), LOOKED_AT)
 
 
 def _kind(tensor: Tensor) -> str:

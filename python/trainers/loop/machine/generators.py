@@ -1,11 +1,17 @@
 """The state of every generator that a training may draw from."""
 
 import random
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, final
 
 import numpy as np
 import torch
+
+from trainers.loop.machine.seeding import seed_host
+
+CPU = torch.device("cpu")
 
 
 def device_generator(device: torch.device) -> torch.Generator | None:
@@ -41,3 +47,89 @@ def restore(state: Mapping[str, Any], device: torch.device) -> None:
     generator = device_generator(device)
     if generator is not None and state["device"] is not None:
         generator.set_state(state["device"])
+
+
+@final
+class TorchGenerator:
+    """torch's generator of the host in a state of its own, which begins at a seed.
+
+    Args:
+        seed: 0 to 2**64 - 1.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._left = torch.Generator().manual_seed(seed).get_state()
+
+    @contextmanager
+    def inside(self) -> Generator[None]:
+        """Go on from where it was left; afterwards the generator is as it was before."""
+        generator = torch.default_generator
+        before = generator.get_state()
+        generator.set_state(self._left)
+        try:
+            yield
+        finally:
+            self._left = generator.get_state()
+            generator.set_state(before)
+
+
+@final
+class HostGenerators:
+    """Python's, NumPy's and torch's generators of the host in states of their own, which begin at a seed.
+
+    Going in and out takes a fifth of a millisecond, most of it for NumPy.
+
+    Args:
+        seed: 0 to 2**64 - 1.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._left: Mapping[str, Any] | None = None
+
+    @contextmanager
+    def inside(self) -> Generator[None]:
+        """Go on from where they were left; afterwards the generators are as they were before."""
+        before = captured(CPU)
+        try:
+            if self._left is None:
+                seed_host(self._seed)
+            else:
+                restore(self._left, CPU)
+            yield
+            self._left = captured(CPU)
+        finally:
+            restore(before, CPU)
+
+
+@final
+class LighterGenerators:
+    """As a context: Python's and NumPy's generators in states of their own, for what happens in every window.
+
+    NumPy's generator is replaced by another, as its state takes long to copy. What a normal distribution has drawn in
+    advance is lost by that, inside and outside.
+
+    Args:
+        seed: 0 or more.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._python = random.Random(seed).getstate()  # noqa: S311  for no secret
+        self._numpy: np.random.BitGenerator = np.random.MT19937(seed)
+
+    def __enter__(self) -> None:
+        """Put them in."""
+        self._swap()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Put the others back, whatever happened."""
+        self._swap()
+
+    def _swap(self) -> None:
+        numpy: Any = np.random  # whose stubs lack the two functions
+        outside = random.getstate(), numpy.get_bit_generator()
+        random.setstate(self._python)
+        numpy.set_bit_generator(self._numpy)
+        self._python, self._numpy = outside

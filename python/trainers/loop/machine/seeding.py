@@ -17,6 +17,17 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
+def seed_host(seed: int) -> None:
+    """Seed Python's, NumPy's and torch's generators on the host, and leave those of accelerators alone.
+
+    Args:
+        seed: 0 to 2**64 - 1.
+    """
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  the global one
+    torch.default_generator.manual_seed(seed)
+
+
 def mixed(*numbers: int) -> int:
     """One seed, 0 to 2**64 - 1, made of several numbers that are 0 or more; another for other numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

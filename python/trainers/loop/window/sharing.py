@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Piece
-from trainers.loop.data.tree import leaves, map_tensors
+from trainers.loop.data.tree import check_tree, indivisible, leaves, map_tensors
 from trainers.loop.errors import ContractError, SettingsError, listed
 from trainers.loop.machine.precision import Precision
 from trainers.loop.phase import Phase
@@ -126,6 +126,7 @@ class SharedForward(Generic[Batch]):
         self._dtype = precision.dtype
         self._rewind = Rewind(modules, device)
         self._due: Sequence[str] = ()
+        self._looked_at: set[type] = set()
         self._kept: dict[tuple[int, int], Made] = {}
         self._start: Mark | None = None
         self._first: str | None = None
@@ -232,4 +233,21 @@ class SharedForward(Generic[Batch]):
     def _run(self, batch: Batch) -> Made:
         with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
             tree = self._forward(batch)
+        if type(tree) not in self._looked_at:
+            self._check(tree)
         return Made(tree, tuple(tensor._version for _, tensor in leaves(tree, "made")))  # noqa: SLF001  as above
+
+    def _check(self, tree: object) -> None:
+        """Check the first tree of its class: every tensor must be reached, to be detached.
+
+        Raises:
+            ContractError: One is not.
+        """
+        check_tree(tree, "made")
+        hidden = indivisible(tree, "made")
+        if hidden:
+            raise ContractError(
+                f"the forward of phase {self.owner!r} made {listed(hidden)}, whose tensors cannot be detached for "
+                "other phases; return tensors in a dict, a tuple, a NamedTuple or a dataclass"
+            )
+        self._looked_at.add(type(tree))

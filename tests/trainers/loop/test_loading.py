@@ -1,0 +1,609 @@
+"""A `DataLoader` as source: its order, what its workers draw, and who fetches what."""
+
+import multiprocessing
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ranks import on_ranks, results_on_ranks
+from remains import messages
+from torch import Tensor, nn
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    get_worker_info,
+)
+
+from trainers.loop import (
+    CheckpointReport,
+    Checkpoints,
+    ContractError,
+    IterableSource,
+    LiveSource,
+    Loop,
+    Loss,
+    ParallelismError,
+    Phase,
+    Report,
+    Source,
+    WindowReport,
+    launched_rank,
+    seed_everything,
+)
+from trainers.loop.data.reading import read_apart
+
+SAMPLES = 16
+ENDLESS = 10_000
+FORKED = "fork" if "fork" in multiprocessing.get_all_start_methods() else None  # other workers import torch anew
+
+
+@dataclass(frozen=True)
+class Augmented(Dataset[Tensor]):
+    """Its samples' numbers, each with what is drawn from three generators while it is decoded, and noted in a file.
+
+    Attributes:
+        notes: The file; None for no notes.
+        samples: How many there are.
+    """
+
+    notes: Path | None = None
+    samples: int = SAMPLES
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> Tensor:
+        return decoded(index, self.notes)
+
+
+def decoded(index: int, notes: Path | None) -> Tensor:
+    if notes is not None:
+        with notes.open("a") as file:
+            file.write(f"{index}\n")
+    return torch.tensor([index, *drawn()], dtype=torch.float64)
+
+
+def drawn() -> list[float]:
+    """A number of each global generator."""
+    return [float(torch.rand(())), random.random(), float(np.random.rand())]  # noqa: NPY002  the global one
+
+
+class Stream(IterableDataset[Tensor]):
+    """The same samples, which can only be read one after the other; workers take turns."""
+
+    def __init__(self, notes: Path | None = None) -> None:
+        self._notes = notes
+
+    def __iter__(self) -> Iterator[Tensor]:
+        worker = get_worker_info()
+        for index in range(*((0, SAMPLES) if worker is None else (worker.id, SAMPLES, worker.num_workers))):
+            yield decoded(index, self._notes)
+
+
+def taken(notes: Path) -> list[int]:
+    """The samples that were decoded since the notes were last looked at, whoever decoded them."""
+    found = sorted(int(line) for line in notes.read_text().split())
+    notes.write_text("")
+    return found
+
+
+Batches = list[list[list[float]]]
+
+
+def followed(
+    source: Source[Tensor],
+    folder: Path | None = None,
+    *,
+    windows: int = ENDLESS,
+    accumulate: int = 1,
+    look: Callable[[Report], object] = str,
+) -> Batches:
+    """Train for two epochs, or to the checkpoint after so many windows: every batch that the loss was given.
+
+    The loss draws from all generators, as an uninterrupted training's and a resumed one's do.
+    """
+    seed_everything(99 if folder is not None and any(folder.glob("window-*")) else 1)
+    net = nn.Linear(1, 1)
+    seen: Batches = []
+
+    def loss(batch: Tensor) -> Loss:
+        seen.append([*batch.reshape(-1, 4).tolist(), drawn()])
+        return Loss(net(torch.ones(1, 1)).mean(), 1)
+
+    phase = Phase("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
+    checkpoints = None if folder is None else Checkpoints(folder, every_windows=1, every_seconds=None)
+    loop = Loop([phase], modules={"net": net}, device="cpu", accumulate=accumulate)
+    with loop.running(checkpoints) as run:
+        worked = 0
+        for report in run.epochs(source, max_epochs=2):
+            look(report)
+            worked += isinstance(report, WindowReport)
+            if isinstance(report, CheckpointReport) and worked >= windows:
+                break
+    return seen
+
+
+def numbers(batches: Batches) -> list[int]:
+    """The samples, without what the loss has drawn."""
+    return [int(row[0]) for batch in batches for row in batch[:-1]]
+
+
+def unneeded(_: int) -> None:
+    """Stands in for flushing a file."""
+
+
+@pytest.fixture(autouse=True)
+def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written outlives the process; flushing it to the disk would only take time."""
+    monkeypatch.setattr(os, "fsync", unneeded)
+
+
+# --- going on in mid-epoch -------------------------------------------------------------------------------------------
+
+working = partial(DataLoader[Tensor], batch_size=2, num_workers=2, multiprocessing_context=FORKED)
+LOADERS: dict[str, Callable[[Path], DataLoader[Tensor]]] = {
+    "no workers": lambda notes: DataLoader(Augmented(notes), batch_size=2, shuffle=True),
+    "workers": lambda notes: working(Augmented(notes), shuffle=True),
+    "workers that stay": lambda notes: working(Augmented(notes), shuffle=True, persistent_workers=True),
+    "a stream": lambda notes: DataLoader(Stream(notes), batch_size=2),
+    "a stream with workers": lambda notes: working(Stream(notes)),
+    "a stream with workers that stay": lambda notes: working(Stream(notes), persistent_workers=True),
+}
+
+
+@pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS.keys())
+def test_a_training_left_after_any_window_sees_what_one_that_was_not_left_sees(
+    tmp_path: Path, make: Callable[[Path], DataLoader[Tensor]]
+) -> None:
+    notes = tmp_path / "notes"
+    whole = followed(IterableSource(make(notes)), accumulate=2)
+    assert sorted(numbers(whole)) == sorted([*range(SAMPLES)] * 2)
+    for windows in (1, 2, 4, 7):
+        folder = tmp_path / str(windows)
+        begun = followed(IterableSource(make(notes)), folder, windows=windows, accumulate=2)
+        assert begun + followed(IterableSource(make(notes)), folder, accumulate=2) == whole
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_resumed_training_decodes_nothing_twice(tmp_path: Path, workers: int) -> None:
+    notes = tmp_path / "notes"
+    make = partial(DataLoader, Augmented(notes), batch_size=2, shuffle=True, num_workers=workers)
+    begun = followed(IterableSource(make()), tmp_path / "folder", windows=11)
+    taken(notes)
+    rest = followed(IterableSource(make()), tmp_path / "folder")
+    assert taken(notes) == sorted(numbers(rest))
+    assert sorted(numbers(begun + rest)) == sorted([*range(SAMPLES)] * 2)
+
+
+# --- a group ---------------------------------------------------------------------------------------------------------
+
+
+def share(folder: Path, kind: str, windows: int) -> tuple[Batches, list[str]]:
+    os.fsync = unneeded
+    reports: list[Report] = []
+    source = IterableSource(LOADERS[kind](folder / f"notes {launched_rank()}"), length=SAMPLES // 2)
+    seen = followed(source, folder, windows=windows, accumulate=2, look=reports.append)
+    return seen, messages(reports)
+
+
+@pytest.mark.parametrize("kind", ["no workers", "workers that stay"])
+def test_each_process_of_a_group_decodes_half_of_the_samples_and_goes_on_with_them(tmp_path: Path, kind: str) -> None:
+    begun = results_on_ranks(share, tmp_path, kind, 1)
+    notes = [tmp_path / f"notes {rank}" for rank in range(2)]
+    decoded_so_far = [taken(each) for each in notes]
+    if kind == "no workers":
+        assert [len(each) for each in decoded_so_far] == [SAMPLES // 4] * 2
+    rest = results_on_ranks(share, tmp_path, kind, ENDLESS)
+    epochs = [numbers(first[0] + second[0]) for first, second in zip(begun, rest, strict=True)]
+    for epoch in (0, 1):
+        halves = [each[epoch * SAMPLES // 2 : (epoch + 1) * SAMPLES // 2] for each in epochs]
+        assert sorted(halves[0] + halves[1]) == [*range(SAMPLES)]
+    assert [taken(each) for each in notes] == [sorted(numbers(seen)) for seen, _ in rest]
+
+
+def test_processes_that_all_read_a_stream_say_so_and_work_each_batch_once(tmp_path: Path) -> None:
+    results = results_on_ranks(share, tmp_path, "a stream", ENDLESS)
+    assert sorted(numbers(results[0][0] + results[1][0])) == sorted([*range(SAMPLES)] * 2)
+    for rank, (_, told) in enumerate(results):
+        assert (
+            sum("each of the 2 processes reads and decodes all of DataLoader of Stream" in each for each in told) == 1
+        )
+        assert len(taken(tmp_path / f"notes {rank}")) >= 2 * (SAMPLES - 2)  # the other's last batch is left
+
+
+def order_of_its_own() -> None:
+    generator = torch.Generator().manual_seed(launched_rank())
+    followed(IterableSource(DataLoader(Augmented(), batch_size=2, shuffle=True, generator=generator)))
+
+
+def test_processes_whose_loaders_are_seeded_differently_are_refused() -> None:
+    for ended in on_ranks(order_of_its_own):
+        assert ended.error.startswith(ParallelismError.__name__)
+        assert "the order of the loader's batches" in ended.error
+
+
+# --- samplers --------------------------------------------------------------------------------------------------------
+
+
+class Shuffling(Sampler[int]):
+    """Draws its order in a way that is given."""
+
+    def __init__(self, draw: Callable[[], Sequence[int]]) -> None:
+        self._draw = draw
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._draw())
+
+
+class Keeping(Sampler[int]):
+    """Draws from a generator that it keeps."""
+
+    def __init__(self, kept: Any) -> None:
+        self.kept = kept
+
+    def __iter__(self) -> Iterator[int]:
+        match self.kept:
+            case torch.Generator():
+                yield from torch.randperm(SAMPLES, generator=self.kept).tolist()
+            case random.Random():
+                yield from self.kept.sample(range(SAMPLES), SAMPLES)
+            case _:
+                yield from self.kept.permutation(SAMPLES).tolist()
+
+
+class Told(Sampler[int]):
+    """Is told the epoch, and counts on it."""
+
+    def __init__(self) -> None:
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        yield from torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(self._epoch)).tolist()
+
+
+class Buckets:
+    """Index lists of unequal length, drawn one after the other, whose number nobody knows."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        left = [*range(SAMPLES)]
+        while left:
+            size = int(torch.randint(1, 4, ()))
+            yield [left.pop(random.randrange(len(left))) for _ in range(min(size, len(left)))]
+
+
+class Adrift(Sampler[int]):
+    """Goes on from where it was left, as long as its process lives."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self._turn += 1
+        return iter([(self._turn + index) % SAMPLES for index in range(SAMPLES)])
+
+
+def numpy_order() -> list[int]:
+    return np.random.permutation(SAMPLES).tolist()  # noqa: NPY002  the global generator
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+data = Augmented()
+SAMPLERS: dict[str, Callable[[], DataLoader[Tensor]]] = {
+    "shuffled": lambda: DataLoader(data, batch_size=3, shuffle=True),
+    "shuffled by a generator of its own": lambda: DataLoader(data, batch_size=3, shuffle=True, generator=seeded()),
+    "without a last batch": lambda: DataLoader(data, batch_size=3, shuffle=True, drop_last=True),
+    "single samples": lambda: DataLoader(data, batch_size=None, shuffle=True),
+    "a subset": lambda: DataLoader(data, batch_size=3, sampler=SubsetRandomSampler([*range(SAMPLES)])),
+    "weighted": lambda: DataLoader(
+        data, batch_size=3, sampler=WeightedRandomSampler([1.0] * SAMPLES, SAMPLES, generator=seeded())
+    ),
+    "Python's generator": lambda: DataLoader(
+        data, batch_size=3, sampler=Shuffling(lambda: random.sample(range(SAMPLES), SAMPLES))
+    ),
+    "NumPy's generator": lambda: DataLoader(data, batch_size=3, sampler=Shuffling(numpy_order)),
+    "a generator of torch that is kept": lambda: DataLoader(data, batch_size=3, sampler=Keeping(seeded())),
+    "a generator of Python that is kept": lambda: DataLoader(data, batch_size=3, sampler=Keeping(random.Random())),
+    "a generator of NumPy that is kept": lambda: DataLoader(
+        data, batch_size=3, sampler=Keeping(np.random.default_rng())
+    ),
+    "an old generator of NumPy": lambda: DataLoader(data, batch_size=3, sampler=Keeping(np.random.RandomState())),
+    "told the epoch": lambda: DataLoader(data, batch_sampler=BatchSampler(Told(), 3, drop_last=False)),
+    "buckets": lambda: DataLoader(data, batch_sampler=Buckets()),  # pyright: ignore[reportArgumentType]  any iterable will do
+}
+
+
+def epoch_of(loader: DataLoader[Tensor], epoch: int, *, start: int = 0, step: int = 1) -> list[list[list[float]]]:
+    source = IterableSource(loader)
+    return [batch[..., :2].tolist() for batch in read_apart(source, epoch, start=start, step=step, seed=5)]
+
+
+@pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS.keys())
+def test_every_sampler_gives_an_epoch_again_from_any_batch_on(make: Callable[[], DataLoader[Tensor]]) -> None:
+    loader = make()
+    source = IterableSource(loader)
+    epochs = [
+        [batch[..., :2].tolist() for batch in read_apart(source, epoch, start=0, step=1, seed=5)] for epoch in (0, 1)
+    ]
+    assert epochs[0] != epochs[1]
+    for start, step in ((0, 1), (2, 1), (3, 2)):
+        seed_everything(start)
+        assert epoch_of(make(), 1, start=start, step=step) == epochs[1][start::step]
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_gives_every_sample_once_an_epoch(name: str) -> None:
+    whole = np.concatenate([np.reshape(batch, (-1, 2)) for batch in epoch_of(SAMPLERS[name](), 0)])
+    expected = {"without a last batch": SAMPLES - 1, "weighted": len(set(whole[:, 0]))}
+    assert len(set(whole[:, 0])) == expected.get(name, SAMPLES)
+    assert len(set(whole[:, 1])) == len(whole)  # no two samples draw the same noise
+
+
+def test_an_order_that_is_replayed_leaves_the_generators_alone() -> None:
+    seed_everything(4)
+    expected = drawn()
+    seed_everything(4)
+    IterableSource(SAMPLERS["buckets"]()).digest(0)
+    assert drawn() == expected
+
+
+def test_a_sampler_whose_order_cannot_be_had_again_is_refused_by_name() -> None:
+    source = IterableSource(DataLoader(data, batch_size=2, sampler=Adrift()))
+    with pytest.raises(ContractError, match=r"the sampler Adrift gives the same epoch in another order.*LiveSource"):
+        followed(source)
+
+
+def lists() -> Iterator[list[int]]:
+    yield [0, 1]
+    yield [2]
+
+
+@pytest.mark.parametrize("batch_sampler", [lists(), BatchSampler(iter(range(4)), 2, drop_last=False)])
+def test_a_sampler_that_can_be_read_only_once_is_refused(batch_sampler: Iterable[list[int]]) -> None:
+    with pytest.raises(ContractError, match=r"the loader's sampler is a .*, which can be read only once"):
+        IterableSource(DataLoader(data, batch_sampler=batch_sampler))  # pyright: ignore[reportArgumentType]
+
+
+class SharedBuckets(Sampler[list[int]]):
+    """Holds other samplers in a list."""
+
+    def __init__(self, samplers: list[Sampler[int]]) -> None:
+        self._samplers = samplers
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return ([index] for sampler in self._samplers for index in sampler)
+
+
+class DistributedOfMine(DistributedSampler[Tensor]):
+    """A class of one's own."""
+
+
+@pytest.mark.parametrize("kind", [DistributedSampler, DistributedOfMine])
+def test_a_distributed_sampler_is_refused_also_in_one_process(kind: type[Any]) -> None:
+    sampler = kind(data, num_replicas=1, rank=0)
+    for loader in (
+        DataLoader(data, sampler=sampler),
+        DataLoader(data, batch_sampler=BatchSampler(sampler, 2, drop_last=False)),
+        DataLoader(data, batch_sampler=SharedBuckets([SequentialSampler(data), sampler])),
+    ):
+        with pytest.raises(ContractError, match=f"sampler is a {kind.__name__}, which gives every process a share"):
+            IterableSource(loader)
+
+
+def test_batches_in_the_order_of_the_workers_speed_are_refused() -> None:
+    with pytest.raises(ContractError, match="in_order=False"):
+        IterableSource(DataLoader(data, num_workers=1, in_order=False))
+
+
+def test_a_loader_whose_sampler_does_not_know_its_length_has_none() -> None:
+    assert IterableSource(SAMPLERS["buckets"]()).length is None
+    assert IterableSource(DataLoader(data, batch_size=2, sampler=Shuffling(numpy_order))).length is None
+
+
+# --- the loader's own settings ---------------------------------------------------------------------------------------
+
+
+class Bulky(Dataset[Tensor]):
+    """Fetches the samples of a batch at once."""
+
+    opened = "nowhere"
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> Tensor:
+        raise AssertionError("samples are not fetched one by one")
+
+    def __getitems__(self, index: list[int]) -> list[str]:
+        return [f"{self.opened} {one}" for one in index]
+
+
+def open_here(worker: int) -> None:
+    info: Any = get_worker_info()
+    info.dataset.opened = f"worker {worker}"
+
+
+def collated(samples: list[str]) -> str:
+    return ", ".join(samples)
+
+
+def test_workers_are_started_as_the_loader_says_and_see_their_own_dataset() -> None:
+    loader = DataLoader(
+        Bulky(),
+        batch_size=2,
+        num_workers=2,
+        worker_init_fn=open_here,
+        collate_fn=collated,
+        prefetch_factor=1,
+        multiprocessing_context=FORKED,
+    )
+    batches = list(IterableSource(loader).batches(0, start=1, step=4))
+    assert batches == ["worker 0 2, worker 0 3", "worker 1 10, worker 1 11"]
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_a_source_can_be_read_while_it_is_read_unless_its_workers_stay(*, stay: bool) -> None:
+    source = IterableSource(working(data, persistent_workers=stay))
+    outer = source.batches(0)
+    begun = [next(outer), *source.batches(0, start=7)]
+    assert numbers([[*batch.tolist(), []] for batch in begun]) == [0, 1, 14, 15]
+    if stay:
+        with pytest.raises(ContractError, match="was read anew while an epoch of it was under way"):
+            next(outer)
+    else:
+        assert next(outer)[:, 0].tolist() == [2, 3]
+
+
+def test_workers_that_stay_are_those_of_the_first_epoch() -> None:
+    source = IterableSource(working(Pids(), persistent_workers=True))
+    first, second = ({int(pid) for batch in source.batches(epoch) for pid in batch} for epoch in (0, 1))
+    assert first == second
+    assert len(first) == 2
+
+
+def test_what_a_worker_begins_with_is_a_function_of_the_epoch() -> None:
+    source = IterableSource(working(Beginnings()))
+    epochs = [[int(seed) for batch in source.batches(epoch) for seed in batch] for epoch in (0, 1)]
+    assert set(epochs[0]).isdisjoint(epochs[1])
+    again = IterableSource(working(Beginnings())).batches(1, start=2)
+    assert {int(seed) for batch in again for seed in batch} == set(epochs[1])
+
+
+class Beginnings(Augmented):
+    """Tells what its worker was seeded with, as a dataset with a generator of its own asks."""
+
+    def __getitem__(self, index: int) -> Tensor:
+        info: Any = get_worker_info()
+        return torch.tensor(info.seed)
+
+
+class Pids(Augmented):
+    """Tells which process has decoded a sample."""
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.tensor(os.getpid())
+
+
+class Own(DataLoader[Tensor]):
+    """A loader that reads in a way of its own."""
+
+    def __iter__(self) -> Any:
+        return (batch * 2 for batch in super().__iter__())
+
+
+def test_a_class_of_loader_that_reads_in_its_own_way_is_read_as_it_is() -> None:
+    source = IterableSource(Own(data, batch_size=2, sampler=RandomSampler(data)))
+    assert source.passed_over == "Own of Augmented"
+    whole = followed(source)
+    assert sorted(numbers(whole)) == sorted([*range(0, 2 * SAMPLES, 2)] * 2)
+    again = [batch[..., 0].tolist() for batch in read_apart(source, 1, start=3, step=2, seed=1)]
+    assert again == [batch[..., 0].tolist() for batch in read_apart(source, 1, start=0, step=1, seed=1)][3::2]
+    with pytest.raises(ContractError, match=r"a Own reads in a way of its own.*persistent_workers=False"):
+        IterableSource(Own(data, num_workers=1, persistent_workers=True))
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+class Broken(Augmented):
+    """One sample cannot be decoded."""
+
+    def __getitem__(self, index: int) -> Tensor:
+        if index == SAMPLES - 1:
+            raise ValueError("no such picture")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_while_a_batch_is_read_passes_and_says_where(workers: int) -> None:
+    source = IterableSource(DataLoader(Broken(), batch_size=2, num_workers=workers))
+    with pytest.raises(ValueError, match="no such picture") as raised:
+        followed(source, accumulate=3)
+    assert raised.value.__notes__ == ["in the reading of epoch 0, window 2"]
+
+
+def unused(_: object) -> Loss:
+    return Loss(torch.zeros(()), 0)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([torch.zeros(4)], r"the source is a list; give IterableSource\(...\) around it"),
+        (DataLoader(data), r"the source is a DataLoader; give IterableSource\(...\) around it"),
+        (iter([torch.zeros(4)]), r"the source is a list_iterator; give LiveSource\(...\) around it"),
+        (3, "the source is a int, which gives no batches"),
+    ],
+)
+def test_what_is_no_source_is_refused_with_what_to_give(source: Any, message: str) -> None:
+    with pytest.raises(ContractError, match=message):
+        followed(source)
+    net = nn.Linear(1, 1)
+    phase = Phase[Any]("main", unused, net.parameters(), torch.optim.SGD(net.parameters()))
+    with (
+        Loop([phase], modules={"net": net}, device="cpu").running() as run,
+        pytest.raises(ContractError, match=message),
+    ):
+        run.validate(unused, source)
+
+
+# --- live sources ----------------------------------------------------------------------------------------------------
+
+
+class Game:
+    """Batches that are played, each once."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.turn = first
+
+    def __iter__(self) -> Iterator[Tensor]:
+        while True:
+            self.turn += 1
+            yield torch.tensor([float(self.turn), float(torch.rand(())), 0.0, 0.0])
+
+
+def test_a_live_source_goes_on_with_what_comes_next_and_says_so(tmp_path: Path) -> None:
+    whole = followed(LiveSource(Game(), length=6))
+    game, reports = Game(), list[Report]()
+    begun = followed(LiveSource(game, length=6), tmp_path, windows=8)
+    rest = followed(LiveSource(Game(game.turn), length=6), tmp_path, look=reports.append)
+    assert numbers(begun + rest) == [*range(1, 13)]
+    assert begun + rest == whole  # what it draws comes from the training's generators
+    told = "the source is live, so nothing of epoch 2 is read again or skipped: what comes next is window 3"
+    assert told in messages(reports)
+
+
+def test_a_generator_that_plays_without_end_goes_on_from_epoch_to_epoch() -> None:
+    assert numbers(followed(LiveSource(iter(Game()), length=4))) == [*range(1, 9)]
+
+
+def test_a_live_source_of_unknown_length_ends_when_it_ends() -> None:
+    assert numbers(followed(LiveSource([torch.zeros(4)] * 3))) == [0] * 6
+
+
+def play() -> list[int]:
+    return numbers(followed(LiveSource(Game(100 * launched_rank()), length=5)))
+
+
+def test_each_process_of_a_group_reads_a_live_source_of_its_own() -> None:
+    assert results_on_ranks(play) == [[1, 2, 3, 4, 5, 6], [101, 102, 103, 104]]
