@@ -56,7 +56,7 @@ class Parent:
             stored = artifact.load(folder)
             stored.artifact.network()  # its weights are whole and finite, or it is refused here
         except ArtifactError as error:
-            raise artifact.inside(str(folder), error) from error
+            raise artifact.inside(str(folder), error) if "file" in error.metadata else error from error
         manifest = stored.artifact.manifest
         if not manifest.kind.learns:
             name = manifest.kind.name

@@ -119,7 +119,11 @@ def train(
     doubts += heard((*of_untaught(history, splits, parent), *of_steps(history, splits, recipe)), warn)
     prepared = prepare(history, splits, recipe, material.edges, None if parent is None else parent.weights)
     if parent is not None and prepared.started is not None:
-        announce(f"starting from the weights {parent.weights_hash[:16]}: {prepared.started}")
+        anew = ", ".join(prepared.started.new)
+        announce(
+            f"starting from the weights {parent.weights_hash[:16]}: {len(prepared.started.reused)} reused, "
+            f"{anew or 'none'} made anew"
+        )
     loop, first = prepared.loop, launched_rank() == 0
     if loop is not None:
         announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
