@@ -53,6 +53,7 @@ from trainers.stock.evaluation.baselines.naive import naive
 from trainers.stock.evaluation.evaluate import Wanted, evaluate
 from trainers.stock.evaluation.reading import last_seen
 from trainers.stock.fitting import fit_pipeline, prepare
+from trainers.stock.flags import covariate_fields
 
 FEATURES = FeatureSet(
     observed=(
@@ -647,9 +648,11 @@ def test_a_finished_model_of_another_parent_is_not_called_finished(
     """Its own folder least of all."""
     flags = ("--bars", bars_file, "--out", child.folder, *FLAGS, "--resume")
     assert trained_by_command("--from", child.folder, *flags) == 1
-    own = artifact.load(child.folder).weights_hash
-    before = artifact.load(parent).weights_hash
-    assert f"the weights that it started from were {before} and are now {own}" in flat(capsys.readouterr().err)
+    own, before = (artifact.load(folder).weights_hash[:16] for folder in (child.folder, parent))
+    assert (
+        f"the weights that it started from were {before} (labels up to 2010-08-31) and are now {own} (labels up to "
+        f"2011-12-30), of {before} (labels up to 2010-08-31)"
+    ) in flat(capsys.readouterr().err)
 
 
 def test_the_artifact_itself_is_no_place_for_what_starts_from_it(
@@ -685,6 +688,29 @@ def test_flags_that_contradict_the_artifact_are_all_named_and_those_that_agree_a
     for agreeing in ("--quantiles is", "--target is", "--hidden is"):
         assert agreeing not in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_covariates_that_the_artifact_reads_are_needed_and_cannot_become_known_ahead(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "2000")
+    days = [day for day in map(shown_date, new_bars().sessions.tolist()) if day > "2008-01"]
+    rows = "".join(f"{day},{day},{10 + k % 7}\n" for k, day in enumerate(days))
+    (tmp_path / "vix.csv").write_text(f"date,known_from,vix\n{rows}", encoding="utf-8")
+    beside = CovariateSource.read([tmp_path / "vix.csv"], None)
+    reading = FEATURES.with_covariates(covariate_fields(beside))
+    parts = Splits.by_dates([(20090102, 20091231), (20100104, 20100430), (20100503, 20100831), (20100901, 20101231)])
+    first = train(
+        Material(old_bars(), reading, beside), replace(RECIPE, parts=parts), tmp_path / "1", consume=Chain()
+    ).folder
+    asked = ("--from", first, "--bars", bars_file, "--out", tmp_path / "2", *FLAGS)
+    assert trained_by_command(*asked) == 1
+    assert "vix" in capsys.readouterr().err
+    files = ("--covariates", tmp_path / "vix.csv")
+    assert trained_by_command(*asked, *files, "--known", "vix") == 2
+    assert "--known is vix and the artifact's none" in flat(capsys.readouterr().err)
+    assert trained_by_command(*asked, *files) == 0
+    assert Parent.load(tmp_path / "2").features.names == ("r1", "range", "vix")
 
 
 def test_days_that_the_artifact_has_seen_are_bad_usage(

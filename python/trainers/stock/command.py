@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +13,12 @@ from rich.console import Console
 
 from predictor import artifact
 from predictor.bars import BarPanel
-from predictor.card import ancestors_of
+from predictor.card import Ancestor, ancestors_of
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, InSampleError
+from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.networks import (
     Edges,
     GraphConfig,
@@ -271,22 +271,26 @@ def _tell(trained: Trained, *, as_json: bool) -> None:
 def _check_same(out: Path, recipe: Recipe, parent: Parent | None) -> None:
     """A finished artifact must be what the flags ask for; the bars are not looked at."""
     card = artifact.load(out).artifact.manifest.card
-    made, ancestors = card["recipe"], ancestors_of(card)
+    made, before, now = card["recipe"], ancestors_of(card), () if parent is None else parent.lineage
     found = made if isinstance(made, dict) else {}
     different = [
         f"{name} was {found.get(name)} and is now {value}"
         for name, value in recipe.settings().items()
         if found.get(name) != value
     ]
-    before, now = ancestors[0].weights_hash if ancestors else None, None if parent is None else parent.weights_hash
     if before != now:
-        different.append(f"the weights that it started from were {before} and are now {now}")
+        different.append(f"the weights that it started from were {_lineage(before)} and are now {_lineage(now)}")
     if not different:
         return
     raise ConfigurationError(
         f"{out} is finished, and was made with other settings: {'; '.join(different)}; choose another --out to train "
         "with these"
     )
+
+
+def _lineage(ancestors: Sequence[Ancestor]) -> str:
+    told = (f"{one.weights_hash[:16]} (labels up to {shown_date(one.seen_until)})" for one in ancestors)
+    return ", of ".join(told) or "none"
 
 
 def _tell_finished(out: Path, *, as_json: bool) -> None:
