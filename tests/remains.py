@@ -47,7 +47,7 @@ def remains(run: Run[Any]) -> Remains:
     return Remains(
         weights=tensors,
         averages=[
-            content(tensor) for phase in setup.phases if phase.average is not None for tensor in phase.average.tensors
+            content(tensor) for phase in setup.phases for average in phase.averages for tensor in average.tensors
         ],
         best=(run.best.value, run.best.stale, {name: content(tensor) for name, tensor in run.best.tensors.items()}),
         optimizers=[plain(phase.optimizer.state_dict()) for phase in phases],

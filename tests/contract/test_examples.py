@@ -27,3 +27,11 @@ def test_the_example_of_fine_tuning_says_what_it_reuses_and_gains_by_it() -> Non
     )
     head_alone, all_of_it = (float(re.findall(rf"{part}: ([\d.]+)", shown)[0]) for part in ("alone", "of it"))
     assert all_of_it < head_alone < 0.1
+
+
+def test_the_example_of_two_adversaries_learns_to_draw() -> None:
+    shown = shown_by("train_a_gan.py")
+    found = re.search(r"distance ([\d.]+); of zeros ([\d.]+)", shown)
+    assert found is not None
+    assert float(found[1]) < 0.25
+    assert float(found[2]) > 1.4

@@ -13,6 +13,7 @@ from torch import nn
 
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.stop import StopSignals
+from trainers.loop.data.feeding import Feeder, foreseeable
 from trainers.loop.data.reading import read_apart
 from trainers.loop.data.sources import Source
 from trainers.loop.errors import EmptyTargetError, StoppedError, listed
@@ -23,11 +24,13 @@ from trainers.loop.machine.seeding import mixed
 from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
 from trainers.loop.standing import Standing
 from trainers.loop.validation import Scorer, Validation, evaluating
+from trainers.loop.weights.average import Average
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import kept_buffers
 from trainers.loop.window.accumulation import windows
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.position import Position
+from trainers.loop.window.sharing import SharedForward
 from trainers.loop.window.totals import Wishes
 
 Batch = TypeVar("Batch")
@@ -48,11 +51,13 @@ class Setup(Generic[Batch]):
         accumulate: Batches of this process in a window.
         group: The processes that train together.
         scorer: Scores sources.
+        feeder: Brings batches to the device.
         best: The best value so far and its weights.
         standing: How far the training has come.
         signals: Whether it is asked to stop.
         coupled: The layers that mix the samples of a batch.
         recorder: Writes checkpoints; None for never.
+        shared: The forwards that phases own and others may use.
     """
 
     phases: Sequence[PhaseRun[Batch]]
@@ -62,11 +67,13 @@ class Setup(Generic[Batch]):
     accumulate: int
     group: Group
     scorer: Scorer
+    feeder: Feeder
     best: Best
     standing: Standing
     signals: StopSignals
     coupled: Sequence[str]
     recorder: Recorder | None
+    shared: Sequence[SharedForward[Batch]]
 
 
 @final
@@ -90,6 +97,11 @@ class Run(Generic[Batch]):
     def epoch(self) -> int:
         """Epochs that are complete."""
         return self._standing.epoch
+
+    @property
+    def windows(self) -> int:
+        """Windows of the training that were worked, those before a resumption included."""
+        return self._standing.windows
 
     @property
     def history(self) -> tuple[EpochReport, ...]:
@@ -176,15 +188,13 @@ class Run(Generic[Batch]):
             NoBestWeightsError: No value was recorded.
         """
         self.best.restore()
-        for phase in self._phases:
-            if phase.average is not None:
-                phase.average.restart()
+        for average in self._averages():
+            average.restart()
 
     def use_average(self) -> None:
         """Put the moving average of the weights into the modules for good; without one, nothing happens."""
-        for phase in self._phases:
-            if phase.average is not None:
-                phase.average.settle()
+        for average in self._averages():
+            average.settle()
 
     def _told(self) -> Iterator[Notice]:
         """What has happened and was not told yet."""
@@ -208,7 +218,7 @@ class Run(Generic[Batch]):
         if not ledger.windows:
             raise EmptyTargetError(f"the source gave no batch in epoch {self._standing.epoch}")
         for phase in self._phases:
-            phase.guard.check_all_used()
+            phase.guard.check_epoch()
 
     def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
         """The windows of the epoch that are still to be worked; in a group, as many as the others have."""
@@ -220,7 +230,8 @@ class Run(Generic[Batch]):
             step=group.size,
             seed=self._standing.order_seed,
         )
-        return windows(batches, size, None if group.size == 1 or total is None else total - done)
+        found = windows(batches, size, None if group.size == 1 or total is None else total - done)
+        return self._setup.feeder.windows(found, ahead=foreseeable(train))
 
     def _work(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
@@ -230,9 +241,10 @@ class Run(Generic[Batch]):
         number, last = standing.windows + 1, standing.ledger.windows + 1 == total
         wishes = NO_WISHES
         reports: list[WindowReport] = []
-        for phase in self._phases:
-            if number % phase.phase.every:
-                continue
+        due = [phase for phase in self._phases if phase.phase.is_due(number)]
+        for shared in self._setup.shared:
+            shared.begin([phase.phase.name for phase in due])
+        for phase in due:
             started, shortages = perf_counter(), phase.accumulator.shortages
             position = Position(phase.phase.name, standing.epoch, standing.ledger.windows, window)
             outcome = phase.work(window, position, partial(self._wishes, number, last=last))
@@ -255,6 +267,7 @@ class Run(Generic[Batch]):
                 shortages=phase.accumulator.shortages - shortages,
                 seconds=perf_counter() - started,
                 data_seconds=waited,
+                zero_gradient=outcome.zero_gradient,
             )
             if report.shortages:
                 self._notices.append(_shortage_notice(report, self._setup.coupled))
@@ -286,11 +299,15 @@ class Run(Generic[Batch]):
     def _wishes(self, number: int, *, last: bool) -> Wishes:
         """What this process wants to happen after the window of a number; after the last, the epoch's end is better.
 
-        Asked at the end of each phase's backward, so that the other processes hear of it with the gradients.
+        Asked at the end of each phase's backward, so that the other processes hear of it with the gradients; where
+        there is nothing to wish for, the next window is read while a GPU computes.
         """
         recorder, stop = self._setup.recorder, self._setup.signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
-        return Wishes(stop=stop, save=save) if save or stop else NO_WISHES
+        if save or stop:
+            return Wishes(stop=stop, save=save)
+        self._setup.feeder.look_ahead()
+        return NO_WISHES
 
     def _agreed(self, own: Wishes) -> Wishes:
         """What any process wants."""
@@ -340,13 +357,20 @@ class Run(Generic[Batch]):
     def _averaged(self) -> Generator[None]:
         """The averages in the place of the weights, where there are any."""
         with ExitStack() as stack:
-            for phase in self._phases:
-                if phase.average is not None:
-                    stack.enter_context(phase.average.applied())
+            for average in self._averages():
+                stack.enter_context(average.applied())
             yield
+
+    def _averages(self) -> Iterator[Average]:
+        return (average for phase in self._phases for average in phase.averages)
 
 
 def _shortage_notice(report: WindowReport, coupled: Sequence[str]) -> Notice:
+    if report.micro is None:
+        return Notice(
+            message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
+            "no sample was skipped and no batch cut: windows are no longer brought to the device ahead"
+        )
     gradient = f"but {listed(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
     return Notice(
         message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "

@@ -9,11 +9,12 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.errors import ResumeMismatchError, SettingsError
+from trainers.loop.weights.keeping import copies_of
 
 
 @final
 class Average:
-    """An exponential moving average of parameters, on their device.
+    """An exponential moving average of parameters, on their device, however large: it moves in every step.
 
     Polyak and Juditsky, "Acceleration of stochastic approximation by averaging" (1992), with exponential weights. The
     average of float16 and bfloat16 parameters is kept in float32, because its movement in one step is less than they
@@ -22,20 +23,23 @@ class Average:
     Args:
         parameters: Of any shapes; on the device that trains them.
         decay: What stays of the average in a step, above 0 and below 1; 0.999 averages over some 1000 steps.
+        module: The name of the module whose parameters they are; None for those of all modules.
 
     Attributes:
         tensors: The averages, in the order of the parameters; for checkpoints.
         decay: As given.
+        module: As given.
 
     Raises:
         SettingsError: The decay is out of its range.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], decay: float) -> None:
+    def __init__(self, parameters: Sequence[Parameter], decay: float, *, module: str | None = None) -> None:
         if not 0 < decay < 1:
             raise SettingsError(f"the decay of the average is {decay}; it must be above 0 and below 1, such as 0.999")
         self._parameters = tuple(parameters)
         self.decay = decay
+        self.module = module
         with torch.inference_mode(mode=False), torch.no_grad():  # inference tensors could not be updated later
             self.tensors = tuple(parameter.to(_wide(parameter.dtype), copy=True) for parameter in self._parameters)
 
@@ -58,10 +62,10 @@ class Average:
         """The parameters hold the average inside; afterwards, also after an error, exactly what they held before.
 
         Only contents are copied, so that optimizers and the flat weights of recurrent layers stay valid. It takes the
-        memory of one more copy of the parameters. No graph may be alive that is still to go backward.
+        memory of one more copy of the parameters, which lies on the host where they are large. No graph may be alive
+        that is still to go backward.
         """
-        with torch.no_grad():
-            kept = [parameter.clone() for parameter in self._parameters]
+        kept = copies_of(self._parameters)
         try:
             _copy(self.tensors, self._parameters)
             yield
