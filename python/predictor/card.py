@@ -41,6 +41,11 @@ class DataFacts:
     """Which columns told of splits and dividends; `UNADJUSTED` for none."""
     notes: tuple[str, ...]
 
+    @property
+    def taught(self) -> frozenset[str]:
+        """Symbols that something was learnt of."""
+        return frozenset(self.symbols) - frozenset(self.untaught)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
@@ -151,6 +156,19 @@ class TuningFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ancestor:
+    """A model whose weights another one started from: all that it had seen, the other one has seen too."""
+
+    weights_hash: str
+    symbols: tuple[str, ...]
+    """That it learnt from."""
+    seen_from: int
+    """First session of its training part, yyyymmdd."""
+    seen_until: int
+    """Last session that a label of its training, selection or calibration touched, yyyymmdd."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFacts:
     """One member of an ensemble."""
 
@@ -187,6 +205,8 @@ class Card:
     conformal: ConformalFacts | None = None
     tuning: TuningFacts | None = None
     """None of settings that were not searched for."""
+    ancestors: tuple[Ancestor, ...] = ()
+    """Whose weights it started from: its parent first, then that one's own; none if it started anew."""
     notes: tuple[str, ...] = ()
     """What a reader of the scores must know."""
 
@@ -212,6 +232,7 @@ class Card:
             best_member=_section(record, "best_member", _skill),
             conformal=_section(record, "conformal", _conformal),
             tuning=_section(record, "tuning", _tuning),
+            ancestors=_ancestors(record),
             notes=record.texts("notes") if record.has("notes") else (),
         )
 
@@ -345,6 +366,28 @@ def data_of(card: Mapping[str, Json]) -> DataFacts | None:
         ArtifactError: it tells of some, but not what it must.
     """
     return _section(Record(card, SOURCE, "card"), "data", _data)
+
+
+def ancestors_of(card: Mapping[str, Json]) -> tuple[Ancestor, ...]:
+    """The models that a card says its own started from, the parent first.
+
+    Raises:
+        ArtifactError: it tells of some, but not what it must.
+    """
+    return _ancestors(Record(card, SOURCE, "card"))
+
+
+def _ancestors(record: Record) -> tuple[Ancestor, ...]:
+    return tuple(map(_ancestor, record.records("ancestors"))) if record.has("ancestors") else ()
+
+
+def _ancestor(record: Record) -> Ancestor:
+    return Ancestor(
+        weights_hash=record.text("weights_hash"),
+        symbols=record.texts("symbols"),
+        seen_from=record.integer("seen_from"),
+        seen_until=record.integer("seen_until"),
+    )
 
 
 def skill_of(card: Mapping[str, Json]) -> Skill | None:

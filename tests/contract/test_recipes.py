@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 from torch.utils.data import DataLoader
 
 import trainers.loop
-from trainers.loop import Checkpoints, IterableSource, Loop, Loss, Phase, Run, adamw
+from trainers.loop import Checkpoints, EpochReport, IterableSource, Loop, Loss, Phase, Run, adamw
 from trainers.loop.window.phase_run import PhaseRun
 
 PAGE = (ROOT / "docs" / "training-loop.md").read_text(encoding="utf-8")
@@ -208,6 +208,41 @@ def all_pictures_were_seen(names: Names) -> None:
     assert [epoch.phases["fit"].count for epoch in names["run"].history] == [130] * 3
 
 
+# --- weights that there are
+
+
+def weights(folder: Path) -> Names:
+    torch.manual_seed(1)
+    learnt, body, head = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 3)
+
+    def fitting(modules: dict[str, nn.Module]) -> Callable[[Tensor], Loss]:
+        return lambda x: Loss(nn.Sequential(*modules.values())(x).square().mean(), len(x))
+
+    earlier: dict[str, nn.Module] = {"body": learnt, "head": nn.Linear(2, 1)}
+    parameters = [*learnt.parameters(), *earlier["head"].parameters()]
+    loop = Loop([Phase("fit", fitting(earlier), parameters, adamw(parameters, lr=0.1))], modules=earlier)
+    train = IterableSource([torch.ones(4, 2)])
+    with loop.running(Checkpoints(folder / "earlier" / "checkpoints", every_windows=1)) as run:
+        for report in run.epochs(train, max_epochs=1):
+            if isinstance(report, EpochReport):
+                run.stalled(report.monitored, patience=1)
+    return {
+        "earlier": folder / "earlier",
+        "here": folder,
+        "body": body,
+        "head": head,
+        "loss": fitting({"body": body, "head": head}),
+        "train": train,
+        "learnt": learnt,
+        "fresh": head.weight.detach().clone(),
+    }
+
+
+def the_body_is_the_learnt_one_and_the_head_has_learnt(names: Names) -> None:
+    assert torch.equal(names["body"].weight, names["learnt"].weight)
+    assert not torch.equal(names["head"].weight, names["fresh"])
+
+
 GIVEN: Mapping[str, Given] = {
     "two optimizers": Given(adversaries, both_train),
     "a late discriminator": Given(adversaries, discriminator_was_late),
@@ -215,6 +250,7 @@ GIVEN: Mapping[str, Given] = {
     "unfreezing by schedule": Given(unfreezing, body_came_later),
     "IterableDataset and workers": Given(workers, all_pictures_were_seen),
     "rewards without gradient": Given(rewards, zero_advantages_move_nothing),
+    "starting from weights": Given(weights, the_body_is_the_learnt_one_and_the_head_has_learnt),
 }
 
 

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from io import StringIO
 from typing import Final
 
+import pytest
 from cards import full_card
 from rich.console import Console
 
 from predictor.canonical import Json
-from predictor.card import FITS_EXPLAINED, Card
+from predictor.card import FITS_EXPLAINED, Card, ancestors_of
 from predictor.cli.scores import judgement
+from predictor.errors import ArtifactError
 
 NOTE: Final = "GARCH(1,1)-t, calibrated is the unconditional quantiles instead for FB (it is young)"
 
@@ -60,3 +62,12 @@ def test_of_very_many_notes_the_first_ones_are_shown_and_the_rest_is_counted() -
     text = shown(card_of(todays() | {"notes": [f"number {k}" for k in range(40)]}))
     assert text.count("note: number ") == 12
     assert "and 28 more notes, which --json has" in text
+
+
+def test_ancestors_are_read_whole_or_the_key_that_lacks_is_named() -> None:
+    one: dict[str, Json] = {"weights_hash": "ab", "symbols": ["IBM"], "seen_from": 20010102, "seen_until": 20091231}
+    assert ancestors_of({"ancestors": [one]}) == card_of({"ancestors": [one]}).ancestors
+    assert card_of({"ancestors": [one]}).ancestors[0].seen_until == 20091231
+    del one["seen_until"]
+    with pytest.raises(ArtifactError, match="seen_until"):
+        ancestors_of({"ancestors": [one]})

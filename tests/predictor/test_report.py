@@ -234,6 +234,18 @@ def test_a_search_for_settings_is_told() -> None:
     assert "0.38040 ± 0.00170" in page.words
 
 
+def test_the_weights_that_a_model_started_from_are_told() -> None:
+    one: dict[str, Json] = {
+        "weights_hash": "ab" * 32,
+        "symbols": ["IBM"],
+        "seen_from": 20010102,
+        "seen_until": 20091231,
+    }
+    told = f"{'ab' * 8}</code></th><td>2001-01-02 to 2009-12-31</td><td>IBM"
+    assert told in render_report(content(full_card() | {"ancestors": [one]}))
+    assert "Weights that it started from" not in render_report(content())
+
+
 def test_a_symbol_that_was_not_forecast_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"no symbol 'IBM'; it has \['AAPL'\]"):
         render_report(replace(content(), symbols=("IBM",)))

@@ -1,6 +1,7 @@
 """`quantra inspect`."""
 
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -10,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.audit_record import AuditRecord, read_audit
-from predictor.card import Card, ConformalFacts, MemberFacts, TuningFacts
+from predictor.card import Ancestor, Card, ConformalFacts, MemberFacts, TuningFacts
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.audits import audit_table
 from predictor.cli.machine import model_json, write_json
@@ -74,6 +75,8 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
     if card.members:
         yield _facts(f"members ({len(card.members)})", ((member.name, _member(member)) for member in card.members))
         yield _facts("how they are combined", card.combination)
+    if card.ancestors:
+        yield _facts("weights that it started from", map(_ancestor, count(1), card.ancestors))
     if card.data is not None:
         data = card.data
         sessions = f"{data.sessions}, {iso(data.first_session)} to {iso(data.last_session)}"
@@ -101,6 +104,11 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
         yield from shown_notes(card.notes)
     if card.conformal is not None:
         yield _facts("conformal offsets, before and after", _conformal_facts(card.conformal, info.horizons))
+
+
+def _ancestor(generation: int, ancestor: Ancestor) -> tuple[str, str]:
+    seen = f"had seen labels {iso(ancestor.seen_from)} to {iso(ancestor.seen_until)} of {_list(ancestor.symbols)}"
+    return "parent" if generation == 1 else f"{generation} back", f"{ancestor.weights_hash}, which {seen}"
 
 
 def _tuning_facts(tuning: TuningFacts) -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,7 @@ from typing import Self
 
 from predictor.artifact import Manifest
 from predictor.bars import BarPanel
-from predictor.card import UNADJUSTED, data_of
+from predictor.card import UNADJUSTED, ancestors_of, data_of
 from predictor.errors import listed
 from predictor.instance import Instance
 from predictor.windows import Pipeline
@@ -17,7 +17,7 @@ class Taught:
     """What is known of one network's training."""
 
     symbols: frozenset[str] | None
-    """That it was trained on; None = unknown."""
+    """That it, or a model whose weights it started from, was trained on; None = unknown."""
     is_adjusted: bool
     """Whether its bars told of splits and dividends; not where that is unknown."""
     knows_by_name: bool
@@ -30,11 +30,12 @@ class Taught:
         """Of an artifact's parts.
 
         Raises:
-            ArtifactError: the card tells of bars, but not what it must.
+            ArtifactError: the card tells of bars or of ancestors, but not what it must.
         """
         data = data_of(manifest.card)
+        before = (frozenset(one.symbols) for one in ancestors_of(manifest.card))
         return cls(
-            symbols=None if data is None else frozenset(data.symbols) - frozenset(data.untaught),
+            symbols=None if data is None else data.taught.union(*before),
             is_adjusted=data is not None and data.adjustment != UNADJUSTED,
             knows_by_name=manifest.kind.is_panel_model,
             reads_volume=manifest.kind.learns and pipeline.features.features.reads_volume,

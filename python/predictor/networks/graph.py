@@ -129,6 +129,11 @@ class GraphForecaster(nn.Module):
         self.neighbours[:, :count] = edges.neighbours
         self.weights[:, :count] = edges.weights
 
+    @property
+    def ranks_nobody(self) -> bool:
+        """Whether every stock has the same score."""
+        return not any(bool(tensor.any()) for layer in (self.score, self.score_level) for tensor in layer.parameters())
+
     @torch.no_grad()
     def rank_nobody(self) -> None:
         """Give every stock the same score: scores of a network that is kept as it started have learnt nothing."""

@@ -29,6 +29,7 @@ from trainers.loop.errors import (
     StoppedError,
     UncoveredParameterError,
     UnusedParameterError,
+    WeightsMismatchError,
     ZeroGradientError,
 )
 from trainers.loop.group.joining import launched_rank, launched_size, local_rank
@@ -55,6 +56,7 @@ from trainers.loop.run import Run
 from trainers.loop.schedules import cosine, warmup_cosine
 from trainers.loop.validation import Validation
 from trainers.loop.weights.best import Best
+from trainers.loop.weights.taking import Taken, take_weights
 
 __all__ = [
     "BatchCoupledError",
@@ -99,11 +101,13 @@ __all__ = [
     "SettingsError",
     "Source",
     "StoppedError",
+    "Taken",
     "Term",
     "UncoveredParameterError",
     "UnusedParameterError",
     "Validation",
     "ValidationReport",
+    "WeightsMismatchError",
     "Whole",
     "WindowReport",
     "ZeroGradientError",
@@ -119,5 +123,6 @@ __all__ = [
     "profiled",
     "seed_everything",
     "summed_loss",
+    "take_weights",
     "warmup_cosine",
 ]

@@ -19,6 +19,7 @@
     ├── PeerLostError               another process of the group that ended or hangs
     ├── CheckpointError             a checkpoint that cannot be written or read
     │   └── ResumeMismatchError     a checkpoint of another training
+    ├── WeightsMismatchError        weights that do not fit the modules which are to start from them
     ├── StoppedError                a signal that ended the training, after a checkpoint
     └── NoBestWeightsError          nothing was recorded that could be restored
 
@@ -118,6 +119,10 @@ class CheckpointError(LoopError):
 
 class ResumeMismatchError(CheckpointError):
     """A checkpoint that was made by another training than the one that is to resume."""
+
+
+class WeightsMismatchError(LoopError):
+    """Weights that do not fit the modules which are to start from them; the message names every one."""
 
 
 class StoppedError(LoopError):

@@ -8,16 +8,29 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from trainers.stock.material import Material
+    from trainers.stock.parent import Parent
     from trainers.stock.recipe import Optimisation, Recipe
     from trainers.stock.splits import Part, Splits, SplitShares
     from trainers.stock.training import Keeping, Trained, train
 
-__all__ = ["Keeping", "Material", "Optimisation", "Part", "Recipe", "SplitShares", "Splits", "Trained", "train"]
+__all__ = [
+    "Keeping",
+    "Material",
+    "Optimisation",
+    "Parent",
+    "Part",
+    "Recipe",
+    "SplitShares",
+    "Splits",
+    "Trained",
+    "train",
+]
 
 _HOMES: Final = {
     "Keeping": "training",
     "Material": "material",
     "Optimisation": "recipe",
+    "Parent": "parent",
     "Part": "splits",
     "Recipe": "recipe",
     "SplitShares": "splits",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import UNADJUSTED
+from predictor.features import FeatureSet
 from trainers.stock.data import History
 from trainers.stock.evaluation.comparison import Skill
 from trainers.stock.evaluation.forecasts import Forecasts
@@ -60,6 +61,14 @@ def bars_hash(bars: BarPanel) -> str:
         if column is not None:
             digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()
+
+
+def features_identity(features: FeatureSet) -> dict[str, Json]:
+    """What a feature set is known by: names and expressions in their order, which decides on the weights too."""
+    return {
+        "observed": [[feature.name, feature.expression] for feature in features.observed],
+        "known": [[feature.name, feature.expression] for feature in features.known],
+    }
 
 
 def splits_card(splits: Splits, history: History) -> dict[str, Json]:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +13,12 @@ from rich.console import Console
 
 from predictor import artifact
 from predictor.bars import BarPanel
+from predictor.card import Ancestor, ancestors_of
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.options import CovariateFiles, StaticFile
 from predictor.cli.scores import judgement
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.networks import (
     Edges,
     GraphConfig,
@@ -79,6 +80,8 @@ from trainers.stock.flags import (
     target_kind,
 )
 from trainers.stock.material import Material
+from trainers.stock.parent import Parent
+from trainers.stock.parent_flags import StartOption, chosen_parent, described_by
 from trainers.stock.recipe import Recipe, Schedule, optimisation_of
 from trainers.stock.training import Keeping, Trained, train
 
@@ -124,6 +127,7 @@ def stock(  # noqa: PLR0913 - one argument a flag
     blocks: Annotated[int | None, typer.Option(help="Transformer layers of the hybrid.", show_default=OWN)] = None,
     heads: Annotated[int | None, typer.Option(help="Attention heads.", show_default=OWN)] = None,
     neighbours: Annotated[int | None, typer.Option(help="Edges a stock of the graph.", show_default=OWN)] = None,
+    start: StartOption = None,
     edges: Annotated[
         Path | None,
         typer.Option(help="CSV with symbol, neighbour, weight; without: correlations of training returns."),
@@ -159,18 +163,26 @@ def stock(  # noqa: PLR0913 - one argument a flag
     as_json: JsonOption = LOOP.as_json,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
-    refuse_learning(context, model)
-    own = optimisation_of(model)
-    sizes = {"hidden": hidden, "layers": layers, "blocks": blocks, "heads": heads}
-    recipe = Recipe(
-        kind=model,
-        config=_config(model, {**sizes, "neighbours": neighbours, "dropout": dropout}),
-        target=Target(kind=target_kind(target), lag=lag_of(model, lag), horizons=integers("horizons", horizons)),
-        quantiles=numbers("quantiles", quantiles),
-        encoder_length=encoder_length,
-        scale=scale_of(model, scale),
+    parent = None if start is None else chosen_parent(context, start, covariates or (), static)
+    if parent is None:
+        refuse_learning(context, model)
+        sizes = {"hidden": hidden, "layers": layers, "blocks": blocks, "heads": heads}
+        described = Recipe(
+            kind=model,
+            config=_config(model, {**sizes, "neighbours": neighbours, "dropout": dropout}),
+            target=Target(kind=target_kind(target), lag=lag_of(model, lag), horizons=integers("horizons", horizons)),
+            quantiles=numbers("quantiles", quantiles),
+            encoder_length=encoder_length,
+            scale=scale_of(model, scale),
+        )
+    else:
+        described = described_by(parent, dropout)
+    own = optimisation_of(described.kind)
+    recipe = replace(
+        described,
         parts=splits_of(splits),
-        calendar=calendar,
+        shares=DEFAULTS.shares,
+        calendar=calendar or described.calendar,
         optimisation=replace(
             own,
             max_epochs=own.max_epochs if epochs is None else epochs,
@@ -202,17 +214,17 @@ def stock(  # noqa: PLR0913 - one argument a flag
     )
     rank = launched_rank()
     if resume and (out / "manifest.json").is_file():
-        _check_same(out, recipe)
+        _check_same(out, recipe, parent)
         if rank == 0:
             _tell_finished(out, as_json=as_json)
         return
     artifact.check_place(out)
     torch.set_num_threads(threads)
     beside = CovariateSource.read(covariates or (), static)
-    chosen = features_named(features, covariate_fields(beside, known))
+    chosen = features_named(features, covariate_fields(beside, known)) if parent is None else parent.features
     panel = chosen_bars(bars, query, bars_env)
     given = None if edges is None else _edges(edges, panel, recipe)
-    trained = _trained(Material(panel, chosen, beside, given), recipe, out, options, rank)
+    trained = _trained(Material(panel, chosen, beside, given, parent), recipe, out, options, rank)
     if rank == 0:
         _tell(trained, as_json=as_json)
 
@@ -235,6 +247,8 @@ def _trained(material: Material, recipe: Recipe, out: Path, options: LoopOptions
                 keep=options.keep,
             ),
         )
+    except InSampleError as error:
+        raise typer.BadParameter(error.message) from error
     except StoppedError as error:
         if options.as_json:
             sys.stdout.write(json.dumps({"kind": "stopped", "message": error.message, "signal": error.signal}) + "\n")
@@ -254,21 +268,29 @@ def _tell(trained: Trained, *, as_json: bool) -> None:
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
 
 
-def _check_same(out: Path, recipe: Recipe) -> None:
+def _check_same(out: Path, recipe: Recipe, parent: Parent | None) -> None:
     """A finished artifact must be what the flags ask for; the bars are not looked at."""
-    made = artifact.load(out).artifact.manifest.card["recipe"]
-    if made == recipe.settings():
-        return
+    card = artifact.load(out).artifact.manifest.card
+    made, before, now = card["recipe"], ancestors_of(card), () if parent is None else parent.lineage
     found = made if isinstance(made, dict) else {}
     different = [
         f"{name} was {found.get(name)} and is now {value}"
         for name, value in recipe.settings().items()
         if found.get(name) != value
     ]
+    if before != now:
+        different.append(f"the weights that it started from were {_lineage(before)} and are now {_lineage(now)}")
+    if not different:
+        return
     raise ConfigurationError(
         f"{out} is finished, and was made with other settings: {'; '.join(different)}; choose another --out to train "
         "with these"
     )
+
+
+def _lineage(ancestors: Sequence[Ancestor]) -> str:
+    told = (f"{one.weights_hash[:16]} (labels up to {shown_date(one.seen_until)})" for one in ancestors)
+    return ", of ".join(told) or "none"
 
 
 def _tell_finished(out: Path, *, as_json: bool) -> None:

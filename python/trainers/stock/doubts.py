@@ -14,6 +14,8 @@ from trainers.loop import launched_size
 from trainers.stock.covariates import needs_of
 from trainers.stock.data import History
 from trainers.stock.lessons import batches_of
+from trainers.stock.material import Material
+from trainers.stock.parent import Parent
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
 
@@ -34,11 +36,19 @@ def heard(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def of_recipe(bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: Recipe) -> tuple[str, ...]:
-    """Of bars and files that a recipe is to be trained on."""
+def of_material(material: Material, recipe: Recipe) -> tuple[str, ...]:
+    """Of bars and files that a recipe is to be trained on, also beside those of weights that it starts from."""
+    is_adjusted = material.parent is not None and material.parent.is_adjusted
+    return of_recipe(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
+
+
+def of_recipe(
+    bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: Recipe, *, is_adjusted: bool = False
+) -> tuple[str, ...]:
+    """The same; `is_adjusted` says whether bars that it learnt from before told of splits and dividends."""
     learns = kind_named(recipe.kind).learns
     needs = needs_of(features, covariates) if learns else ()
-    return _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=False)
+    return _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)
 
 
 def of_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:
@@ -79,8 +89,14 @@ def untaught(history: History, splits: Splits) -> tuple[str, ...]:
     return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in taught)
 
 
-def of_untaught(symbols: Sequence[str], splits: Splits) -> tuple[str, ...]:
-    """Of such symbols, if there are any."""
+def of_untaught(history: History, splits: Splits, parent: Parent | None = None) -> tuple[str, ...]:
+    """Of such symbols, if there are any that nothing was learnt of before either.
+
+    Raises:
+        ConfigurationError: the training part holds no window.
+    """
+    known = frozenset[str]() if parent is None else parent.symbols
+    symbols = [symbol for symbol in untaught(history, splits) if symbol not in known]
     if not symbols:
         return ()
     line = (

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
+from predictor.artifact import Manifest
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.card import SOURCE
@@ -182,13 +183,18 @@ def given_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
     Raises:
         ArtifactError: the card tells of edges, but not where they come from.
     """
-    network, card = model.engine.network, Record(model.manifest.card, f"{SOURCE}, card")
-    if not isinstance(network, GraphForecaster) or not card.has("edges"):
+    return edges_in(model.manifest, model.engine.network.state_dict(), symbols)
+
+
+def edges_in(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
+    """The same of an artifact's parts."""
+    card = Record(manifest.card, f"{SOURCE}, card")
+    if not manifest.kind.is_panel_model or not card.has("edges"):
         return None
     if card.record("edges").text("source") == RETURNS:
         return None
-    kept = Edges(neighbours=network.neighbours.cpu(), weights=network.weights.cpu())
-    return among(kept, model.manifest.universe, symbols)
+    kept = Edges(neighbours=weights["neighbours"].cpu(), weights=weights["weights"].cpu())
+    return among(kept, manifest.universe, symbols)
 
 
 def among(edges: Edges, universe: Sequence[str], symbols: Sequence[str]) -> Edges:

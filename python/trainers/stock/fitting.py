@@ -1,13 +1,13 @@
 """Fitting a stock model to a history: pipeline, network, weights, calibration; nothing is saved and nothing scored."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -28,6 +28,7 @@ from trainers.loop import (
     Hardware,
     Loop,
     Phase,
+    Taken,
     Validation,
     adamw,
     choose_device,
@@ -47,7 +48,7 @@ from trainers.stock.placing import placed
 from trainers.stock.recipe import WARMUP, Optimisation, Recipe
 from trainers.stock.scale import fit_normaliser, learnt_of
 from trainers.stock.splits import Splits
-from trainers.stock.starting import start
+from trainers.stock.starting import start, start_from
 
 STARTED_FROM = 20_000
 """Training windows at most that a network's start is computed from, evenly over all of them."""
@@ -145,31 +146,43 @@ class Prepared:
     """All that a fit needs; nothing is written before it stands."""
 
     network: nn.Module
+    started: Taken | None
+    """What of another's weights it starts from; None if it starts anew."""
     lesson: Lesson[Any]
     loop: Loop[Any] | None
     """None where there are no weights to learn."""
 
 
-def prepare(history: History, splits: Splits, recipe: Recipe, edges: Edges | None) -> Prepared:
-    """A network with fresh weights, what it learns from, and its loop.
+def prepare(
+    history: History, splits: Splits, recipe: Recipe, edges: Edges | None, weights: Mapping[str, Tensor] | None = None
+) -> Prepared:
+    """A network where it starts, what it learns from, and its loop.
+
+    Args:
+        history: inputs and labels.
+        splits: the parts; only training and selection are looked at.
+        recipe: every other setting.
+        edges: of a graph; None takes them from the training part's returns.
+        weights: of a network of the same kind and sizes, to start from; None starts from fresh ones.
 
     Raises:
         ConfigurationError: a part holds no window, or the settings contradict themselves.
-        LoopError: the loop cannot run so.
+        LoopError: the loop cannot run so, or the weights do not fit.
     """
     seed_everything(recipe.optimisation.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
-    network = _network(history, train, recipe)
+    network, started = _network(history, train, recipe, weights)
     if isinstance(network, GraphForecaster):
         if edges is None:
             edges = training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours)
         network.connect(edges)
     if not kind_named(recipe.kind).learns:
         lesson = lesson_of(network, history, train, selection, recipe)
-        return Prepared(network=network, lesson=lesson, loop=None)
+        return Prepared(network=network, started=started, lesson=lesson, loop=None)
     device = choose_device(recipe.optimisation.device, Hardware.detect(), local_rank()).device
     lesson = lesson_of(network, placed(history, device), train, selection, recipe)
-    return Prepared(network=network, lesson=lesson, loop=_loop(network, lesson, recipe.optimisation))
+    loop = _loop(network, lesson, recipe.optimisation)
+    return Prepared(network=network, started=started, lesson=lesson, loop=loop)
 
 
 def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer) -> Fitted:
@@ -193,7 +206,7 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
         epochs = tuple((report.loss, report.monitored) for report in run.history)
         best_epoch, best_loss = len(epochs) - run.best.stale, run.best.value
     assert best_loss is not None  # noqa: S101 - there is one, or restoring it would have failed
-    if best_epoch == 0 and isinstance(prepared.network, GraphForecaster):
+    if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, GraphForecaster):
         prepared.network.rank_nobody()
     return Fitted(
         network=freeze(prepared.network.cpu()),
@@ -252,8 +265,10 @@ def _schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRS
     return cosine(optimizer, warmup_steps=int(WARMUP * steps), total_steps=steps)
 
 
-def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
-    """A fresh network, started from training windows."""
+def _network(
+    history: History, train: Windows, recipe: Recipe, weights: Mapping[str, Tensor] | None
+) -> tuple[nn.Module, Taken | None]:
+    """A network, started from training windows, and from weights where there are any."""
     network = build_network(
         kind_named(recipe.kind),
         recipe.config,
@@ -263,8 +278,10 @@ def _network(history: History, train: Windows, recipe: Recipe) -> nn.Module:
     )
     _refuse_unknown(history, train)
     some = train.thinned(STARTED_FROM)
+    if weights is not None:
+        return network, start_from(network, weights, lambda: history.batches(some))
     start(network, lambda: history.batches(some), recipe.quantiles)
-    return network
+    return network, None
 
 
 def _refuse_unknown(history: History, train: Windows) -> None:

@@ -130,13 +130,18 @@ def refuse_learning(context: typer.Context, model: str) -> None:
     """
     if kind_named(model).learns:
         return
-    sources = {name: context.get_parameter_source(name) for name in LEARNING}
-    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-    flags = [parameter.opts[0] for parameter in context.command.params if parameter.name in given]
+    flags = given_flags(context, LEARNING).values()
     if flags:
         raise typer.BadParameter(
             f"{', '.join(flags)} say how weights are learnt, but model {model} has none; leave them out"
         )
+
+
+def given_flags(context: typer.Context, names: Iterable[str]) -> dict[str, str]:
+    """Those of a command's parameters that stand on the command line, with their flags, in the order of its help."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    return {parameter.name: parameter.opts[0] for parameter in context.command.params if parameter.name in given}
 
 
 def target_kind(text: str) -> TargetKind:

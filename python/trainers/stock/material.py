@@ -8,9 +8,10 @@ from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.features import FeatureSet
 from predictor.networks import Edges
-from trainers.stock.card import bars_hash
+from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.edges import RETURNS
+from trainers.stock.parent import Parent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +25,10 @@ class Material:
     covariates: CovariateSource = NO_SOURCE
     """Files of what the features read beside the bars, and of facts of each symbol."""
     edges: Edges | None = None
-    """Of a graph of the bars' symbols, in their order; None takes them from the training part's returns."""
+    """Of a graph of the bars' symbols, in their order; None takes them from the training part's returns, or where the
+    parent's were given, those among its own."""
+    parent: Parent | None = None
+    """The artifact whose weights a training starts from; None for fresh ones."""
 
     def identity(self) -> Mapping[str, Json]:
         """What a stopped training or search knows its material by."""
@@ -33,12 +37,5 @@ class Material:
             "covariates": self.covariates.digest(),
             "features": features_identity(self.features),
             "edges": RETURNS if self.edges is None else self.edges.digest,
+            **({} if self.parent is None else self.parent.identity()),
         }
-
-
-def features_identity(features: FeatureSet) -> dict[str, Json]:
-    """What a feature set is known by: names and expressions in their order, which decides on the weights too."""
-    return {
-        "observed": [[feature.name, feature.expression] for feature in features.observed],
-        "known": [[feature.name, feature.expression] for feature in features.known],
-    }

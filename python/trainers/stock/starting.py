@@ -4,14 +4,15 @@ The highway's map stays what it is: steps of an optimizer only add noise to a so
 network learns what no linear map knows, and the highway's gate how far to trust it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictor.networks import Highway, QuantileHead, TFTForecaster
+from predictor.networks import GraphForecaster, Highway, QuantileHead, TFTForecaster
+from trainers.loop import Taken, take_weights
 from trainers.stock.data import Batch
 
 PENALTIES: Final = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -33,15 +34,45 @@ def start(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> No
         batches: gives the training windows by date, oldest first, as often as it is asked.
         levels: [Q] of the head.
     """
-    highway = network.highway if isinstance(network, TFTForecaster) else None
-    if highway is not None:
-        highway.weight.copy_(_least_squares(highway, batches))
-        highway.weight.requires_grad = False
+    highway = _solved_highway(network, batches)
     rest = [batch.target if highway is None else batch.target - highway.linear(batch.inputs) for batch in batches()]
     quantiles = np.nanquantile(torch.cat(rest).numpy(), levels, axis=0).T.astype(np.float32)
     for module in network.modules():
         if isinstance(module, QuantileHead):
             module.start_at(torch.from_numpy(quantiles))
+
+
+@torch.no_grad()
+def start_from(network: nn.Module, weights: Mapping[str, Tensor], batches: Batches) -> Taken:
+    """Fill a fresh network with another's weights; its highway is solved anew, and its graph is left to be laid.
+
+    Args:
+        network: of the same kind and sizes, on the CPU.
+        weights: by name.
+        batches: gives the training windows by date, oldest first, as often as it is asked.
+
+    Raises:
+        WeightsMismatchError: naming every weight that does not fit.
+    """
+    _solved_highway(network, batches)
+    anew = _anew(network)
+    return take_weights(network, weights, new=anew, dropped=anew)
+
+
+def _anew(network: nn.Module) -> tuple[str, ...]:
+    """What each training finds for itself: a line of its windows, edges of its stocks."""
+    if isinstance(network, GraphForecaster):
+        return ("neighbours", "weights")
+    return ("highway.weight",) if isinstance(network, TFTForecaster) and network.highway is not None else ()
+
+
+def _solved_highway(network: nn.Module, batches: Batches) -> Highway | None:
+    """The network's highway, its map set for good; None where it has none."""
+    highway = network.highway if isinstance(network, TFTForecaster) else None
+    if highway is not None:
+        highway.weight.copy_(_least_squares(highway, batches))
+        highway.weight.requires_grad = False
+    return highway
 
 
 class _Sums(NamedTuple):

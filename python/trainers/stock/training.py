@@ -17,18 +17,18 @@ from predictor.card import Card
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.model import UNITS, Identity, Model, output_map
-from predictor.networks import PanelForecasting
+from predictor.networks import GraphForecaster
 from trainers.loop import Checkpoints, launched_rank
 from trainers.progress import Consumer
 from trainers.stock import card
 from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
-from trainers.stock.doubts import Warn, heard, of_recipe, of_steps, of_untaught, to_nobody, untaught
+from trainers.stock.doubts import Warn, heard, of_material, of_steps, of_untaught, to_nobody, untaught
 from trainers.stock.edges import edges_card
 from trainers.stock.evaluation.baselines import Case, quick_baselines
 from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.judged import Judged
-from trainers.stock.evaluation.seen import seen_until
+from trainers.stock.evaluation.seen import origin_notes, seen_until
 from trainers.stock.evaluation.standing import standing
 from trainers.stock.fitting import Fitted, calibrated, check_edges, engine_of, fit, fit_pipeline, prepare
 from trainers.stock.material import Material
@@ -89,7 +89,8 @@ def train(
     The same material and recipe give the same bytes on the same machine, device, threads and library versions.
 
     Args:
-        material: bars, features and what stands beside them.
+        material: bars, features and what stands beside them; and where it shall not start from fresh weights, the
+            artifact that brings them: everything else is fitted anew.
         recipe: every other setting.
         out: the artifact's folder, which must not exist.
         consume: progress and logs of the epochs.
@@ -102,21 +103,27 @@ def train(
         CovariateMissingError: the features read a covariate that no file has.
         CovariatesError: a known covariate became known after the target looks at it.
         ConfigurationError: the settings contradict themselves or the bars, `out` exists or cannot be written, or there
-            are checkpoints of a training that nobody asked to resume.
+            are checkpoints of a training that nobody asked to resume; or they are not those of the parent's network.
+        InSampleError: the parent has seen days of the selection, calibration or test part.
         StoppedError: a signal ended it, after a checkpoint.
         LoopError: the training failed, or another one writes checkpoints into the folder; see trainers.loop.
     """
     artifact.check_place(out)
-    splits = recipe.splits(material.bars.sessions)
+    splits, parent = recipe.splits(material.bars.sessions), material.parent
     check_edges(material.edges, recipe)
+    material = _inherited(material, recipe, splits)
     checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)
-    doubts = heard(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
+    doubts = heard(of_material(material, recipe), warn)
     announce("computing features")
-    pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
-    history = History(material.bars, pipeline, material.covariates)
-    of_windows = (*of_untaught(untaught(history, splits), splits), *of_steps(history, splits, recipe))
-    doubts += heard(of_windows, warn)
-    prepared = prepare(history, splits, recipe, material.edges)
+    history = _history(material, recipe, splits)
+    doubts += heard((*of_untaught(history, splits, parent), *of_steps(history, splits, recipe)), warn)
+    prepared = prepare(history, splits, recipe, material.edges, None if parent is None else parent.weights)
+    if parent is not None and prepared.started is not None:
+        anew = ", ".join(prepared.started.new)
+        announce(
+            f"starting from the weights {parent.weights_hash[:16]}: {len(prepared.started.reused)} reused, "
+            f"{anew or 'none'} made anew"
+        )
     loop, first = prepared.loop, launched_rank() == 0
     if loop is not None:
         announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
@@ -131,8 +138,12 @@ def train(
         announce(f"{kept}; calibrating it, and scoring it beside the baselines")
         made = calibrated(fitted, history, splits, recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
+        before = {} if parent is None else parent.card()
         told = (
-            _card(made, fitted, history, splits, recipe, doubts) | edges_card(fitted.network, material.edges) | searched
+            before
+            | _card(made, fitted, history, splits, recipe, doubts, origin_notes(before))
+            | edges_card(fitted.network, material.edges)
+            | searched
         )
         made = replace(made, manifest=replace(made.manifest, card=told))
         announce("recording the golden instance, and saving")
@@ -141,6 +152,24 @@ def train(
             if checkpoints is not None:
                 checkpoints.clear()
     return Trained(folder=out, card=dict(made.manifest.card))
+
+
+def _inherited(material: Material, recipe: Recipe, splits: Splits) -> Material:
+    """The material with the edges that its parent was given, once it is clear that it can start from it."""
+    parent = material.parent
+    if parent is None:
+        return material
+    parent.check(material.features, recipe)
+    parent.check_unseen(splits, material.bars.sessions)
+    return replace(material, edges=material.edges or parent.edges(material.bars))
+
+
+def _history(material: Material, recipe: Recipe, splits: Splits) -> History:
+    """The material's inputs and labels, fitted on the training part."""
+    pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
+    if material.parent is not None:
+        pipeline = material.parent.keeping_columns(pipeline)
+    return History(material.bars, pipeline, material.covariates)
 
 
 def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
@@ -181,7 +210,13 @@ def _model(made: Artifact) -> Model:
 
 
 def _card(
-    made: Artifact, fitted: Fitted, history: History, splits: Splits, recipe: Recipe, doubts: tuple[str, ...]
+    made: Artifact,
+    fitted: Fitted,
+    history: History,
+    splits: Splits,
+    recipe: Recipe,
+    doubts: tuple[str, ...],
+    origin: tuple[str, ...],
 ) -> dict[str, Json]:
     windows = history.windows(splits.test)
     judged = Judged.of(history, windows, recipe.quantiles)
@@ -205,7 +240,7 @@ def _card(
         },
         "libraries": card.libraries_card(),
         "scores": card.scores_card(judged, found.rows, unit=unit),
-        "notes": [*_gap_notes(history), *_start_notes(fitted), *found.notes],
+        "notes": [*origin, *_gap_notes(history), *_start_notes(fitted), *found.notes],
         "calibration": card.calibration_card(judged, ours),
         "skill": card.skill_card(found.skill),
         "conformal": card.conformal_card(judged, ours, made.manifest.conformal.effective_samples),
@@ -214,7 +249,7 @@ def _card(
 
 def _start_notes(fitted: Fitted) -> list[str]:
     """What a reader must know about a model that ranks and was kept as it started."""
-    if fitted.best_epoch or not isinstance(fitted.network, PanelForecasting):
+    if fitted.best_epoch or not (isinstance(fitted.network, GraphForecaster) and fitted.network.ranks_nobody):
         return []
     return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
 

@@ -46,6 +46,20 @@ def read_checkpoint(folder: Path) -> Content:
         raise DamagedError(f"it cannot be read: {reason(error)}") from error
 
 
+def read_tensors(folder: Path, group: str) -> dict[str, Tensor] | None:
+    """Verify all of a checkpoint, and read one group of its tensors alone; None if it has no such group.
+
+    Raises:
+        DamagedError: It is not byte by byte what was written; the message says where.
+    """
+    try:
+        meta = read_meta(folder)
+        _verify(folder, meta.files)
+        return read_group(folder / f"{group}{SUFFIX}") if f"{group}{SUFFIX}" in meta.files else None
+    except OSError as error:
+        raise DamagedError(f"it cannot be read: {reason(error)}") from error
+
+
 def read_meta(folder: Path) -> Meta:
     """What a checkpoint says of itself.
 

@@ -6,20 +6,24 @@ from contextlib import ExitStack, contextmanager
 from errno import ENOSPC
 from pathlib import Path
 from time import monotonic, perf_counter
-from typing import final
+from typing import Literal, final
+
+from torch import Tensor
 
 from trainers.loop.checkpoint.damage import DamagedError
 from trainers.loop.checkpoint.folder import Entry, draft, entries, make, next_entry, publish, remove, sweep
 from trainers.loop.checkpoint.lock import locked
-from trainers.loop.checkpoint.reader import Content, read_checkpoint, read_meta
+from trainers.loop.checkpoint.reader import Content, read_checkpoint, read_meta, read_tensors
 from trainers.loop.checkpoint.schedule import Schedule
 from trainers.loop.checkpoint.settings import Json, differences, plain
 from trainers.loop.checkpoint.snapshot import Restored, Saved, Snapshot
 from trainers.loop.checkpoint.space import check_space, full, reason
 from trainers.loop.checkpoint.writer import check_snapshot, snapshot_bytes, write_checkpoint
-from trainers.loop.errors import CheckpointError, ResumeMismatchError, SettingsError
+from trainers.loop.errors import CheckpointError, NoBestWeightsError, ResumeMismatchError, SettingsError
 
 LOCK = ".lock"
+Which = Literal["best", "newest"]
+GROUPS: Mapping[Which, str] = {"best": "best", "newest": "modules"}
 
 
 @final
@@ -118,6 +122,45 @@ class Checkpoints:
                 "remove them to begin anew"
             )
         return None
+
+    def weights(self, which: Which = "best") -> dict[str, Tensor]:
+        """The weights alone of the newest checkpoint, for another training to start from, whatever its settings.
+
+        Nothing is held, written or removed: the training that owns the folder may run meanwhile.
+
+        Args:
+            which: `best` for those of the lowest value so far, of the moving average if there is one; `newest` for
+                those that were trained, as they were at the checkpoint.
+
+        Returns:
+            By name, such as `network.0.weight`, on the CPU; the modules' buffers are among them.
+
+        Raises:
+            CheckpointError: There is no checkpoint, or the newest is damaged: an older one is not taken in its place.
+            NoBestWeightsError: No value was recorded by then.
+        """
+        entry = self._newest()
+        try:
+            found = read_tensors(entry.path, GROUPS[which])
+        except DamagedError as error:
+            if not entry.path.exists():  # the training that owns it has written a newer one since
+                return self.weights(which)
+            raise CheckpointError(
+                f"{entry.path} is damaged: {error.message}; restore it from a backup, or remove it to take the weights "
+                "of the one before it"
+            ) from error
+        if found is None:
+            raise NoBestWeightsError(
+                f"{entry.path} holds no best weights, as no value was recorded by then; take the newest: "
+                'weights("newest")'
+            )
+        return found
+
+    def _newest(self) -> Entry:
+        found = self._entries()
+        if not found:
+            raise CheckpointError(f"{self.folder} holds no checkpoint; name the folder that a training wrote them to")
+        return found[-1]
 
     def is_due(self, windows: int) -> bool:
         """Whether a checkpoint is due now that `windows`, 1 or more, are done since the start of the training."""

@@ -29,7 +29,7 @@ from trainers.stock.backtest.terms import Terms
 from trainers.stock.card import bars_hash
 from trainers.stock.data import History
 from trainers.stock.doubts import Warn, heard, to_nobody
-from trainers.stock.evaluation.seen import seen_until
+from trainers.stock.evaluation.seen import origin_notes, seen_until
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
@@ -71,6 +71,11 @@ class _Subject:
     source: Source
     bars: BarPanel
     """From the first session of the training on."""
+
+    @property
+    def last_seen(self) -> int:
+        """The last session of a label that the model, or one that it started from, has seen."""
+        return seen_until(self.splits) if self.source.standing is None else self.source.standing.last_seen
 
     @property
     def learnt(self) -> BarPanel:
@@ -168,13 +173,13 @@ def _days(subject: _Subject) -> NDArray[np.int64]:
     Raises:
         ConfigurationError: there are too few.
     """
-    sessions = subject.bars.sessions
-    allowed = int(np.searchsorted(sessions, seen_until(subject.splits), side="right"))
+    sessions, seen = subject.bars.sessions, subject.last_seen
+    allowed = int(np.searchsorted(sessions, seen, side="right"))
     end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
     if end - allowed < FEWEST_DAYS:
         raise ConfigurationError(
-            f"the bars hold {max(0, end - allowed)} decision days after {shown_date(seen_until(subject.splits))}, the "
-            f"last that the model has seen, with known outcomes; at least {FEWEST_DAYS} are needed: give later bars"
+            f"the bars hold {max(0, end - allowed)} decision days after {shown_date(seen)}, the last "
+            f"that the model has seen, with known outcomes; at least {FEWEST_DAYS} are needed: give later bars"
         )
     return np.arange(allowed, end)
 
@@ -272,4 +277,5 @@ def _notes(subject: _Subject, depth: Depth) -> tuple[str, ...]:
         count,
         "a stock that the bars file leaves out, because it was delisted say, is missing here too",
         *([beside] if subject.model.pipeline.covariates else []),
+        *(f"{note}; shuffled labels were learnt from fresh weights" for note in origin_notes(subject.source.card)),
     )

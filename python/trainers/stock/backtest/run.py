@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.canonical import Json
+from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError
 from trainers.stock.backtest.benchmarks import MOMENTUM, YEAR, benchmark_weights
 from trainers.stock.backtest.book import run_book
@@ -20,8 +21,8 @@ from trainers.stock.backtest.store import ForecastStore
 from trainers.stock.backtest.strategies import Tactic, weights_of
 from trainers.stock.backtest.terms import Terms
 from trainers.stock.backtest.walk import forecast_standing, refit_job, walk_refits
-from trainers.stock.card import bars_hash
-from trainers.stock.material import features_identity
+from trainers.stock.card import bars_hash, features_identity
+from trainers.stock.evaluation.reading import origins
 
 FloatArray = NDArray[np.float64]
 Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
@@ -93,6 +94,7 @@ def backtest(
         first, _ = decision_span(bars.sessions, plan)
         refuse_in_sample(source.standing, bars.sessions, int(bars.sessions[first]), plan.embargo)
     _check_horizon(source, terms.horizon)
+    _check_refits(source, plan)
     folds = folds_for(source, bars, plan)
     store = ForecastStore(folder.path, settings_of(source, bars, plan), resume=folder.resume)
     for _fold in watch(_forecast(source, bars, plan, folds, store, workers), len(folds)):
@@ -105,6 +107,15 @@ def _check_horizon(source: Source, horizon: int) -> None:
     """Before anything is trained."""
     if horizon not in source.horizons:
         raise ConfigurationError(f"horizon {horizon} is not forecast; the model has {list(source.horizons)}")
+
+
+def _check_refits(source: Source, plan: Plan) -> None:
+    """A recipe alone does not make a model that started from another's weights."""
+    if plan.refit is not None and ancestors_of(source.card):
+        raise ConfigurationError(
+            "the artifact started from the weights of another one, which are not in it, so it cannot be trained again; "
+            "backtest it with --refit never, or its recipe alone with --recipe"
+        )
 
 
 def folds_for(source: Source, bars: BarPanel, plan: Plan) -> tuple[Fold, ...]:
@@ -182,6 +193,7 @@ def traded(
         strategy=strategy,
         benchmarks=benchmarks,
         notes=(
+            *(() if source.standing is None else origins(source.standing.model)),
             *_notes((strategy, *benchmarks), first, terms),
             *((CHOSEN,) if source.standing is None else ()),
             *(() if source.given_edges(bars.symbols) is None else (GIVEN_EDGES,)),

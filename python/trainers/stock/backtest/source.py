@@ -19,12 +19,12 @@ from predictor.model import Answering, Model
 from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refit import MAX_ROWS
+from trainers.stock.card import features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import networks_of, of_models, of_recipe
 from trainers.stock.edges import given_edges
 from trainers.stock.evaluation.reading import Judgeable, last_seen
 from trainers.stock.evaluation.seen import splits_of
-from trainers.stock.material import features_identity
 from trainers.stock.recipe import Recipe
 from trainers.stock.recipes import read_recipe, read_recipe_file
 from trainers.stock.splits import Splits

@@ -29,7 +29,7 @@ from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.members import Members
 from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat
 from trainers.stock.evaluation.scores import Role, score
-from trainers.stock.evaluation.seen import seen_until, splits_of
+from trainers.stock.evaluation.seen import ever_seen, origin_notes, splits_of
 from trainers.stock.evaluation.standing import standing
 from trainers.stock.splits import Part, Splits
 
@@ -89,8 +89,8 @@ def join(
     stored = {name: _stored(folder) for name, folder in folders.items()}
     _refuse_twins(stored)
     manifest = _manifest(stored)
-    parts = {name: splits_of(one.artifact.manifest.card) for name, one in stored.items()}
-    splits = common_splits(parts)
+    cards = {name: one.artifact.manifest.card for name, one in stored.items()}
+    splits = common_splits({name: splits_of(one) for name, one in cards.items()})
     models = {name: load_single(folder, (name, 0), _RUNTIME) for name, folder in folders.items()}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
     doubts = heard(of_models([*models.values()], bars, covariates), warn)
@@ -98,7 +98,7 @@ def join(
     members = Members.over(bars, models, covariates)
     announce("calibrating, and scoring beside the members and the baselines")
     manifest = replace(manifest, conformal=_conformal(members, manifest, splits.calibration))
-    manifest = replace(manifest, card=_card(members, manifest, splits, max(map(seen_until, parts.values())), doubts))
+    manifest = replace(manifest, card=_card(members, manifest, splits, cards, doubts))
     announce("recording the golden instance, and saving")
     ensemble = Ensemble(Identity(name="new", version=0, weights_hash=""), manifest, models)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
@@ -155,7 +155,11 @@ def _conformal(members: Members, manifest: EnsembleManifest, part: Part) -> Conf
 
 
 def _card(
-    members: Members, manifest: EnsembleManifest, splits: Splits, seen: int, doubts: tuple[str, ...]
+    members: Members,
+    manifest: EnsembleManifest,
+    splits: Splits,
+    cards: Mapping[str, Mapping[str, Json]],
+    doubts: tuple[str, ...],
 ) -> dict[str, Json]:
     history, windows = members.first, members.windows(splits.test)
     judged = Judged.of(history, windows, manifest.quantiles)
@@ -163,7 +167,9 @@ def _card(
     forecasts = members.forecasts(windows)
     ours = members.joined(manifest, windows, forecasts)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
+    seen = max(map(ever_seen, cards.values()))
     found = standing(judged, OURS, ours, Case.of(history, splits, seen, manifest.quantiles), plan)
+    origins = [f"member {name}: {note}" for name, one in cards.items() for note in origin_notes(one)]
     rows = [
         score(judged, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)
         for name, one in forecasts.items()
@@ -177,7 +183,7 @@ def _card(
         "splits": card.splits_card(splits, history),
         "libraries": card.libraries_card(),
         "scores": card.scores_card(judged, [*found.rows, *rows], unit=UNITS[manifest.target.kind]),
-        "notes": [*presence_notes(history, windows, splits), *found.notes],
+        "notes": [*origins, *presence_notes(history, windows, splits), *found.notes],
         "calibration": card.calibration_card(judged, ours),
         "skill": card.skill_card(found.skill),
         "best_member": card.skill_card(contest.skill),

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
+from predictor.card import ancestors_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.model import UNITS, Ensemble
@@ -24,7 +25,7 @@ from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.pit import pit
 from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat, since_calendar
-from trainers.stock.evaluation.reading import Judgeable, Reading, calendar_of, last_seen, reading_of
+from trainers.stock.evaluation.reading import Judgeable, Reading, calendar_of, last_seen, origins, reading_of
 from trainers.stock.evaluation.refits import Refitting, other_seeds, refitted_forecasts
 from trainers.stock.evaluation.resampling import LEVEL, RESAMPLES
 from trainers.stock.evaluation.scores import ModelScores, Role
@@ -137,7 +138,12 @@ def evaluate(
         pit=pit(judged, ours.calibrated),
         by_symbol=by_symbol(judged, bars.symbols, ours.calibrated, found.best),
         seeds=seeds,
-        notes=(*presence_notes(history, exam.asked.windows, exam.splits), *found.notes, *unseeded),
+        notes=(
+            *origins(model),
+            *presence_notes(history, exam.asked.windows, exam.splits),
+            *found.notes,
+            *unseeded,
+        ),
         warnings=doubts,
     )
 
@@ -194,6 +200,8 @@ def _seeds(
         return None, ()
     if isinstance(model, Ensemble):
         return None, ("an ensemble has no recipe of its own: it is not trained with other seeds",)
+    if ancestors_of(model.manifest.card):
+        return None, ("it started from weights that are not in it: it is not trained with other seeds",)
     recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
     refitting = Refitting(
         bars=exam.reading.history.bars,

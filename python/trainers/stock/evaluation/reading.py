@@ -1,17 +1,19 @@
 """A history as a model reads it: which windows it can forecast, and what it says of them."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from predictor.artifact import EnsembleManifest
 from predictor.bars import BarPanel
+from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.model import Ensemble, Model, output_map
 from predictor.sessions import SessionCalendar
 from trainers.stock.data import NO_SOURCE, History, Windows
 from trainers.stock.evaluation.forecasts import Forecasts, forecasts_of
 from trainers.stock.evaluation.members import Members
-from trainers.stock.evaluation.seen import seen_until, splits_of
+from trainers.stock.evaluation.seen import ever_seen, origin_notes
 from trainers.stock.splits import Part
 
 Judgeable = Model | Ensemble
@@ -60,9 +62,23 @@ def last_seen(model: Judgeable) -> int:
     Raises:
         ArtifactError: a card does not tell.
     """
-    members = model.members.values() if isinstance(model, Ensemble) else ()
-    cards = [model.manifest.card, *(member.manifest.card for member in members)]
-    return max(seen_until(splits_of(card)) for card in cards)
+    return max(map(ever_seen, _cards(model)))
+
+
+def origins(model: Judgeable) -> tuple[str, ...]:
+    """What a reader must know of weights that the model, or a member of it, started from.
+
+    Raises:
+        ArtifactError: a card tells of some, but not what it must.
+    """
+    return tuple(dict.fromkeys(note for card in _cards(model) for note in origin_notes(card)))
+
+
+def _cards(model: Judgeable) -> Iterator[Mapping[str, Json]]:
+    """The model's own, and those of an ensemble's members."""
+    yield model.manifest.card
+    if isinstance(model, Ensemble):
+        yield from (member.manifest.card for member in model.members.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

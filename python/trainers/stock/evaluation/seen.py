@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.canonical import Json, Record
-from predictor.card import SOURCE
-from predictor.errors import ConfigurationError, InSampleError, shown_date
+from predictor.card import SOURCE, ancestors_of
+from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
 from predictor.networks import Target
 from predictor.sessions import SessionCalendar
 from trainers.stock.splits import Part, Splits
@@ -29,6 +29,33 @@ def splits_of(card: Mapping[str, Json]) -> Splits:
 def seen_until(splits: Splits) -> int:
     """The last session, yyyymmdd, that a label of training, selection or calibration may touch."""
     return max(part.last for part in (splits.train, splits.selection, splits.calibration))
+
+
+def ever_seen(card: Mapping[str, Json]) -> int:
+    """The last session that a label touched which the model of a card, or any that it started from, has seen.
+
+    Raises:
+        ArtifactError: the card does not tell.
+    """
+    return max(seen_until(splits_of(card)), *(one.seen_until for one in ancestors_of(card)), 0)
+
+
+def origin_notes(card: Mapping[str, Json]) -> tuple[str, ...]:
+    """What a reader of scores must know of a model that started from another's weights; nothing of one that did not.
+
+    Raises:
+        ArtifactError: the card tells of such weights, but not what it must.
+    """
+    ancestors = ancestors_of(card)
+    if not ancestors:
+        return ()
+    symbols = list(dict.fromkeys(symbol for one in ancestors for symbol in one.symbols))
+    first, last = min(one.seen_from for one in ancestors), max(one.seen_until for one in ancestors)
+    note = (
+        f"fine-tuned from the weights {ancestors[0].weights_hash[:16]}, which had seen labels {shown_date(first)} to "
+        f"{shown_date(last)} of {listed(symbols)}; baselines know of these only what the model's own parts hold"
+    )
+    return (note,)
 
 
 def unseen_part(
