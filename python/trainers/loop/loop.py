@@ -28,6 +28,7 @@ from trainers.loop.machine.selftest import check_device
 from trainers.loop.phase import Frozen, Phase
 from trainers.loop.run import Run, Setup
 from trainers.loop.standing import Standing
+from trainers.loop.stateful import Stateful
 from trainers.loop.validation import Scorer
 from trainers.loop.weights.average import Average
 from trainers.loop.weights.best import Best
@@ -71,6 +72,9 @@ class Loop(Generic[Batch]):
             best; None for no average.
         compile: Compile the parts of the modules that contain no recurrent layer.
         deterministic: Allow only operations that give the same bits every time.
+        state: What the caller keeps beside the loop, by name, such as a `ReduceLROnPlateau` or a replay buffer:
+            checkpoints hold it as it is when they are written, and it comes back on resume. In a group of processes
+            each has its own.
 
     Attributes:
         device: The device, and why it is this one.
@@ -100,9 +104,11 @@ class Loop(Generic[Batch]):
         ema: float | None = None,
         compile: bool = False,  # noqa: A002  torch's word for it
         deterministic: bool = False,
+        state: Mapping[str, Stateful] | None = None,
     ) -> None:
         _check_phases(phases)
         _check_module_names(modules)
+        _check_state(state or {})
         _check_counts({"accumulate": accumulate, "skip_limit": skip_limit, "audit_windows": audit_windows})
         _check_choice("oom", oom, ("split", "fail"))
         _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
@@ -125,6 +131,7 @@ class Loop(Generic[Batch]):
         self._ema = ema
         self._compile = compile
         self._deterministic = deterministic
+        self._state = dict(state or {})
         check_coverage(
             {phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, self._trained | self._frozen
         )
@@ -145,7 +152,8 @@ class Loop(Generic[Batch]):
             SelfTestError: The device computes wrongly.
             BatchCoupledError: Layers mix the samples of a batch, and batches would be cut.
             ParallelismError: The processes of the group do not fit together.
-            CheckpointError: The folder is in use, or all its checkpoints are damaged.
+            CheckpointError: The folder is in use, all its checkpoints are damaged, or the state holds more than tensors
+                and plain values.
             ResumeMismatchError: The checkpoint belongs to another training.
         """
         device = self.device.device
@@ -188,7 +196,13 @@ class Loop(Generic[Batch]):
         recorder = None
         if checkpoints is not None:
             parts = Parts(
-                trained=self._trained, frozen=self._frozen, phases=phases, scorer=scorer, best=best, standing=standing
+                trained=self._trained,
+                frozen=self._frozen,
+                phases=phases,
+                scorer=scorer,
+                best=best,
+                standing=standing,
+                kept=self._state,
             )
             recorder = Recorder(checkpoints, parts, group=group, device=self.device.device, accumulate=self._accumulate)
         setup = Setup(
@@ -262,6 +276,7 @@ class Loop(Generic[Batch]):
         group.check_same("the precision", self.precision.name)
         group.check_same("the accumulation window", f"{self._accumulate} batches")
         group.check_same("the checkpoints", "none" if checkpoints is None else "some")
+        group.check_same("the names of the state", str(list(self._state)))
         group.spread(t for module in modules.values() for t in (*module.parameters(), *module.buffers()))
         if group.rank:
             seed_everything(mixed(torch.initial_seed(), group.rank) % 2**32)
@@ -285,6 +300,15 @@ def _check_module_names(names: Iterable[str]) -> None:
         raise SettingsError(
             f"the module names {dotted} contain a dot, which separates them from their parameters' names"
         )
+
+
+def _check_state(state: Mapping[str, object]) -> None:
+    for name, thing in state.items():
+        if not isinstance(thing, Stateful):
+            raise SettingsError(
+                f"state {name!r} is a {type(thing).__name__}, which has no state_dict() and load_state_dict(); put it "
+                "into a small class that has"
+            )
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:

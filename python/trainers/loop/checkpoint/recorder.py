@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from trainers.loop.checkpoint.kept import check_keepable, check_kept, load_kept, state_of
 from trainers.loop.checkpoint.layout import check_layout, layout
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
@@ -17,6 +18,7 @@ from trainers.loop.machine.generators import captured, restore
 from trainers.loop.machine.recurrent import compact
 from trainers.loop.reports import CheckpointReport, Notice
 from trainers.loop.standing import Standing
+from trainers.loop.stateful import Stateful
 from trainers.loop.validation import Scorer
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import named_tensors
@@ -38,6 +40,7 @@ class Parts:
         scorer: Which cuts what it scores.
         best: The best value and its weights.
         standing: How far the training has come.
+        kept: What the caller keeps beside the loop, by name; every process's own.
     """
 
     trained: Mapping[str, nn.Module]
@@ -46,6 +49,7 @@ class Parts:
     scorer: Scorer
     best: Best
     standing: Standing
+    kept: Mapping[str, Stateful]
 
 
 @final
@@ -55,7 +59,7 @@ class Recorder:
     Args:
         checkpoints: Where they stand, opened by the first process.
         parts: What is written.
-        group: Every process adds its own generators and piece sizes; the first one writes.
+        group: Every process adds its own generators, piece sizes and caller's state; the first one writes.
         device: Whose generators are kept.
         accumulate: Batches of a process in a window; another number would be another training.
     """
@@ -113,15 +117,20 @@ class Recorder:
         """Put everything back as it is in the newest good checkpoint; what a person should know of it.
 
         Raises:
-            CheckpointError: There are checkpoints, and all of them are damaged.
+            CheckpointError: There are checkpoints, and all of them are damaged; or no checkpoint could hold the
+                caller's state.
             ResumeMismatchError: They belong to another training.
         """
+        check_keepable(self._parts.kept)  # now rather than in every checkpoint of a training that nothing saves
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:
             return []
         notices = [Notice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
+        kept = restored.state["processes"][self._group.rank].get("kept", {})  # checkpoints of old have none
+        check_kept(kept, self._parts.kept)
+        load_kept(kept, self._parts.kept)  # first, because it is the last that may refuse
         self._restore(restored.tensors, restored.state)
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
@@ -188,4 +197,5 @@ class Recorder:
             "generators": captured(self._device),
             "limits": {phase.phase.name: phase.cutter.limit for phase in self._parts.phases},
             "validation's limit": self._parts.scorer.limit,
+            "kept": state_of(self._parts.kept),
         }
