@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
+from trainers.loop.checkpoint.rates import Rates, ResumeRates, Started, started_with
 from trainers.loop.checkpoint.recorder import Parts, Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
@@ -75,6 +76,9 @@ class Loop(Generic[Batch]):
         state: What the caller keeps beside the loop, by name, such as a `ReduceLROnPlateau` or a replay buffer:
             checkpoints hold it as it is when they are written, and it comes back on resume. In a group of processes
             each has its own.
+        resume_rates: What to do on resume where learning rates, weight decay or other settings of the optimizers are
+            not set up as when the training was started: refuse, go on with the `saved` ones, or with the `new` ones, of
+            which a learning rate keeps the factor that schedules have brought it to.
 
     Attributes:
         device: The device, and why it is this one.
@@ -105,6 +109,7 @@ class Loop(Generic[Batch]):
         compile: bool = False,  # noqa: A002  torch's word for it
         deterministic: bool = False,
         state: Mapping[str, Stateful] | None = None,
+        resume_rates: ResumeRates = "refuse",
     ) -> None:
         _check_phases(phases)
         _check_module_names(modules)
@@ -113,6 +118,7 @@ class Loop(Generic[Batch]):
         _check_choice("oom", oom, ("split", "fail"))
         _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
         _check_choice("nonfinite", nonfinite, ("skip", "raise"))
+        _check_choice("resume_rates", resume_rates, ("refuse", "saved", "new"))
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
         self.precision = (
@@ -132,6 +138,8 @@ class Loop(Generic[Batch]):
         self._compile = compile
         self._deterministic = deterministic
         self._state = dict(state or {})
+        self._resume_rates: ResumeRates = resume_rates
+        self._started: Started | None = None
         check_coverage(
             {phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, self._trained | self._frozen
         )
@@ -193,7 +201,7 @@ class Loop(Generic[Batch]):
         seeds = group.gather(torch.initial_seed())
         standing = Standing([phase.name for phase in self._phases], order_seed=seeds[0])
         scorer = Scorer(self.device.device, self.precision, self._cutter(evaluated=modules))
-        recorder = None
+        recorder, rates = None, self._rates()
         if checkpoints is not None:
             parts = Parts(
                 trained=self._trained,
@@ -203,6 +211,7 @@ class Loop(Generic[Batch]):
                 best=best,
                 standing=standing,
                 kept=self._state,
+                rates=rates,
             )
             recorder = Recorder(checkpoints, parts, group=group, device=self.device.device, accumulate=self._accumulate)
         setup = Setup(
@@ -220,6 +229,11 @@ class Loop(Generic[Batch]):
             recorder=recorder,
         )
         return Run(setup, [] if recorder is None else recorder.resume())
+
+    def _rates(self) -> Rates:
+        """What the optimizers were set up with; run again, the loop finds them as its training has left them."""
+        self._started = self._started or started_with(self._phases)
+        return Rates(self._phases, self._started, self._resume_rates)
 
     def _phase_run(self, phase: Phase[Batch], names: Mapping[Parameter, str], group: Group) -> PhaseRun[Batch]:
         device = self.device.device

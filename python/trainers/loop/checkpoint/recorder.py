@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from trainers.loop.checkpoint.kept import check_keepable, check_kept, load_kept, state_of
 from trainers.loop.checkpoint.layout import check_layout, layout
+from trainers.loop.checkpoint.rates import Rates
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.errors import CheckpointError
@@ -41,6 +42,7 @@ class Parts:
         best: The best value and its weights.
         standing: How far the training has come.
         kept: What the caller keeps beside the loop, by name; every process's own.
+        rates: What the optimizers were set up with at the start.
     """
 
     trained: Mapping[str, nn.Module]
@@ -50,6 +52,7 @@ class Parts:
     best: Best
     standing: Standing
     kept: Mapping[str, Stateful]
+    rates: Rates
 
 
 @final
@@ -128,10 +131,13 @@ class Recorder:
             return []
         notices = [Notice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
-        kept = restored.state["processes"][self._group.rank].get("kept", {})  # checkpoints of old have none
+        # Older checkpoints say nothing of the two that follow: nothing is compared, and nothing was kept.
+        self._parts.rates.check(restored.state.get("started"))
+        kept = restored.state["processes"][self._group.rank].get("kept", {})
         check_kept(kept, self._parts.kept)
         load_kept(kept, self._parts.kept)  # first, because it is the last that may refuse
         self._restore(restored.tensors, restored.state)
+        notices += [Notice(message=told) for told in self._parts.rates.load(restored.state.get("started"))]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
         return [*notices, Notice(message=f"goes on {place}, from {restored.folder}")]
@@ -162,6 +168,7 @@ class Recorder:
                 "standing": standing.state(),
                 "phases": {phase.phase.name: phase.state() for phase in parts.phases},
                 "best": parts.best.state(),
+                "started": parts.rates.state(),
                 "processes": self._group.gather(self._own()),
             },
             epoch=standing.epoch,
