@@ -30,7 +30,7 @@ from trainers.loop.phase import Frozen, Phase
 from trainers.loop.run import Run, Setup
 from trainers.loop.standing import Standing
 from trainers.loop.stateful import Stateful
-from trainers.loop.validation import Scorer
+from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.average import Average
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import check_coverage, named_tensors, parameter_names
@@ -66,8 +66,9 @@ class Loop(Generic[Batch]):
         batch_coupled: What to do where layers such as BatchNorm mix the samples of a batch and the batch would be cut,
             so that the result would depend on how: refuse, or accept that.
         nonfinite: What to do with a loss or gradient that is not finite: skip the step, or raise. A gradient that
-            overflows in float16 is skipped either way, and the scale lowered.
-        skip_limit: So many skipped steps in a row raise.
+            overflows in float16 is skipped either way, and the scale lowered. A validation that is not finite is
+            reported as it is and no improvement, or raises.
+        skip_limit: So many skipped steps in a row raise, and so many such validations.
         audit_windows: A parameter that gets no gradient in so many windows, or in the first epoch, counts as unused.
         ema: The decay of a moving average of the weights, such as 0.999, which is then what is validated and kept as
             best; None for no average.
@@ -197,7 +198,7 @@ class Loop(Generic[Batch]):
         phases = [self._phase_run(phase, names, group) for phase in self._phases]
         modules = [*self._trained.values(), *self._frozen.values()]
         check_phases(group, self._trained, phases)
-        best = Best(self._trained)
+        best, score_guard = Best(self._trained, self._nonfinite), ScoreGuard(self._nonfinite, self._skip_limit)
         seeds = group.gather(torch.initial_seed())
         standing = Standing([phase.name for phase in self._phases], order_seed=seeds[0])
         scorer = Scorer(self.device.device, self.precision, self._cutter(evaluated=modules))
@@ -208,6 +209,7 @@ class Loop(Generic[Batch]):
                 frozen=self._frozen,
                 phases=phases,
                 scorer=scorer,
+                score_guard=score_guard,
                 best=best,
                 standing=standing,
                 kept=self._state,
@@ -222,6 +224,7 @@ class Loop(Generic[Batch]):
             accumulate=self._accumulate,
             group=group,
             scorer=scorer,
+            score_guard=score_guard,
             best=best,
             standing=standing,
             signals=signals,

@@ -20,7 +20,7 @@ from trainers.loop.machine.recurrent import compact
 from trainers.loop.reports import CheckpointReport, Notice
 from trainers.loop.standing import Standing
 from trainers.loop.stateful import Stateful
-from trainers.loop.validation import Scorer
+from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import named_tensors
 from trainers.loop.weights.digest import digest
@@ -39,6 +39,7 @@ class Parts:
         frozen: The others, which are not written but must be the same.
         phases: With their optimizers, guards and averages.
         scorer: Which cuts what it scores.
+        score_guard: Which counts validations that are not finite.
         best: The best value and its weights.
         standing: How far the training has come.
         kept: What the caller keeps beside the loop, by name; every process's own.
@@ -49,6 +50,7 @@ class Parts:
     frozen: Mapping[str, nn.Module]
     phases: Sequence[PhaseRun[Any]]
     scorer: Scorer
+    score_guard: ScoreGuard
     best: Best
     standing: Standing
     kept: Mapping[str, Stateful]
@@ -168,6 +170,7 @@ class Recorder:
                 "standing": standing.state(),
                 "phases": {phase.phase.name: phase.state() for phase in parts.phases},
                 "best": parts.best.state(),
+                "validation": parts.score_guard.state(),
                 "started": parts.rates.state(),
                 "processes": self._group.gather(self._own()),
             },
@@ -191,6 +194,8 @@ class Recorder:
                     [tensors["average"][f"{phase.phase.name}.{n}"] for n in range(len(phase.average.tensors))]
                 )
         parts.best.load(state["best"], tensors.get("best", {}))
+        if "validation" in state:  # older checkpoints come from trainings that the first such validation has ended
+            parts.score_guard.load(state["validation"])
         parts.standing.load(state["standing"])
         own = state["processes"][self._group.rank]
         for phase in parts.phases:
