@@ -49,7 +49,7 @@ def remains(run: Run[Any], kept: Mapping[str, Stateful] | None = None) -> Remain
     return Remains(
         weights=tensors,
         averages=[
-            content(tensor) for phase in setup.phases if phase.average is not None for tensor in phase.average.tensors
+            content(tensor) for phase in setup.phases for average in phase.averages for tensor in average.tensors
         ],
         best=(run.best.value, run.best.stale, {name: content(tensor) for name, tensor in run.best.tensors.items()}),
         optimizers=[plain(phase.optimizer.state_dict()) for phase in phases],

@@ -34,7 +34,7 @@ from trainers.loop.errors import (
 from trainers.loop.group.joining import launched_rank, launched_size
 from trainers.loop.heads import summed_loss
 from trainers.loop.loop import Loop
-from trainers.loop.loss import Loss
+from trainers.loop.loss import Loss, Term
 from trainers.loop.machine.hardware import DeviceChoice, Hardware, choose_device
 from trainers.loop.machine.precision import LossScaler, Precision, PrecisionName, choose_precision
 from trainers.loop.machine.seeding import seed_everything
@@ -99,6 +99,7 @@ __all__ = [
     "Source",
     "Stateful",
     "StoppedError",
+    "Term",
     "UncoveredParameterError",
     "UnusedParameterError",
     "Validation",

@@ -23,13 +23,14 @@ class Ledger:
     def __init__(self, names: Sequence[str]) -> None:
         self._tallies = {name: Tally() for name in names}
         self._skipped = dict.fromkeys(names, 0)
+        self._zeros = dict.fromkeys(names, 0)
         self._shortages = dict.fromkeys(names, 0)
         self.windows = 0
         self.seconds = 0.0
         self.data_seconds = 0.0
 
     def add(self, reports: Sequence[WindowReport], *, seconds: float, data_seconds: float) -> None:
-        """Count a window in; what a phase skipped counts as skipped only."""
+        """Count a window in; what a phase skipped, or what moved nothing, counts as that only."""
         self.windows += 1
         self.seconds += seconds
         self.data_seconds += data_seconds
@@ -37,6 +38,8 @@ class Ledger:
             self._shortages[report.phase] += report.shortages
             if report.stepped:
                 self._tallies[report.phase].add(report.loss, report.count, report.parts)
+            elif report.zero_gradient:
+                self._zeros[report.phase] += 1
             else:
                 self._skipped[report.phase] += 1
 
@@ -49,6 +52,7 @@ class Ledger:
                 count=total.count,
                 step=steps[name],
                 skipped=self._skipped[name],
+                zero_gradients=self._zeros[name],
                 shortages=self._shortages[name],
             )
             for name, total in self._tallies.items()
@@ -62,6 +66,7 @@ class Ledger:
             "data_seconds": self.data_seconds,
             "tallies": {name: total.state() for name, total in self._tallies.items()},
             "skipped": dict(self._skipped),
+            "zero_gradients": dict(self._zeros),
             "shortages": dict(self._shortages),
         }
 
@@ -73,4 +78,5 @@ class Ledger:
         for name, total in state["tallies"].items():
             self._tallies[name].load(total)
         self._skipped.update(state["skipped"])
+        self._zeros.update(state.get("zero_gradients", {}))  # older checkpoints know none
         self._shortages.update(state["shortages"])

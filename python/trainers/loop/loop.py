@@ -27,6 +27,7 @@ from trainers.loop.machine.recurrent import compact
 from trainers.loop.machine.seeding import mixed, seed_everything
 from trainers.loop.machine.selftest import check_device
 from trainers.loop.phase import Frozen, Phase
+from trainers.loop.reports import Notice
 from trainers.loop.run import Run, Setup
 from trainers.loop.standing import Standing
 from trainers.loop.stateful import Stateful
@@ -39,6 +40,7 @@ from trainers.loop.window.coupling import check_uncoupled, coupled_layers
 from trainers.loop.window.guards import GradientGuard, Nonfinite
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.rewind import Rewind
+from trainers.loop.window.sharing import SharedForward, Withheld
 from trainers.loop.window.update import Update, drops_on_device
 
 Batch = TypeVar("Batch")
@@ -69,9 +71,10 @@ class Loop(Generic[Batch]):
             overflows in float16 is skipped either way, and the scale lowered. A validation that is not finite is
             reported as it is and no improvement, or raises.
         skip_limit: So many skipped steps in a row raise, and so many such validations.
-        audit_windows: A parameter that gets no gradient in so many windows, or in the first epoch, counts as unused.
+        audit_windows: A parameter that gets no gradient in so many windows counts as unused; None for 16, or the
+            first epoch if that is shorter.
         ema: The decay of a moving average of the weights, such as 0.999, which is then what is validated and kept as
-            best; None for no average.
+            best; or a decay for each of some modules, by name; None for no average.
         compile: Compile the parts of the modules that contain no recurrent layer.
         deterministic: Allow only operations that give the same bits every time.
         state: What the caller keeps beside the loop, by name, such as a `ReduceLROnPlateau` or a replay buffer:
@@ -105,8 +108,8 @@ class Loop(Generic[Batch]):
         batch_coupled: Coupled = "refuse",
         nonfinite: Nonfinite = "skip",
         skip_limit: int = 20,
-        audit_windows: int = 16,
-        ema: float | None = None,
+        audit_windows: int | None = None,
+        ema: float | Mapping[str, float] | None = None,
         compile: bool = False,  # noqa: A002  torch's word for it
         deterministic: bool = False,
         state: Mapping[str, Stateful] | None = None,
@@ -115,17 +118,26 @@ class Loop(Generic[Batch]):
         _check_phases(phases)
         _check_module_names(modules)
         _check_state(state or {})
-        _check_counts({"accumulate": accumulate, "skip_limit": skip_limit, "audit_windows": audit_windows})
+        _check_counts({"accumulate": accumulate, "skip_limit": skip_limit})
+        _check_counts({} if audit_windows is None else {"audit_windows": audit_windows})
         _check_choice("oom", oom, ("split", "fail"))
         _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
         _check_choice("nonfinite", nonfinite, ("skip", "raise"))
         _check_choice("resume_rates", resume_rates, ("refuse", "saved", "new"))
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
-        self.precision = (
-            precision if isinstance(precision, Precision) else choose_precision(precision, self.device.device, hardware)
-        )
+
+        def chosen(wanted: str | Precision) -> Precision:
+            if isinstance(wanted, Precision):
+                return wanted
+            return choose_precision(wanted, self.device.device, hardware)
+
+        self.precision = chosen(precision)
+        self._precisions = {
+            phase.name: self.precision if phase.precision is None else chosen(phase.precision) for phase in phases
+        }
         self._phases = tuple(phases)
+        self._groups = {phase.name: len(phase.optimizer.param_groups) for phase in phases}
         self._trained = {name: module for name, module in modules.items() if isinstance(module, nn.Module)}
         self._frozen = {name: frozen.module for name, frozen in modules.items() if isinstance(frozen, Frozen)}
         self._accumulate = accumulate
@@ -135,7 +147,7 @@ class Loop(Generic[Batch]):
         self._nonfinite: Nonfinite = nonfinite
         self._skip_limit = skip_limit
         self._audit_windows = audit_windows
-        self._ema = ema
+        self._ema = _decays(ema, self._trained)
         self._compile = compile
         self._deterministic = deterministic
         self._state = dict(state or {})
@@ -195,7 +207,18 @@ class Loop(Generic[Batch]):
         signals: StopSignals,
         checkpoints: Checkpoints | None,
     ) -> Run[Batch]:
-        phases = [self._phase_run(phase, names, group) for phase in self._phases]
+        shared = {phase.name: self._shared_forward(phase) for phase in self._phases if phase.forward is not None}
+        cutters = {name: self._cutter(evaluated=self._frozen.values()) for name in shared}
+        phases = [
+            self._phase_run(
+                phase,
+                names,
+                group,
+                shared=shared.get(phase.uses or phase.name),
+                cutter=cutters.get(phase.uses or phase.name) or self._cutter(evaluated=self._frozen.values()),
+            )
+            for phase in self._phases
+        ]
         modules = [*self._trained.values(), *self._frozen.values()]
         check_phases(group, self._trained, phases)
         best, score_guard = Best(self._trained, self._nonfinite), ScoreGuard(self._nonfinite, self._skip_limit)
@@ -230,43 +253,93 @@ class Loop(Generic[Batch]):
             signals=signals,
             coupled=coupled_layers(self._trained | self._frozen, self._frozen.values()),
             recorder=recorder,
+            shared=tuple(shared.values()),
         )
-        return Run(setup, [] if recorder is None else recorder.resume())
+        notices = [] if recorder is None else recorder.resume()
+        return Run(setup, [*notices, *self._burdens()])
 
     def _rates(self) -> Rates:
         """What the optimizers were set up with; run again, the loop finds them as its training has left them."""
         self._started = self._started or started_with(self._phases)
         return Rates(self._phases, self._started, self._resume_rates)
 
-    def _phase_run(self, phase: Phase[Batch], names: Mapping[Parameter, str], group: Group) -> PhaseRun[Batch]:
-        device = self.device.device
-        scaler = None if self.precision.scaler is None else self.precision.scaler()
-        foreign = [parameter for other in self._phases if other is not phase for parameter in other.parameters]
+    def _shared_forward(self, phase: Phase[Batch]) -> SharedForward[Batch]:
+        parameters = set(phase.parameters)
+        holders = [module for module in self._trained.values() if not parameters.isdisjoint(module.parameters())]
+        return SharedForward(
+            phase,
+            users=[other.name for other in self._phases if other.uses == phase.name],
+            withheld=Withheld(self._foreign(phase)),
+            modules=[part for module in holders for part in module.modules()],
+            device=self.device.device,
+            precision=self._precisions[phase.name],
+        )
+
+    def _foreign(self, phase: Phase[Batch]) -> list[Parameter]:
+        """The parameters of the other phases."""
+        return [parameter for other in self._phases if other is not phase for parameter in other.parameters]
+
+    def _burdens(self) -> list[Notice]:
+        """What forwards that are kept for a later phase will cost."""
+        names = [phase.name for phase in self._phases]
+        return [
+            Notice(
+                message=f"phase {phase.name!r} works before {phase.uses!r} with its forward: the graphs of a whole "
+                f"window are kept meanwhile, those of {self._accumulate} batch{'es' if self._accumulate > 1 else ''}"
+            )
+            for phase in self._phases
+            if phase.uses is not None and names.index(phase.name) < names.index(phase.uses)
+        ]
+
+    def _phase_run(
+        self,
+        phase: Phase[Batch],
+        names: Mapping[Parameter, str],
+        group: Group,
+        *,
+        shared: SharedForward[Batch] | None,
+        cutter: Cutter[Batch],
+    ) -> PhaseRun[Batch]:
+        device, precision = self.device.device, self._precisions[phase.name]
+        scaler = None if precision.scaler is None else precision.scaler()
         guard = GradientGuard(
             {parameter: names[parameter] for parameter in phase.parameters},
             audit_windows=self._audit_windows,
             nonfinite=self._nonfinite,
             skip_limit=self._skip_limit,
+            allow_zero=phase.allow_zero_gradients,
         )
-        cutter = self._cutter(evaluated=self._frozen.values())
         return PhaseRun(
             phase=phase,
             parameters=tuple(phase.parameters),
             accumulator=Accumulator(
                 phase,
-                foreign,
+                self._foreign(phase),
                 device,
-                self.precision,
+                precision,
                 scaler=scaler,
                 cutter=cutter,
                 rewind=Rewind(self._trained.values(), device),
+                shared=shared,
             ),
             cutter=cutter,
             group=group,
             update=Update(phase, scaler, guard, on_device=drops_on_device(phase.optimizer, device)),
             guard=guard,
-            average=None if self._ema is None else Average(tuple(phase.parameters), self._ema),
+            averages=self._averages(phase),
+            groups=self._groups[phase.name],
+            names=names,
         )
+
+    def _averages(self, phase: Phase[Batch]) -> list[Average]:
+        """The averages of a phase's parameters: one of all of them, or one a module that has a decay."""
+        found: list[Average] = []
+        for module, decay in self._ema.items():
+            held = None if module is None else set(self._trained[module].parameters())
+            parameters = [parameter for parameter in phase.parameters if held is None or parameter in held]
+            if parameters:
+                found.append(Average(parameters, decay, module=module))
+        return found
 
     def _cutter(self, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
         return Cutter(self._cutting, refusal=self._why_whole(evaluated))
@@ -290,7 +363,7 @@ class Loop(Generic[Batch]):
         modules = self._trained | self._frozen
         tensors = named_tensors(modules)
         group.check_same("the networks", str({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}))
-        group.check_same("the precision", self.precision.name)
+        group.check_same("the precision", str([self.precision.name, *(p.name for p in self._precisions.values())]))
         group.check_same("the accumulation window", f"{self._accumulate} batches")
         group.check_same("the checkpoints", "none" if checkpoints is None else "some")
         group.check_same("the names of the state", str(list(self._state)))
@@ -309,6 +382,12 @@ def _check_phases(phases: Sequence[Phase[Batch]]) -> None:
     names = [phase.name for phase in phases]
     if not names or len(set(names)) < len(names):
         raise SettingsError(f"the phases are {names}; there must be one or more, each with a name of its own")
+    owners = [phase.name for phase in phases if phase.forward is not None]
+    for phase in phases:
+        if phase.uses is not None and phase.uses not in owners:
+            raise SettingsError(
+                f"phase {phase.name!r} uses the forward of {phase.uses!r}; the phases that have one are {owners}"
+            )
 
 
 def _check_module_names(names: Iterable[str]) -> None:
@@ -337,6 +416,18 @@ def _check_counts(counts: Mapping[str, int]) -> None:
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise SettingsError(f"{name} is {value!r}; it must be {' or '.join(map(repr, choices))}")
+
+
+def _decays(ema: float | Mapping[str, float] | None, trained: Mapping[str, nn.Module]) -> dict[str | None, float]:
+    """The decay of every module that is averaged; that of all modules under None."""
+    if ema is None:
+        return {}
+    if not isinstance(ema, Mapping):
+        return {None: ema}
+    unknown = [name for name in ema if name not in trained]
+    if unknown:
+        raise SettingsError(f"ema names {listed(unknown)}; the modules that are trained are {listed([*trained])}")
+    return {name: decay for name, decay in ema.items()}  # noqa: C416  a dict of wider keys
 
 
 def _drop_gradients(parameters: Iterable[Parameter]) -> None:

@@ -2,13 +2,31 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, final
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor
 
 from trainers.loop.errors import ContractError, NonFiniteError
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One of several means whose weighted sum is a loss, each over targets of its own.
+
+    Attributes:
+        mean: Mean over the batch's targets of this term, a float32 or float64 scalar (shape []).
+        count: How many targets that mean is over, such as frames or tokens; 0 if the batch has none, and then `mean` is
+            not looked at.
+        weight: What the mean over a whole window is multiplied by, the same for all of the window; a term of weight 0
+            is reported and never trained on.
+    """
+
+    mean: Tensor
+    count: int
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,29 +37,69 @@ class Loss:
         mean: Mean loss over the batch's targets, a float32 or float64 scalar (shape []).
         count: How many targets that mean is over; 0 if the batch has none, and then `mean` is not looked at.
         parts: Further means over the same targets for the reports, such as one a horizon; scalars, never trained on.
+        terms: Of a loss that `Loss.of` made, its terms by name; else none.
     """
 
     mean: Tensor
     count: int
     parts: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    terms: Mapping[str, Term] = field(default_factory=dict[str, Term])
+
+    @classmethod
+    def of(cls, /, **terms: Term) -> Self:
+        """The weighted sum of several means, each over targets of its own, such as frames and tokens.
+
+        The gradient of a window is that of the sum of all terms' means, each over all the targets that the term has in
+        the window, times their weights. Several terms need `Phase(counts=…)`. The `mean` is the sum for this batch
+        alone, and `count` the targets of all terms that are trained on.
+
+        Args:
+            terms: By name, one or more.
+
+        Raises:
+            ContractError: There is none, or one is no proper `Term`.
+        """
+        if not terms:
+            raise ContractError("Loss.of() has no term; expected one or more, such as mel=Term(mean, count, weight=45)")
+        for name, term in terms.items():
+            _check_term(name, term)
+        trained = [term for term in terms.values() if term.count and term.weight]
+        weighted = [term.mean if term.weight == 1 else term.mean * term.weight for term in trained]
+        mean = reduce(torch.add, weighted) if weighted else torch.zeros(())
+        parts = {name: term.mean.detach() for name, term in terms.items()} if len(terms) == 1 else {}
+        return cls(mean, sum(term.count for term in trained), parts, terms)
+
+    def roots(self) -> Iterator[tuple[str, Tensor]]:
+        """The means that a gradient may come from, each with its name for messages."""
+        if not self.terms:
+            yield "the loss's mean", self.mean
+        for name, term in self.terms.items():
+            if term.count and term.weight:
+                yield f"the mean of the term {name!r}", term.mean
 
     def without_graph(self) -> "Loss":
-        """The same numbers after the backward of the mean, which has freed its graph; that of the parts is dropped."""
-        if not self.parts:
+        """The same numbers after the backward of the mean, which has freed its graph; that of the rest is dropped."""
+        if not self.parts and not self.terms:
             return self
-        return Loss(self.mean, self.count, {name: part.detach() for name, part in self.parts.items()})
+        return Loss(
+            self.mean.detach() if self.terms else self.mean,
+            self.count,
+            {name: part.detach() for name, part in self.parts.items()},
+            {name: replace(term, mean=term.mean.detach()) for name, term in self.terms.items()},
+        )
 
 
 @final
 class Tally:
-    """A mean over batches of different sizes, each weighted by its count."""
+    """A mean over batches of different sizes, each weighted by its count; of several terms, each by its own."""
 
-    __slots__ = ("_parts", "_sum", "count")
+    __slots__ = ("_parts", "_sum", "_terms", "count")
 
     def __init__(self) -> None:
         self.count = 0
         self._sum = 0.0
         self._parts: dict[str, tuple[float, int]] = {}
+        self._terms: dict[str, tuple[float, int]] = {}
 
     def add(self, mean: float, count: int, parts: Mapping[str, float]) -> None:
         """Count a batch in; a part that it lacks is not diluted by it."""
@@ -54,16 +112,28 @@ class Tally:
         """Count a part in that has a count of its own."""
         self._add_part(name, mean * count, count)
 
+    def add_term(self, name: str, mean: float, count: int, weight: float) -> None:
+        """Count a term in; its targets count as the loss's too, unless its weight is 0."""
+        self.count += count if weight else 0
+        self._add_part(name, mean * count, count)
+        self._add_term(name, weight * mean * count, count)
+
     def merge(self, other: "Tally") -> None:
         """Count in what another tally has counted."""
         self.count += other.count
         self._sum += other._sum  # noqa: SLF001  of the same class
         for name, (total, seen) in other._parts.items():  # noqa: SLF001
             self._add_part(name, total, seen)
+        for name, (total, seen) in other._terms.items():  # noqa: SLF001
+            self._add_term(name, total, seen)
 
     def mean(self) -> float:
-        """The weighted mean; not a number while nothing was counted."""
-        return self._sum / self.count if self.count else math.nan
+        """The weighted mean, of several terms the sum of theirs; not a number while nothing was counted."""
+        if not self.count:
+            return math.nan
+        if self._terms:
+            return sum(total / seen for total, seen in self._terms.values() if seen)
+        return self._sum / self.count
 
     def parts(self) -> dict[str, float]:
         """The weighted mean of every part."""
@@ -73,15 +143,20 @@ class Tally:
         before, seen = self._parts.get(name, (0.0, 0))
         self._parts[name] = (before + total, seen + count)
 
+    def _add_term(self, name: str, total: float, count: int) -> None:
+        before, seen = self._terms.get(name, (0.0, 0))
+        self._terms[name] = (before + total, seen + count)
+
     def state(self) -> dict[str, Any]:
         """The sums, for a checkpoint."""
-        return {"count": self.count, "sum": self._sum, "parts": dict(self._parts)}
+        return {"count": self.count, "sum": self._sum, "parts": dict(self._parts), "terms": dict(self._terms)}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from such sums."""
         self.count = state["count"]
         self._sum = state["sum"]
         self._parts = dict(state["parts"])
+        self._terms = dict(state.get("terms", {}))  # checkpoints from before there were terms have none
 
 
 def check_loss(found: object) -> Loss:
@@ -93,8 +168,7 @@ def check_loss(found: object) -> Loss:
     if not isinstance(found, Loss):
         raise ContractError(f"the loss function returned {_what(found)}; expected Loss(mean, count, parts)")
     _check_scalar("mean", found.mean)
-    _check_width(found.mean)
-    _check_count(found.count)
+    _check_count("Loss.count", found.count)
     for name, part in found.parts.items():
         _check_scalar(f"parts[{name!r}]", part)
     return found
@@ -111,16 +185,43 @@ def read(tensors: Sequence[Tensor]) -> list[float]:
 
 
 def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
-    """Means and parts in the order in which `tally_of` wants their values."""
-    return [scalar for loss in losses for scalar in (loss.mean, *loss.parts.values())]
+    """Means and parts, or the means of terms, in the order in which `tally_of` wants their values."""
+    return [scalar for loss in losses for scalar in _scalars(loss)]
 
 
 def tally_of(losses: Sequence[Loss], values: Iterator[float]) -> Tally:
-    """The weighted mean of losses, given the values of their scalars."""
+    """The weighted mean of losses, given the values of their scalars.
+
+    Raises:
+        ContractError: Some have terms and others have not.
+    """
     total = Tally()
     for loss in losses:
-        total.add(next(values), loss.count, {name: next(values) for name in loss.parts} if loss.parts else {})
+        if bool(loss.terms) != bool(losses[0].terms):
+            raise ContractError(
+                "some batches gave Loss(mean, count) and others Loss.of(…), whose means cannot be added up; "
+                "return the same kind for every batch: a term without targets has the count 0"
+            )
+        if loss.terms:
+            for name, term in loss.terms.items():
+                total.add_term(name, next(values) if term.count else 0.0, term.count, term.weight)
+        else:
+            total.add(next(values), loss.count, {name: next(values) for name in loss.parts} if loss.parts else {})
     return total
+
+
+def check_width(name: str, mean: Tensor) -> None:
+    """Check that a mean holds the weight that it has in its window, and enough digits to be compared.
+
+    Raises:
+        ContractError: It has fewer than 32 bits.
+    """
+    if mean.dtype.itemsize < torch.float32.itemsize:
+        raise ContractError(
+            f"{name} is of {mean.dtype}, in which neither its weight in the window nor the scale of a float16 "
+            "training fits, and converting the mean would be too late; compute it in float32: apply .float() to the "
+            "network's output, before the loss"
+        )
 
 
 def check_finite_score(value: float, what: str) -> None:
@@ -145,19 +246,32 @@ def _check_scalar(name: str, value: object) -> None:
         raise ContractError(f"Loss.{name} is of {value.dtype}; expected floating point")
 
 
-def _check_width(mean: Tensor) -> None:
-    if mean.dtype.itemsize < torch.float32.itemsize:
+def _scalars(loss: Loss) -> Sequence[Tensor]:
+    if loss.terms:
+        return [term.mean for term in loss.terms.values() if term.count]
+    return (loss.mean, *loss.parts.values())
+
+
+def _check_term(name: str, term: object) -> None:
+    if not isinstance(term, Term):
+        raise ContractError(f"the term {name!r} is {_what(term)}; expected Term(mean, count, weight=…)")
+    _check_scalar(f"of({name}).mean", term.mean)
+    _check_count(f"the count of the term {name!r}", term.count)
+    if not _is_finite_number(term.weight):
         raise ContractError(
-            f"Loss.mean is of {mean.dtype}, in which neither its weight in the window nor the scale of a float16 "
-            "training fits; compute it in float32: apply .float() to the network's output, before the loss"
+            f"the weight of the term {name!r} is {term.weight!r}; expected a finite number, such as 45.0"
         )
 
 
-def _check_count(count: object) -> None:
+def _is_finite_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_count(name: str, count: object) -> None:
     if not isinstance(count, int) or isinstance(count, bool):
-        raise ContractError(f"Loss.count is {_what(count)}; expected an int: the number of targets in the batch")
+        raise ContractError(f"{name} is {_what(count)}; expected an int: the number of targets in the batch")
     if count < 0:
-        raise ContractError(f"Loss.count is {count}; expected 0 or more: the number of targets in the batch")
+        raise ContractError(f"{name} is {count}; expected 0 or more: the number of targets in the batch")
 
 
 def _what(value: object) -> str:

@@ -1,9 +1,9 @@
 """Phases: one optimizer each, and what it trains."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import signature
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 from torch import nn
 from torch.nn import Parameter
@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainers.loop.errors import SettingsError
 from trainers.loop.loss import Loss
+from trainers.loop.machine.precision import Precision
 
 Batch = TypeVar("Batch")
 
@@ -24,24 +25,42 @@ class Phase(Generic[Batch]):
 
     Attributes:
         name: Names the phase in reports and errors.
-        loss: Computes the loss of a batch that is on the device.
+        loss: Computes the loss of a batch that is on the device; with `forward` or `uses`, of the batch and of what the
+            forward made of it.
         parameters: What the optimizer trains; the same parameters as in its groups.
         optimizer: Its own, not shared with another phase.
         scheduler: Stepped after every step that was taken, never after a skipped one.
         clip: Largest norm of the gradient; None leaves it as it is.
         every: The phase works in the last of every so many windows.
+        after: It begins after so many windows of the training.
+        counts: Of a loss of several terms (`Loss.of`): the targets of every term in a batch as the source gives it, by
+            name, without a forward. It is asked for every batch of a window before the first of them is worked.
+        forward: Makes a tree of tensors of a batch, once a piece, for this phase's loss and those of the phases that
+            use it. While it runs, only this phase's parameters train, in this phase's precision.
+        uses: The phase whose forward this one's loss takes the result of, detached. If that phase works later in the
+            window, the graphs of all batches of the window are kept until then.
+        precision: What this phase computes in; None for the loop's.
+        allow_zero_gradients: Whether a window may have gradients that are all exactly zero, as where no reward differs
+            from another. It then moves nothing: no step, decay, schedule or average.
 
     Raises:
-        SettingsError: A number is out of its range, or the scheduler cannot follow the optimizer's steps.
+        SettingsError: A number is out of its range, the scheduler cannot follow the optimizer's steps, or the phase
+            would both own and use a forward.
     """
 
     name: str
-    loss: Callable[[Batch], Loss]
+    loss: Callable[[Batch], Loss] | Callable[[Batch, Any], Loss]
     parameters: Iterable[Parameter]
     optimizer: Optimizer
     scheduler: LRScheduler | None = None
     clip: float | None = 1.0
     every: int = 1
+    after: int = 0
+    counts: Callable[[Batch], Mapping[str, int]] | None = None
+    forward: Callable[[Batch], Any] | None = None
+    uses: str | None = None
+    precision: str | Precision | None = None
+    allow_zero_gradients: bool = False
 
     def __post_init__(self) -> None:
         """Keep the parameters, which may come from a generator, and check the settings."""
@@ -52,6 +71,13 @@ class Phase(Generic[Batch]):
             )
         if self.every < 1:
             raise SettingsError(f"phase {self.name!r}: every is {self.every}; it must be 1 or more")
+        if self.after < 0:
+            raise SettingsError(f"phase {self.name!r}: after is {self.after}; it must be 0 or more windows")
+        if self.forward is not None and self.uses is not None:
+            raise SettingsError(
+                f"phase {self.name!r} has a forward and uses that of {self.uses!r}; a phase owns one or uses one, for "
+                "a chain of forwards is not worked"
+            )
         closure = signature(type(self.optimizer).step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
             raise SettingsError(
@@ -59,6 +85,11 @@ class Phase(Generic[Batch]):
                 "closure); take an optimizer that steps with the gradients of a window"
             )
         self._check_scheduler()
+
+    def is_due(self, window: int) -> bool:
+        """Whether the phase works in a window of the training, counted from 1."""
+        since = window - self.after
+        return since > 0 and since % self.every == 0
 
     def _check_scheduler(self) -> None:
         if isinstance(self.scheduler, ReduceLROnPlateau):

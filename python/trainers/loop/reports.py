@@ -16,11 +16,12 @@ class WindowReport:
         windows: Windows in the epoch; None if the source does not know.
         step: Steps that the phase's optimizer has taken, this one included; a skipped window takes none.
         loss: Mean loss over the window's targets, before the step.
-        parts: Further means over the window's targets.
-        count: Targets in the window.
+        parts: Further means over the window's targets; of a loss of several terms, each one's own, without its weight.
+        count: Targets in the window; of a loss of several terms, of all those that are trained on.
         grad_norm: Norm of the phase's gradient, before clipping.
         learning_rate: Of the optimizer's first group, in this step.
-        stepped: False if the step was skipped, because the loss or a gradient was not finite.
+        stepped: False if the step was skipped, because the loss or a gradient was not finite, or every gradient zero.
+        zero_gradient: Whether every gradient was exactly zero in a phase that allows it, so that nothing moved.
         loss_scale: The scaler's scale after the window; None without a scaler.
         micro: The largest piece that batches are cut into since memory ran out, in the cost units of the loop's
             `cutting`, which are samples unless it says otherwise; None while they are not cut. Every process of a
@@ -47,6 +48,7 @@ class WindowReport:
     shortages: int
     seconds: float
     data_seconds: float
+    zero_gradient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,8 @@ class PhaseTotals:
         parts: Further means over the same targets.
         count: How many targets those are.
         step: Steps that the phase's optimizer has taken since the start of the run.
-        skipped: Windows of the epoch whose step was skipped.
+        skipped: Windows of the epoch whose step was skipped, because something was not finite.
+        zero_gradients: Windows of it that moved nothing, because every gradient was zero and the phase allows that.
         shortages: How often memory ran out in the epoch and a window was worked in smaller pieces.
     """
 
@@ -68,6 +71,7 @@ class PhaseTotals:
     step: int
     skipped: int
     shortages: int
+    zero_gradients: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,13 @@ from trainers.loop.machine.seeding import mixed
 from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
 from trainers.loop.standing import Standing
 from trainers.loop.validation import ScoreGuard, Scorer, Validation, evaluating
+from trainers.loop.weights.average import Average
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import kept_buffers
 from trainers.loop.window.accumulation import windows
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.position import Position
+from trainers.loop.window.sharing import SharedForward
 from trainers.loop.window.totals import Wishes
 
 Batch = TypeVar("Batch")
@@ -54,6 +56,7 @@ class Setup(Generic[Batch]):
         signals: Whether it is asked to stop.
         coupled: The layers that mix the samples of a batch.
         recorder: Writes checkpoints; None for never.
+        shared: The forwards that phases own and others may use.
     """
 
     phases: Sequence[PhaseRun[Batch]]
@@ -69,6 +72,7 @@ class Setup(Generic[Batch]):
     signals: StopSignals
     coupled: Sequence[str]
     recorder: Recorder | None
+    shared: Sequence[SharedForward[Batch]]
 
 
 @final
@@ -92,6 +96,11 @@ class Run(Generic[Batch]):
     def epoch(self) -> int:
         """Epochs that are complete."""
         return self._standing.epoch
+
+    @property
+    def windows(self) -> int:
+        """Windows of the training that were worked, those before a resumption included."""
+        return self._standing.windows
 
     @property
     def history(self) -> tuple[EpochReport, ...]:
@@ -179,15 +188,13 @@ class Run(Generic[Batch]):
             NoBestWeightsError: No value was recorded that is finite.
         """
         self.best.restore()
-        for phase in self._phases:
-            if phase.average is not None:
-                phase.average.restart()
+        for average in self._averages():
+            average.restart()
 
     def use_average(self) -> None:
         """Put the moving average of the weights into the modules for good; without one, nothing happens."""
-        for phase in self._phases:
-            if phase.average is not None:
-                phase.average.settle()
+        for average in self._averages():
+            average.settle()
 
     def _told(self) -> Iterator[Notice]:
         """What has happened and was not told yet."""
@@ -211,7 +218,7 @@ class Run(Generic[Batch]):
         if not ledger.windows:
             raise EmptyTargetError(f"the source gave no batch in epoch {self._standing.epoch}")
         for phase in self._phases:
-            phase.guard.check_all_used()
+            phase.guard.check_epoch()
 
     def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
         """The windows of the epoch that are still to be worked; in a group, as many as the others have."""
@@ -233,9 +240,10 @@ class Run(Generic[Batch]):
         number, last = standing.windows + 1, standing.ledger.windows + 1 == total
         wishes = NO_WISHES
         reports: list[WindowReport] = []
-        for phase in self._phases:
-            if number % phase.phase.every:
-                continue
+        due = [phase for phase in self._phases if phase.phase.is_due(number)]
+        for shared in self._setup.shared:
+            shared.begin([phase.phase.name for phase in due])
+        for phase in due:
             started, shortages = perf_counter(), phase.accumulator.shortages
             position = Position(phase.phase.name, standing.epoch, standing.ledger.windows, window)
             outcome = phase.work(window, position, partial(self._wishes, number, last=last))
@@ -258,6 +266,7 @@ class Run(Generic[Batch]):
                 shortages=phase.accumulator.shortages - shortages,
                 seconds=perf_counter() - started,
                 data_seconds=waited,
+                zero_gradient=outcome.zero_gradient,
             )
             if report.shortages:
                 self._notices.append(_shortage_notice(report, self._setup.coupled))
@@ -343,10 +352,12 @@ class Run(Generic[Batch]):
     def _averaged(self) -> Generator[None]:
         """The averages in the place of the weights, where there are any."""
         with ExitStack() as stack:
-            for phase in self._phases:
-                if phase.average is not None:
-                    stack.enter_context(phase.average.applied())
+            for average in self._averages():
+                stack.enter_context(average.applied())
             yield
+
+    def _averages(self) -> Iterator[Average]:
+        return (average for phase in self._phases for average in phase.averages)
 
 
 def _shortage_notice(report: WindowReport, coupled: Sequence[str]) -> Notice:

@@ -12,7 +12,16 @@ from torch import nn
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.sources import Source
 from trainers.loop.data.tree import move
-from trainers.loop.loss import Loss, Tally, check_finite_score, check_loss, read, scalars_of, tally_of
+from trainers.loop.loss import (
+    Loss,
+    Tally,
+    check_finite_score,
+    check_loss,
+    check_width,
+    read,
+    scalars_of,
+    tally_of,
+)
 from trainers.loop.machine.generators import captured, restore
 from trainers.loop.machine.memory import is_out_of_memory, release, usage
 from trainers.loop.machine.precision import Precision
@@ -113,11 +122,19 @@ class Scorer:
         """The score, or what the allocator said."""
         try:
             with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
-                return check_loss(score(move(piece.batch, self._device)))
+                return _checked(score(move(piece.batch, self._device)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             return str(error).partition("\n")[0]
+
+
+def _checked(found: object) -> Loss:
+    """The score, which decisions will compare with others."""
+    loss = check_loss(found)
+    for name, mean in loss.roots():
+        check_width(name, mean)
+    return loss
 
 
 @final

@@ -116,7 +116,7 @@ def test_a_step_that_somebody_put_in_its_place_is_the_one_that_is_called(
 
 def test_backward_gives_the_gradients_of_torch_s_own() -> None:
     weight = torch.tensor([2.0, -1.0], requires_grad=True)
-    backward(weight.square().sum(), torch.tensor(0.5))
+    backward((weight.square().sum(),), (torch.tensor(0.5),))
     assert weight.grad is not None
     assert weight.grad.tolist() == [2.0, -1.0]
 
@@ -129,5 +129,5 @@ def test_a_loss_of_a_class_of_its_own_goes_through_its_own_backward() -> None:
             assert gradient is not None
             called.append(gradient)
 
-    backward(torch.ones(()).as_subclass(Own), torch.tensor(0.5))
+    backward((torch.ones(()).as_subclass(Own),), (torch.tensor(0.5),))
     assert called == [torch.tensor(0.5)]

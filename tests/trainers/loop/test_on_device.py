@@ -79,12 +79,12 @@ def train(make: Make, data: Sequence[Rows], **chosen: Any) -> list[Seen]:
     seen: list[Seen] = []
     with Loop([phase], modules={"net": net}, device="cpu", ema=0.9, **chosen).running() as run:
         (worked,) = run._phases
-        assert worked.average is not None
+        assert worked.averages
         for report in run.epochs(IterableSource(data), max_epochs=1):
             if isinstance(report, WindowReport):
                 states = [state for parameter in net.parameters() for state in optimizer.state[parameter].values()]
                 rate = torch.tensor(optimizer.param_groups[0]["lr"])
-                tensors = [*net.parameters(), *worked.average.tensors, *states, rate]
+                tensors = [*net.parameters(), *worked.averages[0].tensors, *states, rate]
                 seen.append(Seen(report, [tensor.detach().clone() for tensor in tensors]))
     assert "found_inf" not in vars(optimizer)
     return seen

@@ -122,10 +122,10 @@ def test_a_skipped_step_moves_no_average_and_no_state(precision: Precision | str
 def everything(run: Run[Rows], optimizer: Optimizer) -> list[Tensor]:
     """Copies of weights, averages, optimizer states and the learning rate."""
     (phase,) = run._phases
-    assert phase.average is not None
+    assert phase.averages
     states = [state for parameter in phase.parameters for state in optimizer.state[parameter].values()]
     rate = torch.tensor(optimizer.param_groups[0]["lr"])
-    return [tensor.detach().clone() for tensor in (*phase.parameters, *phase.average.tensors, *states, rate)]
+    return [tensor.detach().clone() for tensor in (*phase.parameters, *phase.averages[0].tensors, *states, rate)]
 
 
 @DEVICES

@@ -24,13 +24,25 @@ def layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) ->
         found[f"scheduler of {title}"] = None if phase.scheduler is None else type(phase.scheduler).__name__
         found[f"clip of {title}"] = phase.clip
         found[f"every of {title}"] = phase.every
-        found[f"average's decay of {title}"] = None if run.average is None else run.average.decay
+        if phase.after:  # what older checkpoints do not know is there only where it is used
+            found[f"after of {title}"] = phase.after
+        if phase.uses is not None:
+            found[f"forward of {title}"] = f"that of {phase.uses!r}"
+        found[f"average's decay of {title}"] = _decays(run)
         for group, content in enumerate(phase.optimizer.param_groups):
             for number, parameter in enumerate(content["params"]):
                 found[f"parameter {number} in group {group} of {title}"] = names[parameter]
     for name, tensor in named_tensors(trained).items():
         found[name] = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
     return found
+
+
+def _decays(run: PhaseRun[Any]) -> float | dict[str, float] | None:
+    """The decay of the average, where there is one for all parameters; else that of every module that has one."""
+    if not run.averages:
+        return None
+    decays = {average.module: average.decay for average in run.averages}
+    return decays[None] if None in decays else {str(module): decay for module, decay in decays.items()}
 
 
 def check_layout(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from time import perf_counter
 from typing import Any, final
 
@@ -160,8 +161,7 @@ class Recorder:
         averages = {
             f"{phase.phase.name}.{number}": tensor
             for phase in parts.phases
-            if phase.average is not None
-            for number, tensor in enumerate(phase.average.tensors)
+            for number, tensor in enumerate(tensor for average in phase.averages for tensor in average.tensors)
         }
         return Snapshot(
             tensors={"modules": named_tensors(parts.trained), "average": averages, "best": parts.best.tensors},
@@ -189,10 +189,9 @@ class Recorder:
             compact(module)
         for phase in parts.phases:
             phase.load(state["phases"][phase.phase.name])
-            if phase.average is not None:
-                phase.average.load(
-                    [tensors["average"][f"{phase.phase.name}.{n}"] for n in range(len(phase.average.tensors))]
-                )
+            numbers = count()
+            for average in phase.averages:
+                average.load([tensors["average"][f"{phase.phase.name}.{next(numbers)}"] for _ in average.tensors])
         parts.best.load(state["best"], tensors.get("best", {}))
         if "validation" in state:  # older checkpoints come from trainings that the first such validation has ended
             parts.score_guard.load(state["validation"])

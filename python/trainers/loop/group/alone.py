@@ -1,6 +1,6 @@
 """A group of one process, which costs nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, final
 
 from torch import Tensor
@@ -29,6 +29,10 @@ class Alone:
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  nothing to add
         """The local totals; the gradients stay as they are."""
         return local
+
+    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:  # noqa: ARG002  as above
+        """The counts as they are."""
+        return counts
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  nobody to agree with
         """None: one process needs no agreement."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from trainers.loop.errors import ParallelismError
-from trainers.loop.group.row import RowFormat
+from trainers.loop.errors import ContractError, ParallelismError
+from trainers.loop.group.row import Row, RowFormat
 from trainers.loop.loss import Tally
 from trainers.loop.window.totals import LocalTotals, Reading, Wishes, check_targets
 
@@ -30,9 +30,9 @@ class GroupTotals:
     unit: float
 
     @property
-    def correction(self) -> Tensor:
-        """Unit by true count, a scalar on the device; finite where there is no target."""
-        return self.unit / self.rows.count(self.head).clamp(min=1.0)
+    def correction(self) -> float | Tensor:
+        """Unit by true count, a scalar on the device, finite where there is no target; 1 if that was known before."""
+        return 1.0 if self.rows.terms else self.unit / self.rows.count(self.head).clamp(min=1.0)
 
     def means(self) -> Sequence[Tensor]:
         """The mean loss of every process."""
@@ -47,19 +47,38 @@ class GroupTotals:
 
         Raises:
             EmptyTargetError: None of them had a target.
+            ContractError: They gave a term different weights.
         """
         rows = [self.rows.read(values) for _ in range(self.head.shape[0])]
+        self._check_weights(rows)
         loss = Tally()
         for row in rows:
-            loss.add(row.means[0], row.counts[0], {})
-            for name, mean, count in zip(self.rows.parts, row.means[1:], row.counts[1:], strict=True):
-                loss.add_part(name, mean, count)
+            self._add(row, loss)
         check_targets(loss.count)
         wishes = Wishes(
             stop=max(row.wishes.stop for row in rows),
             save=any(row.wishes.save for row in rows),
         )
-        return Reading(loss=loss, correction=self.unit / loss.count, wishes=wishes)
+        return Reading(loss=loss, correction=1.0 if self.rows.terms else self.unit / loss.count, wishes=wishes)
+
+    def _check_weights(self, rows: Sequence[Row]) -> None:
+        for place, name in enumerate(self.rows.parts if self.rows.terms else ()):
+            weights = {row.weights[place] for row in rows if row.counts[place + 1]}
+            if len(weights) > 1:
+                raise ContractError(
+                    f"the weight of the term {name!r} differs between the processes of the group: {sorted(weights)}; "
+                    "make it a function of what all of them know, such as the windows worked"
+                )
+
+    def _add(self, row: Row, loss: Tally) -> None:
+        """Count one process's row in."""
+        if self.rows.terms:
+            for place, name in enumerate(self.rows.parts):
+                loss.add_term(name, row.means[place + 1], row.counts[place + 1], row.weights[place])
+            return
+        loss.add(row.means[0], row.counts[0], {})
+        for name, mean, count in zip(self.rows.parts, row.means[1:], row.counts[1:], strict=True):
+            loss.add_part(name, mean, count)
 
 
 @final

@@ -1,6 +1,6 @@
 """What the loop asks of the processes that train together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from torch import Tensor
@@ -44,6 +44,19 @@ class Group(Protocol):
         Raises:
             ContractError: A part of the loss that no process had in the phase's first window.
             ParallelismError: Parameters that cannot be added up in one vector.
+            PeerLostError: Another process ended or hangs.
+        """
+        ...
+
+    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
+        """Add up the targets of every term of a phase's loss over all processes, before the window is worked.
+
+        Args:
+            counts: This process's, by term; none where it has no batch.
+            parameters: The phase's, by which its terms are known again.
+
+        Raises:
+            ContractError: A term that no process had in the phase's first window.
             PeerLostError: Another process ended or hangs.
         """
         ...

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast, final
 
 import torch
@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import Parameter
 
-from trainers.loop.errors import ParallelismError
+from trainers.loop.errors import ContractError, ParallelismError, listed
 from trainers.loop.group.bundle import Bundle
 from trainers.loop.group.collective import answered
 from trainers.loop.group.row import RowFormat
@@ -39,6 +39,7 @@ class Processes:
         self.size = dist.get_world_size()
         self._bundles: dict[Parameter, Bundle] = {}
         self._expected: dict[Parameter, Sequence[str]] = {}
+        self._terms: dict[Parameter, Sequence[str]] = {}
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
         """One all-reduce, after which every process has the same totals and gradients."""
@@ -48,6 +49,14 @@ class Processes:
             dist.all_reduce(bundle.vector)
         bundle.unpack()
         return bundle.totals()
+
+    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
+        """One all-reduce of a few integers."""
+        names = self._terms_of(counts, parameters)
+        vector = torch.tensor([counts.get(name, 0) for name in names], dtype=torch.int64, device=parameters[0].device)
+        with answered("adding up the targets of a window"):
+            dist.all_reduce(vector)
+        return dict(zip(names, vector.tolist(), strict=True))
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
         """The columns of the phase's rows."""
@@ -106,13 +115,30 @@ class Processes:
         known = self._bundles.get(parameters[0])
         if known is not None:
             return known
-        names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)]
+        terms = self._terms.get(parameters[0])
+        names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)] if terms is None else terms
         found = self._gathered((names, local.expected), "agreeing on the loss's parts")
-        rows = RowFormat(list(dict.fromkeys(name for names, _ in found for name in names)))
+        rows = RowFormat(list(dict.fromkeys(name for names, _ in found for name in names)), terms=terms is not None)
         unit = power_of_two(max(expected for _, expected in found))
         bundle = Bundle(parameters, rows=rows, rank=self.rank, size=self.size, unit=unit)
         self._bundles[parameters[0]] = bundle
         return bundle
+
+    def _terms_of(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Sequence[str]:
+        """The names of a phase's terms, agreed on in its first window."""
+        known = self._terms.get(parameters[0])
+        if known is None:
+            names = [*self._expected.get(parameters[0], ()), *counts]
+            found = self._gathered(names, "agreeing on the loss's terms")
+            known = self._terms[parameters[0]] = list(dict.fromkeys(name for names in found for name in names))
+        unknown = [repr(name) for name in counts if name not in known]
+        if unknown:
+            raise ContractError(
+                f"counts names {listed(unknown)}, which no process named in the phase's first window (there: "
+                f"{listed([repr(name) for name in known]) or 'none'}); name every term for every batch, with the count "
+                "0 where it has no target"
+            )
+        return known
 
     def _gathered(self, value: Value, operation: str) -> list[Value]:
         values: list[Value | None] = [None] * self.size

@@ -1,10 +1,11 @@
 """A process's totals as a row of numbers, so that they travel in the same vector as the gradients.
 
-A row is: the mean loss, the mean of every part | the count of each, in two numbers | the wishes. In the vector every
-process has a row of its own and zeros in the others', so that adding up leaves each row exactly as it was sent.
+A row is: the mean loss, the mean of every part | the count of each, in two numbers | the wishes. Of a loss of several
+terms these stand in the place of the parts, and the weight of each follows its count. In the vector every process has a
+row of its own and zeros in the others', so that adding up leaves each row exactly as it was sent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import final
@@ -26,11 +27,13 @@ class Row:
     Attributes:
         means: Of the loss, then of every part.
         counts: The targets that each is over.
+        weights: Of every term; none for parts.
         wishes: What the process wants.
     """
 
     means: Sequence[float]
     counts: Sequence[int]
+    weights: Sequence[float]
     wishes: Wishes
 
 
@@ -40,16 +43,20 @@ class RowFormat:
 
     Args:
         parts: The parts' names, in order.
+        terms: Whether they are the terms of a loss of several.
 
     Attributes:
-        parts: The same.
+        parts: The names.
+        terms: As given.
         width: Numbers in a row.
     """
 
-    def __init__(self, parts: Sequence[str]) -> None:
+    def __init__(self, parts: Sequence[str], *, terms: bool = False) -> None:
         self.parts = tuple(parts)
+        self.terms = terms
         self._columns = 1 + len(self.parts)
-        self.width = 3 * self._columns + 2
+        self._weights = len(self.parts) if terms else 0
+        self.width = 3 * self._columns + self._weights + 2
 
     def write(self, local: LocalTotals, row: Tensor) -> None:
         """Write the totals into a row of zeros (shape [width]) without waiting for its device.
@@ -60,14 +67,13 @@ class RowFormat:
         if not local.losses:
             return
         self._check_known(local.losses)
-        columns = [[(loss.mean, loss.count) for loss in local.losses]]
-        columns += [
-            [(loss.parts[name], loss.count) for loss in local.losses if name in loss.parts] for name in self.parts
-        ]
+        columns = [_counted((loss.mean, loss.count) for loss in local.losses)]
+        columns += [self._column(name, local.losses) for name in self.parts]
         for place, column in enumerate(columns):
             if column:
                 row[place] = weighted_mean(column, row)
-        row[self._columns : -2].copy_(_limbs(columns, row.dtype), non_blocking=True)
+        numbers = [*_limbs(columns), *(_weight(name, local.losses) for name in self.parts if self.terms)]
+        row[self._columns : -2].copy_(torch.tensor(numbers, dtype=row.dtype), non_blocking=True)
 
     def write_wishes(self, wishes: Wishes, row: Tensor) -> None:
         """Write the wishes into a row of zeros; mostly there are none."""
@@ -85,9 +91,20 @@ class RowFormat:
         """Take one row off the values."""
         means = list(islice(values, self._columns))
         counts = [int(high) * LIMB + int(low) for high, low in (islice(values, 2) for _ in range(self._columns))]
-        return Row(means=means, counts=counts, wishes=Wishes(stop=int(next(values)), save=bool(next(values))))
+        weights = list(islice(values, self._weights))
+        wishes = Wishes(stop=int(next(values)), save=bool(next(values)))
+        return Row(means=means, counts=counts, weights=weights, wishes=wishes)
+
+    def _column(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
+        """What all pieces say of a part or term."""
+        if self.terms:
+            terms = [loss.terms[name] for loss in losses if name in loss.terms]
+            return _counted((term.mean, term.count) for term in terms)
+        return [(loss.parts[name], loss.count) for loss in losses if name in loss.parts]
 
     def _check_known(self, losses: Sequence[Loss]) -> None:
+        if self.terms:
+            return  # they were checked against the counts
         for loss in losses:
             for name in loss.parts:
                 if name not in self.parts:
@@ -109,6 +126,15 @@ def weighted_mean(column: Sequence[tuple[Tensor, int]], like: Tensor) -> Tensor:
     return torch.stack(weighted).sum()
 
 
-def _limbs(columns: Sequence[Sequence[tuple[Tensor, int]]], dtype: torch.dtype) -> Tensor:
+def _counted(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
+    return [(mean, count) for mean, count in column if count]
+
+
+def _limbs(columns: Sequence[Sequence[tuple[Tensor, int]]]) -> list[int]:
     counts = [sum(count for _, count in column) for column in columns]
-    return torch.tensor([limb for count in counts for limb in divmod(count, LIMB)], dtype=dtype)
+    return [limb for count in counts for limb in divmod(count, LIMB)]
+
+
+def _weight(name: str, losses: Sequence[Loss]) -> float:
+    """The weight of a term, which is the same in all pieces; 0 if no piece has the term."""
+    return next((float(loss.terms[name].weight) for loss in losses if name in loss.terms), 0.0)

@@ -22,20 +22,23 @@ class Average:
     Args:
         parameters: Of any shapes; on the device that trains them.
         decay: What stays of the average in a step, above 0 and below 1; 0.999 averages over some 1000 steps.
+        module: The name of the module whose parameters they are; None for those of all modules.
 
     Attributes:
         tensors: The averages, in the order of the parameters; for checkpoints.
         decay: As given.
+        module: As given.
 
     Raises:
         SettingsError: The decay is out of its range.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], decay: float) -> None:
+    def __init__(self, parameters: Sequence[Parameter], decay: float, *, module: str | None = None) -> None:
         if not 0 < decay < 1:
             raise SettingsError(f"the decay of the average is {decay}; it must be above 0 and below 1, such as 0.999")
         self._parameters = tuple(parameters)
         self.decay = decay
+        self.module = module
         with torch.inference_mode(mode=False), torch.no_grad():  # inference tensors could not be updated later
             self.tensors = tuple(parameter.to(_wide(parameter.dtype), copy=True) for parameter in self._parameters)
 

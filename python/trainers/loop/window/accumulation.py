@@ -3,6 +3,7 @@
 The gradient of a window is that of the mean loss over all its targets, however they are spread over batches and pieces.
 A piece with n targets starts its backward from n / expected instead of 1, which costs no further operation; `expected`
 is a forecast of the window's count made from its first piece, and the update corrects it once by expected / count.
+Where the loss has several terms, their counts are known before, and nothing is left to correct.
 
 Where memory runs out, the batch is cut into smaller pieces and nothing is left out. What a window gives depends on its
 samples, on the generators at its start and on the size of the pieces that it ended with, not on how that was found:
@@ -12,9 +13,9 @@ failed backward, which leaves half a gradient, the window is.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice, repeat
-from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, final
+from typing import Any, Generic, Literal, TypeVar, cast, final
 
 import torch
 from torch import Tensor
@@ -22,7 +23,8 @@ from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import mover
-from trainers.loop.loss import Loss, check_loss
+from trainers.loop.errors import ContractError, listed
+from trainers.loop.loss import Loss, check_loss, check_width
 from trainers.loop.machine.memory import is_out_of_memory, release, usage
 from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
@@ -30,6 +32,8 @@ from trainers.loop.window.direct import backward
 from trainers.loop.window.guards import detached
 from trainers.loop.window.position import Position
 from trainers.loop.window.rewind import Mark, Rewind
+from trainers.loop.window.sharing import SharedForward, Withheld
+from trainers.loop.window.targets import Targets, Weighing
 from trainers.loop.window.totals import LocalTotals, Wishes
 
 Batch = TypeVar("Batch")
@@ -56,6 +60,7 @@ class Attempt:
         expected: The forecast of its count; 0 before the first piece that has targets.
         start: The state before its first piece.
         worked: The pieces that are done.
+        weighing: Weighs the terms of a loss of several.
     """
 
     batches: int
@@ -63,6 +68,7 @@ class Attempt:
     expected: float = 0.0
     start: Mark | None = None
     worked: list[Piece[Any]] = field(default_factory=list[Piece[Any]])
+    weighing: Weighing[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,7 @@ class Accumulator(Generic[Batch]):
         scaler: Scales the loss; None leaves it as it is.
         cutter: Cuts the batches.
         rewind: Goes back after a shortage.
+        shared: The forward that the phase owns or uses; None for a loss that needs nothing but the batch.
 
     Attributes:
         shortages: How often memory has run out.
@@ -105,142 +112,187 @@ class Accumulator(Generic[Batch]):
         scaler: LossScaler | None,
         cutter: Cutter[Batch],
         rewind: Rewind,
+        shared: SharedForward[Batch] | None = None,
     ) -> None:
+        self._phase = phase.name
         self._loss = phase.loss
         self._parameters = tuple(phase.parameters)
-        self._foreign = Withheld(foreign)
+        self._foreign = Withheld(tuple(foreign))
         self._device = device
         self._move = mover(device)
         self._dtype = precision.dtype
         self._scaler = scaler
         self._cutter = cutter
         self._rewind = rewind
+        self._shared = shared
         self._seeds: dict[tuple[float, torch.dtype], Tensor] = {}
         self._starved = False
         self._begun: Mark | None = None
         self.shortages = 0
 
-    def run(self, window: Sequence[Batch], position: Position, wishes: Callable[[], Wishes]) -> LocalTotals:
+    def run(
+        self,
+        window: Sequence[Batch],
+        position: Position,
+        wishes: Callable[[], Wishes],
+        targets: Targets[Batch] | None = None,
+    ) -> LocalTotals:
         """Forward and backward of every batch; the parameters' gradients are the window's, up to the correction.
 
         Args:
             window: The batches.
             position: Where the loop is; told which batch is worked.
             wishes: What this process wants to happen after the window, asked at the end.
+            targets: Of a loss of several terms, counted over the window; None for a loss of one.
 
         Raises:
-            ContractError: The loss function returned no proper `Loss`.
+            ContractError: The loss function returned no proper `Loss`, or another than was counted.
             DetachedLossError: A loss is connected to no graph.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
         with self._foreign:
-            while (attempt := self._attempt(window, position)) is None:
+            while (attempt := self._attempt(window, position, targets)) is None:
                 pass
         position.at(None)
         self._begun = attempt.start
-        return LocalTotals(losses=attempt.losses, expected=attempt.expected, wishes=wishes())
+        return LocalTotals(
+            losses=attempt.losses,
+            expected=attempt.expected if targets is None else 1.0,
+            wishes=wishes(),
+            targets=None if targets is None else targets.totals,
+        )
 
     def put_buffers_back(self) -> None:
         """Undo what the last window's forward did to buffers, such as the statistics of data that is not finite."""
         if self._begun is not None:
-            self._rewind.put_buffers_back(self._begun)
+            self._rewind.put_buffers_back(
+                self._begun, but=() if self._shared is None else self._shared.spared(self._phase)
+            )
+        if self._shared is not None and self._shared.owner == self._phase:
+            self._shared.put_buffers_back()
 
-    def _attempt(self, window: Sequence[Batch], position: Position) -> Attempt | None:
+    def _attempt(self, window: Sequence[Batch], position: Position, targets: Targets[Batch] | None) -> Attempt | None:
         """The whole window; None if it must be worked again from its start, to which everything was put back."""
         for parameter in self._parameters:
             parameter.grad = None
         attempt = Attempt(len(window))
+        if targets is not None:
+            attempt.weighing = Weighing(targets)
         for number, batch in enumerate(window):
             position.at(number)
-            if not self._batch(batch, attempt):
+            if not self._batch(number, batch, attempt):
                 return None
         return attempt
 
-    def _batch(self, batch: Batch, attempt: Attempt) -> bool:
+    def _batch(self, number: int, batch: Batch, attempt: Attempt) -> bool:
         """All pieces of a batch; False if the window must be worked again."""
         start: int | None = 0
         while start is not None:
             piece = self._cutter.piece(batch, start)
             mark = self._rewind.mark()
             attempt.start = attempt.start or mark
-            shortage = self._piece(piece, attempt)
+            shortage = self._piece(number, piece, attempt)
             if shortage is None:
                 self._starved = False
                 attempt.worked.append(piece)
                 start = None if piece.last else piece.stop
-            elif not self._recover(piece, mark, attempt, shortage):
+            elif not self._recover(number, piece, mark, attempt, shortage):
                 return False
         return True
 
-    def _piece(self, piece: Piece[Batch], attempt: Attempt) -> Shortage | None:
+    def _piece(self, number: int, piece: Piece[Batch], attempt: Attempt) -> Shortage | None:
         """Forward and backward of a piece, or how memory ran out: told by a value, for the error keeps its frames."""
         stage: Literal["forward", "backward"] = "forward"
         try:
-            loss = self._forward(self._move(piece.batch))
-            if loss.count:
-                attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
-                stage = "backward"
-                self._backward(loss.mean, loss.count / attempt.expected)
+            loss = self._forward(number, piece)
+            roots = self._roots(loss, number, piece, attempt)
+            stage = "backward"
+            if roots:
+                self._backward(roots)
+            if self._shared is not None and self._shared.owner != self._phase:
+                self._shared.check_unchanged(self._phase, number, piece)
+            if loss.count or any(term.count for term in loss.terms.values()):
                 attempt.losses.append(loss.without_graph())
+            if attempt.weighing is not None:
+                attempt.weighing.note(piece, number)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             return Shortage(stage, str(error).partition("\n")[0])
         return None
 
-    def _recover(self, piece: Piece[Batch], mark: Mark, attempt: Attempt, shortage: Shortage) -> bool:
+    def _recover(self, number: int, piece: Piece[Batch], mark: Mark, attempt: Attempt, shortage: Shortage) -> bool:
         """Cut smaller and go back to the start of the piece; False if it was to the start of the window."""
         self.shortages += 1
+        burden = "" if self._shared is None else self._shared.burden()
+        late = self._shared is not None and self._shared.began_before(self._phase)
+        if self._shared is not None:
+            self._shared.forget(number, piece)
         release(self._device, thorough=self._starved)  # first what is quick; if that was not enough, all
         self._starved = True
-        problem = f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage(self._device)})"
+        problem = f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage(self._device)}{burden})"
         self._cutter.lower(piece, problem)
-        anew = shortage.stage == "backward" or any(self._cutter.would_cut(worked) for worked in attempt.worked)
+        anew = late or shortage.stage == "backward" or any(self._cutter.would_cut(worked) for worked in attempt.worked)
         self._rewind.back(attempt.start if anew and attempt.start else mark)
+        if anew and self._shared is not None:
+            self._shared.again()
         return not anew
 
-    def _forward(self, batch: Batch) -> Loss:
-        if self._dtype is None:
-            loss = check_loss(self._loss(batch))
+    def _forward(self, number: int, piece: Piece[Batch]) -> Loss:
+        batch = self._move(piece.batch)
+        if self._shared is None:
+            compute = partial(cast("Callable[[Batch], Loss]", self._loss), batch)
         else:
-            with torch.autocast(self._device.type, dtype=self._dtype):
-                loss = check_loss(self._loss(batch))
-        if loss.count and not loss.mean.requires_grad:
-            raise detached(loss.mean, self._parameters)
-        return loss
+            made = self._shared.made(self._phase, number, piece, batch, self._foreign)
+            compute = partial(cast("Callable[[Batch, object], Loss]", self._loss), batch, made)
+        if self._dtype is None:
+            return check_loss(compute())
+        with torch.autocast(self._device.type, dtype=self._dtype):
+            return check_loss(compute())
 
-    def _backward(self, mean: Tensor, weight: float) -> None:
-        seed = self._seed(weight, mean)
-        backward(mean, seed if self._scaler is None else self._scaler.scale(seed))
+    def _roots(self, loss: Loss, number: int, piece: Piece[Batch], attempt: Attempt) -> list[tuple[Tensor, float]]:
+        """What the backward of a piece starts from, each with its weight; nothing where there is no target."""
+        if attempt.weighing is not None:
+            roots = attempt.weighing.weigh(loss, piece, number)
+        elif len(loss.terms) > 1:
+            raise ContractError(
+                f"the loss has the terms {listed([repr(name) for name in loss.terms])}, and how many targets each has "
+                "in the whole window must be known before the first backward: give "
+                f"Phase({self._phase!r}, …, counts=…) a function of a batch that returns the targets of every term by "
+                "name"
+            )
+        elif loss.count:
+            attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
+            roots = [(loss.mean, loss.count / attempt.expected)]
+        else:
+            return []
+        for mean, _ in roots:
+            if not mean.requires_grad:
+                raise detached(_name_of(mean, loss), mean, self._parameters)
+        return roots
+
+    def _backward(self, roots: Sequence[tuple[Tensor, float]]) -> None:
+        seeds = tuple([self._seed(weight, mean) for mean, weight in roots])
+        backward(
+            tuple([mean for mean, _ in roots]),
+            seeds if self._scaler is None else tuple([self._scaler.scale(seed) for seed in seeds]),
+        )
 
     def _seed(self, weight: float, mean: Tensor) -> Tensor:
         """What backward starts from; most windows need the same few weights."""
         key = (weight, mean.dtype)
         seed = self._seeds.get(key)
         if seed is None or seed.device != mean.device:
+            if weight != 1.0 or self._scaler is not None:
+                check_width("the loss's mean", mean)
             if len(self._seeds) >= KEPT_SEEDS:
                 self._seeds.clear()
             seed = self._seeds[key] = torch.full_like(mean, weight, requires_grad=False)
         return seed
 
 
-@final
-class Withheld:
-    """A context in which some parameters take no part in any graph."""
-
-    def __init__(self, parameters: Iterable[Parameter]) -> None:
-        self._parameters = tuple(parameters)
-        self._frozen: Sequence[Parameter] = ()
-
-    def __enter__(self) -> None:
-        """Freeze them."""
-        self._frozen = [parameter for parameter in self._parameters if parameter.requires_grad]
-        for parameter in self._frozen:
-            parameter.requires_grad_(False)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let those that did train again, whatever happened."""
-        for parameter in self._frozen:
-            parameter.requires_grad_(True)
+def _name_of(mean: Tensor, loss: Loss) -> str:
+    """What a detached mean is, for the message."""
+    return next(
+        (f"the term {name!r} of the loss" for name, term in loss.terms.items() if term.mean is mean), "the loss"
+    )

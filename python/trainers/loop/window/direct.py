@@ -49,14 +49,21 @@ class DirectStep:
         )
 
 
-def backward(loss: Tensor, seed: Tensor) -> None:
-    """`loss.backward(seed)` for scalars of one dtype and device, which need none of the checks that torch makes."""
-    if type(loss) is Tensor and not _is_profiled():
+def backward(roots: tuple[Tensor, ...], seeds: tuple[Tensor, ...]) -> None:
+    """`torch.autograd.backward(roots, seeds)` for scalars, which need none of the checks that torch makes.
+
+    Args:
+        roots: Scalars, each with a graph.
+        seeds: What the backward starts from, each of the dtype and device of its root.
+    """
+    if type(roots[0]) is Tensor and not _is_profiled():
         Variable._execution_engine.run_backward(  # noqa: SLF001  what `torch.autograd.backward` itself calls
-            (loss,), (seed,), False, False, (), allow_unreachable=True, accumulate_grad=True
+            roots, seeds, False, False, (), allow_unreachable=True, accumulate_grad=True
         )
+    elif len(roots) == 1:
+        roots[0].backward(seeds[0])
     else:
-        loss.backward(seed)
+        torch.autograd.backward(roots, seeds)
 
 
 def _is_profiled() -> bool:

@@ -19,11 +19,14 @@ from trainers.loop.errors import (
 
 Nonfinite = Literal["skip", "raise"]
 
+AUDIT_WINDOWS = 16
+"""So many windows show whether a parameter is used, where nobody says otherwise."""
 
-def detached(mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
-    """The error for a loss without a graph; it gives the cause, as far as it can be seen from here."""
+
+def detached(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
+    """The error for a loss, or a term of one, without a graph; it gives the cause, as far as it is seen from here."""
     return DetachedLossError(
-        f"the loss is detached: it has no graph that backward could follow; {_why_detached(mean, parameters)}"
+        f"{name} is detached: it has no graph that backward could follow; {_why_detached(mean, parameters)}"
     )
 
 
@@ -49,23 +52,34 @@ class GradientGuard:
 
     Args:
         names: The phase's parameters with their names.
-        audit_windows: A parameter without a gradient in so many windows counts as unused.
+        audit_windows: A parameter without a gradient in so many windows counts as unused; None for the usual number
+            or the first epoch, whichever is shorter. Windows in which it is frozen do not count.
         nonfinite: Whether a loss or gradient that is not finite skips the step or raises.
         skip_limit: So many skipped steps in a row raise.
+        allow_zero: Whether gradients that are all exactly zero are allowed.
 
     Attributes:
         moved: Whether any gradient so far was not zero.
+        allow_zero: As given.
     """
 
     def __init__(
-        self, names: Mapping[Parameter, str], *, audit_windows: int, nonfinite: Nonfinite, skip_limit: int
+        self,
+        names: Mapping[Parameter, str],
+        *,
+        audit_windows: int | None,
+        nonfinite: Nonfinite,
+        skip_limit: int,
+        allow_zero: bool = False,
     ) -> None:
         self._names = names
         self._parameters = tuple(names)
         self._unseen = self._parameters
+        self._audited: Sequence[Parameter] = self._parameters
         self._audit_windows = audit_windows
         self._nonfinite = nonfinite
         self._skip_limit = skip_limit
+        self.allow_zero = allow_zero
         self._windows = 0
         self._skipped_in_a_row = 0
         self.moved = False
@@ -78,10 +92,7 @@ class GradientGuard:
         """
         found = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if found and self._unseen:
-            self._unseen = tuple(parameter for parameter in self._unseen if parameter.grad is None)
-            self._windows += 1
-            if self._windows >= self._audit_windows:
-                self.check_all_used()
+            self._audit()
         return found
 
     def check_any(self, found: Sequence[Tensor]) -> None:
@@ -96,23 +107,38 @@ class GradientGuard:
                 "constant made with requires_grad=True, or depend on another network or on inputs only"
             )
 
-    def check_all_used(self) -> None:
-        """Judge the windows so far.
+    def check_epoch(self) -> None:
+        """Judge the windows so far at the end of an epoch, unless their number was given.
 
         Raises:
             UnusedParameterError: A parameter has had no gradient in any of them.
         """
-        if not self._unseen or not self._windows:
+        if self._audit_windows is None and self._windows:
+            self._check_all_used()
+
+    def _audit(self) -> None:
+        """Note which parameters have a gradient now; those that have just begun to train are given the same time."""
+        audited = tuple(parameter for parameter in self._unseen if parameter.requires_grad)
+        if not set(audited) <= set(self._audited):
+            self._windows = 0
+        self._audited = audited
+        self._unseen = tuple(parameter for parameter in self._unseen if parameter.grad is None)
+        self._windows += 1
+        if self._windows >= (AUDIT_WINDOWS if self._audit_windows is None else self._audit_windows):
+            self._check_all_used()
+
+    def _check_all_used(self) -> None:
+        unused = [self._names[parameter] for parameter in self._unseen if parameter.requires_grad]
+        if not unused:
             return
-        unused = [self._names[parameter] for parameter in self._unseen]
         raise UnusedParameterError(
             f"no loss reached {listed(unused)} in {self._windows} windows, so the optimizer would never train them; "
             "a layer may be left out of forward or its output unused. Use it, freeze it (requires_grad_(False)) and "
-            "leave it out of the optimizer, or raise audit_windows if it is rare"
+            "leave it out of the optimizer, or give more audit_windows if it is rare"
         )
 
     def check_moved(self, norm: float) -> None:
-        """Judge the norm of a gradient.
+        """Judge the norm of a gradient that a step is to be taken with.
 
         Raises:
             ZeroGradientError: It is exactly zero, and so was every one before.
@@ -122,13 +148,15 @@ class GradientGuard:
             return
         raise ZeroGradientError(
             "all gradients are exactly zero, so nothing is learned, while weight decay would still shrink the weights; "
-            "the loss may be multiplied by zero or masked out, clamped or saturated, or every activation may be dead"
+            "the loss may be multiplied by zero or masked out, clamped or saturated, or every activation may be dead; "
+            "where that is right, as for rewards that do not differ, give Phase(allow_zero_gradients=True)"
         )
 
     def state(self) -> dict[str, Any]:
         """What it has seen, for a checkpoint."""
         return {
             "unseen": [self._names[parameter] for parameter in self._unseen],
+            "audited": [self._names[parameter] for parameter in self._audited],
             "windows": self._windows,
             "skipped_in_a_row": self._skipped_in_a_row,
             "moved": self.moved,
@@ -136,11 +164,15 @@ class GradientGuard:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what another has seen."""
-        unseen: set[str] = set(state["unseen"])
-        self._unseen = tuple(parameter for parameter in self._parameters if self._names[parameter] in unseen)
+        self._unseen = self._named(state["unseen"])
+        self._audited = self._named(state.get("audited", state["unseen"]))  # older checkpoints audited all of them
         self._windows = state["windows"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
         self.moved = state["moved"]
+
+    def _named(self, names: Sequence[str]) -> tuple[Parameter, ...]:
+        wanted = set(names)
+        return tuple(parameter for parameter in self._parameters if self._names[parameter] in wanted)
 
     def note_stepped(self) -> None:
         """A step was taken: the row of skipped ones ends."""

@@ -7,12 +7,14 @@ from typing import Any, Generic, TypeVar
 from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter
+from trainers.loop.errors import UncoveredParameterError, listed
 from trainers.loop.group.group import Group
 from trainers.loop.phase import Phase
 from trainers.loop.weights.average import Average
 from trainers.loop.window.accumulation import Accumulator
 from trainers.loop.window.guards import GradientGuard
 from trainers.loop.window.position import Position
+from trainers.loop.window.targets import Targets, added, counted
 from trainers.loop.window.totals import Wishes
 from trainers.loop.window.update import Outcome, Update
 
@@ -31,7 +33,9 @@ class PhaseRun(Generic[Batch]):
         group: Adds the windows of all processes up.
         update: The step at the window's end.
         guard: Watches the gradients.
-        average: The moving average of the weights; None without one.
+        averages: The moving averages of the weights, one a decay; none without.
+        groups: How many parameter groups the optimizer had when the loop was made.
+        names: Every parameter of the loop's modules with its name.
         step: Steps taken so far.
     """
 
@@ -42,22 +46,50 @@ class PhaseRun(Generic[Batch]):
     group: Group
     update: Update
     guard: GradientGuard
-    average: Average | None
+    averages: Sequence[Average]
+    groups: int
+    names: Mapping[Parameter, str]
     step: int = 0
 
     def work(self, window: tuple[Batch, ...], position: Position, wishes: Callable[[], Wishes]) -> Outcome:
         """Train on one window; a skipped step moves nothing on. `wishes` is asked when the gradients are there."""
         with position:
-            local = self.accumulator.run(window, position, wishes)
+            if len(self.phase.optimizer.param_groups) != self.groups:
+                raise self._new_group()
+            local = self.accumulator.run(window, position, wishes, self._targets(window))
             totals = self.group.combine(local, self.parameters)
             outcome = self.update.apply(totals, window)
         if outcome.stepped:
             self.step += 1
-            if self.average is not None:
-                self.average.update(self.step)
+            for average in self.averages:
+                average.update(self.step)
         else:
             self.accumulator.put_buffers_back()
         return outcome
+
+    def _targets(self, window: Sequence[Batch]) -> Targets[Batch] | None:
+        """The targets of a loss of several terms, over the windows of all processes; None for a loss of one."""
+        count = self.phase.counts
+        if count is None:
+            return None
+        batches = [counted(count, batch) for batch in window]
+        return Targets(count, batches, self.group.add_counts(added(batches), self.parameters))
+
+    def _new_group(self) -> UncoveredParameterError:
+        """The error for a parameter group that came or went while the loop was at work."""
+        known = set(self.parameters)
+        strange = [
+            self.names.get(parameter, f"an unnamed {list(parameter.shape)}")
+            for group in self.phase.optimizer.param_groups
+            for parameter in group["params"]
+            if parameter not in known
+        ]
+        return UncoveredParameterError(
+            f"the optimizer had {self.groups} parameter groups when the loop was made and has "
+            f"{len(self.phase.optimizer.param_groups)} now (add_param_group?), with {listed(strange) or 'nothing new'}"
+            ": gradients, checks and checkpoints would not know them. Give the phase all of its parameters from the "
+            "start, and let those that come later wait with requires_grad_(False) inside of `running()`"
+        )
 
     def state(self) -> dict[str, Any]:
         """What the next window depends on, besides the weights, for a checkpoint."""

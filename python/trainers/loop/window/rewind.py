@@ -1,6 +1,6 @@
 """Going back to the start of a window or of a piece, as if its forward had never run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self, final
 
@@ -94,10 +94,11 @@ class Rewind:
             self._generator.set_state(mark.device)
         self.put_buffers_back(mark)
 
-    def put_buffers_back(self, mark: Mark) -> None:
-        """Make only the buffers what they were."""
+    def put_buffers_back(self, mark: Mark, *, but: Collection[nn.Module] = ()) -> None:
+        """Make only the buffers what they were, but for those of some modules."""
         for buffers in mark.buffers:
-            buffers.restore()
+            if buffers.module not in but:
+                buffers.restore()
 
 
 def _versions(tensors: Mapping[str, Tensor | None]) -> list[int | None]:

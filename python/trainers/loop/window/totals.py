@@ -1,6 +1,6 @@
 """What a window's forward and backward came to, beside the gradients."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -79,13 +79,16 @@ class LocalTotals:
 
     Attributes:
         losses: The detached loss of every piece that had targets; none if there was no target.
-        expected: The count that the backward reckoned with: a piece with n targets started from n / expected.
+        expected: The count that the backward reckoned with: a piece with n targets started from n / expected; 1 where
+            the true counts were known before it.
         wishes: What this process wants.
+        targets: The targets of every term over all processes, where they were known before the first backward.
     """
 
     losses: Sequence[Loss]
     expected: float
     wishes: Wishes
+    targets: Mapping[str, int] | None = None
 
     @property
     def count(self) -> int:
@@ -94,8 +97,8 @@ class LocalTotals:
 
     @property
     def correction(self) -> float:
-        """Expected by true count; 1 if there is no target."""
-        return self.expected / (self.count or 1)
+        """Expected by true count; 1 if that was known, or if there is no target."""
+        return 1.0 if self.targets is not None else self.expected / (self.count or 1)
 
     def means(self) -> Sequence[Tensor]:
         """The means of the pieces."""
@@ -113,7 +116,7 @@ class LocalTotals:
         """
         loss = tally_of(self.losses, values)
         check_targets(loss.count)
-        return Reading(loss=loss, correction=self.expected / loss.count, wishes=self.wishes)
+        return Reading(loss=loss, correction=self.correction, wishes=self.wishes)
 
 
 def check_targets(count: int) -> None:

@@ -28,6 +28,7 @@ class Outcome:
         loss: Weighted mean, count and parts of the window.
         norm: Of the gradient, before clipping.
         stepped: Whether the optimizer took the step.
+        zero_gradient: Whether it took none because every gradient was exactly zero, which the phase allows.
         learning_rate: Of the optimizer's first group, in this step.
         loss_scale: The scaler's scale afterwards; None without a scaler.
         wishes: What the processes want to happen after the window.
@@ -36,6 +37,7 @@ class Outcome:
     loss: Tally
     norm: float
     stepped: bool
+    zero_gradient: bool
     learning_rate: float
     loss_scale: float | None
     wishes: Wishes
@@ -98,19 +100,21 @@ class Update:
         reading = totals.reading(values)
         loss, length = reading.loss.mean(), math.hypot(*values) * reading.correction
         finite = math.isfinite(loss) and math.isfinite(length)
-        if finite and not queued:
+        zero = length == 0.0 and finite and self._guard.allow_zero
+        if finite and not queued and not zero:
             self._guard.check_moved(length)
             rescale(gradients, reading.correction * clip_factor(length, self._clip))
-        stepped = finite if queued else self._step(finite=finite)
+        stepped = (finite and not zero) if queued else self._step(finite=finite, zero=zero)
         if stepped:
             self._move_on()
-        else:
+        elif not zero:
             overflow = self._scaler is not None and math.isfinite(loss)
             self._guard.note_skipped(loss, length, window, overflow=overflow)
         return Outcome(
             loss=reading.loss,
             norm=length,
             stepped=stepped,
+            zero_gradient=zero,
             learning_rate=learning_rate,
             loss_scale=self._scale,
             wishes=reading.wishes,
@@ -150,18 +154,25 @@ class Update:
     def _queue(self, gradients: list[Tensor], norm: Tensor, totals: Totals) -> None:
         """Clip and step without waiting; the optimizer itself drops the step where a number is not finite."""
         rescale(gradients, clip_factor_on_device(norm, totals.correction, self._clip))
-        finite = torch.isfinite(torch.stack([norm, *[mean.to(norm.dtype) for mean in totals.means()]])).all()
-        self._optimizer.found_inf = 1.0 - finite.float()  # pyright: ignore[reportAttributeAccessIssue]  as torch's own GradScaler tells it
+        good = torch.isfinite(torch.stack([norm, *[mean.to(norm.dtype) for mean in totals.means()]])).all()
+        if self._guard.allow_zero:
+            good = good & (norm > 0)
+        self._optimizer.found_inf = 1.0 - good.float()  # pyright: ignore[reportAttributeAccessIssue]  as torch's own GradScaler tells it
         try:
             self._stepper.step(self._take)
         finally:
             del self._optimizer.found_inf  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _step(self, *, finite: bool) -> bool:
+    def _step(self, *, finite: bool, zero: bool) -> bool:
         if self._scaler is None or self._scale is None:
-            if finite:
+            if finite and not zero:
                 self._stepper.step(self._take)
-            return finite
+            return finite and not zero
+        if zero:
+            state = self._scaler.state_dict()
+            self._scaler.update()  # forgets the unscaling, without which the next one is refused
+            self._scaler.load_state_dict(state)
+            return False
         before = self._scale
         if finite:
             self._stepper.step(self._take)

@@ -1,0 +1,235 @@
+"""A forward that one phase owns and others use: it runs once a piece, whichever of the phases works first.
+
+Where the owner works later than a user, the graphs of all pieces are kept until its own backward has gone through
+them, which takes the memory of a whole window. Where it works first, only values are kept. Both work the same pieces.
+After memory ran out in a later phase of a window, what was kept is dropped, and the forward runs again from the
+generators and buffers at the window's start, in smaller pieces; the owner may have stepped by then, and then makes it
+with its new weights.
+"""
+
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, TypeVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+
+from trainers.loop.data.cutting import Piece
+from trainers.loop.data.tree import leaves, map_tensors
+from trainers.loop.errors import ContractError, SettingsError, listed
+from trainers.loop.machine.precision import Precision
+from trainers.loop.phase import Phase
+from trainers.loop.window.rewind import Mark, Rewind
+
+Batch = TypeVar("Batch")
+
+
+@final
+class Withheld:
+    """A context in which some parameters take no part in any graph."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self._parameters = tuple(parameters)
+        self._frozen: Sequence[Parameter] = ()
+
+    def __enter__(self) -> None:
+        """Freeze them."""
+        self._frozen = [parameter for parameter in self._parameters if parameter.requires_grad]
+        for parameter in self._frozen:
+            parameter.requires_grad_(False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let those that did train again, whatever happened."""
+        self.pause()
+        self._frozen = ()
+
+    def pause(self) -> None:
+        """Let them train for a while within the context."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
+
+    def resume(self) -> None:
+        """Freeze them again."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(False)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What the forward made of a piece.
+
+    Attributes:
+        tree: The tensors, with their graph while the owner still needs it.
+        versions: How often each tensor had been changed in place when it was made.
+    """
+
+    tree: Any
+    versions: tuple[int, ...]
+
+    def detached(self) -> Any:
+        """The same tensors without a graph, in the same memory."""
+        return map_tensors(self.tree, Tensor.detach)
+
+    def changed(self) -> list[str]:
+        """The paths of the tensors that were changed in place since."""
+        return [
+            path
+            for (path, tensor), version in zip(leaves(self.tree, "made"), self.versions, strict=True)
+            if tensor._version != version  # noqa: SLF001  no public name
+        ]
+
+
+@final
+class SharedForward(Generic[Batch]):
+    """The forward of a phase, in one window after the other.
+
+    Args:
+        phase: Owns the forward.
+        users: The phases that use it.
+        withheld: The parameters of all other phases.
+        modules: Those that hold the owner's parameters, with all their parts.
+        device: Computes.
+        precision: The owner's.
+
+    Attributes:
+        owner: The phase's name.
+        modules: As given.
+
+    Raises:
+        SettingsError: The phase has no forward.
+    """
+
+    def __init__(
+        self,
+        phase: Phase[Batch],
+        *,
+        users: Sequence[str],
+        withheld: Withheld,
+        modules: Collection[nn.Module],
+        device: torch.device,
+        precision: Precision,
+    ) -> None:
+        if phase.forward is None:
+            raise SettingsError(f"phase {phase.name!r} has no forward to share")
+        self.owner = phase.name
+        self.modules = frozenset(modules)
+        self._forward = phase.forward
+        self._phases = frozenset((phase.name, *users))
+        self._withheld = withheld
+        self._device = device
+        self._dtype = precision.dtype
+        self._rewind = Rewind(modules, device)
+        self._due: Sequence[str] = ()
+        self._kept: dict[tuple[int, int], Made] = {}
+        self._start: Mark | None = None
+        self._first: str | None = None
+
+    def begin(self, due: Sequence[str]) -> None:
+        """Begin a window with the phases that work in it, in order; an error may have left something of another."""
+        self._due = [name for name in due if name in self._phases]
+        self._kept.clear()
+        self._start = self._first = None
+
+    def made(self, phase: str, number: int, piece: Piece[Batch], batch: Batch, withheld: Withheld) -> Any:
+        """What the forward made of a piece: for the owner with its graph, for a user detached.
+
+        Args:
+            phase: Who asks, at work.
+            number: The batch within the window.
+            piece: The piece of it.
+            batch: The piece on the device.
+            withheld: What the phase at work withholds.
+        """
+        key = (number, piece.start)
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._make(phase, batch, withheld)
+            self._kept[key] = kept
+        if phase != self.owner:
+            return kept.detached()
+        if self._waits(phase):
+            self._kept[key] = Made(kept.detached(), kept.versions)
+        else:
+            del self._kept[key]
+        return kept.tree
+
+    def check_unchanged(self, phase: str, number: int, piece: Piece[Batch]) -> None:
+        """Check that a user has left what was made as it was, and drop it if nobody waits for it.
+
+        Raises:
+            ContractError: It has not.
+        """
+        key = (number, piece.start)
+        kept = self._kept.get(key)
+        changed = [] if kept is None else kept.changed()
+        if changed:
+            raise ContractError(
+                f"phase {phase!r} has written to {listed(changed)} in place, which is what the forward of phase "
+                f"{self.owner!r} made and others still need; write to a copy: .clone(), or an operation without a "
+                "trailing underscore"
+            )
+        if not self._waits(phase):
+            self._kept.pop(key, None)
+
+    def began_before(self, phase: str) -> bool:
+        """Whether another phase than the one at work has run the forward in this window."""
+        return self._first not in (None, phase)
+
+    def burden(self) -> str:
+        """What is kept with its graph, in words for a message; empty if nothing is."""
+        graphs = sum(any(tensor.requires_grad for _, tensor in leaves(made.tree)) for made in self._kept.values())
+        if not graphs:
+            return ""
+        return (
+            f", while the graphs of {graphs} forwards are kept for phase {self.owner!r}, which works later in the "
+            "window: put it first, or take fewer batches into a window"
+        )
+
+    def again(self) -> None:
+        """Drop what was kept, to make it again in pieces of another size from the state at the window's start."""
+        self._kept.clear()
+        if self._start is not None:
+            self._rewind.back(self._start)
+
+    def forget(self, number: int, piece: Piece[Batch]) -> None:
+        """Drop one piece, which will be cut smaller."""
+        self._kept.pop((number, piece.start), None)
+
+    def put_buffers_back(self) -> None:
+        """Undo what the forward did to the buffers of the owner's modules in this window."""
+        if self._start is not None:
+            self._rewind.put_buffers_back(self._start)
+
+    def spared(self, phase: str) -> Collection[nn.Module]:
+        """The modules whose buffers the owner itself puts back; none if it asks, or does not work in this window."""
+        return self.modules if phase != self.owner and self.owner in self._due else ()
+
+    def _waits(self, phase: str) -> bool:
+        """Whether a phase after this one works in this window."""
+        return self._due[-1] != phase
+
+    def _make(self, phase: str, batch: Batch, withheld: Withheld) -> Made:
+        if self._start is None:
+            self._start, self._first = self._rewind.mark(), phase
+        if phase == self.owner:
+            return self._run(batch)
+        if self.owner not in self._due[self._due.index(phase) :]:
+            with torch.no_grad():
+                return self._run(batch)
+        withheld.pause()
+        try:
+            with self._withheld:
+                return self._run(batch)
+        finally:
+            withheld.resume()
+
+    def _run(self, batch: Batch) -> Made:
+        with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
+            tree = self._forward(batch)
+        return Made(tree, tuple(tensor._version for _, tensor in leaves(tree, "made")))  # noqa: SLF001  as above

@@ -1,0 +1,145 @@
+"""The targets of a loss of several terms, counted over a whole window before its first backward.
+
+The gradients of the terms add up in one `.grad`, so that no correction afterwards could tell them apart. With the
+counts known, a piece in which a term has n of the window's N targets starts that term's backward from weight * n / N.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, final
+
+from torch import Tensor
+
+from trainers.loop.data.cutting import Piece
+from trainers.loop.errors import ContractError, listed
+from trainers.loop.loss import Loss
+
+Batch = TypeVar("Batch")
+Counts = Mapping[str, int]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Targets(Generic[Batch]):
+    """The targets of every term in one window.
+
+    Attributes:
+        count: Counts the terms of a batch or piece on the host, without a forward.
+        batches: What it says of each batch of this process.
+        totals: The targets of the window over all processes.
+    """
+
+    count: Callable[[Batch], Counts]
+    batches: Sequence[Counts]
+    totals: Counts
+
+
+def counted(count: Callable[[Any], Counts], batch: object) -> Counts:
+    """The targets of every term in a batch or piece.
+
+    Raises:
+        ContractError: The function returned something else than counts by name.
+    """
+    found = count(batch)
+    if not _is_mapping(found):
+        raise ContractError(
+            f"counts returned a {type(found).__name__}; expected the number of targets of every term by name, such as "
+            '{"mel": 8192, "tokens": 60}'
+        )
+    wrong = [f"{number!r} for {name!r}" for name, number in found.items() if not _is_count(number)]
+    if wrong:
+        raise ContractError(f"counts returned {listed(wrong)}; expected an int of 0 or more for every term")
+    return found
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def added(batches: Sequence[Counts]) -> Counts:
+    """The sums by term."""
+    total: Counter[str] = Counter()
+    for counts in batches:
+        total.update(counts)
+    return total
+
+
+@final
+@dataclass(slots=True)
+class Weighing(Generic[Batch]):
+    """Weighs the terms of the pieces of one attempt at a window, and checks that they are what was counted.
+
+    Attributes:
+        targets: The window's.
+    """
+
+    targets: Targets[Batch]
+    _weights: dict[str, float] = field(default_factory=dict[str, float])
+    _seen: Counter[str] = field(default_factory=Counter[str])
+
+    def weigh(self, loss: Loss, piece: Piece[Batch], number: int) -> list[tuple[Tensor, float]]:
+        """The means to start the backward from, each with what it is multiplied by.
+
+        Args:
+            loss: The piece's.
+            piece: A piece of the batch, on the host.
+            number: The batch within the window.
+
+        Raises:
+            ContractError: The loss has other terms, counts or weights than promised.
+        """
+        expected = self.targets.batches[number] if piece.stop is None else counted(self.targets.count, piece.batch)
+        self._check_terms(loss, expected)
+        for name, term in loss.terms.items():
+            if self._weights.setdefault(name, term.weight) != term.weight:
+                raise ContractError(
+                    f"the weight of the term {name!r} is {term.weight} and was {self._weights[name]} in an earlier "
+                    "piece of the same window; change it between windows only"
+                )
+        totals = self.targets.totals
+        return [
+            (term.mean, term.weight * term.count / totals[name])
+            for name, term in loss.terms.items()
+            if term.count and term.weight
+        ]
+
+    def note(self, piece: Piece[Batch], number: int) -> None:
+        """Count a piece that is done, and at the batch's end check that the pieces add up to it.
+
+        Raises:
+            ContractError: They do not.
+        """
+        if piece.stop is None:
+            return
+        if piece.start == 0:
+            self._seen.clear()
+        self._seen.update(counted(self.targets.count, piece.batch))
+        wrong = [
+            f"{name!r}: {self._seen[name]} instead of {count}"
+            for name, count in self.targets.batches[number].items()
+            if self._seen[name] != count
+        ]
+        if piece.last and wrong:
+            raise ContractError(
+                f"the pieces of a batch do not have the targets of the batch ({listed(wrong)}); counts must add up "
+                "over samples: see that it counts, and does not look at padding or at the batch's size"
+            )
+
+    def _check_terms(self, loss: Loss, expected: Counts) -> None:
+        if not loss.terms:
+            raise ContractError(
+                "the loss function returned Loss(mean, count), but the phase has counts; return Loss.of(…) with its "
+                f"terms {listed([repr(name) for name in expected])}, or take counts away"
+            )
+        for name in dict.fromkeys((*loss.terms, *expected)):
+            found, promised = loss.terms[name].count if name in loss.terms else 0, expected.get(name, 0)
+            if found != promised:
+                raise ContractError(
+                    f"the term {name!r} has {found} targets in the loss and {promised} by counts, for the same piece; "
+                    "its weight in the window would be wrong: both must count the same"
+                )
