@@ -18,7 +18,7 @@ from benchmarks.report import Row, at_most, shown
 from benchmarks.training.job import Batch, ClockedBatches
 from trainers.loop import IterableSource, Loop, Loss, Phase
 
-WIDTH, SAMPLES, READY = 256, 512, 8
+WIDTH, SAMPLES, READY = 256, 256, 8
 GENERATOR_LAYERS, DISCRIMINATOR_LAYERS = 4, 1
 WARM, WINDOWS = 5, 40
 NAME, REACH = "GAN, a shared forward / two forwards", 0.88
