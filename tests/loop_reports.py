@@ -47,11 +47,20 @@ def epoch(
     phases: tuple[str, ...] = ("main",),
     skipped: int = 0,
     shortages: int = 0,
+    zero_gradients: int = 0,
     seconds: float = 1.25,
     data_seconds: float = 0.0,
     peak_bytes: int | None = None,
 ) -> EpochReport:
-    totals = PhaseTotals(loss=0.5, parts={}, count=16, step=2, skipped=skipped, shortages=shortages)
+    totals = PhaseTotals(
+        loss=0.5,
+        parts={},
+        count=16,
+        step=2,
+        skipped=skipped,
+        shortages=shortages,
+        zero_gradients=zero_gradients,
+    )
     scored = (
         None if validation is None else ValidationReport(mean=validation, parts={"day 1": 0.75}, count=4, seconds=0.25)
     )

@@ -37,6 +37,7 @@ def test_a_window_becomes_one_json_object_without_nan() -> None:
         "shortages": 0,
         "seconds": 0.25,
         "data_seconds": 0.0,
+        "zero_gradient": False,
     }
 
 
@@ -46,7 +47,17 @@ def test_an_epoch_becomes_one_json_object_with_its_validation() -> None:
         "epoch": 0,
         "epochs": 3,
         "windows": 2,
-        "phases": {"main": {"loss": 0.5, "parts": {}, "count": 16, "step": 2, "skipped": 0, "shortages": 1}},
+        "phases": {
+            "main": {
+                "loss": 0.5,
+                "parts": {},
+                "count": 16,
+                "step": 2,
+                "skipped": 0,
+                "shortages": 1,
+                "zero_gradients": 0,
+            }
+        },
         "validation": {"mean": 0.125, "parts": {"day 1": 0.75}, "count": 4, "seconds": 0.25},
         "seconds": 1.25,
         "data_seconds": 0.0,
@@ -120,6 +131,7 @@ def test_a_plain_line_names_the_phases_where_there_are_several() -> None:
     ("told", "shown"),
     [
         (epoch(skipped=3), "loss 0.5 (3 skipped)  "),
+        (epoch(zero_gradients=4), "loss 0.5 (4 without any gradient)  "),
         (epoch(skipped=2, shortages=1), "loss 0.5 (2 skipped, memory ran out once)  "),
         (epoch(shortages=2), "(memory ran out twice)"),
         (epoch(shortages=5), "(memory ran out 5 times)"),

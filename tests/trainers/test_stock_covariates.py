@@ -130,7 +130,7 @@ def test_known_covariates_may_differ_between_symbols() -> None:
 
 
 def test_symbols_share_the_memory_of_what_is_the_same_for_all() -> None:
-    assert history()._known.stride(0) == 0
+    assert history().stored.known.stride(0) == 0
 
 
 @pytest.mark.parametrize("name", ["short_interest", "credit_spread"])
@@ -139,7 +139,7 @@ def test_values_that_become_known_later_change_no_input(name: str) -> None:
     day = int(bars().sessions[position])
     other = History(bars(), pipeline(), changed(files_read(), name, day, 5.0))
     assert_same_inputs(history().gather(windows_at(position)).inputs, other.gather(windows_at(position)).inputs)
-    assert not torch.equal(history()._observed[:, position + 10 :], other._observed[:, position + 10 :])
+    assert not torch.equal(history().stored.observed[:, position + 10 :], other.stored.observed[:, position + 10 :])
 
 
 def assert_same_inputs(one: Inputs, other: Inputs) -> None:

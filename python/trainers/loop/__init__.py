@@ -31,10 +31,11 @@ from trainers.loop.errors import (
     UnusedParameterError,
     ZeroGradientError,
 )
-from trainers.loop.group.joining import launched_rank, launched_size
+from trainers.loop.group.joining import launched_rank, launched_size, local_rank
 from trainers.loop.heads import summed_loss
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss, Term
+from trainers.loop.machine.footprint import free_bytes
 from trainers.loop.machine.hardware import DeviceChoice, Hardware, choose_device
 from trainers.loop.machine.precision import LossScaler, Precision, PrecisionName, choose_precision
 from trainers.loop.machine.seeding import seed_everything
@@ -111,8 +112,10 @@ __all__ = [
     "choose_device",
     "choose_precision",
     "cosine",
+    "free_bytes",
     "launched_rank",
     "launched_size",
+    "local_rank",
     "permutation",
     "profiled",
     "seed_everything",

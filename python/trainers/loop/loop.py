@@ -13,6 +13,7 @@ from trainers.loop.checkpoint.recorder import Parts, Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.cutting import BySamples, Cutter, Cutting
+from trainers.loop.data.feeding import Feeder, feeder_for
 from trainers.loop.errors import SettingsError, listed
 from trainers.loop.group.agreement import check_phases
 from trainers.loop.group.fitness import check_modules
@@ -20,7 +21,7 @@ from trainers.loop.group.group import Group
 from trainers.loop.group.joining import joined, local_rank
 from trainers.loop.machine.compilation import compiled
 from trainers.loop.machine.determinism import deterministic
-from trainers.loop.machine.hardware import Hardware, choose_device
+from trainers.loop.machine.hardware import Hardware, choose_device, made_current
 from trainers.loop.machine.heap import keep_freed_memory
 from trainers.loop.machine.precision import Precision, choose_precision
 from trainers.loop.machine.recurrent import compact
@@ -161,6 +162,8 @@ class Loop(Generic[Batch]):
     def running(self, checkpoints: Checkpoints | None = None) -> Generator[Run[Batch]]:
         """Move the modules to the device and train inside; gradients are dropped at the end.
 
+        A GPU is torch's current device meanwhile.
+
         Started by `torchrun`, the processes train together: the first one's weights are everybody's, and each process
         draws its own random numbers. Buffers that a forward changes, such as BatchNorm's statistics, are each process's
         own until a validation or a checkpoint, before which everybody gets the first one's.
@@ -178,9 +181,10 @@ class Loop(Generic[Batch]):
             ResumeMismatchError: The checkpoint belongs to another training.
         """
         device = self.device.device
-        check_device(device)
-        keep_freed_memory()
         with ExitStack() as stack:
+            stack.enter_context(made_current(device))
+            check_device(device)
+            keep_freed_memory()
             group = stack.enter_context(joined(device.type))
             self._check_modules(group)
             if self._deterministic:
@@ -207,15 +211,17 @@ class Loop(Generic[Batch]):
         signals: StopSignals,
         checkpoints: Checkpoints | None,
     ) -> Run[Batch]:
+        feeder = feeder_for(self.device.device, phases=len(self._phases))
         shared = {phase.name: self._shared_forward(phase) for phase in self._phases if phase.forward is not None}
-        cutters = {name: self._cutter(evaluated=self._frozen.values()) for name in shared}
+        cutters = {name: self._cutter(feeder, evaluated=self._frozen.values()) for name in shared}
         phases = [
             self._phase_run(
                 phase,
                 names,
                 group,
+                feeder,
                 shared=shared.get(phase.uses or phase.name),
-                cutter=cutters.get(phase.uses or phase.name) or self._cutter(evaluated=self._frozen.values()),
+                cutter=cutters.get(phase.uses or phase.name) or self._cutter(feeder, evaluated=self._frozen.values()),
             )
             for phase in self._phases
         ]
@@ -224,7 +230,7 @@ class Loop(Generic[Batch]):
         best, score_guard = Best(self._trained, self._nonfinite), ScoreGuard(self._nonfinite, self._skip_limit)
         seeds = group.gather(torch.initial_seed())
         standing = Standing([phase.name for phase in self._phases], order_seed=seeds[0])
-        scorer = Scorer(self.device.device, self.precision, self._cutter(evaluated=modules))
+        scorer = Scorer(self.device.device, self.precision, self._cutter(feeder, evaluated=modules))
         recorder, rates = None, self._rates()
         if checkpoints is not None:
             parts = Parts(
@@ -248,6 +254,7 @@ class Loop(Generic[Batch]):
             group=group,
             scorer=scorer,
             score_guard=score_guard,
+            feeder=feeder,
             best=best,
             standing=standing,
             signals=signals,
@@ -296,6 +303,7 @@ class Loop(Generic[Batch]):
         phase: Phase[Batch],
         names: Mapping[Parameter, str],
         group: Group,
+        feeder: Feeder,
         *,
         shared: SharedForward[Batch] | None,
         cutter: Cutter[Batch],
@@ -321,6 +329,7 @@ class Loop(Generic[Batch]):
                 cutter=cutter,
                 rewind=Rewind(self._trained.values(), device),
                 shared=shared,
+                move=feeder.move,
             ),
             cutter=cutter,
             group=group,
@@ -341,8 +350,8 @@ class Loop(Generic[Batch]):
                 found.append(Average(parameters, decay, module=module))
         return found
 
-    def _cutter(self, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
-        return Cutter(self._cutting, refusal=self._why_whole(evaluated))
+    def _cutter(self, feeder: Feeder, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
+        return Cutter(self._cutting, refusal=self._why_whole(evaluated), spare=feeder.give_up)
 
     def _why_whole(self, evaluated: Iterable[nn.Module]) -> str | None:
         """Why batches are not cut when memory runs out, while some modules are in evaluation mode; None if they are."""

@@ -77,6 +77,12 @@ class Loss:
             if term.count and term.weight:
                 yield f"the mean of the term {name!r}", term.mean
 
+    def name_of(self, mean: Tensor) -> str:
+        """What one of its means is, for a message."""
+        return next(
+            (f"the term {name!r} of the loss" for name, term in self.terms.items() if term.mean is mean), "the loss"
+        )
+
     def without_graph(self) -> "Loss":
         """The same numbers after the backward of the mean, which has freed its graph; that of the rest is dropped."""
         if not self.parts and not self.terms:

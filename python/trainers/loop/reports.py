@@ -28,7 +28,8 @@ class WindowReport:
             group has a size of its own.
         shortages: How often memory ran out in the window, in this process, and it was worked in smaller pieces.
         seconds: Time for the phase's work.
-        data_seconds: Time that the window's batches were waited for.
+        data_seconds: Time that the window's batches were waited for. What is read while a GPU computes is not waited
+            for here and is part of the phase's time.
     """
 
     phase: str

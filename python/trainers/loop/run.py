@@ -13,6 +13,7 @@ from torch import nn
 
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.stop import StopSignals
+from trainers.loop.data.feeding import Feeder, foreseeable
 from trainers.loop.data.reading import read_apart
 from trainers.loop.data.sources import Source
 from trainers.loop.errors import EmptyTargetError, StoppedError, listed
@@ -51,6 +52,7 @@ class Setup(Generic[Batch]):
         group: The processes that train together.
         scorer: Scores sources.
         score_guard: Watches what validations come to.
+        feeder: Brings batches to the device.
         best: The best value so far and its weights.
         standing: How far the training has come.
         signals: Whether it is asked to stop.
@@ -67,6 +69,7 @@ class Setup(Generic[Batch]):
     group: Group
     scorer: Scorer
     score_guard: ScoreGuard
+    feeder: Feeder
     best: Best
     standing: Standing
     signals: StopSignals
@@ -230,7 +233,8 @@ class Run(Generic[Batch]):
             step=group.size,
             seed=self._standing.order_seed,
         )
-        return windows(batches, size, None if group.size == 1 or total is None else total - done)
+        found = windows(batches, size, None if group.size == 1 or total is None else total - done)
+        return self._setup.feeder.windows(found, ahead=foreseeable(train))
 
     def _work(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
@@ -298,11 +302,15 @@ class Run(Generic[Batch]):
     def _wishes(self, number: int, *, last: bool) -> Wishes:
         """What this process wants to happen after the window of a number; after the last, the epoch's end is better.
 
-        Asked at the end of each phase's backward, so that the other processes hear of it with the gradients.
+        Asked at the end of each phase's backward, so that the other processes hear of it with the gradients; where
+        there is nothing to wish for, the next window is read while a GPU computes.
         """
         recorder, stop = self._setup.recorder, self._setup.signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
-        return Wishes(stop=stop, save=save) if save or stop else NO_WISHES
+        if save or stop:
+            return Wishes(stop=stop, save=save)
+        self._setup.feeder.look_ahead()
+        return NO_WISHES
 
     def _agreed(self, own: Wishes) -> Wishes:
         """What any process wants."""
@@ -361,6 +369,11 @@ class Run(Generic[Batch]):
 
 
 def _shortage_notice(report: WindowReport, coupled: Sequence[str]) -> Notice:
+    if report.micro is None:
+        return Notice(
+            message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
+            "no sample was skipped and no batch cut: windows are no longer brought to the device ahead"
+        )
     gradient = f"but {listed(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
     return Notice(
         message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "

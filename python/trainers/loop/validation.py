@@ -23,7 +23,7 @@ from trainers.loop.loss import (
     tally_of,
 )
 from trainers.loop.machine.generators import captured, restore
-from trainers.loop.machine.memory import is_out_of_memory, release, usage
+from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
 from trainers.loop.machine.precision import Precision
 from trainers.loop.machine.seeding import seed_everything
 from trainers.loop.window.guards import Nonfinite
@@ -126,7 +126,7 @@ class Scorer:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return str(error).partition("\n")[0]
+            return cause_of(error)
 
 
 def _checked(found: object) -> Loss:

@@ -40,6 +40,8 @@ def _phase(name: str, totals: PhaseTotals) -> str:
     troubles: list[str] = []
     if totals.skipped:
         troubles.append(f"{totals.skipped} skipped")
+    if totals.zero_gradients:
+        troubles.append(f"{totals.zero_gradients} without any gradient")
     if totals.shortages:
         troubles.append(f"memory ran out {times(totals.shortages)}")
     shown = f"{name} loss {totals.loss:.6g}".lstrip()

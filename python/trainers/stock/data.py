@@ -61,6 +61,38 @@ class Windows:
         return Windows(symbols=self.symbols[kept], positions=self.positions[kept])
 
 
+class Stored(NamedTuple):
+    """The inputs of S symbols and T sessions, of which windows are gathered; all on one device."""
+
+    observed: Tensor
+    """float32 [S, T, F]"""
+    mask: Tensor
+    """bool [S, T, F]"""
+    known: Tensor
+    """float32 [S, A, K] on the calendar's sessions; where nothing differs between symbols they share one row."""
+    static: Tensor
+    """float32 [S, C]"""
+    place: Tensor
+    """int64 [T] each session's place among the calendar's."""
+    back: Tensor
+    """int64 sessions of a window, counted from its last."""
+    ahead: Tensor
+    """int64 sessions after it."""
+
+    def gather(self, symbols: Tensor, positions: Tensor, location: Tensor, scale: Tensor) -> Inputs:
+        """The windows of N symbols that end at N positions, int64 [N] both, with their levels [N, H]."""
+        rows, back = symbols[:, None], positions[:, None] + self.back
+        known = torch.cat([self.place[back], self.place[positions][:, None] + self.ahead], dim=1)
+        return Inputs(
+            observed=self.observed[rows, back],
+            known=self.known[rows, known],
+            static=self.static[symbols],
+            mask=self.mask[rows, back],
+            location=location,
+            scale=scale,
+        )
+
+
 class History:
     """A panel's inputs and labels on the whole date axis; windows are gathered from it, never stored."""
 
@@ -81,17 +113,19 @@ class History:
         self.covariates = covariates
         self.labels: FloatArray = self.of_adjusted(pipeline.target.labels)
         self.encoded: Encoded = _encoded(bars, pipeline, covariates)
-        self._observed = torch.from_numpy(np.ascontiguousarray(self.encoded.observed))
-        self._mask = torch.from_numpy(np.ascontiguousarray(self.encoded.mask))
         axis = _calendar_axis(bars, pipeline)
         covariates.check_known_ahead(pipeline.covariates, axis, pipeline.target.reach)
-        self._known = _known(bars, pipeline, covariates, axis)
-        self._place = torch.from_numpy(np.searchsorted(axis, bars.sessions))
-        self._static = torch.from_numpy(self.encoded.static)
+        self.stored = Stored(
+            observed=torch.from_numpy(np.ascontiguousarray(self.encoded.observed)),
+            mask=torch.from_numpy(np.ascontiguousarray(self.encoded.mask)),
+            known=_known(bars, pipeline, covariates, axis),
+            static=torch.from_numpy(self.encoded.static),
+            place=torch.from_numpy(np.searchsorted(axis, bars.sessions)),
+            back=torch.arange(1 - pipeline.encoder_length, 1),
+            ahead=torch.arange(1, pipeline.target.reach + 1),
+        )
         self._labels = torch.from_numpy(self.labels)
         self._spread = torch.from_numpy(pipeline.target.spread)
-        self._back = torch.arange(1 - pipeline.encoder_length, 1)
-        self._ahead = torch.arange(1, pipeline.target.reach + 1)
 
     @property
     def adjusted(self) -> AdjustedBars:
@@ -136,19 +170,9 @@ class History:
 
     def gather(self, windows: Windows) -> Batch:
         """Inputs and targets of these windows."""
-        s, t = _places(windows)
-        rows, back = s[:, None], t[:, None] + self._back
-        known = torch.cat([self._place[back], self._place[t][:, None] + self._ahead], dim=1)
         location, scale = self.level(windows)
-        inputs = Inputs(
-            observed=self._observed[rows, back],
-            known=self._known[rows, known],
-            static=self._static[s],
-            mask=self._mask[rows, back],
-            location=location,
-            scale=scale,
-        )
-        return Batch(inputs=inputs, target=self._normalised(windows, location, scale))
+        inputs = self.stored.gather(*places(windows), location, scale)
+        return Batch(inputs=inputs, target=self.normalised(windows, location, scale))
 
     def batches(self, windows: Windows) -> Iterator[Batch]:
         """All of these windows in order, a bounded number at a time."""
@@ -179,10 +203,11 @@ class History:
 
     def targets(self, windows: Windows) -> Tensor:
         """What came, float32 [N, H] in units of each window's scale; NaN where unknown."""
-        return self._normalised(windows, *self.level(windows))
+        return self.normalised(windows, *self.level(windows))
 
-    def _normalised(self, windows: Windows, location: Tensor, scale: Tensor) -> Tensor:
-        s, t = _places(windows)
+    def normalised(self, windows: Windows, location: Tensor, scale: Tensor) -> Tensor:
+        """As `targets`, of windows whose levels are known already."""
+        s, t = places(windows)
         return normalise(self._labels[s, t], location, scale, self._spread).to(torch.float32)
 
     def outcomes(self, windows: Windows) -> FloatArray:
@@ -198,7 +223,8 @@ def no_window(part: Part, pipeline: Pipeline) -> ConfigurationError:
     )
 
 
-def _places(windows: Windows) -> tuple[Tensor, Tensor]:
+def places(windows: Windows) -> tuple[Tensor, Tensor]:
+    """Symbols and positions of windows, int64 [N] both."""
     return torch.from_numpy(windows.symbols), torch.from_numpy(windows.positions)
 
 

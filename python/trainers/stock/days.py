@@ -61,10 +61,11 @@ class Days:
         windows = Windows(symbols=symbols, positions=np.repeat(positions, len(self._stocks)))
         batch = self._history.gather(windows)
         inputs = batch.inputs
-        present = torch.from_numpy(self._forecastable[windows.symbols, windows.positions])
+        device = inputs.observed.device
+        present = torch.from_numpy(self._forecastable[windows.symbols, windows.positions]).to(device)
         return PanelBatch(
             inputs=_with_absent(inputs, present),
-            nodes=torch.from_numpy(self._nodes[symbols]),
+            nodes=torch.from_numpy(self._nodes[symbols]).to(device),
             target=torch.where(present[:, None], batch.target, torch.nan),
             panels=len(positions),
         )

@@ -25,12 +25,15 @@ from predictor.windows import Pipeline
 from trainers.loop import (
     Checkpoints,
     EpochReport,
+    Hardware,
     Loop,
     Phase,
     Validation,
     adamw,
+    choose_device,
     cosine,
     launched_size,
+    local_rank,
     seed_everything,
 )
 from trainers.progress import Consumer
@@ -40,6 +43,7 @@ from trainers.stock.covariates import fit_features
 from trainers.stock.data import NO_SOURCE, ROWS, History, Windows
 from trainers.stock.edges import training_edges
 from trainers.stock.lessons import Lesson, lesson_of
+from trainers.stock.placing import placed
 from trainers.stock.recipe import WARMUP, Optimisation, Recipe
 from trainers.stock.scale import fit_normaliser, learnt_of
 from trainers.stock.splits import Splits
@@ -160,10 +164,12 @@ def prepare(history: History, splits: Splits, recipe: Recipe, edges: Edges | Non
         if edges is None:
             edges = training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours)
         network.connect(edges)
-    lesson = lesson_of(network, history, train, selection, recipe)
-    learns = kind_named(recipe.kind).learns
-    loop = _loop(network, lesson, recipe.optimisation) if learns else None
-    return Prepared(network=network, lesson=lesson, loop=loop)
+    if not kind_named(recipe.kind).learns:
+        lesson = lesson_of(network, history, train, selection, recipe)
+        return Prepared(network=network, lesson=lesson, loop=None)
+    device = choose_device(recipe.optimisation.device, Hardware.detect(), local_rank()).device
+    lesson = lesson_of(network, placed(history, device), train, selection, recipe)
+    return Prepared(network=network, lesson=lesson, loop=_loop(network, lesson, recipe.optimisation))
 
 
 def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer) -> Fitted:

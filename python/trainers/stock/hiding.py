@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainers.stock.data import Batch, History, Windows
+from trainers.stock.data import Batch, Windows
+from trainers.stock.placing import Inputting
 
 SHARE: Final = 0.05
 """Of windows that see no static value, and again of windows that one variable is hidden from."""
@@ -25,7 +26,7 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 class Hiding:
     """Gathers training windows of a history, some of them without static values."""
 
-    def __init__(self, history: History, *, seed: int) -> None:
+    def __init__(self, history: Inputting, *, seed: int) -> None:
         features = history.pipeline.features
         self._history = history
         self._seed = seed
@@ -38,8 +39,10 @@ class Hiding:
         batch = self._history.gather(windows)
         if self._variables == 0:
             return batch
+        whole = batch.inputs.static
+        self._unknown = self._unknown.to(whole.device)
         hidden = torch.from_numpy(self.hidden(windows))[:, self._groups]
-        static = torch.where(hidden, self._unknown, batch.inputs.static)
+        static = torch.where(hidden.to(whole.device), self._unknown, whole)
         return batch._replace(inputs=batch.inputs._replace(static=static))
 
     def hidden(self, windows: Windows) -> NDArray[np.bool_]:

@@ -14,6 +14,7 @@ from trainers.loop import BySamples, Cutting, Loss, ResidentSource
 from trainers.stock.data import ROWS, Batch, History, Windows
 from trainers.stock.days import ByPanels, Days, Gathering, PanelBatch
 from trainers.stock.hiding import Hiding
+from trainers.stock.placing import Inputting
 from trainers.stock.ranking import PanelTask
 from trainers.stock.recipe import Recipe
 from trainers.stock.task import QuantileTask
@@ -33,7 +34,9 @@ class Lesson(Generic[BatchT]):
     cutting: Cutting[BatchT]
 
 
-def lesson_of(network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe) -> Lesson[Any]:
+def lesson_of(
+    network: nn.Module, history: Inputting, train: Windows, selection: Windows, recipe: Recipe
+) -> Lesson[Any]:
     """By whole days for a network that looks across stocks, by windows for others."""
     if isinstance(network, PanelForecasting):
         return by_days(network, history, train, selection, recipe)
@@ -49,7 +52,7 @@ def batches_of(history: History, train: Windows, recipe: Recipe) -> int:
 
 
 def by_windows(
-    network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe
+    network: nn.Module, history: Inputting, train: Windows, selection: Windows, recipe: Recipe
 ) -> Lesson[Batch]:
     """Windows of all stocks and days, shuffled."""
     settings, task = recipe.optimisation, QuantileTask(network, recipe.quantiles)
@@ -65,7 +68,7 @@ def by_windows(
 
 
 def by_days(
-    network: nn.Module, history: History, train: Windows, selection: Windows, recipe: Recipe
+    network: nn.Module, history: Inputting, train: Windows, selection: Windows, recipe: Recipe
 ) -> Lesson[PanelBatch]:
     """Whole days, shuffled; a batch has as many as come nearest to the recipe's number of windows, at least one."""
     settings, stocks, there = recipe.optimisation, len(history.bars.symbols), history.forecastable

@@ -87,8 +87,9 @@ class PanelTask:
         Raises:
             ContractError: the network's output is no `PanelOutput` of the batch's sizes.
         """
+        known, count = _known(batch.target)
         output = self._output(batch)
-        pinball, count = self._pinball(output, batch.target)
+        pinball = self._pinball(output, batch.target, known, count)
         ranking = ranking_loss(_by_day(output.scores.float(), batch.panels), self._outcomes(batch)).mean()
         parts = {"pinball": pinball, "ranking": ranking}
         return Loss(mean=pinball + self._weight * ranking, count=count, parts=parts)
@@ -99,16 +100,15 @@ class PanelTask:
         Raises:
             ContractError: as `loss`.
         """
-        mean, count = self._pinball(self._output(batch), batch.target)
-        return Loss(mean=mean, count=count)
+        known, count = _known(batch.target)
+        return Loss(mean=self._pinball(self._output(batch), batch.target, known, count), count=count)
 
-    def _pinball(self, output: PanelOutput, targets: Tensor) -> tuple[Tensor, int]:
-        """The mean over the known targets, and how many there are."""
-        known = torch.isfinite(targets)
-        count = int(known.sum())
+    def _pinball(self, output: PanelOutput, targets: Tensor, known: Tensor, count: int) -> Tensor:
+        """The mean over the known targets."""
+        self._levels = self._levels.to(targets.device)
         target = torch.where(known, targets, 0.0)
-        losses = pinball_loss(output.quantiles.float(), target, self._levels.to(target.device)).mean(-1)
-        return (losses * known).sum() / max(count, 1), count
+        losses = pinball_loss(output.quantiles.float(), target, self._levels).mean(-1)
+        return (losses * known).sum() / max(count, 1)
 
     def _output(self, batch: PanelBatch) -> PanelOutput:
         found: object = self._network(batch.inputs, batch.nodes, batch.panels)
@@ -123,8 +123,14 @@ class PanelTask:
     def _outcomes(self, batch: PanelBatch) -> Tensor:
         """[P, S, H] the targets in their own unit."""
         location, scale = batch.inputs.location.float(), batch.inputs.scale.float()
-        spread = self._spread.to(batch.target.device)
-        return _by_day(location + scale * spread * batch.target, batch.panels)
+        self._spread = self._spread.to(batch.target.device)
+        return _by_day(location + scale * self._spread * batch.target, batch.panels)
+
+
+def _known(targets: Tensor) -> tuple[Tensor, int]:
+    """Where targets are known, and how many are; asked before the forward is queued, for a GPU is waited for here."""
+    known = torch.isfinite(targets)
+    return known, int(known.sum())
 
 
 def _by_day(values: Tensor, panels: int) -> Tensor:

@@ -17,9 +17,10 @@ class QuantileTask:
 
     def loss(self, batch: Batch) -> Loss:
         """Mean over the known targets of a batch."""
-        quantiles: Tensor = self._network(batch.inputs)
+        self._levels = self._levels.to(batch.target.device)
         known = torch.isfinite(batch.target)
+        count = int(known.sum())  # before the forward is queued: a GPU is waited for here
+        quantiles: Tensor = self._network(batch.inputs)
         target = torch.where(known, batch.target, 0.0)
-        losses = pinball_loss(quantiles.float(), target, self._levels.to(quantiles.device)).mean(-1)
-        count = int(known.sum())
+        losses = pinball_loss(quantiles.float(), target, self._levels).mean(-1)
         return Loss(mean=(losses * known).sum() / max(count, 1), count=count)

@@ -1,5 +1,7 @@
 """Devices and precisions."""
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -19,6 +21,7 @@ from trainers.loop import (
     choose_device,
     choose_precision,
 )
+from trainers.loop.machine.hardware import made_current
 
 NOTHING = Hardware()
 NEW_GPUS = Hardware(cuda=("H200", "H200"), cuda_bf16=True)
@@ -59,6 +62,48 @@ def test_the_device_follows_request_and_hardware(requested: str, hardware: Hardw
 def test_a_device_that_is_not_there_names_those_that_are(requested: str, hardware: Hardware, present: str) -> None:
     with pytest.raises(DeviceUnavailableError, match=present):
         choose_device(requested, hardware)
+
+
+@pytest.mark.parametrize(("device", "index"), [("cuda:1", 1), ("xpu:2", 2), ("cpu", None), ("mps", None)])
+def test_a_gpu_is_torch_s_current_device_inside_and_not_afterwards(
+    monkeypatch: pytest.MonkeyPatch, device: str, index: int | None
+) -> None:
+    current = [0]
+
+    @contextmanager
+    def device_index(chosen: int) -> Generator[None]:
+        current.append(chosen)
+        yield
+        current.pop()
+
+    monkeypatch.setattr("torch.accelerator.device_index", device_index)
+    with made_current(torch.device(device)):
+        assert current[-1] == (0 if index is None else index)
+    assert current == [0]
+
+
+def _noting(steps: list[str]) -> Callable[[torch.device], None]:
+    return lambda device: steps.append(f"self-test on {device}")
+
+
+def test_the_device_is_current_from_the_self_test_to_the_end_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+
+    @contextmanager
+    def current(device: torch.device) -> Generator[None]:
+        steps.append(f"{device} is current")
+        try:
+            yield
+        finally:
+            steps.append("no more")
+
+    monkeypatch.setattr("trainers.loop.loop.made_current", current)
+    monkeypatch.setattr("trainers.loop.loop.check_device", _noting(steps))
+    net = linear()
+    phase = Phase[Tensor]("main", partial(linear_loss, net), net.parameters(), torch.optim.SGD(net.parameters()))
+    with Loop([phase], modules={"net": net}, device="cpu").running():
+        steps.append("training")
+    assert steps == ["cpu is current", "self-test on cpu", "training", "no more"]
 
 
 @pytest.mark.parametrize(

@@ -302,6 +302,13 @@ SHORTAGES: dict[str, Callable[[], BaseException]] = {
     ),
     "cuBLAS": lambda: RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     "cuDNN": lambda: RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    "cuDNN, which torch asked for a kernel": lambda: RuntimeError(
+        "GET was unable to find an engine to execute this computation"
+    ),
+    "cuDNN, which torch asked for the fastest kernel": lambda: RuntimeError(
+        "FIND was unable to find an engine to execute this computation"
+    ),
+    "cuDNN of older versions": lambda: RuntimeError("Unable to find a valid cuDNN algorithm to run convolution"),
     "Python": MemoryError,
     "NumPy": numpy_shortage,
 }
@@ -319,6 +326,17 @@ def test_torch_s_own_refusal_of_a_huge_tensor_is_known() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 46)
     assert is_out_of_memory(caught.value)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_kernel_that_cudnn_finds_for_no_sample_is_told_with_both_reasons(stage: Stage) -> None:
+    text = "GET was unable to find an engine to execute this computation"
+    shortage = Shortage(stage, 0, error=lambda: RuntimeError(text))
+    with pytest.raises(OutOfMemoryError, match=r"found no memory for its workspace, or it has no kernel") as caught:
+        train_one(nn.Linear(3, 2), shortage, [4])
+    assert text in str(caught.value)
+    assert "take another precision" in str(caught.value)
+    assert shortage.sizes[:2] == [4, 2]  # smaller pieces were tried before
 
 
 OTHERS: dict[str, Callable[[], BaseException]] = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 from lives import samples
 from ranks import results_on_ranks
-from remains import plain, until
+from remains import until
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
@@ -30,8 +30,6 @@ from trainers.loop import (
     WindowReport,
 )
 from trainers.loop.checkpoint.snapshot import Restored, Snapshot
-
-DOCS = Path(__file__).parents[3] / "docs" / "training-loop.md"
 
 
 class Box:
@@ -131,33 +129,6 @@ def test_a_state_that_has_only_moved_on_comes_back(tmp_path: Path, name: str) ->
     live(tmp_path, {"box": box})
     assert box.loads == 1
     assert repr(box.content) == repr(later)
-
-
-def test_the_recipe_of_the_docs_resumes_with_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs the page's own lines to the end, and once more from the newest checkpoint."""
-    recipe = DOCS.read_text(encoding="utf-8").partition("## Recipe: state of your own")[2]
-    lines = recipe.partition("```python\n")[2].partition("```")[0]
-    monkeypatch.chdir(tmp_path)
-
-    def run() -> dict[str, Any]:
-        net = nn.Linear(4, 1)
-
-        def loss(batch: Tensor) -> Loss:
-            return Loss(net(batch).square().mean(), len(batch), {"kl": net.weight.square().mean()})
-
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        kinds = (Checkpoints, EpochReport, Loop, ReduceLROnPlateau, Tensor, WindowReport)
-        names: dict[str, Any] = {kind.__name__: kind for kind in kinds} | {"Any": Any, "torch": torch}
-        names |= {"network": net, "optimizer": optimizer, "train": IterableSource([samples(3)])}
-        names |= {"phase": Phase("main", loss, net.parameters(), optimizer)}
-        names |= {"held_out": Validation(loss, IterableSource([samples(2)]))}
-        exec(compile(lines, str(DOCS), "exec"), names)  # noqa: S102  the page's lines
-        return {name: plain(names[name].state_dict()) for name in ("penalty", "plateau")}
-
-    first, second = run(), run()
-    assert len(first["penalty"]["recent"]) == 50
-    assert first["plateau"]["last_epoch"] == 50
-    assert second == first
 
 
 # --- what does not fit is refused

@@ -1,6 +1,6 @@
 """How a batch is cut into pieces when memory is short."""
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, final
 
@@ -120,14 +120,18 @@ class Cutter(Generic[Batch]):
     Args:
         cutting: How batches are cut.
         refusal: Why batches are not cut when memory runs out; None if they are.
+        spare: Frees what is not needed, and tells whether there was anything; asked before a batch is cut.
 
     Attributes:
         limit: The most that a piece may cost; None while every batch has fitted.
     """
 
-    def __init__(self, cutting: Cutting[Batch], *, refusal: str | None = None) -> None:
+    def __init__(
+        self, cutting: Cutting[Batch], *, refusal: str | None = None, spare: Callable[[], bool] = lambda: False
+    ) -> None:
         self._cutting = cutting
         self._refusal = refusal
+        self._spare = spare
         self.limit: int | None = None
 
     def piece(self, batch: Batch, start: int) -> Piece[Batch]:
@@ -146,11 +150,13 @@ class Cutter(Generic[Batch]):
         return self.limit is not None and self._size(piece) > 1 and self._cost(piece) > self.limit
 
     def lower(self, piece: Piece[Batch], problem: str) -> None:
-        """Halve the limit after memory ran out in a piece.
+        """Halve the limit after memory ran out in a piece, unless there is memory to spare for a try with the same.
 
         Raises:
             OutOfMemoryError: The piece is a single sample, or nothing is to be cut.
         """
+        if self._spare():
+            return
         if self._refusal is not None:
             raise OutOfMemoryError(f"{problem}; {self._refusal}")
         if self._size(piece) == 1:

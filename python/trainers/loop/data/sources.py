@@ -67,6 +67,12 @@ class IterableSource(Generic[Batch]):
         """Batches in an epoch; None if that is not known."""
         return self._length
 
+    @property
+    def foreseeable(self) -> bool:
+        """Whether its batches are the same however early they are read: a list's, or those of a loader's workers."""
+        batches = self._batches
+        return isinstance(batches, list | tuple) or (isinstance(batches, DataLoader) and batches.num_workers > 0)
+
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:
         """The iterable's batches; the epoch decides only what a `DataLoader` draws from a generator of its own."""
         if self._generator is not None:
@@ -79,7 +85,8 @@ class ResidentSource(Generic[Batch]):
     """Batches picked from data that stays in memory, on the host or on the device, by a shuffled index.
 
     Args:
-        gather: Makes the batch of some samples from their index (int64 [N]).
+        gather: Makes the batch of some samples from their index (int64 [N]) and from nothing else: beside a GPU it is
+            asked a window ahead.
         samples: How many samples there are.
         batch_size: Samples in a batch; the last batch of an epoch has what is left.
         seed: Together with the epoch it gives the order.

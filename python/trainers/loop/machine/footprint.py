@@ -59,6 +59,17 @@ def total_bytes(device: torch.device) -> int | None:
             return _host_bytes()
 
 
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that nobody uses, in bytes, torch's own cache not counted; None where that is unknown."""
+    match device.type:
+        case "cuda":
+            return torch.cuda.mem_get_info(device)[0]
+        case "xpu":
+            return torch.xpu.mem_get_info(device)[0]
+        case _:
+            return None
+
+
 def in_words(size: int) -> str:
     """A size in bytes as people write it, such as `1.5 GiB`."""
     amount = float(size)

@@ -1,5 +1,6 @@
 """What this machine can compute on, and the device that a run uses."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Self
 
@@ -75,6 +76,17 @@ def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> De
             f"take one of them or 'auto'{_why_no_accelerator(requested, hardware)}"
         )
     return DeviceChoice(device=torch.device(name), reason=f"{requested!r} was asked for")
+
+
+def made_current(device: torch.device) -> AbstractContextManager[None]:
+    """Inside, `device` is the one that torch takes where only a kind is named, such as `cuda`; afterwards as before.
+
+    Without it every process of a group would put on the first GPU what it does not place by number: NCCL's and cuBLAS's
+    workspaces, and tensors that a loss makes on `cuda`.
+    """
+    if device.type in ("cuda", "xpu"):
+        return torch.accelerator.device_index(device.index)
+    return nullcontext()
 
 
 def _by_whom(local_rank: int) -> str:

@@ -13,6 +13,13 @@ TEXTS = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
 )
+WITHOUT_KERNEL = (
+    "nable to find an engine to execute this computation",  # after "GET was u", "FIND was u" or, of older torch, "U"
+    "Unable to find a valid cuDNN algorithm to run convolution",
+)
+"""Convolutions on CUDA. Torch tries one kernel after the other, passes over those whose workspace finds no memory, and
+says this when none is left (aten/src/ATen/native/cudnn, Conv_v8.cpp and Conv_v7.cpp). It also says so where cuDNN has
+no kernel at all, such as for depthwise convolutions in bfloat16 on older GPUs; then no smaller piece helps."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -22,7 +29,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in (*TEXTS, *WITHOUT_KERNEL))
+
+
+def cause_of(error: BaseException) -> str:
+    """What the allocator said, in one line; where it may mean something else, that too."""
+    said = str(error).partition("\n")[0]
+    if isinstance(error, torch.OutOfMemoryError) or not any(text in said for text in WITHOUT_KERNEL):
+        return said
+    return (
+        f"{said}: cuDNN found no memory for its workspace, or it has no kernel for these shapes in this precision; if "
+        "there is memory left, take another precision, or set torch.backends.cudnn.enabled = False"
+    )
 
 
 def usage(device: torch.device) -> str:

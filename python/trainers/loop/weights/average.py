@@ -9,11 +9,12 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.errors import ResumeMismatchError, SettingsError
+from trainers.loop.weights.keeping import copies_of
 
 
 @final
 class Average:
-    """An exponential moving average of parameters, on their device.
+    """An exponential moving average of parameters, on their device, however large: it moves in every step.
 
     Polyak and Juditsky, "Acceleration of stochastic approximation by averaging" (1992), with exponential weights. The
     average of float16 and bfloat16 parameters is kept in float32, because its movement in one step is less than they
@@ -61,10 +62,10 @@ class Average:
         """The parameters hold the average inside; afterwards, also after an error, exactly what they held before.
 
         Only contents are copied, so that optimizers and the flat weights of recurrent layers stay valid. It takes the
-        memory of one more copy of the parameters. No graph may be alive that is still to go backward.
+        memory of one more copy of the parameters, which lies on the host where they are large. No graph may be alive
+        that is still to go backward.
         """
-        with torch.no_grad():
-            kept = [parameter.clone() for parameter in self._parameters]
+        kept = copies_of(self._parameters)
         try:
             _copy(self.tensors, self._parameters)
             yield

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from trainers.loop.errors import NoBestWeightsError
 from trainers.loop.loss import check_finite_score
 from trainers.loop.weights.coverage import named_tensors
+from trainers.loop.weights.keeping import HOST, copies_of, is_large
 from trainers.loop.window.guards import Nonfinite
 
 
 @final
 class Best:
-    """Keeps the weights of the lowest value in memory, on the device they are on.
+    """Keeps the weights of the lowest value in memory: on the device they are on, or on the host where they are large.
 
     Args:
         modules: The trained modules by name; their parameters and buffers are kept.
@@ -47,7 +48,8 @@ class Best:
             return False
         self.value, self.stale = value, 0
         self._kept.clear()  # first, so that there is never more than one copy
-        self._kept = {name: tensor.detach().clone() for name, tensor in named_tensors(self._modules).items()}
+        here = named_tensors(self._modules)
+        self._kept = dict(zip(here, copies_of([*here.values()]), strict=True))
         return True
 
     def restore(self) -> None:
@@ -82,7 +84,8 @@ class Best:
         return {"value": self.value, "stale": self.stale}
 
     def load(self, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Go on from such a state and its tensors, which are moved to where the modules are."""
+        """Go on from such a state and its tensors, which are moved to where `record` keeps them."""
         self.value, self.stale = state["value"], state["stale"]
         here = named_tensors(self._modules)
-        self._kept = {name: tensor.to(here[name].device) for name, tensor in tensors.items()}
+        aside = is_large([*here.values()])
+        self._kept = {name: tensor.to(HOST if aside else here[name].device) for name, tensor in tensors.items()}

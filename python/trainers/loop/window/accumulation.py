@@ -13,9 +13,8 @@ failed backward, which leaves half a gradient, the window is.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice, repeat
-from typing import Any, Generic, Literal, TypeVar, cast, final
+from typing import Any, Generic, Literal, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -23,9 +22,8 @@ from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import mover
-from trainers.loop.errors import ContractError, listed
 from trainers.loop.loss import Loss, check_loss, check_width
-from trainers.loop.machine.memory import is_out_of_memory, release, usage
+from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
 from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
 from trainers.loop.window.direct import backward
@@ -33,7 +31,7 @@ from trainers.loop.window.guards import detached
 from trainers.loop.window.position import Position
 from trainers.loop.window.rewind import Mark, Rewind
 from trainers.loop.window.sharing import SharedForward, Withheld
-from trainers.loop.window.targets import Targets, Weighing
+from trainers.loop.window.targets import Targets, Weighing, uncounted
 from trainers.loop.window.totals import LocalTotals, Wishes
 
 Batch = TypeVar("Batch")
@@ -97,12 +95,13 @@ class Accumulator(Generic[Batch]):
         cutter: Cuts the batches.
         rewind: Goes back after a shortage.
         shared: The forward that the phase owns or uses; None for a loss that needs nothing but the batch.
+        move: Brings a batch or a piece to the device; None for a copy of its own each time.
 
     Attributes:
         shortages: How often memory has run out.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  its parts, by name
         self,
         phase: Phase[Batch],
         foreign: Iterable[Parameter],
@@ -113,13 +112,14 @@ class Accumulator(Generic[Batch]):
         cutter: Cutter[Batch],
         rewind: Rewind,
         shared: SharedForward[Batch] | None = None,
+        move: Callable[[Any], Any] | None = None,
     ) -> None:
         self._phase = phase.name
-        self._loss = phase.loss
+        self._loss: Callable[..., Loss] = phase.loss
         self._parameters = tuple(phase.parameters)
         self._foreign = Withheld(tuple(foreign))
         self._device = device
-        self._move = mover(device)
+        self._move = mover(device) if move is None else move
         self._dtype = precision.dtype
         self._scaler = scaler
         self._cutter = cutter
@@ -218,7 +218,7 @@ class Accumulator(Generic[Batch]):
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return Shortage(stage, str(error).partition("\n")[0])
+            return Shortage(stage, cause_of(error))
         return None
 
     def _recover(self, number: int, piece: Piece[Batch], mark: Mark, attempt: Attempt, shortage: Shortage) -> bool:
@@ -240,27 +240,20 @@ class Accumulator(Generic[Batch]):
 
     def _forward(self, number: int, piece: Piece[Batch]) -> Loss:
         batch = self._move(piece.batch)
-        if self._shared is None:
-            compute = partial(cast("Callable[[Batch], Loss]", self._loss), batch)
-        else:
-            made = self._shared.made(self._phase, number, piece, batch, self._foreign)
-            compute = partial(cast("Callable[[Batch, object], Loss]", self._loss), batch, made)
+        given: tuple[Any, ...] = (batch,)
+        if self._shared is not None:
+            given = (batch, self._shared.made(self._phase, number, piece, batch, self._foreign))
         if self._dtype is None:
-            return check_loss(compute())
+            return check_loss(self._loss(*given))
         with torch.autocast(self._device.type, dtype=self._dtype):
-            return check_loss(compute())
+            return check_loss(self._loss(*given))
 
     def _roots(self, loss: Loss, number: int, piece: Piece[Batch], attempt: Attempt) -> list[tuple[Tensor, float]]:
         """What the backward of a piece starts from, each with its weight; nothing where there is no target."""
         if attempt.weighing is not None:
             roots = attempt.weighing.weigh(loss, piece, number)
         elif len(loss.terms) > 1:
-            raise ContractError(
-                f"the loss has the terms {listed([repr(name) for name in loss.terms])}, and how many targets each has "
-                "in the whole window must be known before the first backward: give "
-                f"Phase({self._phase!r}, …, counts=…) a function of a batch that returns the targets of every term by "
-                "name"
-            )
+            raise uncounted(self._phase, loss)
         elif loss.count:
             attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
             roots = [(loss.mean, loss.count / attempt.expected)]
@@ -268,15 +261,13 @@ class Accumulator(Generic[Batch]):
             return []
         for mean, _ in roots:
             if not mean.requires_grad:
-                raise detached(_name_of(mean, loss), mean, self._parameters)
+                raise detached(loss.name_of(mean), mean, self._parameters)
         return roots
 
     def _backward(self, roots: Sequence[tuple[Tensor, float]]) -> None:
+        means = tuple([mean for mean, _ in roots])
         seeds = tuple([self._seed(weight, mean) for mean, weight in roots])
-        backward(
-            tuple([mean for mean, _ in roots]),
-            seeds if self._scaler is None else tuple([self._scaler.scale(seed) for seed in seeds]),
-        )
+        backward(means, seeds if self._scaler is None else tuple([self._scaler.scale(seed) for seed in seeds]))
 
     def _seed(self, weight: float, mean: Tensor) -> Tensor:
         """What backward starts from; most windows need the same few weights."""
@@ -289,10 +280,3 @@ class Accumulator(Generic[Batch]):
                 self._seeds.clear()
             seed = self._seeds[key] = torch.full_like(mean, weight, requires_grad=False)
         return seed
-
-
-def _name_of(mean: Tensor, loss: Loss) -> str:
-    """What a detached mean is, for the message."""
-    return next(
-        (f"the term {name!r} of the loss" for name, term in loss.terms.items() if term.mean is mean), "the loss"
-    )

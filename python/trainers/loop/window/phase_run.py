@@ -53,18 +53,18 @@ class PhaseRun(Generic[Batch]):
 
     def work(self, window: tuple[Batch, ...], position: Position, wishes: Callable[[], Wishes]) -> Outcome:
         """Train on one window; a skipped step moves nothing on. `wishes` is asked when the gradients are there."""
-        with position:
-            if len(self.phase.optimizer.param_groups) != self.groups:
-                raise self._new_group()
-            local = self.accumulator.run(window, position, wishes, self._targets(window))
-            totals = self.group.combine(local, self.parameters)
-            outcome = self.update.apply(totals, window)
+        with position:  # an error says where it happened
+            self._check_groups()
+            targets = self._targets(window)  # of a loss of several terms, over all processes
+            local = self.accumulator.run(window, position, wishes, targets)  # every forward and backward
+            totals = self.group.combine(local, self.parameters)  # the one exchange with other processes
+            outcome = self.update.apply(totals, window)  # correct, unscale, measure, clip, step or skip
         if outcome.stepped:
             self.step += 1
             for average in self.averages:
                 average.update(self.step)
         else:
-            self.accumulator.put_buffers_back()
+            self.accumulator.put_buffers_back()  # as if the window had not been
         return outcome
 
     def _targets(self, window: Sequence[Batch]) -> Targets[Batch] | None:
@@ -75,8 +75,14 @@ class PhaseRun(Generic[Batch]):
         batches = [counted(count, batch) for batch in window]
         return Targets(count, batches, self.group.add_counts(added(batches), self.parameters))
 
-    def _new_group(self) -> UncoveredParameterError:
-        """The error for a parameter group that came or went while the loop was at work."""
+    def _check_groups(self) -> None:
+        """Check that no parameter group has come or gone since the loop was made.
+
+        Raises:
+            UncoveredParameterError: One has.
+        """
+        if len(self.phase.optimizer.param_groups) == self.groups:
+            return
         known = set(self.parameters)
         strange = [
             self.names.get(parameter, f"an unnamed {list(parameter.shape)}")
@@ -84,7 +90,7 @@ class PhaseRun(Generic[Batch]):
             for parameter in group["params"]
             if parameter not in known
         ]
-        return UncoveredParameterError(
+        raise UncoveredParameterError(
             f"the optimizer had {self.groups} parameter groups when the loop was made and has "
             f"{len(self.phase.optimizer.param_groups)} now (add_param_group?), with {listed(strange) or 'nothing new'}"
             ": gradients, checks and checkpoints would not know them. Give the phase all of its parameters from the "

@@ -53,6 +53,15 @@ def counted(count: Callable[[Any], Counts], batch: object) -> Counts:
     return found
 
 
+def uncounted(phase: str, loss: Loss) -> ContractError:
+    """The error for a loss of several terms in a phase without counts."""
+    return ContractError(
+        f"the loss has the terms {listed([repr(name) for name in loss.terms])}, and how many targets each has in the "
+        f"whole window must be known before the first backward: give Phase({phase!r}, …, counts=…) a function of a "
+        "batch that returns the targets of every term by name"
+    )
+
+
 def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 

@@ -1,0 +1,242 @@
+"""The code of docs/training-loop.md: it runs as it stands, given what the text says is there."""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from printed import ROOT
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+import trainers.loop
+from trainers.loop import Checkpoints, IterableSource, Loop, Loss, Phase, Run, Validation, adamw
+from trainers.loop.window.phase_run import PhaseRun
+
+PAGE = (ROOT / "docs" / "training-loop.md").read_text(encoding="utf-8")
+Names = dict[str, Any]
+PUBLIC: Mapping[str, Any] = {name: getattr(trainers.loop, name) for name in trainers.loop.__all__}
+
+
+def recipes() -> dict[str, str]:
+    """The Python of every recipe by its title; several blocks of one go on in each other's names."""
+    sections = re.split(r"^## Recipe: ", PAGE, flags=re.MULTILINE)[1:]
+    found = {
+        section.partition("\n")[0]: re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL) for section in sections
+    }
+    return {title: "\n".join(blocks) for title, blocks in found.items() if blocks}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a recipe finds when it begins, and what must come of it."""
+
+    names: Callable[[Path], Names]
+    check: Callable[[Names], None]
+
+
+# --- adversaries
+
+
+def adversaries(folder: Path) -> Names:
+    torch.manual_seed(1)
+    generator, discriminator = nn.Linear(1, 1), nn.Linear(1, 1)
+
+    def made(real: Tensor) -> Tensor:
+        return generator(torch.randn_like(real))
+
+    def told_apart(real: Tensor, samples: Tensor) -> Loss:
+        return Loss(softplus(-discriminator(real)).mean() + softplus(discriminator(samples)).mean(), len(real))
+
+    def taken_for_real(_: Tensor, samples: Tensor) -> Loss:
+        return Loss(softplus(-discriminator(samples)).mean(), len(samples))
+
+    return {
+        "generator": generator,
+        "discriminator": discriminator,
+        "judging": adamw(discriminator.parameters(), lr=0.01),
+        "drawing": adamw(generator.parameters(), lr=0.01),
+        "made": made,
+        "told_apart": told_apart,
+        "taken_for_real": taken_for_real,
+        "train": IterableSource([torch.randn(4, 1), torch.randn(3, 1), torch.randn(4, 1)]),
+        "checkpoints": Checkpoints(folder),
+    }
+
+
+def both_train(names: Names) -> None:
+    with names["loop"].running() as run:
+        list(run.epochs(names["train"], max_epochs=1))
+        assert [phase.step for phase in run._phases] == [3, 3]
+
+
+def discriminator_was_late(names: Names) -> None:
+    run: Run[Tensor] = names["run"]
+    assert {phase.phase.name: phase.step for phase in run._phases} == {"discriminator": 4, "generator": 6}
+    first, second = (report.phases["generator"] for report in run.history)
+    assert first.loss < 45 * first.parts["distance"] + first.parts["judged"]
+    assert second.loss == pytest.approx(45 * second.parts["distance"] + second.parts["judged"])
+
+
+# --- speech
+
+
+class Utterances(NamedTuple):
+    frames: Tensor
+    frame_lengths: Tensor
+    token_lengths: Tensor
+
+
+def utterance(*frame_lengths: int) -> Utterances:
+    real = torch.arange(9) < torch.tensor(frame_lengths)[:, None]
+    return Utterances(torch.where(real, 3.0, 1.0), real.sum(1), torch.full((len(frame_lengths),), 2))
+
+
+class Speaker(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mel, self.duration = nn.Parameter(torch.ones(())), nn.Parameter(torch.ones(()))
+
+    def forward(self, batch: Utterances) -> tuple[Tensor, Tensor]:
+        return (self.mel - batch.frames).square().sum(), (self.duration - batch.token_lengths).square().sum()
+
+
+def speech(_: Path) -> Names:
+    network = Speaker()
+    return {
+        "Utterances": Utterances,
+        "network": network,
+        "optimizer": adamw(network.parameters(), lr=0.01),
+        "train": IterableSource([utterance(3), utterance(9, 2)]),
+    }
+
+
+def speech_trains(names: Names) -> None:
+    with Loop([names["phase"]], modules={"network": names["network"]}, accumulate=2).running() as run:
+        *_, epoch = run.epochs(names["train"], max_epochs=1)
+        assert epoch.phases["speech"].count == 14 + 6  # pyright: ignore[reportAttributeAccessIssue]  the last is an epoch's
+
+
+# --- unfreezing
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.body, self.head = nn.Linear(1, 1), nn.Linear(1, 1)
+        self.start = self.body.weight.detach().clone()
+        self.stood: list[bool] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.stood.append(torch.equal(self.body.weight, self.start))
+        return self.head(torch.tanh(self.body(x)))
+
+
+def unfreezing(folder: Path) -> Names:
+    network = Net()
+    phase = Phase[Tensor](
+        "fit",
+        lambda x: Loss(network(x).square().mean(), len(x)),
+        network.parameters(),
+        adamw(network.parameters(), lr=0.1),
+    )
+    return {
+        "network": network,
+        "loop": Loop([phase], modules={"network": network}),
+        "train": IterableSource([torch.ones(4, 1)] * 3),
+        "checkpoints": Checkpoints(folder),
+    }
+
+
+def body_came_later(names: Names) -> None:
+    assert names["network"].stood == [True] * 7 + [False] * 5  # its first step is taken in the seventh window
+
+
+# --- rewards
+
+
+class Played(NamedTuple):
+    x: Tensor
+    advantage: Tensor
+
+
+def rewards(_: Path) -> Names:
+    torch.manual_seed(1)
+    network = nn.Linear(1, 1)
+    return {
+        "Played": Played,
+        "network": network,
+        "optimizer": adamw(network.parameters(), lr=0.1),
+        "log_probability": lambda played: nn.functional.logsigmoid(network(played.x)[:, 0]),  # pyright: ignore[reportUnknownLambdaType]
+    }
+
+
+def zero_advantages_move_nothing(names: Names) -> None:
+    batches = [Played(torch.ones(4, 1), torch.full((4,), value)) for value in (0.0, 1.0, 0.0)]
+    with Loop([names["phase"]], modules={"network": names["network"]}).running() as run:
+        *_, epoch = run.epochs(IterableSource(batches), max_epochs=1)
+        assert epoch.phases["policy"].zero_gradients == 2  # pyright: ignore[reportAttributeAccessIssue]  as above
+
+
+# --- state of the caller
+
+
+def stateful(folder: Path) -> Names:
+    network = nn.Linear(1, 1)
+
+    def loss(x: Tensor) -> Loss:
+        return Loss(network(x).square().mean(), len(x), {"kl": network.weight.square().mean()})
+
+    optimizer = adamw(network.parameters(), lr=0.1)
+    return {
+        "network": network,
+        "optimizer": optimizer,
+        "phase": Phase("fit", loss, network.parameters(), optimizer),
+        "train": IterableSource([torch.ones(4, 1)] * 3),
+        "held_out": Validation(loss, IterableSource([torch.ones(2, 1)])),
+        "checkpoints": Checkpoints(folder, every_windows=1),
+        "ReduceLROnPlateau": ReduceLROnPlateau,
+        "Any": Any,
+    }
+
+
+def state_is_in_the_checkpoint(names: Names) -> None:
+    restored = names["checkpoints"].load()
+    assert restored.epoch + bool(restored.window) == 50
+    kept = restored.state["processes"][0]["kept"]
+    assert len(kept["penalty"]["recent"]) == 100
+    assert kept["plateau"]["last_epoch"] == restored.epoch
+
+
+GIVEN: Mapping[str, Given] = {
+    "two optimizers": Given(adversaries, both_train),
+    "a late discriminator": Given(adversaries, discriminator_was_late),
+    "several denominators": Given(speech, speech_trains),
+    "unfreezing by schedule": Given(unfreezing, body_came_later),
+    "rewards without gradient": Given(rewards, zero_advantages_move_nothing),
+    "state of your own": Given(stateful, state_is_in_the_checkpoint),
+}
+
+
+@pytest.mark.parametrize("title", list(recipes()))
+def test_the_recipe_runs_as_it_stands(title: str, tmp_path: Path) -> None:
+    given = GIVEN[title]
+    names: Names = {**PUBLIC, "Tensor": Tensor, "torch": torch, "nn": nn, "softplus": softplus, "Path": Path}
+    names |= given.names(tmp_path)
+    exec(compile(recipes()[title], f"recipe: {title}", "exec"), names)  # noqa: S102  our own page
+    given.check(names)
+
+
+def test_the_page_has_every_recipe() -> None:
+    assert set(GIVEN) == set(recipes())
+
+
+def test_the_page_begins_with_the_method_that_tells_a_step() -> None:
+    assert textwrap.indent(textwrap.dedent(inspect.getsource(PhaseRun.work)), "    ") in PAGE[:2000]

@@ -1,0 +1,436 @@
+"""Batches on their way to a device: once a window for all phases, one window ahead, and nothing else changes.
+
+The device is made up: a copy on its way is not a number anywhere until it was received.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import pytest
+import torch
+from shortages import Shortage, cuda_shortage
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainers.loop import (
+    Checkpoints,
+    IterableSource,
+    Loop,
+    Loss,
+    Notice,
+    OutOfMemoryError,
+    Phase,
+    Report,
+    ResidentSource,
+    Source,
+    WindowReport,
+)
+from trainers.loop.data.feeding import Direct, Prefetcher, feeder_for, foreseeable
+from trainers.loop.data.tree import leaves, map_tensors
+
+Tree = TypeVar("Tree")
+PLENTY = 2**30
+
+
+class Rows(NamedTuple):
+    x: Tensor
+    y: Tensor
+
+
+@dataclass
+class Made:
+    """A device that copies arrive at late.
+
+    Attributes:
+        log: What it was asked, with the first number of the batch.
+        short: How many more copies find no memory.
+    """
+
+    log: list[str] = field(default_factory=list[str])
+    short: int = 0
+    overlaps: bool = True
+    _waiting: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, Any]])
+
+    def readied(self, batch: Tree) -> Tree:
+        self.log.append(f"ready {_first(batch)}")
+        return map_tensors(batch, torch.clone)
+
+    def moved(self, batch: Tree) -> Tree:
+        self.log.append(f"move {_first(batch)}")
+        return map_tensors(batch, torch.clone)
+
+    def sent(self, batch: Tree) -> Tree:
+        if self.short:
+            self.short -= 1
+            raise cuda_shortage()
+        self.log.append(f"send {_first(batch)}")
+        copy = map_tensors(batch, lambda tensor: torch.full_like(tensor, torch.nan))
+        self._waiting.append((copy, batch))
+        return copy
+
+    def received(self, batch: Any) -> None:
+        (found,) = [pair for pair in self._waiting if pair[0] is batch]
+        self._waiting = [pair for pair in self._waiting if pair is not found]
+        for (_, target), (_, source) in zip(leaves(found[0]), leaves(found[1]), strict=True):
+            target.copy_(source)
+        self.log.append(f"receive {_first(batch)}")
+
+    def count(self, word: str) -> int:
+        return sum(entry.startswith(word) for entry in self.log)
+
+
+def _first(batch: object) -> int:
+    return int(next(leaves(batch))[1].flatten()[0])
+
+
+def rows(count: int = 24, width: int = 3) -> Rows:
+    """Whose first column counts them."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(count, width, generator=generator)
+    x[:, 0] = torch.arange(count) + 0.5
+    return Rows(x, torch.randn(count, 1, generator=generator))
+
+
+def listed(size: int = 4) -> IterableSource[Rows]:
+    data = rows()
+    return IterableSource([Rows(*batch) for batch in zip(data.x.split(size), data.y.split(size), strict=True)])
+
+
+def resident(size: int = 4) -> ResidentSource[Rows]:
+    return ResidentSource.of(rows(), batch_size=size, seed=3)
+
+
+Seen = Callable[[int, Rows], None]
+
+
+def train(
+    source: Source[Rows],
+    *,
+    phases: int = 2,
+    accumulate: int = 2,
+    epochs: int = 2,
+    shortage: Callable[[Tensor], Tensor] | None = None,
+    seen: Seen | None = None,
+    stop_after: int | None = None,
+    folder: Path | None = None,
+    **chosen: Any,
+) -> tuple[list[Tensor], list[Report]]:
+    """Weights and reports of networks that are trained on the same batches, a phase each."""
+    torch.manual_seed(2)
+    nets = {f"net{k}": nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.2), nn.Linear(4, 1)) for k in range(phases)}
+
+    def loss(k: int, batch: Rows) -> Loss:
+        if seen is not None:
+            seen(k, batch)
+        x = batch.x / 24 if shortage is None else shortage(batch.x.requires_grad_()) / 24
+        return Loss((nets[f"net{k}"](x) - batch.y).square().mean(), len(batch.x))
+
+    made = [
+        Phase[Rows](
+            name, lambda batch, k=k: loss(k, batch), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.05)
+        )
+        for k, (name, net) in enumerate(nets.items())
+    ]
+    reports: list[Report] = []
+    loop = Loop(made, modules=nets, device="cpu", accumulate=accumulate, **chosen)
+    with loop.running(None if folder is None else Checkpoints(folder, every_windows=2)) as run:
+        for report in run.epochs(source, max_epochs=epochs):
+            reports.append(report)
+            if stop_after is not None and sum(isinstance(report, WindowReport) for report in reports) == stop_after:
+                break
+        for _ in run.epochs(source, max_epochs=epochs):
+            pass
+    return [parameter.detach().clone() for net in nets.values() for parameter in net.parameters()], reports
+
+
+Feed = Callable[..., tuple[Made, list[Prefetcher]]]
+
+
+@pytest.fixture
+def fed(monkeypatch: pytest.MonkeyPatch) -> Feed:
+    """Feeds every loop from a made-up device; returns it and the feeders that were made."""
+
+    def feed(*, most: int = PLENTY, **chosen: Any) -> tuple[Made, list[Prefetcher]]:
+        carrier, made = Made(**chosen), list[Prefetcher]()
+
+        def feeder(_device: torch.device, *, phases: int) -> Prefetcher:
+            made.append(Prefetcher(carrier, most=most, shared=phases > 1))
+            return made[-1]
+
+        monkeypatch.setattr("trainers.loop.loop.feeder_for", feeder)
+        return carrier, made
+
+    return feed
+
+
+def equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def nothing_held(feeder: Prefetcher) -> bool:
+    return feeder._next is None and feeder._now.window is None and not feeder._now.copies
+
+
+SOURCES: dict[str, Callable[[], Source[Rows]]] = {
+    "a list": listed,
+    "data in memory": resident,
+    "a loader without workers": lambda: IterableSource(_loader(0)),
+    "any iterable": lambda: IterableSource(_Drawing()),
+}
+
+
+class _Drawing:
+    """Batches that are drawn from torch's generator as they are read."""
+
+    def __iter__(self) -> Iterator[Rows]:
+        return (Rows(torch.randn(4, 3), torch.randn(4, 1)) for _ in range(6))
+
+
+def _loader(workers: int) -> "DataLoader[Any]":
+    data = rows()
+    return DataLoader(
+        TensorDataset(data.x, data.y),
+        batch_size=4,
+        shuffle=True,
+        num_workers=workers,
+        collate_fn=_collated,
+        multiprocessing_context="fork" if workers else None,
+    )
+
+
+def _collated(samples: Sequence[tuple[Tensor, Tensor]]) -> Rows:
+    return Rows(torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples]))
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
+@pytest.mark.parametrize("phases", [1, 2])
+def test_a_training_that_is_fed_has_the_bits_of_one_that_is_not(
+    fed: Feed, source: Callable[[], Source[Rows]], phases: int
+) -> None:
+    expected, _ = train(source(), phases=phases)
+    _, made = fed()
+    found, _ = train(source(), phases=phases)
+    assert equal(found, expected)
+    assert nothing_held(made[0])
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
+@pytest.mark.parametrize("windows", [2, 3])
+def test_leaving_the_loop_in_mid_epoch_loses_no_window(
+    fed: Feed, source: Callable[[], Source[Rows]], windows: int
+) -> None:
+    expected, _ = train(source(), phases=1)
+    _, made = fed()
+    found, _ = train(source(), phases=1, stop_after=windows)
+    assert equal(found, expected)
+    assert nothing_held(made[0])
+
+
+def test_the_next_window_is_sent_before_this_one_is_reported_and_received_only_when_it_is_worked(fed: Feed) -> None:
+    carrier, _ = fed()
+    train(listed(), phases=1, accumulate=1, epochs=1, seen=lambda _, batch: carrier.log.append(f"work {_first(batch)}"))
+    middle = [entry for entry in carrier.log if entry.split()[1] in ("4", "8", "12")]
+    assert middle == [
+        "ready 4", "send 4", "receive 4", "work 4",
+        "ready 8", "send 8", "receive 8", "work 8",
+        "ready 12", "send 12", "receive 12", "work 12",
+    ]  # fmt: skip
+    assert carrier.log.index("send 8") < carrier.log.index("receive 8") == carrier.log.index("work 8") - 1
+    assert carrier.log.index("work 4") < carrier.log.index("ready 8")
+
+
+@pytest.mark.parametrize("source", [listed, lambda: IterableSource(_loader(0))], ids=["foreseeable", "not"])
+def test_every_batch_is_copied_once_for_all_phases(fed: Feed, source: Callable[[], Source[Rows]]) -> None:
+    carrier, _ = fed()
+    train(source(), phases=3, epochs=1)
+    assert carrier.count("send") + carrier.count("move") == carrier.count("ready") == 6
+
+
+def test_a_phase_alone_keeps_no_copy_of_what_was_not_sent_ahead(fed: Feed) -> None:
+    _, made = fed()
+    held: list[int] = []
+    source = IterableSource(_loader(0))
+    train(source, phases=1, epochs=1, seen=lambda _, __: held.append(len(made[0]._now.copies)))
+    assert held == [0] * 6
+
+
+def test_a_source_that_may_depend_on_the_training_is_read_when_its_window_is_due(fed: Feed) -> None:
+    fed()
+    steps: list[str] = []
+
+    class Rollouts:
+        def __iter__(self) -> Iterator[Rows]:
+            for number in range(3):
+                steps.append(f"read {number}")
+                yield Rows(torch.full((2, 3), float(number)), torch.zeros(2, 1))
+
+    train(
+        IterableSource(Rollouts()),
+        phases=1,
+        accumulate=1,
+        epochs=1,
+        seen=lambda _, batch: steps.append(f"work {_first(batch)}"),
+    )
+    assert steps == ["read 0", "work 0", "read 1", "work 1", "read 2", "work 2"]
+
+
+def test_only_data_in_memory_lists_and_loaders_with_workers_are_read_ahead() -> None:
+    assert foreseeable(resident())
+    assert foreseeable(listed())
+    assert foreseeable(IterableSource(_loader(1)))
+    assert not foreseeable(IterableSource(_loader(0)))
+    assert not foreseeable(IterableSource(_Drawing()))
+
+
+def test_an_error_of_the_source_comes_when_its_window_is_due(fed: Feed) -> None:
+    fed()
+
+    def gather(index: Tensor) -> Rows:
+        if int(index[0]) == 8:
+            raise KeyError("no such row")
+        return Rows(*(tensor[index] for tensor in rows()))
+
+    source = ResidentSource(gather, samples=24, batch_size=4, shuffle=False)
+    worked: list[int] = []
+    reports: list[Report] = []
+    net = nn.Linear(3, 1)
+
+    def loss(batch: Rows) -> Loss:
+        worked.append(_first(batch))
+        return Loss((net(batch.x) - batch.y).square().mean(), 4)
+
+    phase = Phase[Rows]("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.0))
+    with (
+        Loop([phase], modules={"net": net}, device="cpu").running() as run,
+        pytest.raises(KeyError, match="no such row") as caught,
+    ):
+        reports.extend(run.epochs(source, max_epochs=1))
+    assert worked == [0, 4]
+    assert not getattr(caught.value, "__notes__", [])  # it is no error of the window before
+
+
+@pytest.mark.parametrize("stage", ["forward", "backward"])
+def test_where_memory_runs_out_the_copies_go_first_and_the_batch_is_not_cut(fed: Feed, stage: Any) -> None:
+    carrier, made = fed()
+    shortage = _Passing(stage, made)
+    found, reports = train(listed(), phases=1, epochs=1, shortage=shortage)
+    (notice,) = [report.message for report in reports if isinstance(report, Notice)]
+    assert "no batch cut: windows are no longer brought to the device ahead" in notice
+    assert [report.micro for report in reports if isinstance(report, WindowReport)] == [None] * 3
+    sent = carrier.count("send")
+    assert 0 < sent < 6
+    expected, _ = train(listed(), phases=1, epochs=1)
+    assert equal(found, expected)
+
+
+class _Passing:
+    """Memory that is short in the second window, as long as copies are held."""
+
+    def __init__(self, stage: Any, made: Sequence[Prefetcher]) -> None:
+        self._made = made
+        self._inner = Shortage(stage, 0)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        held = self._made[0]._now.copies
+        return self._inner(x) if held and not self._inner.failures else x
+
+
+def test_once_batches_are_cut_only_pieces_are_moved(fed: Feed) -> None:
+    carrier, made = fed()
+    shortage = Shortage("forward", 2, since=3)
+    held: list[int] = []
+    _, reports = train(
+        listed(),
+        phases=1,
+        epochs=1,
+        shortage=shortage,
+        seen=lambda _, __: held.append(len(made[0]._now.copies) + (made[0]._next is not None)),
+    )
+    windows = [report for report in reports if isinstance(report, WindowReport)]
+    assert [(report.micro, report.shortages) for report in windows] == [(None, 0), (2, 2), (2, 0)]
+    assert sum(report.count for report in windows) == 24
+    assert held[-6:] == [0] * 6
+    assert carrier.count("send") == 2  # those of the second window; the first was not read ahead
+
+
+def test_a_sample_that_does_not_fit_without_copies_either_is_an_error(fed: Feed) -> None:
+    fed()
+    with pytest.raises(OutOfMemoryError, match="which cannot be cut"):
+        train(listed(size=1), phases=1, shortage=Shortage("forward", 0, since=3))
+
+
+def test_a_device_without_room_for_the_next_window_is_fed_by_the_batch(fed: Feed) -> None:
+    carrier, made = fed(short=1)
+    found, _ = train(listed(), phases=1)
+    assert made[0]._crowded
+    assert carrier.count("send") == 0
+    expected, _ = train(listed(), phases=1)
+    assert equal(found, expected)
+
+
+def test_a_window_that_is_too_large_is_moved_by_the_batch(fed: Feed) -> None:
+    carrier, _ = fed(most=2 * 4 * 4 * 4 - 1)  # a window is two batches of four rows of four numbers
+    train(listed(), phases=2, epochs=1)
+    assert carrier.count("send") == 0
+    assert carrier.count("move") == 2 * carrier.count("ready")
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
+def test_a_training_that_resumes_in_mid_epoch_reads_what_it_would_have_read(
+    fed: Feed, tmp_path: Path, source: Callable[[], Source[Rows]]
+) -> None:
+    expected, _ = train(source(), phases=1, accumulate=1)
+    _, _ = fed()
+
+    class KilledError(Exception):
+        pass
+
+    batches = 0
+
+    def seen(_phase: int, _batch: Rows) -> None:
+        nonlocal batches
+        batches += 1
+        if batches == 4:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        train(source(), phases=1, accumulate=1, folder=tmp_path, seen=seen)
+    found, _ = train(source(), phases=1, accumulate=1, folder=tmp_path)
+    assert equal(found, expected)
+
+
+def test_before_a_checkpoint_nothing_is_read_ahead(fed: Feed, tmp_path: Path) -> None:
+    carrier, _ = fed()
+    held: list[str] = []
+
+    def seen(_phase: int, batch: Rows) -> None:
+        held.append(carrier.log[-1].split()[0] + f" {_first(batch)}")
+
+    train(listed(), phases=1, accumulate=1, epochs=1, folder=tmp_path, seen=seen)
+    # A checkpoint follows every second window, whose successor is read after it.
+    assert held == ["move 0", "receive 4", "move 8", "receive 12", "move 16", "receive 20"]
+
+
+def test_on_a_cpu_windows_pass_as_they_are() -> None:
+    feeder = feeder_for(torch.device("cpu"), phases=2)
+    assert isinstance(feeder, Direct)
+    windows = iter([(rows(),)])
+    assert feeder.windows(windows, ahead=True) is windows
+    batch = rows()
+    feeder.look_ahead()
+    assert next(windows, None) is not None
+    assert feeder.move(batch) is batch
+    assert not feeder.give_up()
+
+
+def test_other_devices_are_fed_without_a_stream_of_their_own() -> None:
+    feeder = cast("Prefetcher", feeder_for(torch.device("meta"), phases=2))
+    source = iter([(rows(),), (rows(),)])
+    found = feeder.windows(source, ahead=True)
+    (batch,) = next(found)
+    feeder.look_ahead()
+    assert next(source, None) is not None
+    assert feeder.move(batch).x.device.type == "meta"
+    assert batch.x.device.type == "cpu"
