@@ -77,7 +77,7 @@ def _is_profiled() -> bool:
 
 
 def _without_gradients(step: Step | None) -> Step | None:
-    """The step inside of what turns gradients off, which is done here at a tenth of the time; others as they are."""
+    """The step inside of what turns gradients off, which is done here in a third of the time; others as they are."""
     inner: Step | None = getattr(step, "__wrapped__", None)
     if inner is None or getattr(step, "__code__", None) is not _TURNING_OFF:
         return step
