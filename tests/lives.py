@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from remains import Remains, remains, until
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
 
 from trainers.loop import (
     Checkpoints,
@@ -22,7 +22,9 @@ from trainers.loop import (
     ResidentSource,
     Run,
     Source,
+    Stateful,
     Validation,
+    WindowReport,
     seed_everything,
 )
 
@@ -38,6 +40,37 @@ class Life:
     left: Remains
 
 
+class Memory:
+    """A loop body's own: a penalty that follows the losses, the highest of them, and the last few as a buffer."""
+
+    def __init__(self) -> None:
+        self.penalty = 0.01
+        self.highest: float | None = None
+        self.recent: list[Tensor] = []
+
+    def see(self, report: WindowReport) -> None:
+        """Let the penalty grow while losses fall."""
+        self.penalty *= 1.1 if self.highest is not None and report.loss < self.highest else 0.9
+        self.highest = max(report.loss, self.highest or 0.0)
+        self.recent = [*self.recent[-2:], torch.tensor([report.loss, self.penalty])]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"penalty": self.penalty, "highest": self.highest, "recent": self.recent}
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        self.penalty, self.highest, self.recent = (state_dict[name] for name in ("penalty", "highest", "recent"))
+
+
+def adapting(reports: Iterator[Report], memory: Memory, plateau: ReduceLROnPlateau) -> Iterator[Report]:
+    """The reports, after they were taken into what the caller keeps."""
+    for report in reports:
+        if isinstance(report, WindowReport):
+            memory.see(report)
+        elif isinstance(report, EpochReport):
+            plateau.step(report.monitored)
+        yield report
+
+
 def samples(number: int, *, seed: int = 0) -> Tensor:
     """Three inputs and a target each: float32 [number, 4]."""
     return torch.randn(number, 4, generator=torch.Generator().manual_seed(seed))
@@ -50,7 +83,7 @@ def resident(data: Tensor) -> Source[Tensor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """A small training with everything on: dropout, a schedule, an average, validation, early stopping.
+    """A small training with everything on: dropout, schedules, an average, validation, early stopping, a state.
 
     Attributes:
         accumulate: Batches in a window.
@@ -90,7 +123,7 @@ class Training:
         """
         seed_everything(99 if any(folder.glob("window-*")) else 1)
         net = nn.Sequential(nn.Linear(3, self.hidden), nn.Dropout(0.4), nn.Tanh(), nn.Linear(self.hidden, 1))
-        moments = count()
+        memory, moments = Memory(), count()
 
         def pass_moment() -> None:
             if moment is not None:
@@ -98,7 +131,9 @@ class Training:
 
         def loss(batch: Tensor) -> Loss:
             pass_moment()
-            return Loss((net(batch[:, :3]) - batch[:, 3:]).square().mean(), len(batch), {"second": batch.mean()})
+            made = net(batch[:, :3])
+            error = (made - batch[:, 3:]).square() + memory.penalty * made.square()
+            return Loss(error.mean(), len(batch), {"second": batch.mean()})
 
         def score(batch: Tensor) -> Loss:
             """Draws a random number, as the score of a diffusion model does."""
@@ -106,11 +141,13 @@ class Training:
 
         optimizer = self.optimizer(net.parameters(), lr=self.lr)
         phase = Phase("main", loss, net.parameters(), optimizer, CosineAnnealingLR(optimizer, 10), clip=self.clip)
-        loop = Loop([phase], modules={"net": net}, device="cpu", accumulate=self.accumulate, ema=self.ema)
+        plateau = ReduceLROnPlateau(optimizer, factor=0.7, patience=0)
+        kept: dict[str, Stateful] = {"plateau": plateau, "memory": memory}
+        loop = Loop([phase], modules={"net": net}, device="cpu", accumulate=self.accumulate, ema=self.ema, state=kept)
         validation = Validation(score, IterableSource([samples(4, seed=9)]))
         with loop.running(self._checkpoints(folder)) as run:
-            reports = until(self._followed(run, validation, pass_moment), windows)
-            return Life(reports=reports, left=remains(run))
+            reports = until(adapting(self._followed(run, validation, pass_moment), memory, plateau), windows)
+            return Life(reports=reports, left=remains(run, kept))
 
     def _checkpoints(self, folder: Path) -> Checkpoints:
         return Checkpoints(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.loop import CheckpointReport, EpochReport, Notice, Report, Run, WindowReport
+from trainers.loop import CheckpointReport, EpochReport, Notice, Report, Run, Stateful, WindowReport
 
 MEASURED = ("seconds", "data_seconds", "peak_bytes")
 
@@ -24,6 +24,7 @@ class Remains:
         schedulers: The states of all schedulers.
         generator: The state of torch's generator.
         history: The reports of the complete epochs, without times.
+        kept: What the caller keeps.
     """
 
     weights: Mapping[str, bytes]
@@ -33,10 +34,11 @@ class Remains:
     schedulers: Sequence[Any]
     generator: bytes
     history: Sequence[Mapping[str, Any]]
+    kept: Mapping[str, Any]
 
 
-def remains(run: Run[Any]) -> Remains:
-    """What the run would leave if it ended now."""
+def remains(run: Run[Any], kept: Mapping[str, Stateful] | None = None) -> Remains:
+    """What the run would leave if it ended now, and what the caller keeps."""
     setup = run._setup
     tensors = {
         f"{name}.{path}": content(tensor)
@@ -54,6 +56,7 @@ def remains(run: Run[Any]) -> Remains:
         schedulers=[None if phase.scheduler is None else plain(phase.scheduler.state_dict()) for phase in phases],
         generator=content(torch.get_rng_state()),
         history=[timeless(report) for report in run.history],
+        kept={name: plain(thing.state_dict()) for name, thing in (kept or {}).items()},
     )
 
 

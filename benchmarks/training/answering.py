@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.training.job import Timing, default_optimizer, seconds_per_step
+from benchmarks.training.job import Timing, default_optimizer, fastest_optimizer, seconds_per_step
 from benchmarks.training.probes import PROBES, saved
 from benchmarks.training.subject import subject
 
@@ -22,11 +22,19 @@ def seconds(names: list[str], question: dict[str, Any]) -> dict[str, float]:
     return {name: seconds_per_step(subject(name).train, question["kind"], default_optimizer, timing) for name in names}
 
 
+def loop_seconds(name: str, question: dict[str, Any]) -> float:
+    """Processor time of one batch of a subject alone, with the fastest optimizer, beside which a loop shows most."""
+    timing = Timing(warm=question["warm"], steps=question["steps"], accumulate=question["accumulate"])
+    return seconds_per_step(subject(name).train, question["kind"], fastest_optimizer, timing)
+
+
 def answer(name: str, question: dict[str, Any]) -> object:
-    """What the question asks for: `seconds` a step, `saved` weights, or the value of a probe."""
+    """What the question asks for: `seconds` a step of several or of the `loop` alone, `saved` weights, or a probe."""
     match question["what"]:
         case "seconds":
             return seconds(["by hand", "ours", name], question)
+        case "loop":
+            return loop_seconds(name, question)
         case "saved":
             return saved(subject(name), Path(question["folder"]), die_after=question["die_after"])
         case probe:

@@ -22,12 +22,13 @@ class Respondent:
     Args:
         python: The interpreter of the environment.
         name: The subject.
+        checkout: Whose training loop it has; the benchmarks are those of this one.
     """
 
-    def __init__(self, python: Path, name: str) -> None:
+    def __init__(self, python: Path, name: str, checkout: Path = ROOT) -> None:
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python")]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(checkout / "python")]),
             "OMP_NUM_THREADS": "1",
             "TOKENIZERS_PARALLELISM": "false",
         }

@@ -124,14 +124,16 @@ class Timing:
     """How a loop is timed.
 
     Attributes:
-        warm: Steps before the clock starts.
-        steps: Steps that are timed.
+        warm: Batches before the clock starts.
+        steps: Batches that are timed.
         loader: Whether batches come through torch's `DataLoader`, as most loops read them, or straight from a list.
+        accumulate: Batches in one optimizer step.
     """
 
     warm: int
     steps: int
     loader: bool = True
+    accumulate: int = 1
 
 
 def network_of(kind: Kind) -> nn.Module:
@@ -171,10 +173,11 @@ def unchanging(optimizer: Optimizer) -> LambdaLR:
 def seconds_per_step(
     train: Callable[[Job], None], kind: Kind, optimizer: Callable[[nn.Module], Optimizer], timing: Timing
 ) -> float:
-    """Processor time that a loop takes for one step of a fresh training."""
+    """Processor time that a loop takes for one batch of a fresh training."""
     network = network_of(kind)
     stepped = optimizer(network)
     clocked = ClockedBatches(batches_of(kind), warm=timing.warm, steps=timing.steps)
     batches = DataLoader(clocked, batch_size=None) if timing.loader else clocked
-    train(Job(network=network, optimizer=stepped, scheduler=unchanging(stepped), batches=batches))
+    scheduler = unchanging(stepped)
+    train(Job(network=network, optimizer=stepped, scheduler=scheduler, batches=batches, accumulate=timing.accumulate))
     return clocked.seconds / timing.steps

@@ -13,10 +13,11 @@ import torch
 from printed import ROOT
 from torch import Tensor, nn
 from torch.nn.functional import softplus
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
 import trainers.loop
-from trainers.loop import Checkpoints, EpochReport, IterableSource, Loop, Loss, Phase, Run, adamw
+from trainers.loop import Checkpoints, EpochReport, IterableSource, Loop, Loss, Phase, Run, Validation, adamw
 from trainers.loop.window.phase_run import PhaseRun
 
 PAGE = (ROOT / "docs" / "training-loop.md").read_text(encoding="utf-8")
@@ -243,6 +244,36 @@ def the_body_is_the_learnt_one_and_the_head_has_learnt(names: Names) -> None:
     assert not torch.equal(names["head"].weight, names["fresh"])
 
 
+# --- state of the caller
+
+
+def stateful(folder: Path) -> Names:
+    network = nn.Linear(1, 1)
+
+    def loss(x: Tensor) -> Loss:
+        return Loss(network(x).square().mean(), len(x), {"kl": network.weight.square().mean()})
+
+    optimizer = adamw(network.parameters(), lr=0.1)
+    return {
+        "network": network,
+        "optimizer": optimizer,
+        "phase": Phase("fit", loss, network.parameters(), optimizer),
+        "train": IterableSource([torch.ones(4, 1)] * 3),
+        "held_out": Validation(loss, IterableSource([torch.ones(2, 1)])),
+        "checkpoints": Checkpoints(folder, every_windows=1),
+        "ReduceLROnPlateau": ReduceLROnPlateau,
+        "Any": Any,
+    }
+
+
+def state_is_in_the_checkpoint(names: Names) -> None:
+    restored = names["checkpoints"].load()
+    assert restored.epoch + bool(restored.window) == 50
+    kept = restored.state["processes"][0]["kept"]
+    assert len(kept["penalty"]["recent"]) == 100
+    assert kept["plateau"]["last_epoch"] == restored.epoch
+
+
 GIVEN: Mapping[str, Given] = {
     "two optimizers": Given(adversaries, both_train),
     "a late discriminator": Given(adversaries, discriminator_was_late),
@@ -251,6 +282,7 @@ GIVEN: Mapping[str, Given] = {
     "IterableDataset and workers": Given(workers, all_pictures_were_seen),
     "rewards without gradient": Given(rewards, zero_advantages_move_nothing),
     "starting from weights": Given(weights, the_body_is_the_learnt_one_and_the_head_has_learnt),
+    "state of your own": Given(stateful, state_is_in_the_checkpoint),
 }
 
 

@@ -65,6 +65,17 @@ def test_an_epoch_becomes_one_json_object_with_its_validation() -> None:
     }
 
 
+def test_a_validation_that_is_no_number_is_valid_json_and_shown() -> None:
+    report = epoch(validation=math.nan)
+    assert json.loads(as_json(report))["validation"]["mean"] is None
+    stream = io.StringIO()
+    list(PlainProgress(stream)([report]))
+    assert "validation nan" in stream.getvalue()
+    console = Console(file=io.StringIO(), force_terminal=True, width=160)
+    list(RichProgress(console)([epoch(), report]))
+    assert "validation nan" in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]  the one from above
+
+
 def test_a_checkpoint_becomes_one_json_object() -> None:
     assert json.loads(as_json(checkpoint(2, epoch=1, problem="disk full"))) == {
         "kind": "checkpoint",

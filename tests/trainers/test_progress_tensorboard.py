@@ -1,5 +1,6 @@
 """The log for TensorBoard, read back by TensorBoard itself."""
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -72,6 +73,11 @@ def test_an_epoch_has_losses_skips_and_its_validation(tmp_path: Path) -> None:
 def test_an_epoch_without_validation_has_none(tmp_path: Path) -> None:
     logged(tmp_path, epoch(validation=None))
     assert set(curves(tmp_path / "epochs")) == {"loss/main", "skipped/main"}
+
+
+def test_a_validation_that_is_no_number_has_no_point(tmp_path: Path) -> None:
+    logged(tmp_path, epoch(0, validation=0.5), epoch(1, validation=math.nan), epoch(2, validation=0.25))
+    assert curves(tmp_path / "epochs")["validation"] == [(1, 0.5), (3, 0.25)]
 
 
 def test_a_resumed_training_draws_every_point_once_in_every_phase(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 import json
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
+from itertools import count
+from math import isnan, nan
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +26,11 @@ from predictor.model import Model
 from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
 from predictor.windows import Minimum
-from trainers.loop import Report
+from trainers.loop import Checkpoints, Loss, NoBestWeightsError, Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
-from trainers.stock.card import bars_hash
-from trainers.stock.data import History
+from trainers.stock.card import bars_hash, epochs_card
+from trainers.stock.data import Batch, History
+from trainers.stock.fitting import Fitted, fit, fit_pipeline, prepare
 from trainers.stock.material import Material
 from trainers.stock.splits import Splits
 from trainers.stock.task import QuantileTask
@@ -173,6 +176,45 @@ def test_the_start_is_kept_where_no_epoch_is_better(tmp_path: Path) -> None:
     training = card_of(made).record("training")
     assert training.integer("best_epoch") == 0
     assert training.number("best_selection") < min(row.number("selection") for row in training.records("epochs"))
+
+
+# --- selection losses that are no numbers
+
+
+def with_losses(*, unknown: Collection[int], folder: Path | None, epochs: int) -> Fitted:
+    """A fit of so many epochs in all, whose judgements of these numbers, the start's being 0, are not a number."""
+    panel, recipe = few_bars(), replace(SHORT, optimisation=replace(QUICK, max_epochs=epochs, patience=9))
+    splits = recipe.splits(panel.sessions)
+    pipeline = fit_pipeline(panel, default_features(), recipe, splits)
+    prepared = prepare(History(panel, pipeline), splits, recipe, None)
+    lesson, number = prepared.lesson, count()
+
+    def judge(batch: Batch) -> Loss:
+        found = lesson.judge(batch)
+        return replace(found, mean=found.mean * nan) if next(number) in unknown else found
+
+    checkpoints = None if folder is None else Checkpoints(folder)
+    return fit(replace(prepared, lesson=replace(lesson, judge=judge)), recipe.optimisation, checkpoints, unwatched)
+
+
+def test_a_start_that_scores_no_number_is_never_kept() -> None:
+    fitted = with_losses(unknown=[0], folder=None, epochs=1)
+    assert fitted.best_epoch == 1
+    assert fitted.best_loss == fitted.epochs[0][1]
+
+
+def test_an_epoch_that_scores_no_number_is_not_the_best_and_not_in_the_card() -> None:
+    fitted = with_losses(unknown=[2], folder=None, epochs=2)
+    assert fitted.best_epoch < 2
+    assert isnan(fitted.epochs[1][1])
+    assert epochs_card(fitted.epochs) == [{"epoch": 1, "train": fitted.epochs[0][0], "selection": fitted.epochs[0][1]}]
+
+
+def test_a_start_that_scored_no_number_is_not_judged_again_after_a_resume(tmp_path: Path) -> None:
+    with pytest.raises(NoBestWeightsError, match="none of the 2 recorded values was finite"):
+        with_losses(unknown=range(9), folder=tmp_path, epochs=1)
+    with pytest.raises(NoBestWeightsError, match="none of the 3 recorded values was finite"):
+        with_losses(unknown=range(9), folder=tmp_path, epochs=2)
 
 
 def test_conformal_offsets_make_both_tails_right_on_the_calibration_split(trained: Trained) -> None:

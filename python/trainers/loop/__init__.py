@@ -54,6 +54,7 @@ from trainers.loop.reports import (
 )
 from trainers.loop.run import Run
 from trainers.loop.schedules import cosine, warmup_cosine
+from trainers.loop.stateful import Stateful
 from trainers.loop.validation import Validation
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.taking import Taken, take_weights
@@ -100,6 +101,7 @@ __all__ = [
     "SelfTestError",
     "SettingsError",
     "Source",
+    "Stateful",
     "StoppedError",
     "Taken",
     "Term",

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
+from trainers.loop.checkpoint.rates import Rates, ResumeRates, Started, started_with
 from trainers.loop.checkpoint.recorder import Parts, Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
@@ -30,7 +31,8 @@ from trainers.loop.phase import Frozen, Phase
 from trainers.loop.reports import Notice
 from trainers.loop.run import Run, Setup
 from trainers.loop.standing import Standing
-from trainers.loop.validation import Scorer
+from trainers.loop.stateful import Stateful
+from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.average import Average
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import check_coverage, named_tensors, parameter_names
@@ -67,14 +69,21 @@ class Loop(Generic[Batch]):
         batch_coupled: What to do where layers such as BatchNorm mix the samples of a batch and the batch would be cut,
             so that the result would depend on how: refuse, or accept that.
         nonfinite: What to do with a loss or gradient that is not finite: skip the step, or raise. A gradient that
-            overflows in float16 is skipped either way, and the scale lowered.
-        skip_limit: So many skipped steps in a row raise.
+            overflows in float16 is skipped either way, and the scale lowered. A validation that is not finite is
+            reported as it is and no improvement, or raises.
+        skip_limit: So many skipped steps in a row raise, and so many such validations.
         audit_windows: A parameter that gets no gradient in so many windows counts as unused; None for 16, or the
             first epoch if that is shorter.
         ema: The decay of a moving average of the weights, such as 0.999, which is then what is validated and kept as
             best; or a decay for each of some modules, by name; None for no average.
         compile: Compile the parts of the modules that contain no recurrent layer.
         deterministic: Allow only operations that give the same bits every time.
+        state: What the caller keeps beside the loop, by name, such as a `ReduceLROnPlateau` or a replay buffer:
+            checkpoints hold it as it is when they are written, and it comes back on resume. In a group of processes
+            each has its own.
+        resume_rates: What to do on resume where learning rates, weight decay or other settings of the optimizers are
+            not set up as when the training was started: refuse, go on with the `saved` ones, or with the `new` ones, of
+            which a learning rate keeps the factor that schedules have brought it to.
 
     Attributes:
         device: The device, and why it is this one.
@@ -104,14 +113,18 @@ class Loop(Generic[Batch]):
         ema: float | Mapping[str, float] | None = None,
         compile: bool = False,  # noqa: A002  torch's word for it
         deterministic: bool = False,
+        state: Mapping[str, Stateful] | None = None,
+        resume_rates: ResumeRates = "refuse",
     ) -> None:
         _check_phases(phases)
         _check_module_names(modules)
+        _check_state(state or {})
         _check_counts({"accumulate": accumulate, "skip_limit": skip_limit})
         _check_counts({} if audit_windows is None else {"audit_windows": audit_windows})
         _check_choice("oom", oom, ("split", "fail"))
         _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
         _check_choice("nonfinite", nonfinite, ("skip", "raise"))
+        _check_choice("resume_rates", resume_rates, ("refuse", "saved", "new"))
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
 
@@ -138,6 +151,9 @@ class Loop(Generic[Batch]):
         self._ema = _decays(ema, self._trained)
         self._compile = compile
         self._deterministic = deterministic
+        self._state = dict(state or {})
+        self._resume_rates: ResumeRates = resume_rates
+        self._started: Started | None = None
         check_coverage(
             {phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, self._trained | self._frozen
         )
@@ -160,7 +176,8 @@ class Loop(Generic[Batch]):
             SelfTestError: The device computes wrongly.
             BatchCoupledError: Layers mix the samples of a batch, and batches would be cut.
             ParallelismError: The processes of the group do not fit together.
-            CheckpointError: The folder is in use, or all its checkpoints are damaged.
+            CheckpointError: The folder is in use, all its checkpoints are damaged, or the state holds more than tensors
+                and plain values.
             ResumeMismatchError: The checkpoint belongs to another training.
         """
         device = self.device.device
@@ -210,14 +227,22 @@ class Loop(Generic[Batch]):
         ]
         modules = [*self._trained.values(), *self._frozen.values()]
         check_phases(group, self._trained, phases)
-        best = Best(self._trained)
+        best, score_guard = Best(self._trained, self._nonfinite), ScoreGuard(self._nonfinite, self._skip_limit)
         seeds = group.gather(torch.initial_seed())
         standing = Standing([phase.name for phase in self._phases], order_seed=seeds[0])
         scorer = Scorer(self.device.device, self.precision, self._cutter(feeder, evaluated=modules))
-        recorder = None
+        recorder, rates = None, self._rates()
         if checkpoints is not None:
             parts = Parts(
-                trained=self._trained, frozen=self._frozen, phases=phases, scorer=scorer, best=best, standing=standing
+                trained=self._trained,
+                frozen=self._frozen,
+                phases=phases,
+                scorer=scorer,
+                score_guard=score_guard,
+                best=best,
+                standing=standing,
+                kept=self._state,
+                rates=rates,
             )
             recorder = Recorder(checkpoints, parts, group=group, device=self.device.device, accumulate=self._accumulate)
         setup = Setup(
@@ -228,6 +253,7 @@ class Loop(Generic[Batch]):
             accumulate=self._accumulate,
             group=group,
             scorer=scorer,
+            score_guard=score_guard,
             feeder=feeder,
             best=best,
             standing=standing,
@@ -238,6 +264,11 @@ class Loop(Generic[Batch]):
         )
         notices = [] if recorder is None else recorder.resume()
         return Run(setup, [*notices, *self._burdens()])
+
+    def _rates(self) -> Rates:
+        """What the optimizers were set up with; run again, the loop finds them as its training has left them."""
+        self._started = self._started or started_with(self._phases)
+        return Rates(self._phases, self._started, self._resume_rates)
 
     def _shared_forward(self, phase: Phase[Batch]) -> SharedForward[Batch]:
         parameters = set(phase.parameters)
@@ -344,6 +375,7 @@ class Loop(Generic[Batch]):
         group.check_same("the precision", str([self.precision.name, *(p.name for p in self._precisions.values())]))
         group.check_same("the accumulation window", f"{self._accumulate} batches")
         group.check_same("the checkpoints", "none" if checkpoints is None else "some")
+        group.check_same("the names of the state", str(list(self._state)))
         group.spread(t for module in modules.values() for t in (*module.parameters(), *module.buffers()))
         if group.rank:
             seed_everything(mixed(torch.initial_seed(), group.rank) % 2**32)
@@ -373,6 +405,15 @@ def _check_module_names(names: Iterable[str]) -> None:
         raise SettingsError(
             f"the module names {dotted} contain a dot, which separates them from their parameters' names"
         )
+
+
+def _check_state(state: Mapping[str, object]) -> None:
+    for name, thing in state.items():
+        if not isinstance(thing, Stateful):
+            raise SettingsError(
+                f"state {name!r} is a {type(thing).__name__}, which has no state_dict() and load_state_dict(); put it "
+                "into a small class that has"
+            )
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:

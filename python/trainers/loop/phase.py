@@ -95,7 +95,7 @@ class Phase(Generic[Batch]):
         if isinstance(self.scheduler, ReduceLROnPlateau):
             raise SettingsError(
                 f"phase {self.name!r}: a ReduceLROnPlateau follows a value, not the steps; leave it out of the phase "
-                "and call its step() with the value after every EpochReport"
+                "and call its step() with the value after every EpochReport; Loop(state=…) keeps it in checkpoints"
             )
         if self.scheduler is not None and self.scheduler.optimizer is not self.optimizer:
             raise SettingsError(

@@ -18,12 +18,12 @@ from trainers.loop.data.reading import Placed, order_digest, read_apart, remarks
 from trainers.loop.data.sources import Source, check_source
 from trainers.loop.errors import EmptyTargetError, StoppedError, listed
 from trainers.loop.group.group import Group
-from trainers.loop.loss import Loss, check_finite_score
+from trainers.loop.loss import Loss
 from trainers.loop.machine.footprint import peak_bytes
 from trainers.loop.machine.seeding import mixed
 from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
 from trainers.loop.standing import Standing
-from trainers.loop.validation import Scorer, Validation, evaluating
+from trainers.loop.validation import ScoreGuard, Scorer, Validation, evaluating
 from trainers.loop.weights.average import Average
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import kept_buffers
@@ -51,6 +51,7 @@ class Setup(Generic[Batch]):
         accumulate: Batches of this process in a window.
         group: The processes that train together.
         scorer: Scores sources.
+        score_guard: Watches what validations come to.
         feeder: Brings batches to the device.
         best: The best value so far and its weights.
         standing: How far the training has come.
@@ -67,6 +68,7 @@ class Setup(Generic[Batch]):
     accumulate: int
     group: Group
     scorer: Scorer
+    score_guard: ScoreGuard
     feeder: Feeder
     best: Best
     standing: Standing
@@ -147,7 +149,7 @@ class Run(Generic[Batch]):
         Raises:
             ContractError: The score function returned no proper `Loss`.
             EmptyTargetError: The source has no target.
-            NonFiniteError: The score is infinite or not a number.
+            NonFiniteError: The score is infinite or not a number, and that is not, or no longer, tolerated.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
         check_source(source)
@@ -164,7 +166,7 @@ class Run(Generic[Batch]):
             self._notices.append(_validation_notice(scorer.limit))
         if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
-        check_finite_score(total.mean(), "the validation's mean")
+        self._setup.score_guard.note(total.mean())
         return ValidationReport(
             mean=total.mean(), parts=total.parts(), count=total.count, seconds=perf_counter() - started
         )
@@ -172,10 +174,11 @@ class Run(Generic[Batch]):
     def stalled(self, value: float, *, patience: int) -> bool:
         """Record a value, lower being better, and tell whether the last `patience` values brought no new best.
 
-        In a group every process calls it, and the first one's value counts, so that all of them stop together.
+        In a group every process calls it, and the first one's value counts, so that all of them stop together. A value
+        that is not finite is no new best.
 
         Raises:
-            NonFiniteError: The value is infinite or not a number.
+            NonFiniteError: The value is not finite, and the loop has `nonfinite="raise"`.
         """
         with self._averaged():
             self.best.record(self.group.gather(value)[0])
@@ -187,7 +190,7 @@ class Run(Generic[Batch]):
         An average begins anew from them, so that a validation scores what was restored.
 
         Raises:
-            NoBestWeightsError: No value was recorded.
+            NoBestWeightsError: No value was recorded that is finite.
         """
         self.best.restore()
         for average in self._averages():

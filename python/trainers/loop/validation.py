@@ -1,6 +1,7 @@
 """Scoring a source: evaluation and inference mode, random numbers of its own, every batch weighted by its count."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, final
@@ -11,11 +12,21 @@ from torch import nn
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.sources import Source
 from trainers.loop.data.tree import mover
-from trainers.loop.loss import Loss, Tally, check_loss, check_width, read, scalars_of, tally_of
+from trainers.loop.loss import (
+    Loss,
+    Tally,
+    check_finite_score,
+    check_loss,
+    check_width,
+    read,
+    scalars_of,
+    tally_of,
+)
 from trainers.loop.machine.generators import captured, restore
 from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
 from trainers.loop.machine.precision import Precision
 from trainers.loop.machine.seeding import seed_everything
+from trainers.loop.window.guards import Nonfinite
 from trainers.loop.window.position import Position
 
 Sample = TypeVar("Sample")
@@ -125,6 +136,40 @@ def _checked(found: object) -> Loss:
     for name, mean in loss.roots():
         check_width(name, mean)
     return loss
+
+
+@final
+class ScoreGuard:
+    """Watches what validations come to.
+
+    Args:
+        nonfinite: Whether a mean that is not finite is only reported (`skip`) or raises.
+        skip_limit: So many of them in a row raise.
+    """
+
+    def __init__(self, nonfinite: Nonfinite, skip_limit: int) -> None:
+        self._nonfinite = nonfinite
+        self._skip_limit = skip_limit
+        self._in_a_row = 0
+
+    def note(self, mean: float) -> None:
+        """Take the mean of a validation.
+
+        Raises:
+            NonFiniteError: It is not finite, and that raises, or it was one too many in a row.
+        """
+        self._in_a_row = 0 if math.isfinite(mean) else self._in_a_row + 1
+        if self._nonfinite == "raise" or self._in_a_row >= self._skip_limit:
+            several = f", not finite for the last {self._in_a_row} validations," if self._in_a_row > 1 else ""
+            check_finite_score(mean, f"the validation's mean{several}")
+
+    def state(self) -> dict[str, Any]:
+        """How many were not finite in a row, for a checkpoint."""
+        return {"in_a_row": self._in_a_row}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        self._in_a_row = state["in_a_row"]
 
 
 @contextmanager

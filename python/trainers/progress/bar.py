@@ -48,7 +48,7 @@ class _View:
     window: int = 0
     windows: int | None = None
     losses: dict[str, float] = field(default_factory=dict[str, float])
-    validation: float = math.nan
+    validation: float | None = None
     micro: int | None = None
     pace: "_Pace | None" = None
 
@@ -73,7 +73,7 @@ class _View:
         """The numbers beside the bar."""
         several = len(self.losses) > 1
         shown = [f"{name if several else 'loss'} {loss:.4f}" for name, loss in self.losses.items()]
-        if math.isfinite(self.validation):
+        if self.validation is not None:
             shown.append(f"validation {self.validation:.4f}")
         if self.pace is not None:
             shown.extend(self.pace.told())

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,8 +146,12 @@ def skill_card(found: Skill) -> dict[str, Json]:
 
 
 def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:
-    """Training and selection loss of every epoch."""
-    return [{"epoch": k + 1, "train": train, "selection": selection} for k, (train, selection) in enumerate(epochs)]
+    """Training and selection loss of every epoch in which both are numbers: JSON knows no others."""
+    return [
+        {"epoch": k + 1, "train": train, "selection": selection}
+        for k, (train, selection) in enumerate(epochs)
+        if isfinite(train) and isfinite(selection)
+    ]
 
 
 def _improvement(found: Skill) -> dict[str, Json]:

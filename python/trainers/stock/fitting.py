@@ -197,7 +197,7 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
         return _unlearnt(prepared)
     held = Validation(lesson.judge, lesson.selection)
     with loop.running(checkpoints) as run:
-        if run.best.value is None:  # not again after a resume
+        if not run.best.begun:  # not again after a resume
             run.stalled(run.validate(held.score, held.source).mean, patience=settings.patience)
         for report in consume(run.epochs(lesson.train, max_epochs=settings.max_epochs, validation=held)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):

@@ -113,6 +113,14 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     assert sorted(path.name for path in saved.folder.iterdir()) == FILES
 
 
+def test_a_folder_may_be_a_text(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(f"{tmp_path}/run")
+    with checkpoints.open():
+        checkpoints.save(snapshot())
+    assert checkpoints.folder == tmp_path / "run"
+    assert Checkpoints(tmp_path / "run").any
+
+
 def test_a_folder_without_checkpoints_holds_none(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "new" / "folder")
     assert checkpoints.load() is None

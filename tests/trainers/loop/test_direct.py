@@ -8,7 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    _use_grad_for_differentiable,  # pyright: ignore[reportPrivateUsage]
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from torch.profiler import ProfilerActivity, profile
 
 from trainers.loop.window.direct import DirectStep, backward
@@ -51,6 +55,42 @@ def test_the_steps_are_those_of_the_optimizer(parameter: nn.Parameter, optimizer
 def test_steps_after_the_first_are_taken_directly(optimizer: Optimizer) -> None:
     step = DirectStep(optimizer)
     assert [records(step), records(step), records(step)] == [1, 0, 0]
+
+
+class Looking(torch.optim.SGD):
+    """Looks whether gradients are on in its steps."""
+
+    def __init__(self, parameter: nn.Parameter, *, differentiable: bool = False) -> None:
+        super().__init__([parameter], lr=0.25, differentiable=differentiable)
+        self.seen: list[bool] = []
+
+    @_use_grad_for_differentiable
+    def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.seen.append(torch.is_grad_enabled())
+        if len(self.seen) > 2:
+            raise RuntimeError("no memory")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_gradients_are_in_a_direct_step_as_the_optimizer_wants_them(
+    *, parameter: nn.Parameter, enabled: bool, wanted: bool
+) -> None:
+    optimizer = Looking(parameter, differentiable=wanted)
+    step = DirectStep(optimizer)
+    with torch.set_grad_enabled(enabled):
+        assert [records(step), records(step)] == [1, 0]
+        assert torch.is_grad_enabled() is enabled
+    assert optimizer.seen == [wanted, wanted]
+
+
+def test_gradients_are_as_before_after_a_direct_step_that_fails(parameter: nn.Parameter) -> None:
+    step = DirectStep(Looking(parameter))
+    step()
+    step()
+    with pytest.raises(RuntimeError, match="no memory"):
+        step()
+    assert torch.is_grad_enabled()
 
 
 def test_a_scheduler_s_counter_does_not_stand_in_the_way(optimizer: Optimizer) -> None:

@@ -181,17 +181,6 @@ def test_a_validation_without_targets_is_an_error() -> None:
         run.validate(lambda batch: Loss(squares(net, batch).mean, 0), IterableSource([rows()]))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_validation_that_is_not_finite_is_an_error(value: float) -> None:
-    net = linear()
-    phase = Phase[Rows]("main", lambda batch: squares(net, batch), net.parameters(), torch.optim.SGD(net.parameters()))
-    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
-        with pytest.raises(NonFiniteError, match="the validation's mean is"):
-            run.validate(lambda batch: Loss(torch.tensor(value), len(batch.x)), IterableSource([rows()]))
-        with pytest.raises(NonFiniteError, match="the recorded value is"):
-            run.stalled(value, patience=3)
-
-
 @pytest.mark.parametrize(
     ("returned", "message"),
     [

@@ -362,7 +362,7 @@ def test_a_training_killed_at_any_moment_twenty_times_ends_with_the_same_bits(tm
         check=False,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
     )
     assert ended.stderr == ""
     *lives, last, verdict = [json.loads(line) for line in ended.stdout.splitlines()]

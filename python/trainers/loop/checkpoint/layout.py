@@ -13,7 +13,8 @@ from trainers.loop.window.phase_run import PhaseRun
 def layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> dict[str, Any]:
     """Phases, optimizers and weights by what they are, as plain values.
 
-    Learning rates and the like are not in it: they change while a training runs, and a checkpoint brings its own.
+    Learning rates and the like are not in it: they change while a training runs, and a checkpoint brings its own. What
+    they were at the start is compared by `rates`.
     """
     found: dict[str, Any] = {"phases": [phase.phase.name for phase in phases]}
     names = parameter_names(trained.items())

@@ -9,7 +9,9 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from trainers.loop.checkpoint.kept import check_keepable, check_kept, load_kept, state_of
 from trainers.loop.checkpoint.layout import check_layout, layout
+from trainers.loop.checkpoint.rates import Rates
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.errors import CheckpointError
@@ -18,7 +20,8 @@ from trainers.loop.machine.generators import captured, restore
 from trainers.loop.machine.recurrent import compact
 from trainers.loop.reports import CheckpointReport, Notice
 from trainers.loop.standing import Standing
-from trainers.loop.validation import Scorer
+from trainers.loop.stateful import Stateful
+from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import named_tensors
 from trainers.loop.weights.digest import digest
@@ -37,16 +40,22 @@ class Parts:
         frozen: The others, which are not written but must be the same.
         phases: With their optimizers, guards and averages.
         scorer: Which cuts what it scores.
+        score_guard: Which counts validations that are not finite.
         best: The best value and its weights.
         standing: How far the training has come.
+        kept: What the caller keeps beside the loop, by name; every process's own.
+        rates: What the optimizers were set up with at the start.
     """
 
     trained: Mapping[str, nn.Module]
     frozen: Mapping[str, nn.Module]
     phases: Sequence[PhaseRun[Any]]
     scorer: Scorer
+    score_guard: ScoreGuard
     best: Best
     standing: Standing
+    kept: Mapping[str, Stateful]
+    rates: Rates
 
 
 @final
@@ -56,7 +65,7 @@ class Recorder:
     Args:
         checkpoints: Where they stand, opened by the first process.
         parts: What is written.
-        group: Every process adds its own generators and piece sizes; the first one writes.
+        group: Every process adds its own generators, piece sizes and caller's state; the first one writes.
         device: Whose generators are kept.
         accumulate: Batches of a process in a window; another number would be another training.
     """
@@ -114,16 +123,24 @@ class Recorder:
         """Put everything back as it is in the newest good checkpoint; what a person should know of it.
 
         Raises:
-            CheckpointError: There are checkpoints, and all of them are damaged.
+            CheckpointError: There are checkpoints, and all of them are damaged; or no checkpoint could hold the
+                caller's state.
             ResumeMismatchError: They belong to another training.
         """
+        check_keepable(self._parts.kept)  # now rather than in every checkpoint of a training that nothing saves
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:
             return []
         notices = [Notice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
+        # Older checkpoints say nothing of the two that follow: nothing is compared, and nothing was kept.
+        self._parts.rates.check(restored.state.get("started"))
+        kept = restored.state["processes"][self._group.rank].get("kept", {})
+        check_kept(kept, self._parts.kept)
+        load_kept(kept, self._parts.kept)  # first, because it is the last that may refuse
         self._restore(restored.tensors, restored.state)
+        notices += [Notice(message=told) for told in self._parts.rates.load(restored.state.get("started"))]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
         return [*notices, Notice(message=f"goes on {place}, from {restored.folder}")]
@@ -153,6 +170,8 @@ class Recorder:
                 "standing": standing.state(),
                 "phases": {phase.phase.name: phase.state() for phase in parts.phases},
                 "best": parts.best.state(),
+                "validation": parts.score_guard.state(),
+                "started": parts.rates.state(),
                 "processes": self._group.gather(self._own()),
             },
             epoch=standing.epoch,
@@ -174,6 +193,8 @@ class Recorder:
             for average in phase.averages:
                 average.load([tensors["average"][f"{phase.phase.name}.{next(numbers)}"] for _ in average.tensors])
         parts.best.load(state["best"], tensors.get("best", {}))
+        if "validation" in state:  # older checkpoints come from trainings that the first such validation has ended
+            parts.score_guard.load(state["validation"])
         parts.standing.load(state["standing"])
         own = state["processes"][self._group.rank]
         for phase in parts.phases:
@@ -187,4 +208,5 @@ class Recorder:
             "generators": captured(self._device),
             "limits": {phase.phase.name: phase.cutter.limit for phase in self._parts.phases},
             "validation's limit": self._parts.scorer.limit,
+            "kept": state_of(self._parts.kept),
         }

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from errno import ENOSPC
+from os import PathLike
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Literal, final
@@ -41,7 +42,7 @@ class Checkpoints:
         clock: The time in seconds that `every_seconds` is measured by; it never goes back.
 
     Attributes:
-        folder: As given.
+        folder: As given, as a `Path`.
 
     Raises:
         SettingsError: One lies outside its range, or `settings` is no JSON.
@@ -49,7 +50,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | PathLike[str],
         *,
         keep: int = 3,
         every_seconds: float | None = 300.0,
@@ -63,7 +64,7 @@ class Checkpoints:
             raise SettingsError(f"every_windows is {every_windows}; take 1 or more, or None")
         if every_seconds is not None and not 0 < every_seconds < math.inf:
             raise SettingsError(f"every_seconds is {every_seconds}; take a positive number, or None")
-        self.folder = folder
+        self.folder = Path(folder)
         self._keep = keep
         self._settings = plain(settings or {})
         self._schedule = Schedule(every_windows=every_windows, every_seconds=every_seconds, clock=clock)
