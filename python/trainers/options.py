@@ -17,7 +17,7 @@ from typing import IO, Annotated
 
 import typer
 
-from trainers.loop.loop import Shortage
+from trainers.loop.assembly import Shortage
 from trainers.loop.machine.precision import PrecisionName
 from trainers.loop.profiling import profiled
 from trainers.loop.window.guards import Nonfinite

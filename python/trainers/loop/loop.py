@@ -2,20 +2,18 @@
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Generic, Literal, TypeVar, final
+from typing import Generic, TypeVar, final
 
 import torch
 from torch import nn
 from torch.nn import Parameter
 
+from trainers.loop.assembly import Assembly, Coupled, Plan, Shortage
 from trainers.loop.checkpoint.rates import Rates, ResumeRates, Started, started_with
-from trainers.loop.checkpoint.recorder import Parts, Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.data.cutting import BySamples, Cutter, Cutting
-from trainers.loop.data.feeding import Feeder, feeder_for
+from trainers.loop.data.cutting import BySamples, Cutting
 from trainers.loop.errors import SettingsError, listed
-from trainers.loop.group.agreement import check_phases
 from trainers.loop.group.fitness import check_modules
 from trainers.loop.group.group import Group
 from trainers.loop.group.joining import joined, local_rank
@@ -28,30 +26,17 @@ from trainers.loop.machine.recurrent import compact
 from trainers.loop.machine.seeding import mixed, seed_everything
 from trainers.loop.machine.selftest import check_device
 from trainers.loop.phase import Frozen, Phase
-from trainers.loop.reports import Notice
-from trainers.loop.run import Run, Setup
-from trainers.loop.standing import Standing
+from trainers.loop.run import Run
 from trainers.loop.stateful import Stateful
-from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.average import Average
-from trainers.loop.weights.best import Best
 from trainers.loop.weights.coverage import check_coverage, named_tensors, parameter_names
-from trainers.loop.window.accumulation import Accumulator
-from trainers.loop.window.coupling import check_uncoupled, coupled_layers
-from trainers.loop.window.guards import GradientGuard, Nonfinite
-from trainers.loop.window.phase_run import PhaseRun
-from trainers.loop.window.rewind import Rewind
-from trainers.loop.window.sharing import SharedForward, Withheld
-from trainers.loop.window.update import Update, drops_on_device
+from trainers.loop.window.coupling import check_uncoupled
+from trainers.loop.window.guards import Nonfinite
 
 Batch = TypeVar("Batch")
 
 
 ECHO_SECONDS = 2.0
 """Within this time, the same signal comes once from the terminal and once from torchrun."""
-
-Shortage = Literal["split", "fail"]
-Coupled = Literal["refuse", "accept"]
 
 
 @final
@@ -125,38 +110,37 @@ class Loop(Generic[Batch]):
         _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
         _check_choice("nonfinite", nonfinite, ("skip", "raise"))
         _check_choice("resume_rates", resume_rates, ("refuse", "saved", "new"))
+        trained = {name: module for name, module in modules.items() if isinstance(module, nn.Module)}
+        frozen = {name: held.module for name, held in modules.items() if isinstance(held, Frozen)}
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
-
-        def chosen(wanted: str | Precision) -> Precision:
-            if isinstance(wanted, Precision):
-                return wanted
-            return choose_precision(wanted, self.device.device, hardware)
-
-        self.precision = chosen(precision)
-        self._precisions = {
-            phase.name: self.precision if phase.precision is None else chosen(phase.precision) for phase in phases
-        }
-        self._phases = tuple(phases)
-        self._groups = {phase.name: len(phase.optimizer.param_groups) for phase in phases}
-        self._trained = {name: module for name, module in modules.items() if isinstance(module, nn.Module)}
-        self._frozen = {name: frozen.module for name, frozen in modules.items() if isinstance(frozen, Frozen)}
-        self._accumulate = accumulate
-        self._oom = oom
-        self._cutting: Cutting[Batch] = BySamples() if cutting is None else cutting
-        self._batch_coupled = batch_coupled
-        self._nonfinite: Nonfinite = nonfinite
-        self._skip_limit = skip_limit
-        self._audit_windows = audit_windows
-        self._ema = _decays(ema, self._trained)
+        self.precision = self._chosen(precision, hardware)
+        self._plan = Plan[Batch](
+            phases=tuple(phases),
+            groups={phase.name: len(phase.optimizer.param_groups) for phase in phases},
+            trained=trained,
+            frozen=frozen,
+            device=self.device.device,
+            precision=self.precision,
+            precisions={
+                phase.name: self.precision if phase.precision is None else self._chosen(phase.precision, hardware)
+                for phase in phases
+            },
+            accumulate=accumulate,
+            oom=oom,
+            cutting=BySamples() if cutting is None else cutting,
+            batch_coupled=batch_coupled,
+            nonfinite=nonfinite,
+            skip_limit=skip_limit,
+            audit_windows=audit_windows,
+            decays=_decays(ema, trained),
+            state=dict(state or {}),
+        )
         self._compile = compile
         self._deterministic = deterministic
-        self._state = dict(state or {})
         self._resume_rates: ResumeRates = resume_rates
         self._started: Started | None = None
-        check_coverage(
-            {phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, self._trained | self._frozen
-        )
+        check_coverage({phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, self._plan.modules)
 
     @contextmanager
     def running(self, checkpoints: Checkpoints | None = None) -> Generator[Run[Batch]]:
@@ -189,11 +173,11 @@ class Loop(Generic[Batch]):
             self._check_modules(group)
             if self._deterministic:
                 stack.enter_context(deterministic(device))
-            modules = self._trained | self._frozen
+            modules = self._plan.modules
             for module in modules.values():
                 compact(module.to(device))
             self._join(group, checkpoints)
-            names = parameter_names(self._trained.items())
+            names = parameter_names(self._plan.trained.items())
             stack.callback(_drop_gradients, names)
             if self._compile:
                 stack.enter_context(compiled(modules))
@@ -202,189 +186,38 @@ class Loop(Generic[Batch]):
                 if group.rank == 0:
                     stack.enter_context(checkpoints.open())
                 stack.enter_context(signals)
-            yield self._run(group, names, signals, checkpoints)
+            yield Assembly(self._plan, group, names).run(signals, checkpoints, self._rates())
 
-    def _run(
-        self,
-        group: Group,
-        names: Mapping[Parameter, str],
-        signals: StopSignals,
-        checkpoints: Checkpoints | None,
-    ) -> Run[Batch]:
-        feeder = feeder_for(self.device.device, phases=len(self._phases))
-        shared = {phase.name: self._shared_forward(phase) for phase in self._phases if phase.forward is not None}
-        cutters = {name: self._cutter(feeder, evaluated=self._frozen.values()) for name in shared}
-        phases = [
-            self._phase_run(
-                phase,
-                names,
-                group,
-                feeder,
-                shared=shared.get(phase.uses or phase.name),
-                cutter=cutters.get(phase.uses or phase.name) or self._cutter(feeder, evaluated=self._frozen.values()),
-            )
-            for phase in self._phases
-        ]
-        modules = [*self._trained.values(), *self._frozen.values()]
-        check_phases(group, self._trained, phases)
-        best, score_guard = Best(self._trained, self._nonfinite), ScoreGuard(self._nonfinite, self._skip_limit)
-        seeds = group.gather(torch.initial_seed())
-        standing = Standing([phase.name for phase in self._phases], order_seed=seeds[0])
-        scorer = Scorer(self.device.device, self.precision, self._cutter(feeder, evaluated=modules))
-        recorder, rates = None, self._rates()
-        if checkpoints is not None:
-            parts = Parts(
-                trained=self._trained,
-                frozen=self._frozen,
-                phases=phases,
-                scorer=scorer,
-                score_guard=score_guard,
-                best=best,
-                standing=standing,
-                kept=self._state,
-                rates=rates,
-            )
-            recorder = Recorder(checkpoints, parts, group=group, device=self.device.device, accumulate=self._accumulate)
-        setup = Setup(
-            phases=phases,
-            trained=self._trained,
-            frozen=tuple(self._frozen.values()),
-            device=self.device.device,
-            accumulate=self._accumulate,
-            group=group,
-            scorer=scorer,
-            score_guard=score_guard,
-            feeder=feeder,
-            best=best,
-            standing=standing,
-            signals=signals,
-            coupled=coupled_layers(self._trained | self._frozen, self._frozen.values()),
-            recorder=recorder,
-            shared=tuple(shared.values()),
-        )
-        notices = [] if recorder is None else recorder.resume()
-        return Run(setup, [*notices, *self._burdens()])
+    def _chosen(self, wanted: str | Precision, hardware: Hardware) -> Precision:
+        if isinstance(wanted, Precision):
+            return wanted
+        return choose_precision(wanted, self.device.device, hardware)
 
     def _rates(self) -> Rates:
         """What the optimizers were set up with; run again, the loop finds them as its training has left them."""
-        self._started = self._started or started_with(self._phases)
-        return Rates(self._phases, self._started, self._resume_rates)
-
-    def _shared_forward(self, phase: Phase[Batch]) -> SharedForward[Batch]:
-        parameters = set(phase.parameters)
-        holders = [module for module in self._trained.values() if not parameters.isdisjoint(module.parameters())]
-        return SharedForward(
-            phase,
-            users=[other.name for other in self._phases if other.uses == phase.name],
-            withheld=Withheld(self._foreign(phase)),
-            modules=[part for module in holders for part in module.modules()],
-            device=self.device.device,
-            precision=self._precisions[phase.name],
-        )
-
-    def _foreign(self, phase: Phase[Batch]) -> list[Parameter]:
-        """The parameters of the other phases."""
-        return [parameter for other in self._phases if other is not phase for parameter in other.parameters]
-
-    def _burdens(self) -> list[Notice]:
-        """What forwards that are kept for a later phase will cost."""
-        names = [phase.name for phase in self._phases]
-        return [
-            Notice(
-                message=f"phase {phase.name!r} works before {phase.uses!r} with its forward: the graphs of a whole "
-                f"window are kept meanwhile, those of {self._accumulate} batch{'es' if self._accumulate > 1 else ''}"
-            )
-            for phase in self._phases
-            if phase.uses is not None and names.index(phase.name) < names.index(phase.uses)
-        ]
-
-    def _phase_run(
-        self,
-        phase: Phase[Batch],
-        names: Mapping[Parameter, str],
-        group: Group,
-        feeder: Feeder,
-        *,
-        shared: SharedForward[Batch] | None,
-        cutter: Cutter[Batch],
-    ) -> PhaseRun[Batch]:
-        device, precision = self.device.device, self._precisions[phase.name]
-        scaler = None if precision.scaler is None else precision.scaler()
-        guard = GradientGuard(
-            {parameter: names[parameter] for parameter in phase.parameters},
-            audit_windows=self._audit_windows,
-            nonfinite=self._nonfinite,
-            skip_limit=self._skip_limit,
-            allow_zero=phase.allow_zero_gradients,
-        )
-        return PhaseRun(
-            phase=phase,
-            parameters=tuple(phase.parameters),
-            accumulator=Accumulator(
-                phase,
-                self._foreign(phase),
-                device,
-                precision,
-                scaler=scaler,
-                cutter=cutter,
-                rewind=Rewind(self._trained.values(), device),
-                shared=shared,
-                move=feeder.move,
-            ),
-            cutter=cutter,
-            group=group,
-            update=Update(phase, scaler, guard, on_device=drops_on_device(phase.optimizer, device)),
-            guard=guard,
-            averages=self._averages(phase),
-            groups=self._groups[phase.name],
-            names=names,
-        )
-
-    def _averages(self, phase: Phase[Batch]) -> list[Average]:
-        """The averages of a phase's parameters: one of all of them, or one a module that has a decay."""
-        found: list[Average] = []
-        for module, decay in self._ema.items():
-            held = None if module is None else set(self._trained[module].parameters())
-            parameters = [parameter for parameter in phase.parameters if held is None or parameter in held]
-            if parameters:
-                found.append(Average(parameters, decay, module=module))
-        return found
-
-    def _cutter(self, feeder: Feeder, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
-        return Cutter(self._cutting, refusal=self._why_whole(evaluated), spare=feeder.give_up)
-
-    def _why_whole(self, evaluated: Iterable[nn.Module]) -> str | None:
-        """Why batches are not cut when memory runs out, while some modules are in evaluation mode; None if they are."""
-        coupled = coupled_layers(self._trained | self._frozen, evaluated)
-        if self._oom == "fail":
-            return 'oom="fail" was asked for; "split" would go on with smaller pieces and the same gradient'
-        if coupled and self._batch_coupled == "refuse":
-            return (
-                f"the batch is not cut, because {listed(coupled)} mix its samples and the gradient would differ; "
-                'use GroupNorm or LayerNorm, or accept it: Loop(batch_coupled="accept")'
-            )
-        return None
+        self._started = self._started or started_with(self._plan.phases)
+        return Rates(self._plan.phases, self._started, self._resume_rates)
 
     def _join(self, group: Group, checkpoints: Checkpoints | None) -> None:
         """Give every process the first one's weights and generators of its own."""
         if group.size == 1:
             return
-        modules = self._trained | self._frozen
+        modules = self._plan.modules
         tensors = named_tensors(modules)
         group.check_same("the networks", str({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}))
-        group.check_same("the precision", str([self.precision.name, *(p.name for p in self._precisions.values())]))
-        group.check_same("the accumulation window", f"{self._accumulate} batches")
+        group.check_same("the precision", str([self.precision.name, *(p.name for p in self._plan.precisions.values())]))
+        group.check_same("the accumulation window", f"{self._plan.accumulate} batches")
         group.check_same("the checkpoints", "none" if checkpoints is None else "some")
-        group.check_same("the names of the state", str(list(self._state)))
+        group.check_same("the names of the state", str(list(self._plan.state)))
         group.spread(t for module in modules.values() for t in (*module.parameters(), *module.buffers()))
         if group.rank:
             seed_everything(mixed(torch.initial_seed(), group.rank) % 2**32)
 
     def _check_modules(self, group: Group) -> None:
-        modules = self._trained | self._frozen
-        check_modules(modules, size=group.size, splitting=self._oom == "split")
-        if self._batch_coupled == "refuse" and (self._accumulate > 1 or group.size > 1):
-            check_uncoupled(modules, self._frozen.values())
+        modules = self._plan.modules
+        check_modules(modules, size=group.size, splitting=self._plan.oom == "split")
+        if self._plan.batch_coupled == "refuse" and (self._plan.accumulate > 1 or group.size > 1):
+            check_uncoupled(modules, self._plan.frozen.values())
 
 
 def _check_phases(phases: Sequence[Phase[Batch]]) -> None:

@@ -184,9 +184,9 @@ def read(tensors: Sequence[Tensor]) -> list[float]:
     """The scalars as Python numbers, with one wait for the device in all."""
     if not tensors:
         return []
-    device = tensors[0].device
-    if device.type == "cpu":
+    if tensors[0].is_cpu:
         return [tensor.item() for tensor in tensors]
+    device = tensors[0].device
     return torch.stack([tensor.detach().to(device, torch.float32) for tensor in tensors]).tolist()
 
 

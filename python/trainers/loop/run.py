@@ -232,7 +232,8 @@ class Run(Generic[Batch]):
             reports, wishes = self._work(window, total, max_epochs, waited)
             ledger.add(reports, seconds=perf_counter() - started + waited, data_seconds=waited)
             yield from reports
-            yield from self._told()
+            if self._notices:
+                yield from self._told()
             if wishes.any:
                 yield from self._fulfil(wishes, epoch_end=False)
         if not ledger.windows:

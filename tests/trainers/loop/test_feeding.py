@@ -159,7 +159,7 @@ def fed(monkeypatch: pytest.MonkeyPatch) -> Feed:
             made.append(Prefetcher(carrier, most=most, shared=phases > 1))
             return made[-1]
 
-        monkeypatch.setattr("trainers.loop.loop.feeder_for", feeder)
+        monkeypatch.setattr("trainers.loop.assembly.feeder_for", feeder)
         return carrier, made
 
     return feed

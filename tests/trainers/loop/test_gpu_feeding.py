@@ -87,7 +87,7 @@ def test_batches_that_are_fetched_ahead_have_the_same_bits(
     def direct(device: torch.device, *, phases: int) -> Direct:  # noqa: ARG001
         return Direct(device)
 
-    monkeypatch.setattr("trainers.loop.loop.feeder_for", direct)
+    monkeypatch.setattr("trainers.loop.assembly.feeder_for", direct)
     assert equal(found, train(source()))
 
 

@@ -265,6 +265,10 @@ class Accumulator(Generic[Batch]):
         return roots
 
     def _backward(self, roots: Sequence[tuple[Tensor, float]]) -> None:
+        if len(roots) == 1 and self._scaler is None:
+            mean, weight = roots[0]
+            backward((mean,), (self._seed(weight, mean),))
+            return
         means = tuple([mean for mean, _ in roots])
         seeds = tuple([self._seed(weight, mean) for mean, weight in roots])
         backward(means, seeds if self._scaler is None else tuple([self._scaler.scale(seed) for seed in seeds]))

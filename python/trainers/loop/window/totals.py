@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 from torch import Tensor
 
@@ -32,8 +32,7 @@ class Wishes:
         return Wishes(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(NamedTuple):
     """A window's totals as plain numbers.
 
     Attributes:
@@ -116,7 +115,8 @@ class LocalTotals:
         """
         loss = tally_of(self.losses, values)
         check_targets(loss.count)
-        return Reading(loss=loss, correction=self.correction, wishes=self.wishes)
+        known = self.targets is not None
+        return Reading(loss=loss, correction=1.0 if known else self.expected / loss.count, wishes=self.wishes)
 
 
 def check_targets(count: int) -> None:
