@@ -18,8 +18,8 @@ from trainers.loop.errors import listed
 from trainers.loop.group.agreement import check_phases
 from trainers.loop.group.group import Group
 from trainers.loop.machine.precision import Precision
+from trainers.loop.notices import kept_graphs
 from trainers.loop.phase import Phase
-from trainers.loop.reports import Notice
 from trainers.loop.run import Run, Setup
 from trainers.loop.standing import Standing
 from trainers.loop.stateful import Stateful
@@ -150,16 +150,15 @@ class Assembly(Generic[Batch]):
             recorder=recorder,
             shared=tuple(self._shared.values()),
         )
-        notices = [] if recorder is None else recorder.resume()
-        return Run(setup, [*notices, *self._burdens()])
+        resumed = [] if recorder is None else recorder.resume()
+        return Run(setup, [*resumed, *kept_graphs(plan.phases, plan.accumulate)])
 
     def _phase_run(self, phase: Phase[Batch]) -> PhaseRun[Batch]:
         plan, precision = self._plan, self._plan.precisions[phase.name]
         scaler = None if precision.scaler is None else precision.scaler()
         owner = phase.uses or phase.name
-        cutter = self._cutters.get(owner) or self._cutter(
-            evaluated=plan.frozen.values()
-        )  # sharers work the same pieces
+        # Phases that share a forward work the same pieces.
+        cutter = self._cutters.get(owner) or self._cutter(evaluated=plan.frozen.values())
         guard = GradientGuard(
             {parameter: self._names[parameter] for parameter in phase.parameters},
             audit_windows=plan.audit_windows,
@@ -216,18 +215,6 @@ class Assembly(Generic[Batch]):
             if parameters:
                 found.append(Average(parameters, decay, module=module))
         return found
-
-    def _burdens(self) -> list[Notice]:
-        """What forwards that are kept for a later phase will cost."""
-        plan, names = self._plan, [phase.name for phase in self._plan.phases]
-        return [
-            Notice(
-                message=f"phase {phase.name!r} works before {phase.uses!r} with its forward: the graphs of a whole "
-                f"window are kept meanwhile, those of {plan.accumulate} batch{'es' if plan.accumulate > 1 else ''}"
-            )
-            for phase in plan.phases
-            if phase.uses is not None and names.index(phase.name) < names.index(phase.uses)
-        ]
 
     def _cutter(self, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
         """What cuts batches, while some modules are in evaluation mode."""

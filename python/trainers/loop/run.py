@@ -4,7 +4,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
-from signal import Signals
 from time import perf_counter
 from typing import Generic, TypeVar, final
 
@@ -16,11 +15,12 @@ from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.data.feeding import Feeder, foreseeable
 from trainers.loop.data.reading import Placed, order_digest, read_apart, remarks
 from trainers.loop.data.sources import Source, check_source
-from trainers.loop.errors import EmptyTargetError, StoppedError, listed
+from trainers.loop.errors import EmptyTargetError, StoppedError
 from trainers.loop.group.group import Group
 from trainers.loop.loss import Loss
 from trainers.loop.machine.footprint import peak_bytes
 from trainers.loop.machine.seeding import mixed
+from trainers.loop.notices import farewell, shortage, validation_shortage
 from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
 from trainers.loop.standing import Standing
 from trainers.loop.validation import ScoreGuard, Scorer, Validation, evaluating
@@ -163,7 +163,7 @@ class Run(Generic[Batch]):
             seed = mixed(order, group.rank)
             total = group.total(scorer.total(score, own, self._standing.epoch, seed=seed))
         if scorer.limit != limit:
-            self._notices.append(_validation_notice(scorer.limit))
+            self._notices.append(validation_shortage(scorer.limit))
         if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
         self._setup.score_guard.note(total.mean())
@@ -295,7 +295,7 @@ class Run(Generic[Batch]):
                 zero_gradient=outcome.zero_gradient,
             )
             if report.shortages:
-                self._notices.append(_shortage_notice(report, self._setup.coupled))
+                self._notices.append(shortage(report, self._setup.coupled))
             reports.append(report)
         standing.windows = number
         if not reports:  # no gradients have told the others
@@ -350,7 +350,7 @@ class Run(Generic[Batch]):
         if report is not None:
             yield report
         if wishes.stop:
-            raise StoppedError(_farewell(wishes.stop, report), signal=wishes.stop)
+            raise StoppedError(farewell(wishes.stop, report), signal=wishes.stop)
 
     def _recorded(self) -> Iterator[CheckpointReport]:
         """The checkpoint of an epoch's end, where one is due or the training is to stop.
@@ -388,36 +388,6 @@ class Run(Generic[Batch]):
 
     def _averages(self) -> Iterator[Average]:
         return (average for phase in self._phases for average in phase.averages)
-
-
-def _shortage_notice(report: WindowReport, coupled: Sequence[str]) -> Notice:
-    if report.micro is None:
-        return Notice(
-            message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
-            "no sample was skipped and no batch cut: windows are no longer brought to the device ahead"
-        )
-    gradient = f"but {listed(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
-    return Notice(
-        message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
-        f"no sample was skipped: batches are worked in pieces of at most {report.micro}, {gradient}"
-    )
-
-
-def _validation_notice(limit: int | None) -> Notice:
-    return Notice(
-        message="memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most "
-        f"{limit}"
-    )
-
-
-def _farewell(stop: int, report: CheckpointReport | None) -> str:
-    name = Signals(stop).name
-    if report is None:
-        return f"stopped by {name} at the end of a window; there is no folder for checkpoints, so nothing was saved"
-    if report.problem is not None:
-        return f"stopped by {name} at the end of a window, and the checkpoint could not be written: {report.problem}"
-    window = f"window {report.window} of epoch {report.epoch + 1}" if report.window else f"epoch {report.epoch}"
-    return f"stopped by {name} after {window}; the checkpoint is {report.folder}"
 
 
 def timed(windows: Iterator[tuple[Batch, ...]], place: Callable[[], str]) -> Iterator[tuple[tuple[Batch, ...], float]]:
