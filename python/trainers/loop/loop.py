@@ -115,7 +115,7 @@ class Loop(Generic[Batch]):
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
         self.precision = self._chosen(precision, hardware)
-        self._plan = Plan[Batch](
+        self._plan = Plan(
             phases=tuple(phases),
             groups={phase.name: len(phase.optimizer.param_groups) for phase in phases},
             trained=trained,
