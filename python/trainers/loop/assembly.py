@@ -1,6 +1,7 @@
 """How the parts of a run are put together from what its loop was told."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar, final
 
@@ -191,13 +192,13 @@ class Assembly(Generic[Batch]):
         )
 
     def _shared_forward(self, phase: Phase[Batch]) -> SharedForward[Batch]:
-        plan, parameters = self._plan, set(phase.parameters)
-        holders = [module for module in plan.trained.values() if not parameters.isdisjoint(module.parameters())]
+        plan = self._plan
+        own, foreign = set(phase.parameters), set(self._foreign(phase))
         return SharedForward(
             phase,
             users=[other.name for other in plan.phases if other.uses == phase.name],
             withheld=Withheld(self._foreign(phase)),
-            modules=[part for module in holders for part in module.modules()],
+            modules=[part for module in plan.trained.values() for part in parts_of(module, own, foreign)],
             device=plan.device,
             precision=plan.precisions[phase.name],
         )
@@ -231,3 +232,20 @@ class Assembly(Generic[Batch]):
                 'use GroupNorm or LayerNorm, or accept it: Loop(batch_coupled="accept")'
             )
         return None
+
+
+def parts_of(module: nn.Module, own: AbstractSet[Parameter], foreign: AbstractSet[Parameter]) -> Iterator[nn.Module]:
+    """The parts of a module that are one phase's: those under the outermost parts that hold its parameters alone.
+
+    Args:
+        module: Where to look.
+        own: The phase's parameters.
+        foreign: Those of the others.
+    """
+    held = set(module.parameters())
+    if held.isdisjoint(foreign):
+        if not held.isdisjoint(own):
+            yield from module.modules()
+        return
+    for child in module.children():
+        yield from parts_of(child, own, foreign)

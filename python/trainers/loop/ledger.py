@@ -6,6 +6,9 @@ from typing import Any, final
 from trainers.loop.loss import Tally
 from trainers.loop.reports import PhaseTotals, WindowReport
 
+Worked = tuple[WindowReport, Tally]
+"""What a phase did in a window, and the loss behind the report's numbers."""
+
 
 @final
 class Ledger:
@@ -29,19 +32,21 @@ class Ledger:
         self.seconds = 0.0
         self.data_seconds = 0.0
 
-    def add(self, reports: Sequence[WindowReport], *, seconds: float, data_seconds: float) -> None:
+    def add(self, worked: Sequence[Worked], *, seconds: float, data_seconds: float) -> None:
         """Count a window in; what a phase skipped, or what moved nothing, counts as that only."""
         self.windows += 1
         self.seconds += seconds
         self.data_seconds += data_seconds
-        for report in reports:
+        for report, loss in worked:
             self._shortages[report.phase] += report.shortages
-            if report.stepped:
-                self._tallies[report.phase].add(report.loss, report.count, report.parts)
-            elif report.zero_gradient:
+            if report.zero_gradient:
                 self._zeros[report.phase] += 1
-            else:
+            elif not report.stepped:
                 self._skipped[report.phase] += 1
+            elif loss.has_terms:
+                self._tallies[report.phase].merge(loss)
+            else:
+                self._tallies[report.phase].add(report.loss, report.count, report.parts)
 
     def totals(self, steps: Mapping[str, int]) -> dict[str, PhaseTotals]:
         """The totals of every phase, given the steps each has taken."""

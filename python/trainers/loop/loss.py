@@ -69,13 +69,16 @@ class Loss:
         parts = {name: term.mean.detach() for name, term in terms.items()} if len(terms) == 1 else {}
         return cls(mean, sum(term.count for term in trained), parts, terms)
 
-    def roots(self) -> Iterator[tuple[str, Tensor]]:
-        """The means that a gradient may come from, each with its name for messages."""
+    @property
+    def counted(self) -> bool:
+        """Whether any of its means, those of terms of weight 0 included, has a target."""
+        return bool(self.count) or any(term.count for term in self.terms.values())
+
+    def roots(self) -> list[Tensor]:
+        """The means that a gradient may come from."""
         if not self.terms:
-            yield "the loss's mean", self.mean
-        for name, term in self.terms.items():
-            if term.count and term.weight:
-                yield f"the mean of the term {name!r}", term.mean
+            return [self.mean]
+        return [term.mean for term in self.terms.values() if term.count and term.weight]
 
     def name_of(self, mean: Tensor) -> str:
         """What one of its means is, for a message."""
@@ -119,10 +122,16 @@ class Tally:
         self._add_part(name, mean * count, count)
 
     def add_term(self, name: str, mean: float, count: int, weight: float) -> None:
-        """Count a term in; its targets count as the loss's too, unless its weight is 0."""
-        self.count += count if weight else 0
+        """Count a term in; one of weight 0 is a part and no more, whatever its mean is."""
         self._add_part(name, mean * count, count)
-        self._add_term(name, weight * mean * count, count)
+        if weight:
+            self.count += count
+            self._add_term(name, weight * mean * count, count)
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether the mean is that of several terms, each over targets of its own."""
+        return bool(self._terms)
 
     def merge(self, other: "Tally") -> None:
         """Count in what another tally has counted."""
@@ -192,7 +201,15 @@ def read(tensors: Sequence[Tensor]) -> list[float]:
 
 def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
     """Means and parts, or the means of terms, in the order in which `tally_of` wants their values."""
-    return [scalar for loss in losses for scalar in _scalars(loss)]
+    return [
+        scalar
+        for loss in losses
+        for scalar in (
+            [term.mean for term in loss.terms.values() if term.count]
+            if loss.terms
+            else (loss.mean, *loss.parts.values())
+        )
+    ]
 
 
 def tally_of(losses: Sequence[Loss], values: Iterator[float]) -> Tally:
@@ -202,17 +219,19 @@ def tally_of(losses: Sequence[Loss], values: Iterator[float]) -> Tally:
         ContractError: Some have terms and others have not.
     """
     total = Tally()
+    plain = 0
     for loss in losses:
-        if bool(loss.terms) != bool(losses[0].terms):
-            raise ContractError(
-                "some batches gave Loss(mean, count) and others Loss.of(…), whose means cannot be added up; "
-                "return the same kind for every batch: a term without targets has the count 0"
-            )
         if loss.terms:
             for name, term in loss.terms.items():
                 total.add_term(name, next(values) if term.count else 0.0, term.count, term.weight)
         else:
+            plain += 1
             total.add(next(values), loss.count, {name: next(values) for name in loss.parts} if loss.parts else {})
+    if 0 < plain < len(losses):
+        raise ContractError(
+            "some batches gave Loss(mean, count) and others Loss.of(…), whose means cannot be added up; return the "
+            "same kind for every batch: a term without targets has the count 0"
+        )
     return total
 
 
@@ -224,9 +243,9 @@ def check_width(name: str, mean: Tensor) -> None:
     """
     if mean.dtype.itemsize < torch.float32.itemsize:
         raise ContractError(
-            f"{name} is of {mean.dtype}, in which neither its weight in the window nor the scale of a float16 "
-            "training fits, and converting the mean would be too late; compute it in float32: apply .float() to the "
-            "network's output, before the loss"
+            f"the mean of {name} is of {mean.dtype}, in which neither its weight in the window nor the scale of a "
+            "float16 training fits, and converting the mean would be too late; compute it in float32: apply .float() "
+            "to the network's output, before the loss"
         )
 
 
@@ -250,12 +269,6 @@ def _check_scalar(name: str, value: object) -> None:
         raise ContractError(f"Loss.{name} has shape {list(value.shape)}; expected a scalar: reduce it with .mean()")
     if not value.is_floating_point():
         raise ContractError(f"Loss.{name} is of {value.dtype}; expected floating point")
-
-
-def _scalars(loss: Loss) -> Sequence[Tensor]:
-    if loss.terms:
-        return [term.mean for term in loss.terms.values() if term.count]
-    return (loss.mean, *loss.parts.values())
 
 
 def _check_term(name: str, term: object) -> None:

@@ -17,6 +17,7 @@ from trainers.loop.data.reading import Placed, order_digest, read_apart, remarks
 from trainers.loop.data.sources import Source, check_source
 from trainers.loop.errors import EmptyTargetError, StoppedError
 from trainers.loop.group.group import Group
+from trainers.loop.ledger import Worked
 from trainers.loop.loss import Loss
 from trainers.loop.machine.footprint import peak_bytes
 from trainers.loop.machine.seeding import mixed
@@ -229,9 +230,9 @@ class Run(Generic[Batch]):
         self._set_modes()
         for window, waited in timed(self._windows(train, total), self._reading):
             started = perf_counter()
-            reports, wishes = self._work(window, total, max_epochs, waited)
-            ledger.add(reports, seconds=perf_counter() - started + waited, data_seconds=waited)
-            yield from reports
+            worked, wishes = self._work(window, total, max_epochs, waited)
+            ledger.add(worked, seconds=perf_counter() - started + waited, data_seconds=waited)
+            yield from [report for report, _ in worked]
             if self._notices:
                 yield from self._told()
             if wishes.any:
@@ -260,47 +261,50 @@ class Run(Generic[Batch]):
 
     def _work(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
-    ) -> tuple[list[WindowReport], Wishes]:
+    ) -> tuple[list[Worked], Wishes]:
         """All phases that are due, before the first of their reports is handed out."""
         standing = self._standing
         number, last = standing.windows + 1, standing.ledger.windows + 1 == total
-        wishes = NO_WISHES
-        reports: list[WindowReport] = []
+        wishes, worked = NO_WISHES, list[Worked]()
         due = [phase for phase in self._phases if phase.phase.is_due(number)]
         for shared in self._setup.shared:
             shared.begin([phase.phase.name for phase in due])
-        for phase in due:
-            started, shortages = perf_counter(), phase.accumulator.shortages
-            position = Position(phase.phase.name, standing.epoch, standing.ledger.windows, window)
-            outcome = phase.work(window, position, partial(self._wishes, number, last=last))
-            wishes = wishes.and_those(outcome.wishes)
-            report = WindowReport(
-                phase=phase.phase.name,
-                epoch=standing.epoch,
-                epochs=max_epochs,
-                window=standing.ledger.windows,
-                windows=total,
-                step=phase.step,
-                loss=outcome.loss.mean(),
-                parts=outcome.loss.parts(),
-                count=outcome.loss.count,
-                grad_norm=outcome.norm,
-                learning_rate=outcome.learning_rate,
-                stepped=outcome.stepped,
-                loss_scale=outcome.loss_scale,
-                micro=phase.cutter.limit,
-                shortages=phase.accumulator.shortages - shortages,
-                seconds=perf_counter() - started,
-                data_seconds=waited,
-                zero_gradient=outcome.zero_gradient,
-            )
-            if report.shortages:
-                self._notices.append(shortage(report, self._setup.coupled))
-            reports.append(report)
+        try:
+            for phase in due:
+                started, shortages = perf_counter(), phase.accumulator.shortages
+                position = Position(phase.phase.name, standing.epoch, standing.ledger.windows, window)
+                outcome = phase.work(window, position, partial(self._wishes, number, last=last))
+                wishes = wishes.and_those(outcome.wishes)
+                report = WindowReport(
+                    phase=phase.phase.name,
+                    epoch=standing.epoch,
+                    epochs=max_epochs,
+                    window=standing.ledger.windows,
+                    windows=total,
+                    step=phase.step,
+                    loss=outcome.loss.mean(),
+                    parts=outcome.loss.parts(),
+                    count=outcome.loss.count,
+                    grad_norm=outcome.norm,
+                    learning_rate=outcome.learning_rate,
+                    stepped=outcome.stepped,
+                    loss_scale=outcome.loss_scale,
+                    micro=phase.cutter.limit,
+                    shortages=phase.accumulator.shortages - shortages,
+                    seconds=perf_counter() - started,
+                    data_seconds=waited,
+                    zero_gradient=outcome.zero_gradient,
+                )
+                if report.shortages:
+                    self._notices.append(shortage(report, self._setup.coupled))
+                worked.append((report, outcome.loss))
+        finally:
+            for shared in self._setup.shared:
+                shared.end()
         standing.windows = number
-        if not reports:  # no gradients have told the others
+        if not worked:  # no gradients have told the others
             wishes = self._agreed(self._wishes(number, last=last))
-        return reports, wishes
+        return worked, wishes
 
     def _complete(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
         """Score the epoch and close it."""
@@ -392,9 +396,10 @@ class Run(Generic[Batch]):
 
 def timed(windows: Iterator[tuple[Batch, ...]], place: Callable[[], str]) -> Iterator[tuple[tuple[Batch, ...], float]]:
     """Every window with the seconds it was waited for; an error of the source is told where it was."""
+    placed = Placed(place)
     while True:
         started = perf_counter()
-        with Placed(place):
+        with placed:
             window = next(windows, None)
         if window is None:
             return

@@ -108,7 +108,7 @@ class Scorer:
                         return None
                     losses.append(loss)
                     start = None if piece.last else piece.stop
-        return [loss for loss in losses if loss.count]
+        return [loss for loss in losses if loss.counted]
 
     def _scored(self, score: Score[Sample], piece: Piece[Sample]) -> Loss | None:
         """The score of a piece; None after a shortage."""
@@ -133,8 +133,8 @@ class Scorer:
 def _checked(found: object) -> Loss:
     """The score, which decisions will compare with others."""
     loss = check_loss(found)
-    for name, mean in loss.roots():
-        check_width(name, mean)
+    for mean in loss.roots():
+        check_width(loss.name_of(mean), mean)
     return loss
 
 

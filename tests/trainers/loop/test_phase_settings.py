@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from trainers.loop import (
     Checkpoints,
+    ContractError,
     EpochReport,
     IterableSource,
     Loop,
@@ -107,7 +108,9 @@ def test_a_mean_of_16_bits_is_taken_where_its_weight_is_one() -> None:
         return max(r.grad_norm for r in worked(loop, 2) if isinstance(r, WindowReport))
 
     assert train(1) > 0
-    with pytest.raises(Exception, match=r"the loss's mean is of torch\.bfloat16.*apply \.float\(\) to the network"):
+    with pytest.raises(
+        Exception, match=r"the mean of the loss is of torch\.bfloat16.*apply \.float\(\) to the network"
+    ):
         train(2)
 
 
@@ -258,6 +261,19 @@ def test_what_waited_is_given_as_many_windows_to_be_used_as_the_others_had() -> 
         with pytest.raises(UnusedParameterError, match=r"net\.body\.weight, net\.body\.bias in 16 windows"):
             list(reports)
         assert run.windows == 18 + 15
+
+
+def test_what_begins_to_train_at_the_epochs_end_is_not_judged_by_that_epoch() -> None:
+    net = Backbone()
+    phase = Phase[Rows](
+        "main", lambda batch: squares(net, batch), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.01)
+    )
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        net.body.requires_grad_(False)
+        for _ in run.epochs(IterableSource([rows()] * 3), max_epochs=2):
+            net.body.requires_grad_(run.windows >= 3)
+    assert phase.name == "main"
+    assert run.epoch == 2
 
 
 def test_a_resumed_audit_knows_what_has_waited() -> None:

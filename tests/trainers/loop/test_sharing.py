@@ -401,6 +401,125 @@ def test_what_is_made_must_show_its_tensors(wrap: Callable[[Tensor], Any], messa
         list(run.epochs(IterableSource(batches(1)), max_epochs=1))
 
 
+def inferred(x: Tensor) -> object:
+    with torch.inference_mode():
+        return x * 2
+
+
+def test_what_is_made_under_inference_mode_is_refused_by_name() -> None:
+    pair = Adversaries()
+    critic, maker = pair.phases()
+    loop = Loop(
+        [critic, replace(maker, forward=inferred)], modules={"maker": pair.maker, "critic": pair.critic}, device="cpu"
+    )
+    with loop.running() as run, pytest.raises(ContractError, match=r"made made under torch\.inference_mode\(\)"):
+        list(run.epochs(IterableSource(batches(1)), max_epochs=1))
+
+
+def test_what_later_windows_make_is_looked_at_too() -> None:
+    pair = Adversaries()
+    critic, maker = pair.phases()
+
+    def forward(x: Tensor) -> dict[str, object]:
+        made: dict[str, object] = {**pair.forward(x)}
+        return made if len(pair.calls) == 1 else made | {"extra": SimpleNamespace(x=x)}
+
+    loop = Loop(
+        [critic, replace(maker, forward=forward)], modules={"maker": pair.maker, "critic": pair.critic}, device="cpu"
+    )
+    with loop.running() as run, pytest.raises(ContractError, match=r"made\['extra'\] is a SimpleNamespace") as caught:
+        list(run.epochs(IterableSource(batches(2)), max_epochs=1))
+    assert caught.value.place is not None
+    assert "window 1" in caught.value.place
+
+
+class WithCode(nn.Module):
+    """Makes samples, and hands a weight of its own on with them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.code = nn.Parameter(torch.ones(3, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"samples": x * self.code, "code": self.code}
+
+
+def test_a_weight_that_is_handed_on_is_what_it_was_before_the_owners_step() -> None:
+    maker, critic = WithCode(), nn.Linear(3, 1).double()
+    seen: list[Tensor] = []
+
+    def judged(x: Tensor, made: dict[str, Tensor]) -> Loss:
+        seen.append(made["code"].clone())
+        return Loss(critic(made["samples"]).square().mean(), len(x))
+
+    phases = [
+        Phase[Tensor](
+            "maker",
+            lambda x, made: Loss(made["samples"].square().mean(), len(x)),
+            maker.parameters(),
+            torch.optim.SGD(maker.parameters(), lr=0.1),
+            forward=maker,
+        ),
+        Phase[Tensor](
+            "critic", judged, critic.parameters(), torch.optim.SGD(critic.parameters(), lr=0.1), uses="maker"
+        ),
+    ]
+    with Loop(phases, modules={"maker": maker, "critic": critic}, device="cpu").running() as run:
+        list(run.epochs(IterableSource(batches(1)), max_epochs=1))
+    assert seen[0].tolist() == [1.0] * 3
+    assert maker.code.tolist() != [1.0] * 3
+
+
+def test_an_owner_that_writes_in_place_is_the_one_that_is_named() -> None:
+    def write(samples: Tensor) -> Tensor:
+        samples.detach().clamp_(-0.1, 0.1)
+        return samples
+
+    with pytest.raises(ContractError, match=r"phase 'maker' has written to made\['samples'\] in place"):
+        worked(Adversaries(in_owner=write), batches(1), "owner first")
+
+
+def one_module(pair: Adversaries) -> nn.Module:
+    return nn.ModuleDict({"maker": pair.maker, "critic": pair.critic})
+
+
+@pytest.mark.parametrize("place", ["in_user", "in_owner"])
+def test_phases_within_one_module_keep_their_statistics_apart(place: Place) -> None:
+    """As with a module each: what one phase's skipped step puts back is not the other's."""
+
+    def ruined(samples: Tensor) -> Tensor:
+        return samples * torch.inf
+
+    apart, together = Adversaries(normalized=True), Adversaries(normalized=True)
+    for pair, modules in ((apart, {"m": apart.maker, "c": apart.critic}), (together, {"gan": one_module(together)})):
+        setattr(pair, place, ruined)
+        torch.manual_seed(9)
+        with Loop(pair.phases(), modules=modules, device="cpu", batch_coupled="accept").running() as run:
+            list(run.epochs(IterableSource(batches(1)), max_epochs=1))
+    found, expected = together.buffers(), apart.buffers()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_an_error_leaves_no_graph_behind() -> None:
+    alive: list[weakref.ref[Tensor]] = []
+
+    def remember(samples: Tensor) -> Tensor:
+        alive.append(weakref.ref(samples))
+        return samples
+
+    def fail(_: Tensor) -> Tensor:
+        raise ValueError("no")
+
+    pair = Adversaries(in_forward=remember, in_user=fail)
+    with pair.loop().running() as run:
+        with pytest.raises(ValueError, match="no") as caught:
+            list(run.epochs(IterableSource(batches(1)), max_epochs=1))
+        caught.value.__traceback__ = None
+        del caught
+        gc.collect()
+        assert [one() is None for one in alive] == [True]
+
+
 def test_no_phase_leaves_a_gradient_in_the_other() -> None:
     pair = Adversaries()
     leaks: list[tuple[str, int]] = []

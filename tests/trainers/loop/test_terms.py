@@ -16,6 +16,7 @@ from trainers.loop import (
     ContractError,
     DetachedLossError,
     EmptyTargetError,
+    EpochReport,
     IterableSource,
     Loop,
     Loss,
@@ -256,6 +257,74 @@ def test_a_term_of_weight_zero_is_reported_and_trains_nothing() -> None:
     assert report.loss == pytest.approx(45 * report.parts["mel"])
     assert report.parts["duration"] > 0
     assert report.count == counts(batch)["mel"]
+
+
+def test_a_term_of_weight_zero_may_be_no_number() -> None:
+    net = Net()
+    before = net.frame.weight.detach().clone()
+
+    def loss(batch: Speech) -> Loss:
+        mel = loss_of(net, batch).terms["mel"]
+        return Loss.of(mel=mel, duration=Term(torch.tensor(torch.nan), counts(batch)["duration"], 0.0))
+
+    net.token.requires_grad_(False)
+    trained = list(net.frame.parameters())
+    phase = Phase("main", loss, trained, torch.optim.SGD(trained, lr=0.1), counts=counts)
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        (report, _) = run.epochs(IterableSource([speech(3, 1)]), max_epochs=1)
+    assert isinstance(report, WindowReport)
+    assert report.stepped
+    assert math.isfinite(report.loss)
+    assert math.isnan(report.parts["duration"])
+    assert not torch.equal(net.frame.weight, before)
+
+
+def test_a_validation_shows_a_term_of_weight_zero_where_no_other_has_targets() -> None:
+    """By hand: (2 * 1 + 5 * 3) / 4."""
+    net = Net()
+    phase = Phase[Speech](
+        "main", lambda batch: loss_of(net, batch), net.parameters(), torch.optim.SGD(net.parameters()), counts=counts
+    )
+
+    def score(batch: Term) -> Loss:
+        trained = Term(torch.tensor(1.0), batch.count if batch.count == 1 else 0)
+        return Loss.of(trained=trained, shown=Term(batch.mean, batch.count, 0.0))
+
+    batches = [Term(torch.tensor(2.0), 1), Term(torch.tensor(5.0), 3)]
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        report = run.validate(score, IterableSource(batches))
+    assert report.parts["shown"] == 17 / 4
+    assert (report.mean, report.count) == (1.0, 1)
+
+
+def test_an_epoch_weighs_each_term_by_its_own_count() -> None:
+    batches = [speech(1, 3), speech(5, 4), speech(2, 5)]
+    net = Net()
+    worked(net, batches, accumulate=1)
+    phase = Phase[Speech](
+        "main",
+        lambda batch: loss_of(net, batch),
+        net.parameters(),
+        torch.optim.SGD(net.parameters(), lr=0.0),
+        counts=counts,
+    )
+    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+        *_, epoch = run.epochs(IterableSource(batches), max_epochs=1)
+        expected = run.validate(lambda batch: loss_of(net, batch), IterableSource([_joined(batches)]))
+    assert isinstance(epoch, EpochReport)
+    assert epoch.monitored == pytest.approx(expected.mean, rel=1e-12)
+    assert dict(epoch.phases["main"].parts) == pytest.approx(dict(expected.parts), rel=1e-12)
+
+
+def test_a_term_of_16_bits_is_named_where_its_weight_does_not_fit() -> None:
+    net = Net()
+
+    def loss(batch: Speech) -> Loss:
+        terms = loss_of(net, batch).terms
+        return Loss.of(mel=terms["mel"], duration=Term(terms["duration"].mean.bfloat16(), terms["duration"].count, 0.5))
+
+    with pytest.raises(ContractError, match=r"the mean of the term 'duration' of the loss is of torch\.bfloat16"):
+        worked(net, [speech(3, 1)], accumulate=1, loss=loss)
 
 
 def test_a_term_without_targets_adds_nothing() -> None:

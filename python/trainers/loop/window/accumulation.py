@@ -208,10 +208,10 @@ class Accumulator(Generic[Batch]):
             roots = self._roots(loss, number, piece, attempt)
             stage = "backward"
             if roots:
-                self._backward(roots)
-            if self._shared is not None and self._shared.owner != self._phase:
+                self._backward(roots, loss)
+            if self._shared is not None:
                 self._shared.check_unchanged(self._phase, number, piece)
-            if loss.count or any(term.count for term in loss.terms.values()):
+            if loss.counted:
                 attempt.losses.append(loss.without_graph())
             if attempt.weighing is not None:
                 attempt.weighing.note(piece, number)
@@ -264,22 +264,22 @@ class Accumulator(Generic[Batch]):
                 raise detached(loss.name_of(mean), mean, self._parameters)
         return roots
 
-    def _backward(self, roots: Sequence[tuple[Tensor, float]]) -> None:
+    def _backward(self, roots: Sequence[tuple[Tensor, float]], loss: Loss) -> None:
         if len(roots) == 1 and self._scaler is None:
             mean, weight = roots[0]
-            backward((mean,), (self._seed(weight, mean),))
+            backward((mean,), (self._seed(weight, mean, loss),))
             return
         means = tuple([mean for mean, _ in roots])
-        seeds = tuple([self._seed(weight, mean) for mean, weight in roots])
+        seeds = tuple([self._seed(weight, mean, loss) for mean, weight in roots])
         backward(means, seeds if self._scaler is None else tuple([self._scaler.scale(seed) for seed in seeds]))
 
-    def _seed(self, weight: float, mean: Tensor) -> Tensor:
-        """What backward starts from; most windows need the same few weights."""
+    def _seed(self, weight: float, mean: Tensor, loss: Loss) -> Tensor:
+        """What backward starts from in a mean of the loss; most windows need the same few weights."""
         key = (weight, mean.dtype)
         seed = self._seeds.get(key)
         if seed is None or seed.device != mean.device:
             if weight != 1.0 or self._scaler is not None:
-                check_width("the loss's mean", mean)
+                check_width(loss.name_of(mean), mean)
             if len(self._seeds) >= KEPT_SEEDS:
                 self._seeds.clear()
             seed = self._seeds[key] = torch.full_like(mean, weight, requires_grad=False)

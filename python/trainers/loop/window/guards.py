@@ -128,7 +128,8 @@ class GradientGuard:
             self._check_all_used()
 
     def _check_all_used(self) -> None:
-        unused = [self._names[parameter] for parameter in self._unseen if parameter.requires_grad]
+        audited = set(self._audited)  # those that trained in these windows, whoever trains now
+        unused = [self._names[parameter] for parameter in self._unseen if parameter in audited]
         if not unused:
             return
         raise UnusedParameterError(

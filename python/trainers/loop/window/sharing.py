@@ -8,17 +8,18 @@ with its new weights.
 """
 
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, Self, TypeVar, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Piece
-from trainers.loop.data.tree import check_tree, indivisible, leaves, map_tensors
+from trainers.loop.data.tree import check_tree, indivisible, leaves, leaves_and_others, map_tensors
 from trainers.loop.errors import ContractError, SettingsError, listed
 from trainers.loop.machine.precision import Precision
 from trainers.loop.phase import Phase
@@ -45,7 +46,8 @@ class Withheld:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let those that did train again, whatever happened."""
-        self.pause()
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
         self._frozen = ()
 
     def pause(self) -> None:
@@ -66,22 +68,40 @@ class Made:
 
     Attributes:
         tree: The tensors, with their graph while the owner still needs it.
-        versions: How often each tensor had been changed in place when it was made.
+        versions: How often each tensor had been changed in place when it was kept.
     """
 
     tree: Any
     versions: tuple[int, ...]
 
+    @classmethod
+    def of(cls, tree: Any) -> Self:
+        """Keep a tree as it is now."""
+        return cls(tree, tuple(tensor._version for _, tensor in leaves(tree, "made")))  # noqa: SLF001  no public name
+
     def detached(self) -> Any:
         """The same tensors without a graph, in the same memory."""
         return map_tensors(self.tree, Tensor.detach)
+
+    def values(self, weights: AbstractSet[int]) -> "Made":
+        """Those to keep once the owner has gone on: without a graph, and apart from the weights that it will move.
+
+        Args:
+            weights: The addresses of their memory.
+        """
+
+        def kept(tensor: Tensor) -> Tensor:
+            is_weight = tensor.untyped_storage().data_ptr() in weights
+            return tensor.detach().clone() if is_weight else tensor.detach()
+
+        return Made.of(map_tensors(self.tree, kept))
 
     def changed(self) -> list[str]:
         """The paths of the tensors that were changed in place since."""
         return [
             path
             for (path, tensor), version in zip(leaves(self.tree, "made"), self.versions, strict=True)
-            if tensor._version != version  # noqa: SLF001  no public name
+            if tensor._version != version  # noqa: SLF001  as above
         ]
 
 
@@ -126,16 +146,24 @@ class SharedForward(Generic[Batch]):
         self._dtype = precision.dtype
         self._rewind = Rewind(modules, device)
         self._due: Sequence[str] = ()
-        self._looked_at: set[type] = set()
+        self._looked_at: set[tuple[tuple[str, type], ...]] = set()
+        self._weights = {
+            tensor.untyped_storage().data_ptr()
+            for part in modules
+            for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False))
+        }
         self._kept: dict[tuple[int, int], Made] = {}
         self._start: Mark | None = None
         self._first: str | None = None
 
     def begin(self, due: Sequence[str]) -> None:
-        """Begin a window with the phases that work in it, in order; an error may have left something of another."""
+        """Begin a window with the phases that work in it, in order."""
         self._due = [name for name in due if name in self._phases]
-        self._kept.clear()
         self._start = self._first = None
+
+    def end(self) -> None:
+        """End a window: drop what an error may have left."""
+        self._kept.clear()
 
     def made(self, phase: str, number: int, piece: Piece[Batch], batch: Batch, withheld: Withheld) -> Any:
         """What the forward made of a piece: for the owner with its graph, for a user detached.
@@ -155,13 +183,13 @@ class SharedForward(Generic[Batch]):
         if phase != self.owner:
             return kept.detached()
         if self._waits(phase):
-            self._kept[key] = Made(kept.detached(), kept.versions)
+            self._kept[key] = kept.values(self._weights)
         else:
             del self._kept[key]
         return kept.tree
 
     def check_unchanged(self, phase: str, number: int, piece: Piece[Batch]) -> None:
-        """Check that a user has left what was made as it was, and drop it if nobody waits for it.
+        """Check that a phase has left what was made as it was, and drop it if nobody waits for it.
 
         Raises:
             ContractError: It has not.
@@ -172,8 +200,8 @@ class SharedForward(Generic[Batch]):
         if changed:
             raise ContractError(
                 f"phase {phase!r} has written to {listed(changed)} in place, which is what the forward of phase "
-                f"{self.owner!r} made and others still need; write to a copy: .clone(), or an operation without a "
-                "trailing underscore"
+                f"{self.owner!r} made and another phase still needs; write to a copy: .clone(), or an operation "
+                "without a trailing underscore"
             )
         if not self._waits(phase):
             self._kept.pop(key, None)
@@ -233,16 +261,18 @@ class SharedForward(Generic[Batch]):
     def _run(self, batch: Batch) -> Made:
         with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
             tree = self._forward(batch)
-        if type(tree) not in self._looked_at:
-            self._check(tree)
-        return Made(tree, tuple(tensor._version for _, tensor in leaves(tree, "made")))  # noqa: SLF001  as above
+        self._check(tree)
+        return Made.of(tree)
 
     def _check(self, tree: object) -> None:
-        """Check the first tree of its class: every tensor must be reached, to be detached.
+        """Check the first tree of its kind: every tensor must be reached, to be detached.
 
         Raises:
             ContractError: One is not.
         """
+        kind = tuple([(path, type(thing)) for path, thing in leaves_and_others(tree, "made")])
+        if kind in self._looked_at:
+            return
         check_tree(tree, "made")
         hidden = indivisible(tree, "made")
         if hidden:
@@ -250,4 +280,10 @@ class SharedForward(Generic[Batch]):
                 f"the forward of phase {self.owner!r} made {listed(hidden)}, whose tensors cannot be detached for "
                 "other phases; return tensors in a dict, a tuple, a NamedTuple or a dataclass"
             )
-        self._looked_at.add(type(tree))
+        frozen = [path for path, tensor in leaves(tree, "made") if tensor.is_inference()]
+        if frozen:
+            raise ContractError(
+                f"the forward of phase {self.owner!r} made {listed(frozen)} under torch.inference_mode(), which no "
+                "backward accepts; leave that context, and use torch.no_grad() for frozen parts"
+            )
+        self._looked_at.add(kind)
