@@ -109,7 +109,7 @@ def test_a_mean_of_16_bits_is_taken_where_its_weight_is_one() -> None:
 
     assert train(1) > 0
     with pytest.raises(
-        Exception, match=r"the mean of the loss is of torch\.bfloat16.*apply \.float\(\) to the network"
+        ContractError, match=r"the mean of the loss is of torch\.bfloat16.*apply \.float\(\) to the net"
     ):
         train(2)
 
