@@ -122,11 +122,10 @@ class Tally:
         self._add_part(name, mean * count, count)
 
     def add_term(self, name: str, mean: float, count: int, weight: float) -> None:
-        """Count a term in; one of weight 0 is a part and no more, whatever its mean is."""
+        """Count a term in; one of weight 0 adds nothing to the mean, whatever its own is."""
         self._add_part(name, mean * count, count)
-        if weight:
-            self.count += count
-            self._add_term(name, weight * mean * count, count)
+        self._add_term(name, weight * mean * count if weight else 0.0, count)
+        self.count += count if weight else 0
 
     @property
     def has_terms(self) -> bool:
