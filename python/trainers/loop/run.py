@@ -15,7 +15,7 @@ from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.data.feeding import Feeder, foreseeable
 from trainers.loop.data.reading import Placed, order_digest, read_apart, remarks
 from trainers.loop.data.sources import Source, check_source
-from trainers.loop.errors import EmptyTargetError, StoppedError
+from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
 from trainers.loop.group.group import Group
 from trainers.loop.ledger import Worked
 from trainers.loop.loss import Loss
@@ -225,6 +225,7 @@ class Run(Generic[Batch]):
     def _epoch(self, train: Source[Batch], max_epochs: int) -> Iterator[Report]:
         """The rest of the epoch's windows."""
         ledger = self._standing.ledger
+        self._check_order(train)
         length = self.group.agreed_length(train.length)
         total = None if length is None else -(-length // (self._setup.accumulate * self.group.size))
         self._set_modes()
@@ -241,6 +242,25 @@ class Run(Generic[Batch]):
             raise EmptyTargetError(f"the source gave no batch in epoch {self._standing.epoch}")
         for phase in self._phases:
             phase.guard.check_epoch()
+
+    def _check_order(self, train: Source[Batch]) -> None:
+        """Note the order that an epoch begins with, and check that it goes on with the same.
+
+        Raises:
+            ResumeMismatchError: A sampler gives another one now.
+        """
+        standing = self._standing
+        if self._setup.recorder is None:
+            return
+        now = order_digest(train, standing.epoch, seed=standing.order_seed)
+        if standing.ledger.windows and standing.order not in ("", now):
+            raise ResumeMismatchError(
+                f"the samplers give epoch {standing.epoch + 1} another order than it was begun with, so that going on "
+                "would read some samples twice and others not at all: the order depends on more than seed and epoch, "
+                "such as weights that the training changes. Let them change between epochs only, or give "
+                "LiveSource(loader), which goes on with what comes next"
+            )
+        standing.order = now
 
     def _reading(self) -> str:
         """What is being read, for errors."""
@@ -342,7 +362,7 @@ class Run(Generic[Batch]):
         """What any process wants."""
         return reduce(Wishes.and_those, self.group.gather(own), NO_WISHES)
 
-    def _fulfil(self, wishes: Wishes, *, epoch_end: bool) -> Iterator[CheckpointReport]:
+    def _fulfil(self, wishes: Wishes, *, epoch_end: bool) -> Iterator[CheckpointReport | Notice]:
         """Write a checkpoint, and stop if that is wanted.
 
         Raises:
@@ -351,12 +371,13 @@ class Run(Generic[Batch]):
         recorder = self._setup.recorder
         self._share_buffers()
         report = None if recorder is None else recorder.save(epoch_end=epoch_end)
-        if report is not None:
+        if report is not None and recorder is not None:
             yield report
+            yield from recorder.outgrown()
         if wishes.stop:
             raise StoppedError(farewell(wishes.stop, report), signal=wishes.stop)
 
-    def _recorded(self) -> Iterator[CheckpointReport]:
+    def _recorded(self) -> Iterator[CheckpointReport | Notice]:
         """The checkpoint of an epoch's end, where one is due or the training is to stop.
 
         Raises:

@@ -22,6 +22,7 @@ class Standing:
         ledger: The totals of the epoch that is not complete.
         history: The reports of the complete ones.
         order_seed: As above.
+        order: Stands for the order that the epoch was begun with; empty where it is not known.
     """
 
     def __init__(self, phases: Sequence[str], *, order_seed: int) -> None:
@@ -31,6 +32,7 @@ class Standing:
         self.ledger = Ledger(phases)
         self.history: list[EpochReport] = []
         self.order_seed = order_seed
+        self.order = ""
 
     def complete(self, report: EpochReport) -> None:
         """The epoch is complete."""
@@ -46,6 +48,7 @@ class Standing:
             "ledger": self.ledger.state(),
             "history": [asdict(report) for report in self.history],
             "order_seed": self.order_seed,
+            "order": self.order,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -55,6 +58,7 @@ class Standing:
         self.ledger.load(state["ledger"])
         self.history = [_report(values) for values in state["history"]]
         self.order_seed = state["order_seed"]
+        self.order = state.get("order", "")  # older checkpoints do not know it
 
 
 def _report(values: Mapping[str, Any]) -> EpochReport:

@@ -40,6 +40,7 @@ from trainers.loop import (
     ParallelismError,
     Phase,
     Report,
+    ResumeMismatchError,
     Source,
     WindowReport,
     launched_rank,
@@ -607,3 +608,44 @@ def play() -> list[int]:
 
 def test_each_process_of_a_group_reads_a_live_source_of_its_own() -> None:
     assert results_on_ranks(play) == [[1, 2, 3, 4, 5, 6], [101, 102, 103, 104]]
+
+
+class Prioritised(Sampler[int]):
+    """Draws by weights that the training changes."""
+
+    def __init__(self) -> None:
+        self.weights = torch.ones(SAMPLES)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.multinomial(self.weights, SAMPLES).tolist())
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+
+def test_an_order_that_the_training_has_changed_is_refused_in_mid_epoch(tmp_path: Path) -> None:
+    sampler = Prioritised()
+
+    def source() -> Source[Tensor]:
+        return IterableSource(DataLoader(Augmented(), batch_size=4, sampler=sampler))
+
+    followed(source(), tmp_path, windows=3)
+    sampler.weights = torch.arange(1.0, SAMPLES + 1)
+    with pytest.raises(ResumeMismatchError, match=r"epoch 1 another order than it was.*LiveSource\(loader\)"):
+        followed(source(), tmp_path)
+
+
+def test_an_epoch_ends_after_the_length_that_was_given() -> None:
+    batches = [torch.full((4,), float(number)) for number in range(10)]
+    assert numbers(followed(IterableSource(batches, length=6))) == [*range(6)] * 2
+    loader = DataLoader(Augmented(), batch_size=4)
+    assert len(followed(IterableSource(loader, length=3))) == 2 * 3
+
+
+def ended_early() -> None:
+    followed(IterableSource([torch.zeros(4)] * 10, length=13))
+
+
+def test_a_source_that_ends_before_its_length_says_so_in_a_group() -> None:
+    for ended in on_ranks(ended_early):
+        assert ended.error.startswith("ContractError: the source's length promises more windows than it has batches")

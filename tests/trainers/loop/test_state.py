@@ -22,6 +22,7 @@ from trainers.loop import (
     IterableSource,
     Loop,
     Loss,
+    Notice,
     Phase,
     ResumeMismatchError,
     SettingsError,
@@ -293,3 +294,20 @@ def numbered(folder: Path) -> list[float]:
 
 def test_every_rank_keeps_its_own_state(tmp_path: Path) -> None:
     assert results_on_ranks(numbered, tmp_path) == [[0.0, 10.0, 20.0], [1.0, 11.0, 21.0]]
+
+
+def test_a_state_that_outgrows_what_it_began_as_is_told_while_it_can_be_mended(tmp_path: Path) -> None:
+    box = Box(buffer=torch.zeros(1, 2), scale=0.0, recent=[])
+    loop, _ = loop_of({"box": box})
+    told: list[str] = []
+    with loop.running(Checkpoints(tmp_path, every_windows=1)) as run:
+        for report in run.epochs(IterableSource([samples(3)] * 4), max_epochs=1):
+            if isinstance(report, WindowReport) and report.window == 1:
+                box.content = {"buffer": torch.zeros(3, 2), "scale": torch.zeros(()), "recent": [1.0]}
+            if isinstance(report, Notice):
+                told.append(report.message)
+    (message,) = told
+    assert message.startswith("no training can resume from these checkpoints, because the state has become another")
+    assert "box['buffer'] is float32[3, 2] in the checkpoint and float32[1, 2] here" in message
+    assert "box['scale'] is float32[] in the checkpoint and of type float here" in message
+    assert "recent" not in message

@@ -17,6 +17,7 @@ from trainers.loop import (
     NoBestWeightsError,
     Phase,
     ResidentSource,
+    SettingsError,
     WeightsMismatchError,
     seed_everything,
     take_weights,
@@ -275,3 +276,44 @@ def test_a_file_of_ones_own_is_a_source_too(tmp_path: Path) -> None:
         {"network": target}, {f"network.{name}": t for name, t in load_file(tmp_path / "mine.safetensors").items()}
     )
     assert same(named(target), named(source))
+
+
+# --- what lies in one memory
+
+
+def sharing() -> nn.ModuleDict:
+    """Two layers whose weights are different parameters in one memory."""
+    layers = nn.ModuleDict({"a": nn.Linear(2, 2, bias=False), "b": nn.Linear(2, 2, bias=False)})
+    layers["b"].weight = nn.Parameter(layers["a"].weight.data)  # pyright: ignore[reportArgumentType]  a layer of torch
+    return layers
+
+
+def test_weights_in_one_memory_that_are_to_differ_are_refused() -> None:
+    layers = sharing()
+    before = named(layers)
+    with pytest.raises(WeightsMismatchError, match=r"one memory here, but differ: a\.weight and b\.weight"):
+        take_weights(layers, {"a.weight": torch.ones(2, 2), "b.weight": torch.zeros(2, 2)})
+    assert same(named(layers), before)
+    take_weights(layers, {"a.weight": torch.ones(2, 2), "b.weight": torch.ones(2, 2)})
+    assert named(layers)["b.weight"].tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_weights_may_be_offered_as_views_of_the_modules_themselves() -> None:
+    layers = nn.ModuleDict({"a": nn.Linear(2, 2, bias=False), "b": nn.Linear(2, 2, bias=False)})
+    before = named(layers)
+    views = layers.state_dict()
+    take_weights(layers, {"a.weight": views["b.weight"], "b.weight": views["a.weight"]})
+    assert torch.equal(named(layers)["a.weight"], before["b.weight"])
+    assert torch.equal(named(layers)["b.weight"], before["a.weight"])
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite_are_refused_by_name(value: float) -> None:
+    layer = nn.Linear(2, 1)
+    with pytest.raises(WeightsMismatchError, match=r"bias holds values that are not finite"):
+        take_weights(layer, {"weight": torch.ones(1, 2), "bias": torch.tensor([value])})
+
+
+def test_other_weights_than_the_best_or_the_newest_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="which is 'last'; it must be 'best' or 'newest'"):
+        Checkpoints(tmp_path).weights("last")  # pyright: ignore[reportArgumentType]  the mistake

@@ -5,7 +5,7 @@ The device `meta` stands in for a GPU: a tensor that is left behind can be told 
 
 from collections import OrderedDict, UserDict, defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple, Self
 
@@ -269,3 +269,49 @@ def test_a_description_names_what_moves_itself() -> None:
 def test_mapping_the_tensors_of_an_object_that_moves_itself_leaves_it_alone() -> None:
     data = Data(rows())
     assert map_tensors([data, rows()], lambda tensor: tensor + 1)[0] is data
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A batch whose class computes with what it is given, and that is completed afterwards."""
+
+    pixels: Tensor
+    unit: InitVar[float] = 255.0
+    mask: Tensor = field(init=False, default_factory=lambda: torch.ones(4))
+    late: Tensor = field(init=False)
+
+    def __post_init__(self, unit: float) -> None:
+        object.__setattr__(self, "pixels", self.pixels / unit)
+
+
+def test_a_dataclass_is_not_computed_anew_when_its_tensors_are_mapped() -> None:
+    batch = Scaled(torch.full((4,), 255.0))
+    object.__setattr__(batch, "mask", torch.zeros(4))
+    same = map_tensors(batch, Tensor.clone)
+    assert same.pixels.tolist() == [1.0] * 4
+    assert same.mask.tolist() == [0.0] * 4
+    assert not hasattr(same, "late")
+    assert batch.pixels is not same.pixels
+
+
+def test_a_dataclass_that_computes_its_fields_is_one_piece() -> None:
+    assert BySamples().samples(Frozen(rows())) == 4
+    assert BySamples().samples(Counted(rows())) == 1
+    assert BySamples().samples([Scaled(torch.ones(4))]) == 1
+    with pytest.raises(ContractError, match=r"its __post_init__|tensors of one common first dimension"):
+        ResidentSource.of(Counted(rows()), batch_size=2)
+
+
+class Forgetful:
+    """Moves itself and returns nothing."""
+
+    def __init__(self) -> None:
+        self.x = torch.ones(2)
+
+    def to(self, device: torch.device) -> None:
+        self.x = self.x.to(device)
+
+
+def test_what_moves_itself_and_returns_nothing_is_named() -> None:
+    with pytest.raises(ContractError, match=r"the method \.to\(device\) of a Forgetful returned None"):
+        move([Forgetful()], META)

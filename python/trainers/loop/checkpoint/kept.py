@@ -33,6 +33,16 @@ def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None
         )
 
 
+def outgrown(now: Mapping[str, Any], begun: Mapping[str, Any]) -> list[str]:
+    """What of saved states will not fit things that begin as these did.
+
+    Args:
+        now: The states that are saved.
+        begun: Those at the start.
+    """
+    return [found for name, state in now.items() for found in _differences(name, state, begun[name])]
+
+
 def check_keepable(things: Mapping[str, Stateful]) -> None:
     """Check that the states can be written and read back.
 

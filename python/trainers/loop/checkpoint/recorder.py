@@ -1,6 +1,7 @@
 """What is written into a checkpoint, and how it comes back."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
@@ -9,12 +10,12 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.checkpoint.kept import check_keepable, check_kept, load_kept, state_of
+from trainers.loop.checkpoint.kept import check_keepable, check_kept, load_kept, outgrown, state_of
 from trainers.loop.checkpoint.layout import check_layout, layout
 from trainers.loop.checkpoint.rates import Rates
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.errors import CheckpointError
+from trainers.loop.errors import CheckpointError, listed
 from trainers.loop.group.group import Group
 from trainers.loop.machine.generators import captured, restore
 from trainers.loop.machine.recurrent import compact
@@ -91,6 +92,7 @@ class Recorder:
         }
         self._saved = perf_counter()
         self._took = 0.0
+        self._begun: dict[str, Any] | None = None
 
     def is_due(self, windows: int, *, epoch_end: bool = False) -> bool:
         """Whether this process wants a checkpoint after so many windows.
@@ -128,6 +130,7 @@ class Recorder:
             ResumeMismatchError: They belong to another training.
         """
         check_keepable(self._parts.kept)  # now rather than in every checkpoint of a training that nothing saves
+        self._begun = deepcopy(state_of(self._parts.kept))
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:
@@ -144,6 +147,21 @@ class Recorder:
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
         return [*notices, Notice(message=f"goes on {place}, from {restored.folder}")]
+
+    def outgrown(self) -> list[Notice]:
+        """What of the caller's state a resumed training would refuse; told once, and early enough to mend it."""
+        if self._begun is None:
+            return []
+        found = outgrown(state_of(self._parts.kept), self._begun)
+        if not found:
+            return []
+        self._begun = None
+        return [
+            Notice(
+                message="no training can resume from these checkpoints, because the state has become another kind of "
+                f"thing than it began as: {listed(found)}; let it begin empty or as None, or keep its shape"
+            )
+        ]
 
     def _written(self, snapshot: Snapshot) -> tuple[str, int, str | None]:
         """Folder, size and problem of the checkpoint; only the first process writes it."""

@@ -139,7 +139,10 @@ class Checkpoints:
         Raises:
             CheckpointError: There is no checkpoint, or the newest is damaged: an older one is not taken in its place.
             NoBestWeightsError: No value was recorded by then.
+            SettingsError: `which` is neither.
         """
+        if which not in GROUPS:
+            raise SettingsError(f"which is {which!r}; it must be {' or '.join(map(repr, GROUPS))}")
         entry = self._newest()
         try:
             found = read_tensors(entry.path, GROUPS[which])

@@ -1,9 +1,8 @@
 """Reading a source so that neither its random numbers nor the training's depend on the other's."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from types import TracebackType
-from typing import TypeVar, final
+from typing import TypeVar, cast, final
 
 import torch
 
@@ -12,6 +11,9 @@ from trainers.loop.errors import LoopError
 from trainers.loop.machine.seeding import mixed
 
 Batch = TypeVar("Batch")
+
+END = object()
+"""Comes after the last batch."""
 
 
 def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed: int) -> Iterator[Batch]:
@@ -28,9 +30,8 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
         step: Every so many of the following ones.
         seed: 0 or more.
     """
-    if isinstance(
-        source, ResidentSource | LiveSource
-    ):  # the one's order is its own, the other goes on after a resumption
+    # The order of the one is its own, and the other goes on after a resumption.
+    if isinstance(source, ResidentSource | LiveSource):
         yield from source.batches(epoch, start=start, step=step)
         return
     generator = torch.default_generator
@@ -39,16 +40,18 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
     batches: Iterator[Batch] | None = None
     while True:
         training = generator.get_state()
-        generator.set_state(reading)
+        if goes_on or batches is None:  # else every batch sets it by itself
+            generator.set_state(reading)
         try:
             batches = source.batches(epoch, start=start, step=step) if batches is None else batches
-            found = tuple(islice(batches, 1))
+            found = next(batches, END)
+            if goes_on:
+                reading = generator.get_state()
         finally:
-            reading = generator.get_state() if goes_on else reading
             generator.set_state(training)
-        if not found:
+        if found is END:
             return
-        yield found[0]
+        yield cast("Batch", found)
 
 
 @final

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from trainers.loop.data.loading import Loading, Streaming, taken_apart
-from trainers.loop.data.tree import describe, indivisible, leaves, map_tensors
+from trainers.loop.data.tree import describe, leaves, map_tensors, of_one_piece
 from trainers.loop.errors import ContractError, SettingsError
 from trainers.loop.machine.seeding import mixed
 
@@ -53,7 +53,8 @@ class IterableSource(Generic[Batch]):
 
     Args:
         batches: Gives a fresh iterator each time it is iterated; not a generator.
-        length: Batches in an epoch; if not given, taken from a collection, or from a `DataLoader` that knows it.
+        length: Batches in an epoch, which ends after so many; if not given, taken from a collection, or from a
+            `DataLoader` that knows it.
 
     Attributes:
         passed_over: What must be read to the end to reach a batch, by its class; None if any batch can be had alone.
@@ -71,6 +72,7 @@ class IterableSource(Generic[Batch]):
                 f"a {type(batches).__name__} can be read only once, but every epoch reads the batches again; "
                 "give a list, a DataLoader or a class with __iter__, or LiveSource(...) if the batches come only once"
             )
+        self._given = length
         self._length = _length(batches) if length is None else length
         self._batches = batches
         self._loading: Loading | Streaming | None = None
@@ -96,9 +98,11 @@ class IterableSource(Generic[Batch]):
         Raises:
             ContractError: A sampler of a `DataLoader` gives another order each time it is read.
         """
+        wanted = None if self._given is None else len(range(start, self._given, step))
         if self._loading is not None:
-            return self._loading.batches(epoch, start=start, step=step)
-        return islice(iter(self._batches), start, None, step)
+            found = self._loading.batches(epoch, start=start, step=step)
+            return found if wanted is None else islice(found, wanted)
+        return islice(iter(self._batches), start, self._given, step)
 
     def digest(self, epoch: int) -> str:
         """Stands for the beginning of the order of an epoch; empty where it is the iterable's own."""
@@ -116,7 +120,7 @@ class LiveSource(Generic[Batch]):
     Args:
         batches: Iterated anew in every epoch; an iterator, such as a generator that plays without end, goes on.
         length: Batches in an epoch, those of all processes of a group together; None for as many as come, which one
-            process alone can do with. An epoch may end earlier.
+            process alone can do with. With one process an epoch may end earlier.
     """
 
     def __init__(self, batches: Iterable[Batch], *, length: int | None = None) -> None:
@@ -181,7 +185,7 @@ class ResidentSource(Generic[Batch]):
             ContractError: There is no tensor, or their first dimensions differ.
         """
         found = [tensor for _, tensor in leaves(data)]
-        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or indivisible(data):
+        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or of_one_piece(data):
             raise ContractError(f"tensors of one common first dimension are needed, got {describe(data)}")
 
         def gather(index: Tensor) -> Batch:
@@ -223,7 +227,7 @@ class ResidentSource(Generic[Batch]):
             ContractError: There is no tensor, their lengths differ, or a window reaches beyond the ends.
         """
         found = [tensor for _, tensor in leaves(series)]
-        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or indivisible(series):
+        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or of_one_piece(series):
             raise ContractError(f"tensors of one common length in time are needed, got {describe(series)}")
         steps, device = found[0].shape[0], found[0].device
         begin = torch.arange(max(0, steps - length + 1)) if starts is None else starts

@@ -7,7 +7,7 @@ dataclass. What else holds tensors can neither be moved nor cut, and is refused.
 import copy
 from collections import UserDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from itertools import islice
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar, cast
@@ -21,6 +21,9 @@ Tree = TypeVar("Tree")
 
 LOOKED_AT = 64
 """So many things in a container of unknown kind are looked at for tensors."""
+
+UNSET = object()
+"""Stands for a field that was never given a value."""
 
 LOOKED_INTO = 3
 """So many levels of objects within objects are."""
@@ -39,7 +42,16 @@ def move(tree: Tree, device: torch.device) -> Tree:
     def moved(tensor: Tensor) -> Tensor:
         return tensor if tensor.device == device else tensor.to(device, non_blocking=asynchronous)
 
-    return _mapped(tree, moved, lambda thing: thing.to(device))
+    return _mapped(tree, moved, lambda thing: _moved_itself(thing, device))
+
+
+def _moved_itself(thing: Any, device: torch.device) -> Any:
+    found = thing.to(device)
+    if found is None:
+        raise ContractError(
+            f"the method .to(device) of a {type(thing).__name__} returned None; it must return the object on the device"
+        )
+    return found
 
 
 def mover(device: torch.device) -> Callable[[Tree], Tree]:
@@ -112,6 +124,14 @@ def indivisible(tree: object, path: str = "batch") -> list[str]:
     ]
 
 
+def of_one_piece(tree: object) -> list[str]:
+    """What of the tree would no longer fit together with fewer samples: paths with classes.
+
+    Objects that may have tensors inside which they do not show, and dataclasses that compute fields of their own.
+    """
+    return [*indivisible(tree), *_computing(tree, "batch")]
+
+
 def describe(tree: object) -> str:
     """Paths, dtypes and shapes of the tensors, for messages, and the objects that move themselves."""
     found = [f"{path} {_kind(tensor)}" for path, tensor in leaves(tree)] + indivisible(tree)
@@ -136,8 +156,18 @@ def _rebuilt(tree: Any, mapped: Callable[[Any], Any]) -> Any:
     if _is_named_tuple(tree):
         return type(tree)(*[mapped(child) for child in tree])
     if _is_dataclass(tree):
-        return replace(tree, **{field.name: mapped(getattr(tree, field.name)) for field in fields(tree) if field.init})
+        return _rebuilt_dataclass(tree, mapped)
     return tree
+
+
+def _rebuilt_dataclass(tree: Any, mapped: Callable[[Any], Any]) -> Any:
+    """A copy with other fields; made without its `__init__`, which might compute with them once more."""
+    same = copy.copy(tree)
+    for field in fields(tree):
+        value = getattr(tree, field.name, UNSET)
+        if value is not UNSET:
+            object.__setattr__(same, field.name, mapped(value))  # of frozen ones, too
+    return same
 
 
 def _rebuilt_mapping(tree: Mapping[Any, Any], mapped: Callable[[Any], Any]) -> Mapping[Any, Any]:
@@ -161,7 +191,7 @@ def _children(tree: Any) -> Iterable[tuple[str, object]] | None:
     if type(tree) in (tuple, list):
         return [(f"[{position}]", child) for position, child in enumerate(tree)]
     if _is_dataclass(tree):
-        return [(f".{field.name}", getattr(tree, field.name)) for field in fields(tree)]
+        return [(f".{field.name}", getattr(tree, field.name, None)) for field in fields(tree)]
     if _moves_itself(tree):
         return None
     if _is_named_tuple(tree):
@@ -169,6 +199,15 @@ def _children(tree: Any) -> Iterable[tuple[str, object]] | None:
     if isinstance(tree, dict | UserDict | MappingProxyType):
         return [(f"[{key!r}]", child) for key, child in cast("Mapping[Any, Any]", tree).items()]
     return None
+
+
+def _computing(tree: object, path: str) -> Iterator[str]:
+    """The dataclasses with a `__post_init__`."""
+    if _is_dataclass(tree) and callable(getattr(type(tree), "__post_init__", None)):
+        yield f"{path} {type(tree).__name__} (its __post_init__)"
+    if not isinstance(tree, Tensor):
+        for name, child in _children(tree) or ():
+            yield from _computing(child, path + name)
 
 
 def _is_dataclass(tree: object) -> bool:

@@ -58,8 +58,9 @@ def take_weights(
         dropped: Tensors that are not wanted, likewise. What is replaced by a new one of the same name is in both.
 
     Raises:
-        WeightsMismatchError: A name stands in one only, shapes or kinds differ, a weight holds no numbers, or what is
-            declared is not so. The message names all of it, and nothing was changed.
+        WeightsMismatchError: A name stands in one only, shapes or kinds differ, a weight holds no numbers or some that
+            are not finite, weights that share their memory are to differ, or what is declared is not so. The message
+            names all of it, and nothing was changed.
     """
     new, dropped = _names(new), _names(dropped)
     here, aliases = _tensors_of(modules)
@@ -73,10 +74,13 @@ def take_weights(
         *_unmatched("dropped", dropped, "weights", tensors),
         *(_difference(name, offered[name], tensor) for name, tensor in wanted.items() if name in offered),
     ]
+    problems += [] if any(problems) else _at_odds(wanted, offered)
     _refuse([problem for problem in problems if problem] or ([] if wanted else ["nothing is left to reuse"]))
     with torch.no_grad():
-        for name, tensor in wanted.items():
-            tensor.copy_(next(iter(offered[name].values())))
+        # Copied first, because what is offered may be views of the modules themselves.
+        taken = [next(iter(offered[name].values())).clone() for name in wanted]
+        for tensor, values in zip(wanted.values(), taken, strict=True):
+            tensor.copy_(values)
     return Taken(reused=tuple(wanted), new=fresh, dropped=unwanted, digest=digest_of(wanted.items()))
 
 
@@ -154,9 +158,23 @@ def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
         where = "" if unlike == [name] else f" as {name}"
         return f"{unlike[0]} is {_told(offered[unlike[0]])} in the weights and {_told(here)} in the modules{where}"
     first, *others = offered.values()
+    if first.is_floating_point() and not torch.isfinite(first).all():
+        return f"{name} holds values that are not finite"
     if any(not torch.equal(first, tensor) for tensor in others):
         return f"one weight here, but differ: {' and '.join(offered)}"
     return ""
+
+
+def _at_odds(wanted: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
+    """Weights that share their memory in the modules, and are to be different things."""
+    places: dict[tuple[int, torch.Size], str] = {}
+    for name, tensor in wanted.items():
+        if not tensor.numel():
+            continue
+        first = places.setdefault((tensor.data_ptr(), tensor.shape), name)
+        one, other = (next(iter(offered[each].values())) for each in (first, name))
+        if not torch.equal(one, other):
+            yield f"one memory here, but differ: {first} and {name}"
 
 
 def _told(value: object) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from trainers.loop.errors import ContractError, EmptyTargetError
 from trainers.loop.loss import Tally, read
 from trainers.loop.machine.precision import LossScaler
 from trainers.loop.phase import Phase
@@ -80,13 +81,14 @@ class Update:
 
         Raises:
             EmptyTargetError: The window has no target.
+            ContractError: Nor has it any batch: the source ended before its length.
             NoGradientError: The window left no gradient at all.
             UnusedParameterError: A parameter never got a gradient.
             ZeroGradientError: All gradients so far are zero.
             NonFiniteError: Loss or gradient is not finite and that is not, or no longer, tolerated.
             OutOfMemoryError: Memory ran out in the step.
         """
-        gradients = self._gradients(totals)
+        gradients = self._gradients(totals, window)
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
         norms = norms_of(gradients)
@@ -135,12 +137,21 @@ class Update:
             self._scaler.load_state_dict(state["scaler"])
             self._scale = self._scaler.get_scale()
 
-    def _gradients(self, totals: Totals) -> list[Tensor]:
+    def _gradients(self, totals: Totals, window: Sequence[object]) -> list[Tensor]:
         """The window's gradients, of which there must be some."""
         gradients = self._guard.gradients()
-        if not gradients:
+        if gradients:
+            return gradients
+        try:
             totals.reading(iter(read(totals.scalars())))  # having no target explains having no gradient
-            self._guard.check_any(gradients)
+        except EmptyTargetError as error:
+            if window:
+                raise
+            raise ContractError(
+                "the source's length promises more windows than it has batches for: this process has none for this "
+                "window, and no other has a target; give the length that comes, IterableSource(batches, length=…)"
+            ) from error
+        self._guard.check_any(gradients)
         return gradients
 
     def _move_on(self) -> None:

@@ -114,7 +114,7 @@ def _check_refits(source: Source, plan: Plan) -> None:
     if plan.refit is not None and ancestors_of(source.card):
         raise ConfigurationError(
             "the artifact started from the weights of another one, which are not in it, so it cannot be trained again; "
-            "backtest it with --refit never, or its recipe alone with --recipe"
+            "backtest it with --refit never, or give its recipe as JSON in place of the artifact, with --recipe FILE"
         )
 
 
