@@ -286,11 +286,12 @@ class Run(Generic[Batch]):
         standing = self._standing
         number, last = standing.windows + 1, standing.ledger.windows + 1 == total
         wishes, worked = NO_WISHES, list[Worked]()
-        due = [phase for phase in self._phases if phase.phase.is_due(number)]
         for shared in self._setup.shared:
-            shared.begin([phase.phase.name for phase in due])
+            shared.begin([phase.phase.name for phase in self._phases if phase.phase.is_due(number)])
         try:
-            for phase in due:
+            for phase in self._phases:
+                if not phase.phase.is_due(number):
+                    continue
                 started, shortages = perf_counter(), phase.accumulator.shortages
                 position = Position(phase.phase.name, standing.epoch, standing.ledger.windows, window)
                 outcome = phase.work(window, position, partial(self._wishes, number, last=last))

@@ -205,10 +205,11 @@ class Accumulator(Generic[Batch]):
         stage: Literal["forward", "backward"] = "forward"
         try:
             loss = self._forward(number, piece)
-            roots = self._roots(loss, number, piece, attempt)
             stage = "backward"
-            if roots:
-                self._backward(roots, loss)
+            if loss.terms or attempt.weighing is not None:
+                self._backward_of_terms(loss, number, piece, attempt)
+            elif loss.count:
+                self._backward_of_one(loss, piece, attempt)
             if self._shared is not None:
                 self._shared.check_unchanged(self._phase, number, piece)
             if loss.counted:
@@ -248,30 +249,32 @@ class Accumulator(Generic[Batch]):
         with torch.autocast(self._device.type, dtype=self._dtype):
             return check_loss(self._loss(*given))
 
-    def _roots(self, loss: Loss, number: int, piece: Piece[Batch], attempt: Attempt) -> list[tuple[Tensor, float]]:
-        """What the backward of a piece starts from, each with its weight; nothing where there is no target."""
-        if attempt.weighing is not None:
-            roots = attempt.weighing.weigh(loss, piece, number)
-        elif len(loss.terms) > 1:
-            raise uncounted(self._phase, loss)
-        elif loss.count:
-            attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
-            roots = [(loss.mean, loss.count / attempt.expected)]
-        else:
-            return []
-        for mean, _ in roots:
-            if not mean.requires_grad:
-                raise detached(loss.name_of(mean), mean, self._parameters)
-        return roots
+    def _backward_of_one(self, loss: Loss, piece: Piece[Batch], attempt: Attempt) -> None:
+        """That of a loss with one count, weighted by the forecast of the window's."""
+        attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
+        self._check_attached(loss.mean, loss)
+        seed = self._seed(loss.count / attempt.expected, loss.mean, loss)
+        backward((loss.mean,), (seed if self._scaler is None else self._scaler.scale(seed),))
 
-    def _backward(self, roots: Sequence[tuple[Tensor, float]], loss: Loss) -> None:
-        if len(roots) == 1 and self._scaler is None:
-            mean, weight = roots[0]
-            backward((mean,), (self._seed(weight, mean, loss),))
+    def _backward_of_terms(self, loss: Loss, number: int, piece: Piece[Batch], attempt: Attempt) -> None:
+        """That of a loss of several terms, each weighted by its share of the window's targets."""
+        if attempt.weighing is None:
+            if len(loss.terms) > 1:
+                raise uncounted(self._phase, loss)
+            if loss.count:
+                self._backward_of_one(loss, piece, attempt)
             return
-        means = tuple([mean for mean, _ in roots])
-        seeds = tuple([self._seed(weight, mean, loss) for mean, weight in roots])
-        backward(means, seeds if self._scaler is None else tuple([self._scaler.scale(seed) for seed in seeds]))
+        roots = attempt.weighing.weigh(loss, piece, number)
+        for mean, _ in roots:
+            self._check_attached(mean, loss)
+        seeds = [self._seed(weight, mean, loss) for mean, weight in roots]
+        if roots:
+            scaled = seeds if self._scaler is None else [self._scaler.scale(seed) for seed in seeds]
+            backward(tuple([mean for mean, _ in roots]), tuple(scaled))
+
+    def _check_attached(self, mean: Tensor, loss: Loss) -> None:
+        if not mean.requires_grad:
+            raise detached(loss.name_of(mean), mean, self._parameters)
 
     def _seed(self, weight: float, mean: Tensor, loss: Loss) -> Tensor:
         """What backward starts from in a mean of the loss; most windows need the same few weights."""
