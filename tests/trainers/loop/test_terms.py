@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ranks import on_ranks, results_on_ranks
 from shortages import Shortage, Stage
@@ -131,8 +131,7 @@ def test_the_gradient_is_that_of_every_terms_own_mean_however_the_window_is_cut(
     sizes: list[int], limit: int | None
 ) -> None:
     window = [speech(size, seed) for seed, size in enumerate(sizes)]
-    if any(sum(counts(batch)[name] for batch in window) == 0 for name in WEIGHTS):
-        return
+    assume(all(sum(counts(batch)[name] for batch in window) for name in WEIGHTS))
     net = Net()
     found, _ = worked(net, window, accumulate=len(window), limit=limit)
     for one, other in zip(found, gradients_by_hand(net, window), strict=True):
@@ -300,7 +299,6 @@ def test_a_validation_shows_a_term_of_weight_zero_where_no_other_has_targets() -
 def test_an_epoch_weighs_each_term_by_its_own_count() -> None:
     batches = [speech(1, 3), speech(5, 4), speech(2, 5)]
     net = Net()
-    worked(net, batches, accumulate=1)
     phase = Phase[Speech](
         "main",
         lambda batch: loss_of(net, batch),
