@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.explain import forecasting
 from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
-from predictor.model import Answering, Ensemble, Identity, Model, handle, joint_reading
+from predictor.model import Answering, Ensemble, Identity, Model
 from predictor.networks import Inputs, Introspective
 from predictor.registry import Line, Registry
 from predictor.service import PredictionService
@@ -104,7 +105,7 @@ def service_of(model: Answering) -> PredictionService:
 
 
 def count_preparations(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (handle, joint_reading):
+    for module in (import_module("predictor.model.model"), import_module("predictor.model.ensemble")):
         prepared_by = module.prepared_by
 
         def counted(*arguments: object, work: Callable[..., object] = prepared_by) -> object:

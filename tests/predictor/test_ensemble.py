@@ -37,7 +37,7 @@ from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
 from predictor.instance import FeatureWindow, Instance, Query
 from predictor.model import Ensemble, Identity, joint_quantiles
-from predictor.model.combination import JointPrediction, joint_attribution
+from predictor.model.ensemble_outputs import JointPrediction, joint_attribution
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService
 from predictor.sessions import SessionCalendar

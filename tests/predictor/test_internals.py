@@ -28,7 +28,7 @@ from predictor.forecast import (
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance, Query
 from predictor.model import Model
-from predictor.model.internals import SHARE_KNOWN, internals_of
+from predictor.model.model import SHARE_KNOWN, internals_of
 from predictor.networks import Internals, Target, TFTForecaster
 
 PAST, FUTURE, STATIC = (f"selection of {kind} variables" for kind in ("past", "future", "static"))

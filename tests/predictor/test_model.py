@@ -34,7 +34,7 @@ from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
-from predictor.model.from_windows import LARGEST
+from predictor.model.prepare import LARGEST
 from predictor.model.prepared import Prepared
 from predictor.networks import Target, TargetKind
 from predictor.sessions import SessionCalendar

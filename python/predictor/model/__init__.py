@@ -1,11 +1,11 @@
 """A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
 
-from predictor.model.answering import Answering, Outcome
-from predictor.model.answers import UNITS, Identity, ranks_of
-from predictor.model.combination import joint_quantiles
 from predictor.model.doubts import bars_doubts
 from predictor.model.ensemble import Ensemble
-from predictor.model.handle import Model, output_map
+from predictor.model.ensemble_outputs import joint_quantiles
+from predictor.model.interface import Answering, Outcome
+from predictor.model.model import Model, output_map
+from predictor.model.outputs import UNITS, Identity, ranks_of
 from predictor.model.prepared import Prepared, bounded
 
 __all__ = [

@@ -1,27 +1,211 @@
-"""The ensemble: several models that answer as one."""
+"""The ensemble: several models that answer as one, how they read an instance, and what they are together."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Self, final
+from typing import Self, TypeVar, final
 
+import numpy as np
 import torch
 
-from predictor.artifact import EnsembleManifest, StoredEnsemble
+from predictor import canonical
+from predictor.artifact import COMBINATION, EnsembleManifest, StoredEnsemble
+from predictor.bars import BarPanel
+from predictor.canonical import Json
 from predictor.card import skill_of
-from predictor.catalog import CovariateInfo, ModelInfo
+from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
+from predictor.covariates import check_sent
 from predictor.deadline import NEVER, Checkpoint
+from predictor.errors import FeatureMismatchError, QuantraError
 from predictor.explain.explainer import FLOOR
 from predictor.forecast import Attribution, Forecast, TargetPoint
-from predictor.instance import Instance, Query
-from predictor.model.answering import Outcome, outcomes
-from predictor.model.answers import Identity, default_targets, prices_of
-from predictor.model.combination import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
-from predictor.model.ensemble_info import ensemble_info
-from predictor.model.handle import Model
-from predictor.model.joint_reading import JointlyPrepared, JointReading
-from predictor.model.prepared import places_of
+from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
+from predictor.model.doubts import doubts
+from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
+from predictor.model.interface import Outcome, outcomes
+from predictor.model.model import Model
+from predictor.model.outputs import Identity, default_targets, prices_of
+from predictor.model.prepare import prepared_by
+from predictor.model.prepared import BoolArray, FloatArray, Prepared, bounded, nothing_usable, places_of
+from predictor.windows import Pipeline
+
+NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JointlyPrepared:
+    """An instance as each member reads it."""
+
+    members: tuple[Prepared, ...]
+    """In the order of the ensemble's members."""
+    doubts: tuple[str, ...] = ()
+    """Of the whole ensemble."""
+
+    def only(self, symbols: Sequence[str]) -> "JointlyPrepared":
+        """The same of some symbols; see `Prepared.only`."""
+        return replace(self, members=tuple(p.only(symbols) for p in self.members))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """[S] names."""
+        return self.members[0].symbols
+
+    @property
+    def usable(self) -> BoolArray:
+        """[S] which symbols every member can forecast."""
+        return np.logical_and.reduce([p.usable for p in self.members])
+
+    @property
+    def scale(self) -> FloatArray:
+        """[S, H] mean of the members' window volatilities; NaN for a symbol that is not usable."""
+        horizons = self.members[0].inputs.scale.shape[1]
+        scales = np.full((len(self.members), len(self.usable), horizons), np.nan)
+        for rows, prepared in zip(scales, self.members, strict=True):
+            rows[prepared.usable] = prepared.inputs.scale.numpy()
+        return scales.mean(axis=0)
+
+    @property
+    def refusals(self) -> dict[str, QuantraError]:
+        """Why each symbol that a member cannot forecast cannot be forecast, by the first such member."""
+        found: dict[str, QuantraError] = {}
+        for prepared in self.members:
+            for symbol, error in prepared.refusals.items():
+                found.setdefault(symbol, error)
+        return found
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What there is to doubt, and what any member warns of, once each."""
+        return bounded(dict.fromkeys((*self.doubts, *(warning for p in self.members for warning in p.warnings))))
+
+
+@final
+class JointReading:
+    """Prepares instances for every member, once for those that read the same inputs."""
+
+    def __init__(self, members: Sequence[Model]) -> None:
+        """Receive the members, in the ensemble's order."""
+        readings = [member.pipeline.reading for member in members]
+        self._members = tuple(
+            (readings.index(reading), member) for reading, member in zip(readings, members, strict=True)
+        )
+        """Each with the place of its first fellow that reads the same inputs."""
+        self._taught = tuple(member.taught for member in members)
+        pipelines = {place: members[place].pipeline for place, _ in self._members}
+        # Whoever needs most bars goes first: if they are too few, the error tells how many the ensemble needs.
+        self._pipelines = dict(sorted(pipelines.items(), key=lambda one: -one[1].bars_needed))
+        self.covariates = named_once(member.pipeline.covariates for member in members)
+        """What is to be sent beside the bars, as its first reader reads it."""
+
+    @property
+    def bars_needed(self) -> int:
+        """Bars that one forecast depends on: the most that a member needs."""
+        return next(iter(self._pipelines.values())).bars_needed
+
+    @property
+    def is_one(self) -> bool:
+        """Whether all members read the same inputs."""
+        return len(self._pipelines) == 1
+
+    def prepare(self, instance: Instance, now: datetime) -> JointlyPrepared:
+        """As `Ensemble.prepare`."""
+        if isinstance(instance.input, BarPanel):
+            check_sent(self.covariates, instance.covariates)
+        elif not self.is_one:
+            raise FeatureMismatchError(
+                "the members of this ensemble read different windows: their features, fitted numbers, encoder lengths "
+                "or normalisers differ; send bars, from which each member makes its own"
+            )
+        found = {
+            place: prepared_by(pipeline, _read_by(pipeline, instance), now)
+            for place, pipeline in self._pipelines.items()
+        }
+        prepared = JointlyPrepared(members=tuple(member.warned(found[place]) for place, member in self._members))
+        if not prepared.usable.any():
+            raise nothing_usable(prepared.refusals)
+        symbols = [symbol for symbol, known in zip(prepared.symbols, prepared.usable, strict=True) if known]
+        return replace(prepared, doubts=tuple(doubts(self._taught, instance, symbols)))
+
+
+def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:
+    """The instance with those covariates alone that a member reads."""
+    names = {need.name for need in pipeline.covariates}
+    return replace(instance, covariates=instance.covariates.only(names))
+
+
+def named_once(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
+    """What any member has, once each by name, in the order in which they first appear."""
+    found: dict[str, NamedT] = {}
+    for group in groups:
+        for item in group:
+            found.setdefault(item.name, item)
+    return tuple(found.values())
+
+
+KIND = "ensemble"
+"""What stands in place of a network's kind."""
+
+
+def ensemble_info(
+    identity: Identity,
+    manifest: EnsembleManifest,
+    reading: JointReading,
+    members: Sequence[ModelInfo],
+    aliases: tuple[str, ...],
+    *,
+    is_default: bool,
+) -> ModelInfo:
+    """Everything about it; the card lists the members, which come in the manifest's order."""
+    longest = max(info.encoder_length for info in members)
+    return ModelInfo(
+        name=identity.name,
+        version=identity.version,
+        aliases=aliases,
+        is_default=is_default,
+        kind=KIND,
+        observed_features=named_once(info.observed_features for info in members),
+        known_features=named_once(info.known_features for info in members),
+        static_features=named_once(info.static_features for info in members),
+        covariates=reading.covariates,
+        schema_hash=_schema_hash([info.schema_hash for info in members]),
+        encoder_length=longest,
+        lookback=reading.bars_needed - longest + 1,
+        bars_needed=reading.bars_needed,
+        future_length=manifest.target.reach,
+        horizons=manifest.target.horizons,
+        quantiles=manifest.quantiles,
+        lag=manifest.target.lag,
+        target_kind=manifest.target.kind.value,
+        calendar=manifest.calendar,
+        calendar_ends=min(info.calendar_ends for info in members),
+        is_panel_model=any(info.is_panel_model for info in members),
+        explain_methods=(INTEGRATED_GRADIENTS,),
+        weights_hash=identity.weights_hash,
+        card_json=canonical.to_bytes({**manifest.card, **_facts(manifest, members)}).decode(),
+    )
+
+
+def _schema_hash(hashes: Sequence[str]) -> str:
+    """The members' own if they share one; else a name for all of theirs."""
+    return hashes[0] if len(set(hashes)) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def _facts(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) -> dict[str, Json]:
+    """What the card says of the members, computed from them."""
+    members: list[Json] = [
+        {
+            "name": name,
+            "kind": info.kind,
+            "encoder_length": info.encoder_length,
+            "bars_needed": info.bars_needed,
+            "features": len(info.observed_features) + len(info.known_features) + len(info.static_features),
+            "weights_hash": info.weights_hash,
+            "manifest_hash": digest,
+        }
+        for (name, digest), info in zip(manifest.members.items(), infos, strict=True)
+    ]
+    return {"combination": COMBINATION, "members": members}
 
 
 @final

@@ -28,10 +28,10 @@ class Answer:
     """[N, H] of a ranking model."""
 
 
-class Asking(Protocol):
+class Runner(Protocol):
     """The two questions to a network."""
 
-    def over(self, engine: Engine) -> "Asking":
+    def over(self, engine: Engine) -> "Runner":
         """The same questions to another engine."""
         ...
 
@@ -71,27 +71,27 @@ class Asking(Protocol):
 
 
 @final
-class ByRow:
+class RowRunner:
     """A network that reads each window by itself: instances share a forward."""
 
     def __init__(self, engine: Engine, explainer: Explainer) -> None:
         self._engine = engine
         self._explainer = explainer
 
-    def over(self, engine: Engine) -> "ByRow":
-        """As `Asking.over`."""
-        return ByRow(engine, self._explainer)
+    def over(self, engine: Engine) -> "RowRunner":
+        """As `Runner.over`."""
+        return RowRunner(engine, self._explainer)
 
     def warnings(self, prepared: Prepared) -> Iterator[str]:  # noqa: ARG002 - a row needs no other
-        """As `Asking.warnings`."""
+        """As `Runner.warnings`."""
         return iter(())
 
     def units(self, prepared: Prepared) -> Tensor:
-        """As `Asking.units`."""
+        """As `Runner.units`."""
         return self._engine.units(prepared.inputs)
 
     def answers(self, prepared: Sequence[Prepared], deadline: Checkpoint) -> list[Answer]:
-        """As `Asking.answers`."""
+        """As `Runner.answers`."""
         groups = zip(*(p.inputs for p in prepared), strict=True)
         values = self._engine.values(Inputs(*(torch.cat(group) for group in groups)), deadline).numpy()
         counts = np.cumsum([len(p.inputs.observed) for p in prepared])[:-1]
@@ -107,14 +107,14 @@ class ByRow:
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
-        """As `Asking.contributions`."""
+        """As `Runner.contributions`."""
         return self._explainer.explain(
             prepared.inputs, points, deadline=deadline, tolerance=tolerance, node_counts=node_counts
         )
 
 
 @final
-class AcrossStocks:
+class PanelRunner:
     """A network that looks across the stocks of a panel: every instance is a forward of its own."""
 
     def __init__(self, engine: Engine, explainer: Explainer, *, universe: Sequence[str], neighbours: Tensor) -> None:
@@ -132,9 +132,9 @@ class AcrossStocks:
         self._places: Mapping[str, int] = {symbol: k for k, symbol in enumerate(universe)}
         self._neighbours = neighbours.cpu()
 
-    def over(self, engine: Engine) -> "AcrossStocks":
-        """As `Asking.over`."""
-        return AcrossStocks(engine, self._explainer, universe=self._universe, neighbours=self._neighbours)
+    def over(self, engine: Engine) -> "PanelRunner":
+        """As `Runner.over`."""
+        return PanelRunner(engine, self._explainer, universe=self._universe, neighbours=self._neighbours)
 
     def warnings(self, prepared: Prepared) -> Iterator[str]:
         """Of whom a stock that the forecast depends on is missing, and who is a stranger."""
@@ -153,11 +153,11 @@ class AcrossStocks:
             yield f"{listed(strangers)}: forecast without neighbours, because training had no such stock"
 
     def units(self, prepared: Prepared) -> Tensor:
-        """As `Asking.units`."""
+        """As `Runner.units`."""
         return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
 
     def answers(self, prepared: Sequence[Prepared], deadline: Checkpoint) -> list[Answer]:
-        """As `Asking.answers`."""
+        """As `Runner.answers`."""
         return [self._answer(p, deadline) for p in prepared]
 
     def _answer(self, prepared: Prepared, deadline: Checkpoint) -> Answer:
@@ -176,7 +176,7 @@ class AcrossStocks:
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
-        """As `Asking.contributions`."""
+        """As `Runner.contributions`."""
         panel = prepared if among is None else among
         nodes, rows = self._nodes(panel), places_of(prepared.usable_symbols, panel.usable_symbols)
         members = _members(nodes, self._neighbours)[rows]

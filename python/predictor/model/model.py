@@ -1,4 +1,4 @@
-"""The handle: one version of a model, ready to answer."""
+"""The model: one version, loaded and ready to answer."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,25 +18,58 @@ from predictor.deadline import NEVER, Checkpoint
 from predictor.errors import ExplainUnsupportedError, InvalidInputError
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
-from predictor.forecast import Attribution, Forecast, Internal, TargetPoint
+from predictor.forecast import Attribution, Forecast, Internal, InternalAxis, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
-from predictor.model.answering import Outcome, outcomes
-from predictor.model.answers import Identity, Source, attribution_of, default_targets, forecast_of
-from predictor.model.asking import AcrossStocks, Asking, ByRow
 from predictor.model.doubts import Taught, doubts
-from predictor.model.internals import internals_of
+from predictor.model.interface import Outcome, outcomes
+from predictor.model.outputs import Identity, Source, attribution_of, default_targets, forecast_of, summed
+from predictor.model.prepare import prepared_by
 from predictor.model.prepared import Prepared, bounded, nothing_usable
-from predictor.model.preparing import prepared_by
-from predictor.networks import OutputMap, PanelForecasting
+from predictor.model.runner import PanelRunner, RowRunner, Runner
+from predictor.networks import Internals, OutputMap, PanelForecasting, Target
 from predictor.windows import Pipeline
+
+SHARE_KNOWN = "share of known cells"
+"""The last variable of every past session."""
+
+
+def internals_of(found: Internals, features: FittedFeatures, target: Target, h: int) -> tuple[Internal, ...]:
+    """The internals of N windows that concern horizon `h`; those that the network lacks are left out.
+
+    Variables are named as in an attribution's rows: a known or static feature of several columns is one variable, and
+    its columns' weights are added. Sessions count from the last bar's, 0; those after the horizon's end, which the
+    network does not look at, are left out.
+    """
+    known, ahead = features.features.known_names, target.lag + target.horizons[h]
+    length, observed = found.past.shape[1], len(features.features.names)
+    variables = (*range(observed), *(observed + k for k in features.known_groups), observed + len(known))
+    sessions = tuple("0" if k == 0 else f"{k:+d}" for k in range(1 - length, ahead + 1))
+    inputs = InternalAxis.INPUTS
+    every = (
+        (
+            "selection of past variables",
+            inputs,
+            (*features.features.names, *known, SHARE_KNOWN),
+            found.past.mean(1),
+            variables,
+        ),
+        ("selection of future variables", inputs, known, found.future[:, :ahead].mean(1), features.known_groups),
+        ("selection of static variables", inputs, features.statics.names, found.static, range(found.static.shape[1])),
+        ("attention", InternalAxis.SESSIONS, sessions, found.attention[:, h, : len(sessions)], range(len(sessions))),
+    )
+    return tuple(
+        Internal(name=name, axis=axis, labels=labels, values=summed(weights.double().numpy(), groups, len(labels)))
+        for name, axis, labels, weights, groups in every
+        if labels
+    )
 
 
 class Model:
     """One version of a model, ready to answer. Nothing on it changes, so any thread may use it."""
 
     def __init__(
-        self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, asking: Asking
+        self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, asking: Runner
     ) -> None:
         self.identity = identity
         self.manifest = manifest
@@ -71,7 +104,7 @@ class Model:
         engine = Engine(network, output, device=device, max_rows=max_rows)
         members = _members(network)
         explainer = Explainer(attribution_view(network), output, baseline, max_rows=max_rows, members=members)
-        return cls(identity, manifest, artifact.pipeline, engine, _asking(engine, explainer, manifest))
+        return cls(identity, manifest, artifact.pipeline, engine, _runner(engine, explainer, manifest))
 
     def prepare(self, instance: Instance, now: datetime) -> Prepared:
         """Check an instance and compute its inputs.
@@ -194,11 +227,11 @@ def _members(network: nn.Module) -> int:
     return 1 + network.neighbours.shape[1] if isinstance(network, PanelForecasting) else 1
 
 
-def _asking(engine: Engine, explainer: Explainer, manifest: Manifest) -> Asking:
+def _runner(engine: Engine, explainer: Explainer, manifest: Manifest) -> Runner:
     network = engine.network
     if isinstance(network, PanelForecasting):
-        return AcrossStocks(engine, explainer, universe=manifest.universe, neighbours=network.neighbours)
-    return ByRow(engine, explainer)
+        return PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.neighbours)
+    return RowRunner(engine, explainer)
 
 
 def output_map(manifest: Manifest) -> OutputMap:

@@ -12,8 +12,8 @@ from predictor.explain import Contributions
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Internal, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS
-from predictor.model.asking import Answer
 from predictor.model.prepared import BoolArray, FloatArray, Prepared
+from predictor.model.runner import Answer
 from predictor.networks import Target, TargetKind, anchor_index
 from predictor.skill import Skill
 

@@ -9,7 +9,7 @@ from predictor.deadline import Checkpoint
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import Instance, Query
-from predictor.model.answers import Identity
+from predictor.model.outputs import Identity
 
 Outcome = Forecast | QuantraError
 """What one instance comes to."""

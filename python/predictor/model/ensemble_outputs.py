@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.artifact import EnsembleManifest
 from predictor.forecast import Attribution, Forecast, Internal, RowKind
-from predictor.model.answers import Identity, ranks_of, universe_hash
+from predictor.model.outputs import Identity, ranks_of, universe_hash
 from predictor.model.prepared import BoolArray, FloatArray
 from predictor.networks import anchor_index, uncrossed
 from predictor.skill import Skill
