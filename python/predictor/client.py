@@ -29,7 +29,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.instance import FeatureWindow, Instance, Query, instance_of
-from predictor.wire import attributions, errors, forecasts, instances, models, queries
+from predictor.wire import attributions, errors, forecasts, instances, models
 
 Outcome = Forecast | QuantraError
 Question = BarPanel | FeatureWindow | Instance
@@ -103,7 +103,7 @@ class QuantraClient:
 
     def explain(self, query: Query) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
-        request = queries.encode(query, self._model)
+        request = attributions.encode_query(query, self._model)
         response = self._ask(self._stub.Explain, request)
         return _read(self._target, lambda: attributions.decode(response))
 
@@ -166,7 +166,7 @@ class AsyncQuantraClient:
 
     async def explain(self, query: Query) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
-        request = queries.encode(query, self._model)
+        request = attributions.encode_query(query, self._model)
         response = await self._ask(self._stub.Explain, request)
         return _read(self._target, lambda: attributions.decode(response))
 

@@ -16,7 +16,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.instance import FeatureWindow, Instance, Query
 from predictor.networks import Target
 from predictor.service import PredictionService
-from predictor.wire import instances, queries
+from predictor.wire import attributions, instances
 
 PIPELINE = small_pipeline(Target())
 OK = Code.Value("OK")
@@ -51,7 +51,7 @@ def flat_window() -> FeatureWindow:
 
 def explain_request(model: str = "small@1") -> bytes:
     query = Query(instance=Instance(input=recent_bars("AAPL", "IBM").last(PIPELINE.bars_needed)))
-    return queries.encode(query, model).SerializeToString()
+    return attributions.encode_query(query, model).SerializeToString()
 
 
 REQUESTS = (

@@ -22,7 +22,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Attribution, Detail, Explanation, TargetPoint
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
-from predictor.wire import attributions, bars, forecasts, instances, limits, models, queries, windows
+from predictor.wire import attributions, forecasts, instances, limits, models
 from predictor.wire import errors as wire_errors
 
 
@@ -65,12 +65,12 @@ def window(*, masked: bool = False, anchor: bool = True) -> FeatureWindow:
 
 
 def small_panel() -> pb.BarPanel:
-    return bars.encode(bokeh_panel("AAPL").last(3))
+    return instances.encode_bars(bokeh_panel("AAPL").last(3))
 
 
 def test_a_panel_comes_back_bit_for_bit() -> None:
     panel = bokeh_panel().last(50)
-    assert_same(bars.decode(bars.encode(panel)), panel)
+    assert_same(instances.decode_bars(instances.encode_bars(panel)), panel)
 
 
 def test_a_panel_with_splits_and_dividends_comes_back() -> None:
@@ -78,19 +78,21 @@ def test_a_panel_with_splits_and_dividends_comes_back() -> None:
     panel = dataclasses.replace(
         raw, adj_close=None, split_ratio=np.array([[1.0, np.nan, 2.0]]), cash_dividend=np.array([[0.0, 0.5, np.nan]])
     )
-    assert_same(bars.decode(bars.encode(panel)), panel)
+    assert_same(instances.decode_bars(instances.encode_bars(panel)), panel)
 
 
 def test_floats_travel_little_endian_and_row_major() -> None:
     panel = bokeh_panel("AAPL", "IBM").last(2)
-    assert bars.encode(panel).close == b"".join(np.float64(x).astype("<f8").tobytes() for x in panel.close.flat)
+    assert instances.encode_bars(panel).close == b"".join(
+        np.float64(x).astype("<f8").tobytes() for x in panel.close.flat
+    )
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("anchor", [False, True])
 def test_a_window_comes_back_bit_for_bit(*, masked: bool, anchor: bool) -> None:
     sent = window(masked=masked, anchor=anchor)
-    assert_same(windows.decode(windows.encode(sent)), sent)
+    assert_same(instances.decode_window(instances.encode_window(sent)), sent)
 
 
 def test_decoding_copies_no_floats() -> None:
@@ -271,22 +273,22 @@ def test_a_query_comes_back() -> None:
         tolerance=0.05,
         symbols=("AAPL",),
     )
-    got = queries.decode(queries.encode(sent, "small"))
+    got = attributions.decode_query(attributions.encode_query(sent, "small"))
     for name in ("targets", "detail", "tolerance", "method", "symbols"):
         assert getattr(got, name) == getattr(sent, name), name
 
 
 def test_a_symbol_to_explain_of_a_megabyte_is_refused() -> None:
-    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.symbols.append("A" * 1_000_000)
     with pytest.raises(RequestTooLargeError, match="symbols: 'AAAA"):
-        queries.decode(message)
+        attributions.decode_query(message)
 
 
 def test_a_query_without_tolerance_has_the_usual_one() -> None:
-    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.tolerance = 0
-    assert queries.decode(message).tolerance == 0.01
+    assert attributions.decode_query(message).tolerance == 0.01
 
 
 @pytest.mark.parametrize("kind", list(errors.ANSWERS), ids=lambda kind: kind.__name__)
@@ -328,7 +330,7 @@ def test_bytes_of_another_length_are_refused_with_have_and_need(field: str) -> N
     message = small_panel()
     setattr(message, field, getattr(message, field)[:-1])
     with pytest.raises(MalformedRequestError, match=f"bars.{field}: have 23 bytes, need 24") as refused:
-        bars.decode(message)
+        instances.decode_bars(message)
     assert refused.value.metadata == {"field": f"bars.{field}", "have": "23", "need": "24"}
 
 
@@ -336,19 +338,19 @@ def test_a_missing_column_is_refused() -> None:
     message = small_panel()
     message.ClearField("close")
     with pytest.raises(MalformedRequestError, match=r"bars.close: have 0 bytes, need 24"):
-        bars.decode(message)
+        instances.decode_bars(message)
 
 
 def test_a_panel_without_symbols_is_refused() -> None:
     with pytest.raises(MalformedRequestError, match="symbols: have 0"):
-        bars.decode(pb.BarPanel())
+        instances.decode_bars(pb.BarPanel())
 
 
 def test_an_interval_that_is_not_a_day_is_refused() -> None:
     message = small_panel()
     message.interval = 5  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
     with pytest.raises(MalformedRequestError, match=r"bars.interval: 5 is not supported; send daily bars"):
-        bars.decode(message)
+        instances.decode_bars(message)
 
 
 def test_an_unknown_gap_policy_is_refused() -> None:
@@ -364,61 +366,61 @@ def test_an_unknown_gap_policy_is_refused() -> None:
 def test_a_panel_beyond_the_bounds_is_refused_before_its_arrays_are_built(symbols: int, sessions: int) -> None:
     message = pb.BarPanel(symbols=["A"] * symbols, session_yyyymmdd=range(sessions))
     with pytest.raises(RequestTooLargeError, match="at most"):
-        bars.decode(message)
+        instances.decode_bars(message)
 
 
 def test_a_symbol_of_a_megabyte_is_refused_without_repeating_it() -> None:
     message = small_panel()
     message.symbols[0] = "x" * 1_000_000
     with pytest.raises(RequestTooLargeError) as refused:
-        bars.decode(message)
+        instances.decode_bars(message)
     assert len(refused.value.message) < 200
 
 
 @pytest.mark.parametrize("name", ["observed", "known", "static", "location", "scale"])
 def test_a_missing_tensor_is_refused_by_name(name: str) -> None:
-    message = windows.encode(window())
+    message = instances.encode_window(window())
     message.ClearField(name)  # pyright: ignore[reportArgumentType] - the names above are fields
     with pytest.raises(MalformedRequestError, match=f"window.{name}: is missing"):
-        windows.decode(message)
+        instances.decode_window(message)
 
 
 @pytest.mark.parametrize(
     "shape", [[2, 4], [2, 4, 3, 1], [3, 4, 2], [2, -4, -3], [-2, -4, 3], [], [2, 4, 2], [2, 2**62, 2**62]]
 )
 def test_a_tensor_of_another_shape_is_refused(shape: list[int]) -> None:
-    message = windows.encode(window())
+    message = instances.encode_window(window())
     message.observed.shape[:] = shape
     with pytest.raises((MalformedRequestError, RequestTooLargeError), match=r"window.observed"):
-        windows.decode(message)
+        instances.decode_window(message)
 
 
 def test_a_tensor_of_another_type_is_refused() -> None:
-    message = windows.encode(window())
+    message = instances.encode_window(window())
     message.location.type = pb.DATA_TYPE_FLOAT32
     with pytest.raises(MalformedRequestError, match=r"window.location: has data type 1, need 2"):
-        windows.decode(message)
+        instances.decode_window(message)
 
 
 def test_a_mask_byte_that_is_no_truth_value_is_refused() -> None:
-    message = windows.encode(window(masked=True))
+    message = instances.encode_window(window(masked=True))
     message.mask.data = b"\x02" + message.mask.data[1:]
     with pytest.raises(MalformedRequestError, match="neither 0 nor 1"):
-        windows.decode(message)
+        instances.decode_window(message)
 
 
 def test_a_mask_of_another_shape_than_the_cells_is_refused() -> None:
-    message = windows.encode(window(masked=True))
+    message = instances.encode_window(window(masked=True))
     message.mask.shape[:] = [2, 3, 4]
     with pytest.raises(MalformedRequestError, match=r"window.mask: has shape \[2, 3, 4\]"):
-        windows.decode(message)
+        instances.decode_window(message)
 
 
 def test_anchor_prices_are_one_a_symbol() -> None:
-    message = windows.encode(window())
+    message = instances.encode_window(window())
     message.anchor_price.append(3.3)
     with pytest.raises(MalformedRequestError, match="have 3 prices, need 2"):
-        windows.decode(message)
+        instances.decode_window(message)
 
 
 def test_an_instance_without_input_is_refused() -> None:
@@ -434,37 +436,37 @@ def test_a_bad_instance_leaves_the_others_whole() -> None:
 
 @pytest.mark.parametrize("tolerance", [-0.1, 1.0, float("nan"), float("inf")])
 def test_a_tolerance_that_is_no_gap_is_refused(tolerance: float) -> None:
-    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.tolerance = tolerance
     with pytest.raises(MalformedRequestError, match="tolerance"):
-        queries.decode(message)
+        attributions.decode_query(message)
 
 
 def test_too_many_targets_are_refused() -> None:
     message = pb.ExplainRequest(targets=[pb.ExplainTarget(horizon=1, quantile=0.5)] * (limits.MAX_TARGETS + 1))
     with pytest.raises(RequestTooLargeError, match="targets: have 257, at most 256"):
-        queries.decode(message)
+        attributions.decode_query(message)
 
 
 def test_an_unknown_method_names_those_there_are() -> None:
-    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.method = 7  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
     with pytest.raises(ExplainUnsupportedError, match="method 7 is unknown; have integrated-gradients"):
-        queries.decode(message)
+        attributions.decode_query(message)
 
 
 def test_an_unknown_detail_is_refused() -> None:
-    message = queries.encode(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.detail = 7  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
     with pytest.raises(MalformedRequestError, match="detail: 7 is unknown"):
-        queries.decode(message)
+        attributions.decode_query(message)
 
 
 def test_a_panel_from_the_wire_is_checked_like_any_other() -> None:
     message = small_panel()
     message.session_yyyymmdd[:] = [20130301, 20130228, 20130301]
     with pytest.raises(QuantraError):
-        bars.decode(message)
+        instances.decode_bars(message)
 
 
 def test_a_decoded_panel_is_a_panel() -> None:

@@ -23,7 +23,7 @@ from predictor.instance import Instance, Query
 from predictor.server.admission import Admission
 from predictor.server.refusal import refuse
 from predictor.server.settings import ServerLimits
-from predictor.wire import attributions, errors, forecasts, instances, models, queries
+from predictor.wire import attributions, errors, forecasts, instances, models
 from predictor.wire.counting import check_parts
 from predictor.wire.limits import MAX_INSTANCES, check_count, check_text
 
@@ -143,7 +143,7 @@ class PredictionCalls:
         request = _parsed(pb.ExplainRequest, body)
         check_text("model", request.model)
         self._service.model(request.model)
-        query = queries.decode(request)
+        query = attributions.decode_query(request)
         explanation = await asyncio.wrap_future(self._service.explain(request.model, query, deadline))
         return attributions.encode(explanation, request.instance.request_id)
 

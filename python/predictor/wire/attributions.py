@@ -1,12 +1,37 @@
-"""Attributions and explanations on the wire."""
+"""Explanations on the wire: what is asked, and what is answered."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.errors import MalformedRequestError
-from predictor.forecast import Attribution, Explanation, Internal, InternalAxis, RowKind
-from predictor.wire import arrays, methods, skills
+from predictor.errors import ExplainUnsupportedError, MalformedRequestError
+from predictor.forecast import Attribution, Detail, Explanation, Internal, InternalAxis, RowKind, TargetPoint
+from predictor.instance import INTEGRATED_GRADIENTS, Query
+from predictor.wire import arrays, forecasts, instances
+from predictor.wire.limits import MAX_TARGETS, check_count
+
+_METHODS: Final[Mapping[int, str]] = {
+    pb.EXPLAIN_METHOD_UNSPECIFIED: INTEGRATED_GRADIENTS,
+    pb.EXPLAIN_METHOD_INTEGRATED_GRADIENTS: INTEGRATED_GRADIENTS,
+}
+_METHOD_NUMBERS: Final[Mapping[str, pb.ExplainMethod]] = {
+    INTEGRATED_GRADIENTS: pb.EXPLAIN_METHOD_INTEGRATED_GRADIENTS,
+}
+
+DEFAULT_TOLERANCE: Final = 0.01
+"""Of the relative completeness gap, where a request says 0."""
+
+_DETAILS: Final[Mapping[int, Detail]] = {
+    pb.EXPLAIN_DETAIL_UNSPECIFIED: Detail.FEATURES,
+    pb.EXPLAIN_DETAIL_FEATURES: Detail.FEATURES,
+    pb.EXPLAIN_DETAIL_TIMES: Detail.TIMES,
+    pb.EXPLAIN_DETAIL_CELLS: Detail.CELLS,
+}
+_DETAIL_NUMBERS: Final[Mapping[Detail, pb.ExplainDetail]] = {
+    Detail.FEATURES: pb.EXPLAIN_DETAIL_FEATURES,
+    Detail.TIMES: pb.EXPLAIN_DETAIL_TIMES,
+    Detail.CELLS: pb.EXPLAIN_DETAIL_CELLS,
+}
 
 _KIND_NUMBERS: Final[Mapping[RowKind, pb.RowKind]] = {
     RowKind.OBSERVED: pb.ROW_KIND_OBSERVED,
@@ -24,6 +49,89 @@ _AXIS_NUMBERS: Final[Mapping[InternalAxis, pb.InternalAxis]] = {
 }
 _NEWER: Final = "the server is newer than this client"
 _AXES: Final[Mapping[int, InternalAxis]] = {number: axis for axis, number in _AXIS_NUMBERS.items()}
+
+
+def encode_method(name: str) -> pb.ExplainMethod:
+    """The number of a method.
+
+    Raises:
+        ExplainUnsupportedError: the wire knows no such method.
+    """
+    if name not in _METHOD_NUMBERS:
+        raise _unsupported(repr(name[:40]))
+    return _METHOD_NUMBERS[name]
+
+
+def decode_method(number: int) -> str:
+    """The method of a number; 0 means integrated gradients.
+
+    Raises:
+        ExplainUnsupportedError: the wire knows no such method.
+    """
+    if number not in _METHODS:
+        raise _unsupported(str(number))
+    return _METHODS[number]
+
+
+def _unsupported(method: str) -> ExplainUnsupportedError:
+    return ExplainUnsupportedError(
+        f"the explanation method {method} is unknown; have {', '.join(_METHOD_NUMBERS)}", metadata={"method": method}
+    )
+
+
+def encode_query(query: Query, model: str) -> pb.ExplainRequest:
+    """The request that asks `model` this question.
+
+    Raises:
+        ExplainUnsupportedError: the wire knows no such method.
+    """
+    return pb.ExplainRequest(
+        model=model,
+        instance=instances.encode(query.instance),
+        targets=[pb.ExplainTarget(horizon=point.horizon, quantile=point.quantile) for point in query.targets],
+        method=encode_method(query.method),
+        detail=_DETAIL_NUMBERS[query.detail],
+        tolerance=query.tolerance,
+        symbols=query.symbols,
+    )
+
+
+def decode_query(message: pb.ExplainRequest) -> Query:
+    """The question of a request.
+
+    Raises:
+        MalformedRequestError: a tolerance outside [0, 1), an unknown detail, or a malformed instance.
+        RequestTooLargeError: more of anything than one request may have.
+        ExplainUnsupportedError: the wire knows no such method.
+        BarsError: bars that no market can have made.
+    """
+    check_count("targets", len(message.targets), MAX_TARGETS)
+    return Query(
+        instance=instances.decode(message.instance),
+        targets=tuple(TargetPoint(target.horizon, target.quantile) for target in message.targets),
+        method=decode_method(message.method),
+        detail=_detail(message.detail),
+        tolerance=_tolerance(message.tolerance),
+        symbols=instances.decode_any_symbols(message.symbols),
+    )
+
+
+def _detail(number: int) -> Detail:
+    if number not in _DETAILS:
+        raise MalformedRequestError(
+            f"detail: {number} is unknown; have 1 features, 2 times, 3 cells",
+            metadata={"field": "detail", "value": str(number)},
+        )
+    return _DETAILS[number]
+
+
+def _tolerance(value: float) -> float:
+    if not 0 <= value < 1:
+        raise MalformedRequestError(
+            f"tolerance: {value:g} is no relative gap; send a number between 0 and 1, or 0 for {DEFAULT_TOLERANCE:g}",
+            metadata={"field": "tolerance", "value": repr(value)},
+        )
+    return value or DEFAULT_TOLERANCE
 
 
 def encode(explanation: Explanation, request_id: str) -> pb.ExplainResponse:
@@ -55,7 +163,7 @@ def _encode(attribution: Attribution) -> pb.Attribution:
         as_of_session=attribution.as_of_session,
         horizon=attribution.horizon,
         quantile=attribution.quantile,
-        method=methods.encode(attribution.method),
+        method=encode_method(attribution.method),
         baseline=attribution.baseline,
         unit=attribution.unit,
         row_names=attribution.row_names,
@@ -74,7 +182,7 @@ def _encode(attribution: Attribution) -> pb.Attribution:
         weights_hash=attribution.weights_hash,
         warnings=attribution.warnings,
         internals=map(_encode_internal, attribution.internals),
-        skill=skills.encode(attribution.skill),
+        skill=forecasts.encode_skill(attribution.skill),
     )
 
 
@@ -98,7 +206,7 @@ def _decode(message: pb.Attribution) -> Attribution:
         as_of_session=message.as_of_session,
         horizon=message.horizon,
         quantile=message.quantile,
-        method=methods.decode(message.method),
+        method=decode_method(message.method),
         baseline=message.baseline,
         unit=message.unit,
         row_names=tuple(message.row_names),
@@ -119,7 +227,7 @@ def _decode(message: pb.Attribution) -> Attribution:
         weights_hash=message.weights_hash,
         warnings=tuple(message.warnings),
         internals=tuple(_decode_internal(one, count) for one in message.internals),
-        skill=skills.decode(message.skill) if message.HasField("skill") else None,
+        skill=forecasts.decode_skill(message.skill) if message.HasField("skill") else None,
     )
 
 

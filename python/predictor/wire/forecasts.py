@@ -1,8 +1,48 @@
-"""Forecasts on the wire."""
+"""Forecasts on the wire, and the skill of their model."""
+
+from collections.abc import Mapping
+from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.forecast import Forecast
-from predictor.wire import arrays, errors, skills
+from predictor.skill import Skill, Verdict
+from predictor.wire import arrays, errors
+
+_VERDICTS: Final[Mapping[Verdict, pb.SkillVerdict]] = {
+    Verdict.BETTER: pb.SKILL_VERDICT_BETTER,
+    Verdict.UNDECIDED: pb.SKILL_VERDICT_UNDECIDED,
+    Verdict.WORSE: pb.SKILL_VERDICT_WORSE,
+}
+
+
+def encode_skill(skill: Skill | None) -> pb.Skill | None:
+    """The message of a skill; the field stays absent where nothing is known."""
+    if skill is None:
+        return None
+    return pb.Skill(
+        rival=skill.rival,
+        improvement=skill.improvement,
+        lower=skill.lower,
+        upper=skill.upper,
+        level=skill.level,
+        verdict=_VERDICTS[skill.verdict],
+        sentence=skill.sentence,
+        days_short=skill.days_short,
+        line=skill.line,
+    )
+
+
+def decode_skill(message: pb.Skill) -> Skill:
+    """The skill of a message; its verdict and line follow from the numbers."""
+    return Skill(
+        rival=message.rival,
+        improvement=message.improvement,
+        lower=message.lower,
+        upper=message.upper,
+        level=message.level,
+        sentence=message.sentence,
+        days_short=message.days_short,
+    )
 
 
 def encode(forecast: Forecast) -> pb.Forecast:
@@ -29,7 +69,7 @@ def encode(forecast: Forecast) -> pb.Forecast:
         ranks=() if forecast.ranks is None else forecast.ranks.ravel().tolist(),
         universe_hash=forecast.universe_hash,
         refusals=[pb.SymbolError(symbol=s, error=errors.encode(error)) for s, error in forecast.refusals.items()],
-        skill=skills.encode(forecast.skill),
+        skill=encode_skill(forecast.skill),
     )
 
 
@@ -63,5 +103,5 @@ def decode(message: pb.Forecast) -> Forecast:
         ranks=arrays.decode_optional_int32(message.ranks, shape[:2], "forecast.ranks"),
         universe_hash=message.universe_hash,
         refusals={one.symbol: errors.decode(one.error) for one in message.refusals},
-        skill=skills.decode(message.skill) if message.HasField("skill") else None,
+        skill=decode_skill(message.skill) if message.HasField("skill") else None,
     )

@@ -1,14 +1,27 @@
-"""Instances on the wire: the input, and how strictly its calendar is read."""
+"""Instances on the wire: bars with what stands beside them, or feature windows.
 
-from collections.abc import Iterable, Mapping
+Whether a window's shapes are the model's is judged where the model is known.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
+from predictor.covariates import Covariates
 from predictor.errors import MalformedRequestError, QuantraError
-from predictor.instance import GapPolicy, Instance
-from predictor.wire import bars, covariates, windows
-from predictor.wire.limits import check_text
+from predictor.instance import FeatureWindow, GapPolicy, Instance
+from predictor.wire import arrays
+from predictor.wire.arrays import FLOAT32, FLOAT64, Shape
+from predictor.wire.limits import MAX_CELLS, MAX_FEATURES, MAX_SESSIONS, MAX_SYMBOLS, check_count, check_text
+
+_DAILY = frozenset({pb.BAR_INTERVAL_UNSPECIFIED, pb.BAR_INTERVAL_DAY})
+
+FloatArray = NDArray[np.float64]
 
 _POLICIES: Final[Mapping[int, GapPolicy]] = {
     pb.GAP_POLICY_UNSPECIFIED: GapPolicy.REFUSE,
@@ -23,14 +36,286 @@ _POLICY_NUMBERS: Final[Mapping[GapPolicy, pb.GapPolicy]] = {
 }
 
 
+def decode_symbols(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, of which there is at least one.
+
+    Raises:
+        MalformedRequestError: there is none.
+        RequestTooLargeError: too many, or one is too long to be a name.
+    """
+    if not names:
+        raise MalformedRequestError("symbols: have 0, need at least 1; name each row", metadata={"field": "symbols"})
+    return decode_any_symbols(names)
+
+
+def decode_any_symbols(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, or none.
+
+    Raises:
+        RequestTooLargeError: too many, or one is too long to be a name.
+    """
+    check_count("symbols", len(names), MAX_SYMBOLS)
+    for name in names:
+        check_text("symbols", name)
+    return tuple(names)
+
+
+def encode_bars(panel: BarPanel) -> pb.BarPanel:
+    """The message of a panel; how gaps are read stands in the Instance."""
+    return pb.BarPanel(
+        symbols=panel.symbols,
+        session_yyyymmdd=panel.sessions.tolist(),
+        open=arrays.encode_float64(panel.open),
+        high=arrays.encode_float64(panel.high),
+        low=arrays.encode_float64(panel.low),
+        close=arrays.encode_float64(panel.close),
+        volume=arrays.encode_float64(panel.volume),
+        adj_close=arrays.encode_float64(panel.adj_close),
+        split_ratio=arrays.encode_float64(panel.split_ratio),
+        cash_dividend=arrays.encode_float64(panel.cash_dividend),
+        calendar=panel.calendar,
+        currency=panel.currency,
+        interval=pb.BAR_INTERVAL_DAY,
+    )
+
+
+def decode_bars(message: pb.BarPanel) -> BarPanel:
+    """The panel of a message.
+
+    Raises:
+        MalformedRequestError: a field has another length than the symbols and sessions say, or bars are not daily.
+        RequestTooLargeError: more symbols or sessions than one request may have.
+        BarsError: the panel itself refuses its bars.
+    """
+    names = decode_symbols(message.symbols)
+    shape = (len(names), len(message.session_yyyymmdd))
+    _check_bars(message, shape)
+    return BarPanel(
+        symbols=names,
+        sessions=arrays.decode_int32(message.session_yyyymmdd, shape[1:], "bars.session_yyyymmdd"),
+        open=arrays.decode_float64(message.open, shape, "bars.open"),
+        high=arrays.decode_float64(message.high, shape, "bars.high"),
+        low=arrays.decode_float64(message.low, shape, "bars.low"),
+        close=arrays.decode_float64(message.close, shape, "bars.close"),
+        volume=arrays.decode_float64(message.volume, shape, "bars.volume"),
+        adj_close=arrays.decode_optional_float64(message.adj_close, shape, "bars.adj_close"),
+        split_ratio=arrays.decode_optional_float64(message.split_ratio, shape, "bars.split_ratio"),
+        cash_dividend=arrays.decode_optional_float64(message.cash_dividend, shape, "bars.cash_dividend"),
+        calendar=message.calendar,
+        currency=message.currency,
+    )
+
+
+def _check_bars(message: pb.BarPanel, shape: tuple[int, int]) -> None:
+    check_count("bars.session_yyyymmdd", shape[1], MAX_SESSIONS)
+    check_count("bars: symbols x sessions", shape[0] * shape[1], MAX_CELLS)
+    check_text("bars.calendar", message.calendar)
+    check_text("bars.currency", message.currency)
+    if message.interval not in _DAILY:
+        raise MalformedRequestError(
+            f"bars.interval: {message.interval} is not supported; send daily bars (1)",
+            metadata={"field": "bars.interval", "value": str(message.interval)},
+        )
+
+
+def encode_covariates(covariates: Covariates) -> pb.Covariates | None:
+    """The message of covariates; None where there are none."""
+    if not covariates.names:
+        return None
+    return pb.Covariates(
+        observed=_encode_values(covariates.observed),
+        known=_encode_values(covariates.known),
+        future_yyyymmdd=covariates.future_sessions.tolist(),
+        numbers=_encode_values(covariates.numbers),
+        categories=(pb.CovariateTexts(name=name, values=texts) for name, texts in covariates.categories.items()),
+    )
+
+
+def decode_covariates(message: pb.Covariates, symbols: int, sessions: int) -> Covariates:
+    """The covariates of a message.
+
+    Args:
+        message: what came beside bars of so many symbols and sessions.
+        symbols: S.
+        sessions: T.
+
+    Raises:
+        MalformedRequestError: an array has another length than the bars need, or a name stands twice.
+        RequestTooLargeError: more of anything than one request may have.
+        CovariatesError: what the arrays hold cannot be.
+    """
+    future = len(message.future_yyyymmdd)
+    check_count("covariates.future_yyyymmdd", future, MAX_SESSIONS)
+    return Covariates(
+        observed=_decode_values("observed", message.observed, (symbols, sessions)),
+        known=_decode_values("known", message.known, (symbols, sessions + future)),
+        future_sessions=arrays.decode_int32(message.future_yyyymmdd, (future,), "covariates.future_yyyymmdd"),
+        numbers=_decode_values("numbers", message.numbers, (symbols,)),
+        categories=_decode_texts(message.categories, symbols),
+    )
+
+
+def _encode_values(values: Mapping[str, FloatArray]) -> Iterable[pb.CovariateValues]:
+    return (pb.CovariateValues(name=name, values=arrays.encode_float64(one)) for name, one in values.items())
+
+
+def _decode_values(group: str, messages: Sequence[pb.CovariateValues], shape: tuple[int, ...]) -> dict[str, FloatArray]:
+    check_count(f"covariates.{group}", len(messages), MAX_FEATURES)
+    check_count(f"covariates.{group}: values", len(messages) * int(np.prod(shape)), MAX_CELLS)
+    names = _names(group, [message.name for message in messages])
+    values = (arrays.decode_float64(one.values, shape, f"covariates.{group} {one.name}") for one in messages)
+    return dict(zip(names, values, strict=True))
+
+
+def _decode_texts(messages: Sequence[pb.CovariateTexts], symbols: int) -> dict[str, tuple[str, ...]]:
+    check_count("covariates.categories", len(messages), MAX_FEATURES)
+    names = _names("categories", [message.name for message in messages])
+    for message in messages:
+        have = len(message.values)
+        if have != symbols:
+            raise MalformedRequestError(
+                f"covariates.categories {message.name}: have {have} texts, need {symbols}, one a symbol",
+                metadata={"field": "covariates.categories", "have": str(have), "need": str(symbols)},
+            )
+        for text in message.values:
+            check_text("covariates.categories", text)
+    return {name: tuple(message.values) for name, message in zip(names, messages, strict=True)}
+
+
+def _names(group: str, names: list[str]) -> list[str]:
+    field = f"covariates.{group}"
+    for name in names:
+        check_text(field, name)
+    if len(set(names)) != len(names):
+        raise MalformedRequestError(f"{field}: a name stands twice; send each once", metadata={"field": field})
+    return names
+
+
+def encode_window(window: FeatureWindow) -> pb.FeatureWindow:
+    """The message of a window. A mask that knows every cell is left out."""
+    return pb.FeatureWindow(
+        symbols=window.symbols,
+        observed=_tensor(window.observed, pb.DATA_TYPE_FLOAT32, FLOAT32),
+        known=_tensor(window.known, pb.DATA_TYPE_FLOAT32, FLOAT32),
+        static=_tensor(window.static, pb.DATA_TYPE_FLOAT32, FLOAT32),
+        mask=None if window.mask.all() else _tensor(window.mask, pb.DATA_TYPE_BOOL, np.dtype(np.bool_)),
+        location=_tensor(window.location, pb.DATA_TYPE_FLOAT64, FLOAT64),
+        scale=_tensor(window.scale, pb.DATA_TYPE_FLOAT64, FLOAT64),
+        schema_hash=window.schema_hash,
+        anchor_price=None if window.anchor_price is None else window.anchor_price.tolist(),
+        as_of_session=window.as_of_session,
+        features=window.features,
+    )
+
+
+def _tensor(values: NDArray[np.generic], kind: pb.DataType, stored: np.dtype[np.generic]) -> pb.Tensor:
+    return pb.Tensor(type=kind, shape=values.shape, data=arrays.encode(values, stored))
+
+
+def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
+    """The window of a message.
+
+    Raises:
+        MalformedRequestError: a tensor is missing, has the wrong type or rank, not one row a symbol, or another
+            number of bytes than its shape needs.
+        RequestTooLargeError: more of anything than one request may have.
+    """
+    names = decode_symbols(message.symbols)
+    rows = len(names)
+    check_text("window.schema_hash", message.schema_hash)
+    observed = _float32(message, "observed", 3, rows)
+    return FeatureWindow(
+        symbols=names,
+        observed=observed,
+        known=_float32(message, "known", 3, rows),
+        static=_float32(message, "static", 2, rows),
+        mask=_mask(message, observed.shape),
+        location=_float64(message, "location", rows),
+        scale=_float64(message, "scale", rows),
+        schema_hash=message.schema_hash,
+        anchor_price=_anchor_price(message, rows),
+        as_of_session=message.as_of_session,
+        features=_features(message),
+    )
+
+
+def _features(message: pb.FeatureWindow) -> tuple[str, ...]:
+    check_count("window.features", len(message.features), MAX_FEATURES)
+    for name in message.features:
+        check_text("window.features", name)
+    return tuple(message.features)
+
+
+def _float32(message: pb.FeatureWindow, name: str, rank: int, rows: int) -> NDArray[np.float32]:
+    tensor = _checked(message, name, pb.DATA_TYPE_FLOAT32)
+    return arrays.decode_float32(tensor.data, _shape(tensor, name, rank, rows), f"window.{name}")
+
+
+def _float64(message: pb.FeatureWindow, name: str, rows: int) -> NDArray[np.float64]:
+    """Levels: one a symbol, or one a symbol and horizon."""
+    tensor = _checked(message, name, pb.DATA_TYPE_FLOAT64)
+    rank = 2 if len(tensor.shape) == 2 else 1  # noqa: PLR2004 - symbols and horizons
+    return arrays.decode_float64(tensor.data, _shape(tensor, name, rank, rows), f"window.{name}")
+
+
+def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
+    if not message.HasField("mask"):
+        return np.ones(shape, np.bool_)
+    tensor = _checked(message, "mask", pb.DATA_TYPE_BOOL)
+    if tuple(tensor.shape) != shape:
+        raise MalformedRequestError(
+            f"window.mask: has shape {list(tensor.shape)[:4]}, need the shape of observed {list(shape)}",
+            metadata={"field": "window.mask"},
+        )
+    return arrays.decode_bool(tensor.data, shape, "window.mask")
+
+
+def _anchor_price(message: pb.FeatureWindow, rows: int) -> NDArray[np.float64] | None:
+    have = len(message.anchor_price)
+    if have == 0:
+        return None
+    if have != rows:
+        raise MalformedRequestError(
+            f"window.anchor_price: have {have} prices, need {rows}, one a symbol, or none",
+            metadata={"field": "window.anchor_price", "have": str(have), "need": str(rows)},
+        )
+    return np.fromiter(message.anchor_price, np.float64, rows)
+
+
+def _checked(message: pb.FeatureWindow, name: str, kind: pb.DataType) -> pb.Tensor:
+    if not message.HasField(name):  # pyright: ignore[reportArgumentType] - the name is one of the message's fields
+        raise MalformedRequestError(f"window.{name}: is missing", metadata={"field": f"window.{name}"})
+    tensor: pb.Tensor = getattr(message, name)
+    if tensor.type != kind:
+        raise MalformedRequestError(
+            f"window.{name}: has data type {tensor.type}, need {kind} ({pb.DataType.Name(kind)})",
+            metadata={"field": f"window.{name}", "have": str(tensor.type), "need": str(kind)},
+        )
+    return tensor
+
+
+def _shape(tensor: pb.Tensor, name: str, rank: int, rows: int) -> Shape:
+    """The tensor's shape, sound by itself: the right rank, a row a symbol, no axis below 0 or too long."""
+    shape = tuple(tensor.shape[: rank + 1])
+    if len(shape) != rank or shape[0] != rows or min(shape) < 0:
+        raise MalformedRequestError(
+            f"window.{name}: has shape {list(shape)}, need {rank} axes, the first of length {rows}, one row a symbol",
+            metadata={"field": f"window.{name}", "need": str(rows)},
+        )
+    for length in shape[1:]:
+        check_count(f"window.{name}", length, MAX_SESSIONS)
+    check_count(f"window.{name}: values", prod(shape), MAX_CELLS)
+    return shape
+
+
 def encode(instance: Instance) -> pb.Instance:
     """The message of an instance."""
     if not isinstance(instance.input, BarPanel):
-        return pb.Instance(request_id=instance.request_id, window=windows.encode(instance.input))
-    panel = bars.encode(instance.input)
+        return pb.Instance(request_id=instance.request_id, window=encode_window(instance.input))
+    panel = encode_bars(instance.input)
     panel.allow_incomplete_last_bar = instance.allow_incomplete_last_bar
     panel.gap_policy = _POLICY_NUMBERS[instance.gap_policy]
-    beside = covariates.encode(instance.covariates)
+    beside = encode_covariates(instance.covariates)
     return pb.Instance(request_id=instance.request_id, bars=panel, covariates=beside)
 
 
@@ -46,18 +331,18 @@ def decode(message: pb.Instance) -> Instance:
     check_text("request_id", message.request_id)
     kind = message.WhichOneof("input")
     if kind == "bars":
-        panel = bars.decode(message.bars)
+        panel = decode_bars(message.bars)
         return Instance(
             request_id=message.request_id,
             input=panel,
-            covariates=covariates.decode(message.covariates, len(panel.symbols), len(panel.sessions)),
+            covariates=decode_covariates(message.covariates, len(panel.symbols), len(panel.sessions)),
             allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
             gap_policy=_policy(message.bars.gap_policy),
         )
     if kind == "window":
         if message.HasField("covariates"):
             raise MalformedRequestError("covariates go with bars, not with a window", metadata={"field": "covariates"})
-        return Instance(request_id=message.request_id, input=windows.decode(message.window))
+        return Instance(request_id=message.request_id, input=decode_window(message.window))
     raise MalformedRequestError("the instance has no input; send bars or a window", metadata={"field": "input"})
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from predictor._pb import prediction_pb2 as pb
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.errors import MalformedRequestError
-from predictor.wire import methods
+from predictor.wire import attributions
 
 _GROUP_NUMBERS: Final[Mapping[CovariateGroup, pb.CovariateGroup]] = {
     CovariateGroup.OBSERVED: pb.COVARIATE_GROUP_OBSERVED,
@@ -40,7 +40,7 @@ def encode(info: ModelInfo) -> pb.ModelInfo:
         calendar=info.calendar,
         calendar_ends=info.calendar_ends,
         is_panel_model=info.is_panel_model,
-        explain_methods=map(methods.encode, info.explain_methods),
+        explain_methods=map(attributions.encode_method, info.explain_methods),
         weights_hash=info.weights_hash,
         card_json=info.card_json,
     )
@@ -75,7 +75,7 @@ def decode(message: pb.ModelInfo) -> ModelInfo:
         calendar=message.calendar,
         calendar_ends=message.calendar_ends,
         is_panel_model=message.is_panel_model,
-        explain_methods=tuple(map(methods.decode, message.explain_methods)),
+        explain_methods=tuple(map(attributions.decode_method, message.explain_methods)),
         weights_hash=message.weights_hash,
         card_json=message.card_json,
     )
