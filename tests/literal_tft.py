@@ -10,8 +10,7 @@ from torch.nn import functional
 
 from predictor.networks.gating import GatedAddNorm, GatedResidual, GatedResiduals
 from predictor.networks.inputs import Inputs
-from predictor.networks.selection import VariableSelection
-from predictor.networks.tft import TFTForecaster
+from predictor.networks.tft import TFTForecaster, VariableSelection
 
 
 def literal_quantiles(network: TFTForecaster, inputs: Inputs, *, static_widths: tuple[int, ...]) -> Tensor:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from predictor.errors import ConfigurationError
-from predictor.networks.fan import FrequencyAdaptive
+from predictor.networks.graph import FrequencyAdaptiveNorm
 
 SESSIONS = 40
 
@@ -29,26 +29,26 @@ def strongest_by_fft(observed: Tensor, frequencies: int) -> Tensor:
 
 def test_clear_frequencies_go_out_as_the_papers_fft_takes_them() -> None:
     observed, mask = windows()
-    parted = FrequencyAdaptive(SESSIONS, frequencies=3)(observed, mask)
+    parted = FrequencyAdaptiveNorm(SESSIONS, frequencies=3)(observed, mask)
     torch.testing.assert_close(parted.dominant, strongest_by_fft(observed, 3), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("sessions", [39, 40])
 def test_all_frequencies_together_are_the_window(sessions: int) -> None:
-    transform = FrequencyAdaptive(sessions, frequencies=1)
+    transform = FrequencyAdaptiveNorm(sessions, frequencies=1)
     window = torch.randn(5, sessions, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(window @ transform.analysis @ transform.synthesis, window, atol=1e-5, rtol=0)
 
 
 def test_the_two_parts_add_up_to_the_window() -> None:
     observed, mask = windows()
-    parted = FrequencyAdaptive(SESSIONS, frequencies=2)(observed, mask)
+    parted = FrequencyAdaptiveNorm(SESSIONS, frequencies=2)(observed, mask)
     torch.testing.assert_close(parted.rest + parted.dominant, observed)
 
 
 def test_statistics_are_of_each_sample_alone() -> None:
     observed, mask = windows()
-    network = FrequencyAdaptive(SESSIONS, frequencies=2)
+    network = FrequencyAdaptiveNorm(SESSIONS, frequencies=2)
     other = observed.clone()
     other[1:] = 100 * torch.randn(other[1:].shape, generator=torch.Generator().manual_seed(2))
     before, after = network(observed, mask), network(other, mask)
@@ -59,7 +59,7 @@ def test_statistics_are_of_each_sample_alone() -> None:
 
 def test_columns_do_not_touch_each_other() -> None:
     observed, mask = windows()
-    network = FrequencyAdaptive(SESSIONS, frequencies=2)
+    network = FrequencyAdaptiveNorm(SESSIONS, frequencies=2)
     other = observed.clone()
     other[:, :, 1] = 0
     torch.testing.assert_close(network(observed, mask).rest[..., 0], network(other, mask).rest[..., 0])
@@ -68,7 +68,7 @@ def test_columns_do_not_touch_each_other() -> None:
 def test_what_stands_in_an_unknown_cell_does_not_matter_and_its_rest_is_zero() -> None:
     observed, mask = windows()
     mask[:, 5:9] = False
-    network = FrequencyAdaptive(SESSIONS, frequencies=2)
+    network = FrequencyAdaptiveNorm(SESSIONS, frequencies=2)
     zeroed, filled = torch.where(mask, observed, 0.0), torch.where(mask, observed, 50.0)
     torch.testing.assert_close(network(zeroed, mask).dominant, network(filled, mask).dominant)
     assert (network(filled, mask).rest[:, 5:9] == 0).all()
@@ -76,13 +76,13 @@ def test_what_stands_in_an_unknown_cell_does_not_matter_and_its_rest_is_zero() -
 
 def test_windows_without_any_known_cell_stay_zero() -> None:
     observed = torch.zeros(2, SESSIONS, 1)
-    parted = FrequencyAdaptive(SESSIONS, frequencies=3)(observed, torch.zeros_like(observed, dtype=torch.bool))
+    parted = FrequencyAdaptiveNorm(SESSIONS, frequencies=3)(observed, torch.zeros_like(observed, dtype=torch.bool))
     assert not parted.rest.any()
     assert not parted.dominant.any()
 
 
 def test_two_frequencies_that_change_places_make_no_jump() -> None:
-    network = FrequencyAdaptive(SESSIONS, frequencies=1).double()
+    network = FrequencyAdaptiveNorm(SESSIONS, frequencies=1).double()
     time = torch.arange(SESSIONS, dtype=torch.float64) * 2 * torch.pi / SESSIONS
     share = torch.linspace(0.4, 0.6, 2001, dtype=torch.float64)[:, None]
     observed = (share * torch.sin(3 * time) + (1 - share) * torch.sin(8 * time)).unsqueeze(-1)
@@ -92,7 +92,7 @@ def test_two_frequencies_that_change_places_make_no_jump() -> None:
 
 def test_a_constant_window_has_finite_gradients() -> None:
     observed = torch.full((1, SESSIONS, 1), 2.0, requires_grad=True)
-    parted = FrequencyAdaptive(SESSIONS, frequencies=2)(observed, torch.ones(1, SESSIONS, 1, dtype=torch.bool))
+    parted = FrequencyAdaptiveNorm(SESSIONS, frequencies=2)(observed, torch.ones(1, SESSIONS, 1, dtype=torch.bool))
     (parted.rest.square().sum() + parted.dominant.sum()).backward()
     assert observed.grad is not None
     assert torch.isfinite(observed.grad).all()
@@ -101,4 +101,4 @@ def test_a_constant_window_has_finite_gradients() -> None:
 @pytest.mark.parametrize("frequencies", [0, SESSIONS // 2 + 1])
 def test_more_frequencies_than_a_window_has_are_refused(frequencies: int) -> None:
     with pytest.raises(ConfigurationError, match="windows of 40 sessions, which have 21"):
-        FrequencyAdaptive(SESSIONS, frequencies=frequencies)
+        FrequencyAdaptiveNorm(SESSIONS, frequencies=frequencies)

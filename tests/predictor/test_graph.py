@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from predictor.errors import ConfigurationError
 from predictor.inference import freeze
 from predictor.networks import Inputs, InputSizes, Target
-from predictor.networks.edges import Edges
-from predictor.networks.graph import GraphConfig, GraphForecaster, NeighbourAttention
-from predictor.networks.panel_output import PanelOutput, fault_of
+from predictor.networks.graph import Edges, GraphConfig, GraphForecaster, NeighbourAttention
+from predictor.networks.output import PanelOutput, fault_of
 
 STOCKS = 6
 LEVELS = (0.1, 0.5, 0.9)

@@ -33,8 +33,8 @@ from predictor.networks import (
     uncrossed,
     write_config,
 )
-from predictor.networks.context import HorizonContext
-from predictor.networks.rows import row_width, session_rows
+from predictor.networks.inputs import row_width, session_rows
+from predictor.networks.layers import HorizonContext
 
 THREE = (0.1, 0.5, 0.9)
 SEVEN = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)

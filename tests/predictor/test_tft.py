@@ -11,8 +11,8 @@ from torch.nn import functional
 from predictor.errors import ConfigurationError
 from predictor.explain import attribution_view
 from predictor.networks import Inputs, InputSizes, Target, pinball_loss
-from predictor.networks.dropout import Dropout
 from predictor.networks.gated_sum import GatedSumWeights, gated_sum
+from predictor.networks.layers import Dropout
 from predictor.networks.tft import TFTConfig, TFTForecaster
 
 ENCODER, FUTURE, OBSERVED = 9, 6, 4

@@ -16,7 +16,7 @@ from predictor.bars import BarPanel
 from predictor.features import FeatureDefinition, FeatureSet, default_features
 from predictor.networks import Inputs, InputSizes, Target
 from predictor.networks.graph import GraphConfig, GraphForecaster
-from predictor.networks.panel_output import PanelOutput
+from predictor.networks.output import PanelOutput
 from trainers.loop import ContractError, EmptyTargetError, Loop, Phase, adamw
 from trainers.stock.data import Batch, History, Windows
 from trainers.stock.days import ByPanels, Days, PanelBatch

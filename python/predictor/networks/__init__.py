@@ -1,10 +1,7 @@
 """Networks and what stands around them: inputs, target, normaliser, quantile head, and the kinds there are."""
 
 from predictor.networks.econometric import FittedLevel, FittedNormaliser, FittedScale, Garch, Har
-from predictor.networks.edges import Edges
-from predictor.networks.graph import GraphConfig, GraphForecaster
-from predictor.networks.highway import Highway
-from predictor.networks.hybrid import HybridConfig, HybridForecaster
+from predictor.networks.graph import Edges, GraphConfig, GraphForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.kinds import (
     KINDS,
@@ -20,11 +17,27 @@ from predictor.networks.kinds import (
     read_config,
     write_config,
 )
+from predictor.networks.layers import Highway
 from predictor.networks.normaliser import DailySeries, Levels, Normaliser, WindowNormaliser
-from predictor.networks.output import OutputMap, normalise, restore, uncrossed
-from predictor.networks.panel_output import PanelOutput
-from predictor.networks.quantiles import QuantileHead, anchor_index, check_quantiles, pinball_loss
-from predictor.networks.recurrent import GRUConfig, GRUForecaster, LSTMConfig, LSTMForecaster
+from predictor.networks.output import (
+    OutputMap,
+    PanelOutput,
+    QuantileHead,
+    anchor_index,
+    check_quantiles,
+    normalise,
+    pinball_loss,
+    restore,
+    uncrossed,
+)
+from predictor.networks.recurrent import (
+    GRUConfig,
+    GRUForecaster,
+    HybridConfig,
+    HybridForecaster,
+    LSTMConfig,
+    LSTMForecaster,
+)
 from predictor.networks.target import Target, TargetKind
 from predictor.networks.tft import Internals, TFTConfig, TFTForecaster
 from predictor.networks.unconditional import UnconditionalConfig, UnconditionalForecaster

@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from predictor.networks.gating import NORM_EPSILON
-from predictor.networks.tracing import is_traced
+from predictor.networks.layers import is_traced
 
 CELLS: Final = 2**18
 """Values [V, rows, H] of one block; 1 MB in float32, of which a few are held at once."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from predictor.networks.dropout import Dropout
+from predictor.networks.layers import Dropout
 
 NORM_EPSILON: Final = 1e-5
 

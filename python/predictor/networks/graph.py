@@ -1,23 +1,36 @@
 """A forecaster of many stocks at once: an encoder for each stock, attention over a graph of stocks, all horizons."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from predictor.errors import ConfigurationError
-from predictor.networks.context import CONTEXT_ARITHMETIC, NORM_EPSILON, HorizonContext
-from predictor.networks.edges import Edges
-from predictor.networks.fan import FAN_ARITHMETIC, FrequencyAdaptive
-from predictor.networks.inputs import Inputs, InputSizes
-from predictor.networks.panel_output import PanelOutput
-from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
-from predictor.networks.rows import ROW_ARITHMETIC, row_width, session_rows
-from predictor.networks.settings import MOST_HIDDEN, check_dropout, check_heads, check_whole
+from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
+from predictor.networks.layers import (
+    CONTEXT_ARITHMETIC,
+    MOST_HIDDEN,
+    NORM_EPSILON,
+    HorizonContext,
+    check_dropout,
+    check_heads,
+    check_whole,
+)
+from predictor.networks.output import HEAD_ARITHMETIC, PanelOutput, QuantileHead
 from predictor.networks.target import Target
+
+RAMP: Final = 0.5
+"""A frequency goes out whole if its power is 1 + RAMP times that of the strongest that stays."""
+TINY: Final = 1e-12
+
+FAN_ARITHMETIC: Final = (
+    "real DFT of each window and column, unknown cells at the mean of the known ones; a frequency leaves by "
+    f"clamp((power / (power of rank K + 1, plus {TINY:g}) - 1) / {RAMP:g}, 0, 1)"
+)
 
 MOST_NEIGHBOURS: Final = 256
 MOST_FREQUENCIES: Final = 64
@@ -41,6 +54,116 @@ GRAPH_ARITHMETIC: Mapping[str, str | float] = {
     "head": HEAD_ARITHMETIC,
 }
 """What the settings leave open and another implementation must know: orders, functions, epsilons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Edges:
+    """Each stock's neighbours and how near they are. Legend: U stocks of the universe, k neighbours at most.
+
+    Raises:
+        ConfigurationError: shapes differ, a neighbour does not exist or is the stock itself, or a weight is no number.
+    """
+
+    neighbours: Tensor
+    """int64 [U, k] place of each neighbour in the universe, -1 = none."""
+    weights: Tensor
+    """float32 [U, k] such as a correlation; 0 where there is no neighbour."""
+
+    def __post_init__(self) -> None:
+        if self.neighbours.ndim != 2 or self.neighbours.shape != self.weights.shape:  # noqa: PLR2004 - [U, k]
+            raise ConfigurationError(
+                f"edges have neighbours {list(self.neighbours.shape)} and weights {list(self.weights.shape)}, but both "
+                "must be [stocks, neighbours]"
+            )
+        nodes = len(self.neighbours)
+        wrong = (self.neighbours < -1) | (self.neighbours >= nodes)
+        if wrong.any():
+            found = int(self.neighbours[wrong][0])
+            raise ConfigurationError(f"an edge leads to stock {found}, but there are {nodes} (-1 = none)")
+        if (self.neighbours == torch.arange(nodes)[:, None]).any():
+            raise ConfigurationError("an edge leads from a stock to itself; leave it out: a stock always sees itself")
+        if not torch.isfinite(self.weights).all():
+            raise ConfigurationError("a weight of the edges is infinite or not a number")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of neighbours and weights, in hex."""
+        return hashlib.sha256(self.neighbours.numpy().tobytes() + self.weights.numpy().tobytes()).hexdigest()
+
+    @classmethod
+    def none(cls, nodes: int, neighbours: int) -> Self:
+        """A graph without edges: every stock stands for itself."""
+        return cls(
+            neighbours=torch.full((nodes, neighbours), -1), weights=torch.zeros(nodes, neighbours, dtype=torch.float32)
+        )
+
+
+class Parted(NamedTuple):
+    """A window in two parts, which add up to it where it is known. Shapes as observed: [N, T, F]."""
+
+    rest: Tensor
+    """0 where unknown."""
+    dominant: Tensor
+    """The strongest frequencies; they run on through unknown cells."""
+
+
+class FrequencyAdaptiveNorm(nn.Module):
+    """Parts windows into their strongest frequencies and the rest. Legend: N rows, T sessions, F columns.
+
+    Ye et al., "Frequency Adaptive Normalization For Non-stationary Time Series Forecasting" (NeurIPS 2024). A mean and
+    a standard deviation describe only the slowest change of a window; trends and seasons are what its strongest Fourier
+    components hold. They are found in each window and column by themselves, so no other window can move them, and there
+    is nothing to fit. What they mean for the future is learnt apart, from the part that was taken out.
+
+    One thing differs from the paper, which takes the K strongest whole: there an input that moves a little past the
+    point where two frequencies are equally strong makes the output jump. Here a frequency goes out by how far its power
+    passes that of the strongest one that stays, whole from half as much again, so that the output is continuous in the
+    input.
+
+    The transform is two matrix products: as fast as an FFT at such lengths, and every exporter knows it.
+    """
+
+    analysis: Tensor
+    synthesis: Tensor
+
+    def __init__(self, length: int, *, frequencies: int) -> None:
+        """Prepare the transform.
+
+        Args:
+            length: T.
+            frequencies: how many go out at most (K), the mean counted as one of them.
+
+        Raises:
+            ConfigurationError: a window of that length does not have more frequencies than that.
+        """
+        super().__init__()
+        self.bins: Final = length // 2 + 1
+        if not 1 <= frequencies < self.bins:
+            raise ConfigurationError(
+                f"{frequencies} frequencies are to be taken out of windows of {length} sessions, which have "
+                f"{self.bins}; it must be 1 to {self.bins - 1}"
+            )
+        self.frequencies: Final = frequencies
+        angle = 2 * torch.pi / length * torch.outer(torch.arange(length), torch.arange(self.bins)).double()
+        waves = torch.cat([angle.cos(), angle.sin()], dim=1)
+        share = torch.full((self.bins,), 2.0 / length, dtype=torch.float64)
+        share[0] = 1 / length
+        if length % 2 == 0:
+            share[-1] = 1 / length
+        self.register_buffer("analysis", waves.float(), persistent=False)
+        self.register_buffer("synthesis", (waves * share.repeat(2)).T.float().contiguous(), persistent=False)
+
+    def forward(self, observed: Tensor, mask: Tensor) -> Parted:
+        """Part windows [N, T, F]; `mask` bool [N, T, F] is True where a cell is known."""
+        known = mask.to(observed.dtype)
+        mean = (observed * known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
+        filled = torch.where(mask, observed, mean).transpose(1, 2)
+        waves = filled @ self.analysis
+        power = waves[..., : self.bins].square() + waves[..., self.bins :].square()
+        stays = power.topk(self.frequencies + 1, dim=-1).values[..., -1:]
+        leaves = ((power / (stays + TINY) - 1) / RAMP).clamp(0, 1)
+        dominant = ((waves * leaves.repeat(1, 1, 2)) @ self.synthesis).transpose(1, 2)
+        return Parted(rest=(observed - dominant) * known, dominant=dominant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +214,7 @@ class GraphForecaster(nn.Module):
         width, horizons, window = config.hidden, len(target.horizons), sizes.encoder_length * sizes.observed
         self.fan = self.dominant = None
         if config.frequencies:
-            self.fan = FrequencyAdaptive(sizes.encoder_length, frequencies=config.frequencies)
+            self.fan = FrequencyAdaptiveNorm(sizes.encoder_length, frequencies=config.frequencies)
             self.dominant = nn.Linear(window, width)
         self.patch: Final = config.patch
         self.gru = nn.GRU(config.patch * row_width(sizes), width, batch_first=True)

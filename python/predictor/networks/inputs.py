@@ -1,9 +1,12 @@
 """The one input value that every network reads, and the sizes it has."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import torch
 from torch import Tensor
+
+ROW_ARITHMETIC: Final = "observed, known, share of known cells"
 
 
 class Inputs(NamedTuple):
@@ -49,3 +52,16 @@ class InputSizes:
     """Columns that each static variable takes, such as one a category; empty: every column is a variable."""
     nodes: int = 0
     """Stocks that a network with a graph knows by name."""
+
+
+def row_width(sizes: InputSizes) -> int:
+    """Numbers in one session's row."""
+    return sizes.observed + sizes.known + 1
+
+
+def session_rows(inputs: Inputs) -> Tensor:
+    """[N, T, F + K + 1] observed and known features, and the share of observed cells that are known."""
+    length = inputs.observed.shape[1]
+    # a sum of truth values is fast on a CPU, their mean is not
+    share_known = inputs.mask.sum(-1, keepdim=True).to(inputs.observed.dtype) / inputs.mask.shape[-1]
+    return torch.cat([inputs.observed, inputs.known[:, :length], share_known], dim=-1)

@@ -8,15 +8,16 @@ from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
 from predictor.networks.graph import GRAPH_ARITHMETIC, GraphConfig, GraphForecaster
-from predictor.networks.hybrid import HYBRID_ARITHMETIC, HybridConfig, HybridForecaster
 from predictor.networks.inputs import Inputs, InputSizes
-from predictor.networks.panel_output import PanelOutput
-from predictor.networks.quantiles import QuantileHead
+from predictor.networks.output import PanelOutput, QuantileHead
 from predictor.networks.recurrent import (
     GRU_ARITHMETIC,
+    HYBRID_ARITHMETIC,
     LSTM_ARITHMETIC,
     GRUConfig,
     GRUForecaster,
+    HybridConfig,
+    HybridForecaster,
     LSTMConfig,
     LSTMForecaster,
 )

@@ -1,11 +1,117 @@
-"""From a network's output to the forecast: calibrated, never crossing, in the target's own unit, in float64."""
+"""What a network answers, from the quantile head to the forecast: calibrated, never crossing, in the target's unit."""
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from predictor.networks.quantiles import anchor_index
+from predictor.errors import ConfigurationError
+
+HEAD_ARITHMETIC: Final = "the level nearest to 0.5, plus or minus sums of softplus steps away from it"
+
+
+def check_quantiles(levels: tuple[float, ...]) -> None:
+    """Raise ConfigurationError unless the levels rise within (0, 1)."""
+    if not levels or not all(0 < q < 1 for q in levels) or not all(a < b for a, b in pairwise(levels)):
+        raise ConfigurationError(f"quantiles are {list(levels)}, but must be rising levels between 0 and 1")
+
+
+def anchor_index(levels: tuple[float, ...]) -> int:
+    """Position of the level nearest to the median; the other quantiles are steps away from it."""
+    return min(range(len(levels)), key=lambda q: abs(levels[q] - 0.5))
+
+
+class QuantileHead(nn.Module):
+    """Quantiles for each horizon from a context for each horizon: an anchor plus or minus sums of softplus steps.
+
+    The steps are positive, so quantiles never cross. Shapes: N rows, H horizons, W width, Q quantiles.
+    """
+
+    def __init__(self, width: int, *, horizons: int, levels: tuple[float, ...]) -> None:
+        super().__init__()
+        check_quantiles(levels)
+        self.anchor: Final = anchor_index(levels)
+        self.weight = nn.Parameter(torch.randn(horizons, width, len(levels)) * (0.1 / max(width, 1) ** 0.5))
+        self.bias = nn.Parameter(torch.zeros(horizons, len(levels)))
+
+    def forward(self, context: Tensor) -> Tensor:
+        """Map [N, H, W] to [N, H, Q], rising along Q."""
+        by_horizon = torch.baddbmm(self.bias.unsqueeze(1), context.transpose(0, 1), self.weight)
+        return self.rising(by_horizon.transpose(0, 1))
+
+    def rising(self, raw: Tensor) -> Tensor:
+        """Turn [N, H, Q], an anchor and the steps before softplus, into quantiles."""
+        a = self.anchor
+        middle, steps = raw[..., a], functional.softplus(raw).unbind(-1)
+        above = accumulate(steps[a + 1 :], torch.add, initial=middle)
+        below = accumulate(reversed(steps[:a]), torch.sub, initial=middle)
+        return torch.stack([*reversed(list(below)[1:]), *above], dim=-1)
+
+    @torch.no_grad()
+    def start_at(self, quantiles: Tensor) -> None:
+        """Give these quantiles [H, Q], rising along Q, whatever the context is: what it is worth is to be learnt."""
+        a = self.anchor
+        self.weight.zero_()
+        steps = torch.diff(quantiles, dim=-1).clamp(min=1e-3)
+        self.bias[:, a] = quantiles[:, a]
+        raw = steps + torch.log(-torch.expm1(-steps))  # softplus backwards, without exp(steps), which can overflow
+        self.bias[:, a + 1 :] = raw[:, a:]
+        self.bias[:, :a] = raw[:, :a]
+
+
+def pinball_loss(quantiles: Tensor, targets: Tensor, levels: Tensor) -> Tensor:
+    """[N, H, Q] pinball loss of quantiles [N, H, Q] at targets [N, H] (Koenker & Bassett 1978)."""
+    error = targets.unsqueeze(-1) - quantiles
+    return torch.maximum(levels * error, (levels - 1) * error)
+
+
+class PanelOutput(NamedTuple):
+    """Forecasts of N rows, panel by panel. Legend: N rows, H horizons, Q quantiles."""
+
+    quantiles: Tensor
+    """float32 [N, H, Q] in units of the window's own volatility, rising along Q."""
+    scores: Tensor
+    """float32 [N, H]: larger is expected to do better than the others of the same panel; without a unit."""
+
+
+def fault_of(found: object, *, rows: int, horizons: int, levels: int) -> str | None:
+    """What keeps a network's answer from being a `PanelOutput` of these sizes; None if nothing does.
+
+    A loss that took what it can find in a wrong answer, such as a dict with other keys, would teach nothing and say
+    nothing. The sentence names what was found and what was expected.
+    """
+    if not isinstance(found, PanelOutput):
+        return f"the network returned {_what(found)}; expected PanelOutput(quantiles, scores)"
+    return _tensor_fault("quantiles", found.quantiles, (rows, horizons, levels)) or _tensor_fault(
+        "scores", found.scores, (rows, horizons)
+    )
+
+
+def _tensor_fault(name: str, value: object, shape: tuple[int, ...]) -> str | None:
+    if not isinstance(value, Tensor):
+        return f"PanelOutput.{name} is {_what(value)}; expected a tensor of shape {list(shape)}"
+    if value.shape != shape:
+        return f"PanelOutput.{name} has shape {list(value.shape)}; expected {list(shape)}"
+    if not value.is_floating_point():
+        return f"PanelOutput.{name} is of {value.dtype}; expected floating point"
+    return None
+
+
+def _what(value: object) -> str:
+    match value:
+        case Tensor():
+            return f"a tensor of shape {list(value.shape)}"
+        case dict():
+            return f"a dict with the keys {[str(key) for key in value]}"
+        case tuple():
+            return f"a {type(value).__name__} of {len(value)}"
+        case None:
+            return "None (is a `return` missing?)"
+        case _:
+            return f"a {type(value).__name__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Final
 from torch import Tensor, nn
 
 from predictor.networks.inputs import Inputs, InputSizes
-from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
+from predictor.networks.output import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.target import Target
 
 UNCONDITIONAL_ARITHMETIC: Final[Mapping[str, str | float]] = {"head": f"{HEAD_ARITHMETIC}, of the bias alone"}

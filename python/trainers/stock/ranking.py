@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from predictor.networks import pinball_loss
-from predictor.networks.panel_output import PanelOutput, fault_of
+from predictor.networks.output import PanelOutput, fault_of
 from trainers.loop import ContractError, Loss
 from trainers.stock.days import PanelBatch
 
