@@ -23,7 +23,7 @@ from benchmarks.report import Row, at_most, parse_arguments, publish, shown
 from predictor.artifact import Artifact
 from predictor.bars import BarPanel
 from predictor.deadline import Deadline
-from predictor.explain import NODE_COUNTS, Contributions, tally
+from predictor.explain import NODE_COUNTS, Contributions, integrated_gradients
 from predictor.networks import Inputs, kind_named
 from trainers.demo.market import CALENDAR, real_bars
 from trainers.stock.recipe import Optimisation, Recipe, Scale, optimisation_of
@@ -69,13 +69,13 @@ def judged_by(*, roughness: bool) -> Generator[None]:
     def anything(_count: int, _tolerance: float) -> float:
         return np.inf
 
-    shipped = tally.roughest
+    shipped = integrated_gradients.roughest
     if not roughness:
-        tally.roughest = anything
+        integrated_gradients.roughest = anything
     try:
         yield
     finally:
-        tally.roughest = shipped
+        integrated_gradients.roughest = shipped
 
 
 def cells(found: Contributions) -> FloatArray:

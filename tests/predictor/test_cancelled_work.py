@@ -16,7 +16,7 @@ from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.deadline import Deadline
 from predictor.errors import CallCancelledError, DeadlineExceededError
-from predictor.explain import forecasting
+from predictor.explain import path
 from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
 from predictor.model import Answering, Ensemble, Identity, Model
@@ -180,7 +180,7 @@ def test_a_panel_of_one_instance_is_cancelled_between_its_forwards(
 def test_a_cancelled_explanation_takes_no_other_forward(
     model: Model | Ensemble, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for kind in (forecasting.ByRow, forecasting.AcrossStocks):
+    for kind in (path.RowForecasts, path.PanelForecasts):
 
         def counted(asked: object, *parts: object, work: Callable[..., object] = kind.__call__) -> object:
             steps.take()

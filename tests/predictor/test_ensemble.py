@@ -30,7 +30,7 @@ from predictor.errors import (
     TooFewBarsError,
     UnknownHorizonError,
 )
-from predictor.explain.explainer import FLOOR
+from predictor.explain.integrated_gradients import FLOOR
 from predictor.features import FeatureDefinition, StaticCategory, StaticFeatures, StaticNumber
 from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster

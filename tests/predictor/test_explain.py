@@ -50,7 +50,7 @@ from predictor.explain import (
     integration,
     path,
 )
-from predictor.explain.quadrature import highest_legendre, roughest
+from predictor.explain.integration import highest_legendre, roughest
 from predictor.networks import Inputs
 
 PARTS = ("observed", "known", "static", "location", "scale", "conformal")
@@ -266,7 +266,7 @@ def test_chunks_change_nothing(max_rows: int) -> None:
 def test_many_windows_are_worked_on_in_parts_and_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
     tested, inputs = explainer(lstm_forecaster()), windows(5)
     whole = tested.explain(inputs, POINTS[:2], deadline=OPEN_END)
-    monkeypatch.setattr("predictor.explain.explainer.AT_ONCE", 2 * len(POINTS[:2]) * PER_WINDOW)
+    monkeypatch.setattr("predictor.explain.integrated_gradients.AT_ONCE", 2 * len(POINTS[:2]) * PER_WINDOW)
     parted = tested.explain(inputs, POINTS[:2], deadline=OPEN_END)
 
     for one, other in zip(whole, parted, strict=True):
@@ -274,7 +274,7 @@ def test_many_windows_are_worked_on_in_parts_and_answered_together(monkeypatch: 
 
 
 def test_more_contributions_than_an_answer_may_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictor.explain.explainer.MOST_NUMBERS", 3 * 2 * PER_WINDOW)
+    monkeypatch.setattr("predictor.explain.integrated_gradients.MOST_NUMBERS", 3 * 2 * PER_WINDOW)
     tested = explainer(lstm_forecaster())
     assert len(tested.explain(windows(3), POINTS[:2], deadline=OPEN_END)) == 2
     with pytest.raises(RequestTooLargeError, match=r"2 targets of 4 symbols have .* ask for fewer targets or symbols"):

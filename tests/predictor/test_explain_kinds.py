@@ -185,7 +185,7 @@ def test_small_panels_that_are_worked_on_in_parts_are_explained_alike(monkeypatc
     with_other = Inputs(*(torch.stack([group, others(group)], dim=1) for group in inputs))
     places = torch.tensor([[0, 1], [1, 0]]).repeat(5, 1)
     (whole,) = tested.explain(with_other, [(0, 0)], deadline=Deadline(), nodes=places)
-    monkeypatch.setattr("predictor.explain.explainer.AT_ONCE", 1)  # window by window
+    monkeypatch.setattr("predictor.explain.integrated_gradients.AT_ONCE", 1)  # window by window
     (parted,) = tested.explain(with_other, [(0, 0)], deadline=Deadline(), nodes=places)
     np.testing.assert_allclose(parted.neighbours, whole.neighbours, rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(parted.observed, whole.observed, rtol=1e-5, atol=1e-9)

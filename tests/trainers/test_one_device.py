@@ -208,7 +208,7 @@ def autocast_of_any_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         assert (kind, enabled) == ("meta", False)
         return nullcontext()
 
-    monkeypatch.setattr("predictor.explain.explainer.torch.autocast", off)
+    monkeypatch.setattr("predictor.explain.integrated_gradients.torch.autocast", off)
     yield
     monkeypatch.undo()
 

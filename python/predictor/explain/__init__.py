@@ -3,10 +3,9 @@
 A served network stays as it is. Gradients come from an *attribution view*, a second module tree over the same weights.
 """
 
-from predictor.explain.baseline import Baseline
-from predictor.explain.contributions import Contributions
-from predictor.explain.explainer import Explainer
-from predictor.explain.quadrature import NODE_COUNTS, gauss_legendre
+from predictor.explain.contributions import Baseline, Contributions
+from predictor.explain.integrated_gradients import Explainer
+from predictor.explain.integration import NODE_COUNTS, gauss_legendre
 from predictor.explain.view import attribution_view, rnn_backward_mode
 
 __all__ = [

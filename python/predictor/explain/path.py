@@ -1,15 +1,15 @@
 """The straight path from the baseline to a batch of windows: everything that a forecast reads moves at once."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, final
 
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Tensor, nn
 
 from predictor.errors import WindowShapeError
-from predictor.explain.baseline import Baseline
-from predictor.networks import Inputs
+from predictor.explain.contributions import Baseline
+from predictor.networks import Inputs, OutputMap
 
 
 class Held(NamedTuple):
@@ -223,3 +223,45 @@ def _check_width(group: str, windows: Tensor, baseline: ArrayLike) -> None:
         raise WindowShapeError(
             f"the windows hold {have} {group} features, but the baseline's values for them have shape {list(want)}"
         )
+
+
+class WindowForecasts(Protocol):
+    """How a view is asked."""
+
+    def __call__(self, parts: Parts, held: Held) -> Tensor:
+        """Quantiles [N, H, Q] of the explained windows, in the target's unit."""
+        ...
+
+
+@final
+class RowForecasts:
+    """For a network that reads each window by itself."""
+
+    def __init__(self, view: nn.Module, output: OutputMap) -> None:
+        self._view = view
+        self._output = output
+
+    def __call__(self, parts: Parts, held: Held) -> Tensor:
+        """One row of the network a window."""
+        units = self._view(parts.inputs(held.mask))
+        return self._output.values(units, parts.location, parts.scale, parts.offsets)
+
+
+@final
+class PanelForecasts:
+    """For a network that looks across the stocks of a panel: each window is a small panel of all that it depends on.
+
+    Its first stock is the explained one; the others are those that the network reads for it.
+    """
+
+    def __init__(self, view: nn.Module, output: OutputMap) -> None:
+        self._view = view
+        self._output = output
+
+    def __call__(self, parts: Parts, held: Held) -> Tensor:
+        """One panel of the network a window, of which the first stock counts."""
+        assert held.nodes is not None  # noqa: S101 - the explainer checked the request
+        windows, members = held.nodes.shape
+        stocks = Inputs(*(group.flatten(0, 1) for group in parts.inputs(held.mask)))
+        units: Tensor = self._view(stocks, held.nodes.flatten(), windows).quantiles.unflatten(0, (windows, members))
+        return self._output.values(units[:, 0], parts.location[:, 0], parts.scale[:, 0], parts.offsets)

@@ -18,7 +18,7 @@ from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
 from predictor.covariates import check_sent
 from predictor.deadline import NEVER, Checkpoint
 from predictor.errors import FeatureMismatchError, QuantraError
-from predictor.explain.explainer import FLOOR
+from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
 from predictor.model.doubts import doubts
