@@ -16,19 +16,28 @@ that names file and cause, and there is no fallback.
 
 from predictor.artifact.ensemble import (
     COMBINATION,
+    Common,
     EnsembleManifest,
     StoredEnsemble,
+    check_fit,
     ensemble_weights_hash,
     inside,
     is_ensemble,
     load_ensemble,
     save_ensemble,
 )
-from predictor.artifact.files import check_place
-from predictor.artifact.fitting import Common, check_fit
-from predictor.artifact.folder import is_artifact, load, save
-from predictor.artifact.manifest import BaselineSpec, Conformal, Manifest, write_manifest
-from predictor.artifact.names import CONTENTS, DIGEST, FORMAT_VERSION, MANIFEST, MEMBERS
+from predictor.artifact.folder import check_place, is_artifact, load, save
+from predictor.artifact.manifest import (
+    CONTENTS,
+    DIGEST,
+    FORMAT_VERSION,
+    MANIFEST,
+    MEMBERS,
+    BaselineSpec,
+    Conformal,
+    Manifest,
+    write_manifest,
+)
 from predictor.artifact.parts import Artifact, Golden, Stored
 
 __all__ = [

@@ -1,33 +1,36 @@
-"""The ensemble: a folder of whole artifacts under one manifest, served as one model.
-
-    manifest.json            what the ensemble forecasts, its own offsets, the SHA-256 of every member's manifest
-    manifest.sha256          the manifest's own digest
-    golden/                  the ensemble's own golden instance
-    members/NAME/            one whole artifact a member
-
-A member's manifest holds the SHA-256 of each of its files, so the ensemble's manifest stands for all of them.
-"""
+"""The ensemble: a folder of whole artifacts that can answer together, under one manifest, served as one model."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
-from predictor.artifact.files import (
+import numpy as np
+
+from predictor.artifact.folder import (
     check_absent,
     check_format,
     check_no_strangers,
     listed_files,
     listing,
+    load,
+    read_golden,
     sha256,
+    verified,
     verified_manifest,
     with_manifest,
     write_folder,
+    write_golden,
 )
-from predictor.artifact.fitting import Common, check_fit
-from predictor.artifact.folder import load, read_golden, verified, write_golden
 from predictor.artifact.manifest import (
+    DIGEST,
+    ENSEMBLE_CONTENTS,
+    ENSEMBLE_FORMAT,
+    FORMAT_VERSION,
+    MANIFEST,
+    MEMBERS,
     Conformal,
     check_conformal,
     read_card,
@@ -36,11 +39,12 @@ from predictor.artifact.manifest import (
     write_conformal,
     write_target,
 )
-from predictor.artifact.names import DIGEST, ENSEMBLE_CONTENTS, ENSEMBLE_FORMAT, FORMAT_VERSION, MANIFEST, MEMBERS
-from predictor.artifact.parts import Golden, Stored
+from predictor.artifact.parts import Artifact, Golden, Stored
 from predictor.canonical import Json, Record
+from predictor.covariates import sent_as
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import Target, check_quantiles
+from predictor.sessions import SessionCalendar
 
 MOST_MEMBERS: Final = 32
 
@@ -52,6 +56,80 @@ COMBINATION: Final[Mapping[str, str]] = {
 """How forecasts are combined; an ensemble states it in full, and one that states something else is refused."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What all members of an ensemble share."""
+
+    target: Target
+    quantiles: tuple[float, ...]
+    calendar: str
+
+
+def check_fit(members: Mapping[str, Artifact]) -> Common:
+    """What these artifacts have in common, by the names of the members.
+
+    Networks, features, encoder lengths, normalisers and seeds may differ.
+
+    Raises:
+        ConfigurationError: target, horizons, lag, quantiles or calendar differ, or a feature's name means different
+            things.
+    """
+    first, *_ = members
+    for name, member in members.items():
+        _check_alike("target", first, members[first].manifest.target, name, member.manifest.target)
+        _check_alike("quantiles", first, members[first].manifest.quantiles, name, member.manifest.quantiles)
+    calendars = {name: member.pipeline.calendar for name, member in members.items()}
+    for (a, one), (b, other) in combinations(calendars.items(), 2):
+        _check_alike("calendar", a, one.name, b, other.name)
+        _check_sessions(a, one, b, other)
+    _check_names(members)
+    _check_covariates(members)
+    shared = members[first]
+    return Common(
+        target=shared.manifest.target, quantiles=shared.manifest.quantiles, calendar=shared.pipeline.calendar.name
+    )
+
+
+def _check_alike(what: str, a: str, one: object, b: str, other: object) -> None:
+    if one != other:
+        raise ConfigurationError(
+            f"the {what} of {a} is {one}, that of {b} is {other}; members of an ensemble must share it: leave one out"
+        )
+
+
+def _check_sessions(a: str, one: SessionCalendar, b: str, other: SessionCalendar) -> None:
+    """On the days that both calendars cover."""
+    first, last = max(one.first, other.first), min(one.last, other.last)
+    if first > last or not np.array_equal(one.sessions(first, last), other.sessions(first, last)):
+        raise ConfigurationError(
+            f"the calendars {one.name} of {a} and {b} hold other sessions; train one of them again with the calendar "
+            "package of the other"
+        )
+
+
+def _check_names(members: Mapping[str, Artifact]) -> None:
+    """A name in an explanation must mean one thing."""
+    meanings: dict[str, tuple[str, str]] = {}
+    for name, member in members.items():
+        features = member.pipeline.features.features
+        for feature in (*features.observed, *features.known):
+            other, expression = meanings.setdefault(feature.name, (name, str(feature.expression)))
+            if expression != str(feature.expression):
+                raise ConfigurationError(
+                    f"feature {feature.name!r} is {expression} in {other}, but {feature.expression} in {name}; "
+                    "explanations could not tell them apart: rename one and train that member again"
+                )
+
+
+def _check_covariates(members: Mapping[str, Artifact]) -> None:
+    """A caller sends each covariate once."""
+    groups: dict[str, tuple[str, str]] = {}
+    for name, member in members.items():
+        for need in member.pipeline.covariates:
+            other, group = groups.setdefault(need.name, (name, sent_as(need)))
+            _check_alike(f"group of covariate {need.name!r}", other, group, name, sent_as(need))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,23 +1,15 @@
 """Writing and reading an artifact's folder: whole or not at all, and verified before anything in it is used."""
 
-from collections.abc import Mapping
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from predictor import canonical
-from predictor.artifact.files import (
-    check_absent,
-    check_format,
-    check_no_strangers,
-    listed_files,
-    listing,
-    sha256,
-    verified_manifest,
-    with_manifest,
-    write_folder,
-)
-from predictor.artifact.manifest import Manifest, read_manifest, write_manifest
-from predictor.artifact.names import (
+from predictor.artifact.manifest import (
     CALENDAR,
     CONTENTS,
     DIGEST,
@@ -27,15 +19,198 @@ from predictor.artifact.names import (
     GOLDEN_ARRAYS,
     GOLDEN_TEXT,
     MANIFEST,
+    READ_VERSIONS,
     WEIGHTS,
+    Manifest,
+    read_manifest,
+    write_manifest,
 )
-from predictor.artifact.parts import Artifact, Golden, Stored
-from predictor.artifact.tensors import read_arrays, read_tensors, write_arrays, write_tensors
+from predictor.artifact.parts import Artifact, Golden, Stored, read_arrays, read_tensors, write_arrays, write_tensors
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FittedFeatures
+from predictor.replacement import check_folder
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
+
+MAX_TENSOR_BYTES = 2 << 30
+MAX_TEXT_BYTES = 16 << 20
+MAX_DIGEST_BYTES = 1024
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files whole or not at all: into a new folder, flushed to disk, then renamed.
+
+    Args:
+        folder: must not exist.
+        files: contents by their names relative to the folder, with `/` between parts.
+
+    Raises:
+        ConfigurationError: something stands at `folder` already.
+    """
+    check_absent(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _write_all(draft, files)
+        draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # after the rename there is none
+    _flush_folder(folder.parent)
+
+
+def check_place(folder: Path) -> None:
+    """Refuse now an artifact's folder that could not be written later, after a training.
+
+    Raises:
+        ConfigurationError: something stands at `folder` already, or what it would be made in cannot be written.
+    """
+    check_absent(folder)
+    check_folder(folder)
+
+
+def check_absent(folder: Path) -> None:
+    """Raise ConfigurationError if something stands at `folder` already."""
+    if folder.exists():
+        raise ConfigurationError(f"{folder} exists already; an artifact is never overwritten: choose another --out")
+
+
+def with_manifest(manifest: Json, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files, and beside them the manifest and its digest."""
+    text = canonical.to_bytes(manifest)
+    return {**files, MANIFEST: text, DIGEST: digest_of(text)}
+
+
+def listing(files: Mapping[str, bytes]) -> dict[str, Json]:
+    """Size and SHA-256 of each file, as a manifest lists them."""
+    return {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in files.items()}
+
+
+def digest_of(manifest: bytes) -> bytes:
+    """What the file beside a manifest holds, in the form that `sha256sum --check` reads."""
+    return f"{sha256(manifest)}  {MANIFEST}\n".encode()
+
+
+def sha256(data: bytes) -> str:
+    """The digest in hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def verified_manifest(folder: Path) -> bytes:
+    """The manifest's text, if its digest is right.
+
+    Raises:
+        ArtifactError: there is no such folder, the manifest or its digest is missing, or they do not fit.
+    """
+    if not folder.is_dir():
+        raise ArtifactError(f"{folder} is no folder, so no artifact")
+    manifest = read(folder, MANIFEST, MAX_TEXT_BYTES)
+    if read(folder, DIGEST, MAX_DIGEST_BYTES) != digest_of(manifest):
+        raise ArtifactError.of(MANIFEST, f"its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged")
+    return manifest
+
+
+def check_format(record: Record, expected: str) -> int:
+    """The version of a manifest of this format.
+
+    Raises:
+        ArtifactError: it is of another format, or of a version that this program does not read.
+    """
+    name, version = record.text("format"), record.integer("format_version")
+    if name != expected:
+        raise ArtifactError.of(MANIFEST, f"format is {name!r}, expected {expected!r}")
+    if version not in READ_VERSIONS:
+        raise ArtifactError.of(
+            MANIFEST,
+            f"format version is {version}, this program reads {' and '.join(map(str, READ_VERSIONS))}; "
+            "update quantra, or train the model again",
+        )
+    return version
+
+
+def listed_files(folder: Path, record: Record, contents: Collection[str]) -> dict[str, bytes]:
+    """The files that a manifest lists, each of the size and SHA-256 that it says.
+
+    Raises:
+        ArtifactError: it lists others than `contents`, or one is missing, a link, too large, cut or changed.
+    """
+    listed = record.record("files")
+    if set(listed.keys()) != set(contents):
+        raise ArtifactError.of(MANIFEST, f"lists files {list(listed.keys())}, expected {sorted(contents)}")
+    return {name: _read_verified(folder, name, listed.record(name)) for name in contents}
+
+
+def check_no_strangers(folder: Path, own: Collection[str], *, apart: Collection[str] = ()) -> None:
+    """Raise ArtifactError if the folder holds anything else than its own files and their folders.
+
+    Args:
+        folder: what is looked through.
+        own: names of files.
+        apart: folders that are looked through by others.
+    """
+    named = {*own, *apart}
+    folders = {parent.as_posix() for name in named for parent in Path(name).parents}
+    strangers = (p.relative_to(folder) for p in folder.rglob("*"))
+    found = {p.as_posix() for p in strangers if not any(q.as_posix() in apart for q in p.parents)}
+    unknown = sorted(found - named - folders)
+    if unknown:
+        raise ArtifactError.of(unknown[0], "does not belong to the artifact")
+
+
+def read(folder: Path, name: str, limit: int) -> bytes:
+    """A file of the folder.
+
+    Raises:
+        ArtifactError: it is missing, or it or its folder is a link, larger than `limit` bytes, or cannot be read.
+    """
+    path = folder / name
+    for place in (Path(name), *Path(name).parents[:-1]):
+        if (folder / place).is_symlink():
+            raise ArtifactError.of(place.as_posix(), "is a link; an artifact holds its files itself")
+    if not path.is_file():
+        raise ArtifactError.of(name, "the file is missing")
+    try:
+        if path.stat().st_size > limit:
+            raise ArtifactError.of(name, f"is larger than {limit} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtifactError.of(name, f"cannot be read: {error.strerror}") from error
+
+
+def _read_verified(folder: Path, name: str, entry: Record) -> bytes:
+    size, digest = entry.integer("bytes"), entry.text("sha256")
+    entry.end()
+    data = read(folder, name, MAX_TEXT_BYTES if name.endswith(".json") else MAX_TENSOR_BYTES)
+    if len(data) != size:
+        raise ArtifactError.of(name, f"has {len(data)} bytes, the manifest says {size}; the file was cut or changed")
+    if sha256(data) != digest:
+        raise ArtifactError.of(name, "its SHA-256 is not the manifest's; the file was changed or damaged")
+    return data
+
+
+def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        path.chmod(0o644)
+    for inner in {folder / parent for name in files for parent in Path(name).parents}:
+        inner.chmod(0o755)
+        _flush_folder(inner)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make renames in a folder survive a power cut, where the system offers that for folders."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class Verified(NamedTuple):

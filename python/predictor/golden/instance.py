@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.artifact import Golden
-from predictor.artifact.names import GOLDEN_TEXT
+from predictor.artifact.manifest import GOLDEN_TEXT
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.covariates import Covariates

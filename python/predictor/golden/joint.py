@@ -3,7 +3,7 @@
 import numpy as np
 
 from predictor.artifact import MEMBERS, Golden, StoredEnsemble, inside
-from predictor.artifact.names import GOLDEN_TEXT
+from predictor.artifact.manifest import GOLDEN_TEXT
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, QuantraError
 from predictor.golden.bars import columns_of, made_up

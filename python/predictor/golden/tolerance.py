@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.artifact.names import GOLDEN_ARRAYS
+from predictor.artifact.manifest import GOLDEN_ARRAYS
 from predictor.errors import ArtifactError
 
 FloatArray = NDArray[np.float64]
