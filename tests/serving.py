@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from predictor.server import Address, ServerLimits
-from predictor.server.calls import Service
 from predictor.server.listener import Listener
+from predictor.server.servicer import Service
 
 ANY_PORT = Address("127.0.0.1", 0)
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from predictor.errors import CallCancelledError, DeadlineExceededError
 
 
-class Checkpoint(Protocol):
+class Cancellation(Protocol):
     """Where long work asks, between two steps, whether it may go on."""
 
     def check(self) -> None:

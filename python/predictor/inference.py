@@ -7,7 +7,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from predictor.deadline import NEVER, Checkpoint
+from predictor.deadline import NEVER, Cancellation
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, Internals, Introspective, OutputMap, PanelOutput
 
@@ -96,7 +96,7 @@ class Engine:
         return Engine(wide, self._output, device=torch.device("cpu"), max_rows=self._max_rows, dtype=torch.float64)
 
     @torch.inference_mode()
-    def units(self, inputs: Inputs, deadline: Checkpoint = NEVER) -> Tensor:
+    def units(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
         """Quantiles [N, H, Q] in units of each window's scale, on the CPU.
 
         Raises:
@@ -105,7 +105,7 @@ class Engine:
         return torch.cat([self.network(chunk) for chunk in self._chunks(inputs, deadline)]).cpu()
 
     @torch.inference_mode()
-    def internals(self, inputs: Inputs, deadline: Checkpoint = NEVER) -> Internals | None:
+    def internals(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Internals | None:
         """What the network turned to in each window, on the CPU; None from a network that does not tell; as `units`."""
         if not isinstance(self.network, Introspective):
             return None
@@ -124,11 +124,11 @@ class Engine:
         return PanelOutput(found.quantiles.cpu(), found.scores.cpu())
 
     @torch.inference_mode()
-    def values(self, inputs: Inputs, deadline: Checkpoint = NEVER) -> Tensor:
+    def values(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
         """Calibrated quantiles float64 [N, H, Q] in the target's unit, never falling along Q; raises as `units`."""
         return self.calibrated(self.units(inputs, deadline), inputs.location, inputs.scale)
 
-    def _chunks(self, inputs: Inputs, deadline: Checkpoint) -> Iterator[Inputs]:
+    def _chunks(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
         """The windows in as many rows as one forward may have, where the network is."""
         for first in range(0, len(inputs.observed), self._max_rows):
             deadline.check()

@@ -5,27 +5,116 @@ thread for all, over an attribution view of their own, so that a prediction neve
 predictions come, explanations pause between their steps, because two threads of one interpreter hold each other up.
 """
 
+import math
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self, TypeVar, final
 
 from predictor.catalog import ModelInfo
-from predictor.deadline import Checkpoint, Deadline
-from predictor.errors import ArtifactError
+from predictor.deadline import Cancellation, Deadline
+from predictor.errors import ArtifactError, QueueFullError, UnavailableError
 from predictor.forecast import Explanation
 from predictor.inference import choose_device, use_threads
 from predictor.instance import Instance, Query
-from predictor.lanes import Lane, Traffic, Yielding
 from predictor.model import Answering, Outcome
 from predictor.registry import Registry, Runtime
+
+ResultT = TypeVar("ResultT")
+
+LOW_PRIORITY = 19
+"""The nice value of the thread that explains."""
+
+QUIET_S: Final = 0.01
+"""Predictions that come one after the other come closer together than this."""
+LONGEST_PAUSE_S: Final = 0.05
+"""An explanation takes its next step after this time, however many predictions come."""
 
 MAX_WAITING_PREDICTIONS = 1024
 """Calls that may wait for one model."""
 MAX_WAITING_EXPLANATIONS = 8
+
+
+class Worker:
+    """One thread that does its work in order, and refuses more than it can hold."""
+
+    def __init__(self, name: str, capacity: int, *, gives_way: bool = False) -> None:
+        begin = _give_way if gives_way else None
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name, initializer=begin)
+        self._places = threading.BoundedSemaphore(capacity)
+        self._name, self._capacity = name, capacity
+
+    def submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
+        """Do `work` after all that waits already.
+
+        Raises:
+            QueueFullError: too much waits.
+            UnavailableError: the worker is closed.
+        """
+        if not self._places.acquire(blocking=False):
+            raise QueueFullError(f"{self._capacity} calls wait for {self._name} already; try again later")
+        try:
+            future = self._executor.submit(work)
+        except RuntimeError as error:
+            self._places.release()
+            raise UnavailableError("the service is stopping; call again when it is back") from error
+        future.add_done_callback(lambda _: self._places.release())
+        return future
+
+    def refuse(self) -> None:
+        """Accept no more."""
+        self._executor.shutdown(wait=False)
+
+    def close(self) -> None:
+        """Accept no more, finish what waits."""
+        self._executor.shutdown(wait=True)
+
+
+@final
+class Traffic:
+    """When a prediction was last asked for, so that other work can pause meanwhile."""
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._last_s = -math.inf
+
+    def note(self) -> None:
+        """A prediction was asked for."""
+        self._last_s = self._clock()
+
+    def pause(self) -> None:
+        """Wait until predictions have stopped coming, at most LONGEST_PAUSE_S."""
+        longest_s = self._clock() + LONGEST_PAUSE_S
+        while self._clock() < min(self._last_s + QUIET_S, longest_s):
+            self._sleep(QUIET_S / 4)
+
+
+@final
+class Yielding:
+    """A deadline at which predictions pass first."""
+
+    def __init__(self, deadline: Deadline, traffic: Traffic) -> None:
+        self._deadline = deadline
+        self._traffic = traffic
+
+    def check(self) -> None:
+        """Pause for predictions; raises as `Deadline.check`."""
+        self._traffic.pause()
+        self._deadline.check()
+
+
+def _give_way() -> None:
+    """Let the other threads run first where cores are short; only Linux has priorities of single threads."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
 
 
 class PredictionService:
@@ -35,8 +124,8 @@ class PredictionService:
         self._registry = registry
         self._clock = clock or _now
         models = [model for line in registry.lines.values() for model in line.versions.values()]
-        self._lanes = {id(m): Lane(f"predict-{m.identity.name}", MAX_WAITING_PREDICTIONS) for m in models}
-        self._explaining = Lane("explain", MAX_WAITING_EXPLANATIONS, gives_way=True)
+        self._workers = {id(m): Worker(f"predict-{m.identity.name}", MAX_WAITING_PREDICTIONS) for m in models}
+        self._explaining = Worker("explain", MAX_WAITING_EXPLANATIONS, gives_way=True)
         self._traffic = Traffic()
 
     @classmethod
@@ -87,7 +176,7 @@ class PredictionService:
         """
         model = self._registry.find(reference)
         self._traffic.note()
-        return self._lanes[id(model)].submit(lambda: self._predict(model, instances, deadline))
+        return self._workers[id(model)].submit(lambda: self._predict(model, instances, deadline))
 
     def explain(self, reference: str, query: Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast.
@@ -102,11 +191,11 @@ class PredictionService:
 
     def close(self) -> None:
         """Accept no more, finish what waits."""
-        lanes = (*self._lanes.values(), self._explaining)
-        for lane in lanes:
-            lane.refuse()
-        for lane in lanes:
-            lane.close()
+        workers = (*self._workers.values(), self._explaining)
+        for worker in workers:
+            worker.refuse()
+        for worker in workers:
+            worker.close()
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +209,7 @@ class PredictionService:
         deadline.check()
         return model.predict(instances, self._clock(), deadline)
 
-    def _explain(self, model: Answering, query: Query, deadline: Checkpoint, asked: float) -> Explanation:
+    def _explain(self, model: Answering, query: Query, deadline: Cancellation, asked: float) -> Explanation:
         deadline.check()
         begun = time.monotonic()
         attributions = model.explain(query, self._clock(), deadline)

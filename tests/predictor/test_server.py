@@ -22,7 +22,7 @@ from predictor.forecast import Forecast
 from predictor.instance import Instance
 from predictor.server import Address, ServerLimits, ServerSettings
 from predictor.server.listener import Listener
-from predictor.server.refusal import STATUS_CODES
+from predictor.server.servicer import STATUS_CODES
 from predictor.wire import errors as wire_errors
 from predictor.wire import forecasts, instances
 

@@ -32,10 +32,9 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, TargetPoint
 from predictor.instance import Instance, Query
-from predictor.lanes import LONGEST_PAUSE_S, QUIET_S, Lane, Traffic, Yielding
 from predictor.model import Model
 from predictor.registry import Line, Registry
-from predictor.service import PredictionService
+from predictor.service import LONGEST_PAUSE_S, QUIET_S, PredictionService, Traffic, Worker, Yielding
 
 SOON_S = 30
 """A test that fails must not hold its process."""
@@ -285,67 +284,67 @@ def test_deadlines_do_not_share_their_flag() -> None:
     other.check()
 
 
-# --- lanes
+# --- workers
 
 
 def test_a_full_lane_refuses_at_once() -> None:
-    lane, held = Lane("predict-small", 2), threading.Event()
+    worker, held = Worker("predict-small", 2), threading.Event()
     try:
-        first = lane.submit(lambda: held.wait(SOON_S))
-        second = lane.submit(lambda: "second")
+        first = worker.submit(lambda: held.wait(SOON_S))
+        second = worker.submit(lambda: "second")
         with pytest.raises(QueueFullError, match="2 calls wait for predict-small already; try again later"):
-            lane.submit(lambda: "third")
+            worker.submit(lambda: "third")
         held.set()
         assert first.result(SOON_S)
         assert second.result(SOON_S) == "second"
-        assert _has_place(lane)
+        assert _has_place(worker)
     finally:
         held.set()
-        lane.close()
+        worker.close()
 
 
 def test_work_that_fails_gives_its_place_back() -> None:
-    lane = Lane("predict-small", 1)
+    worker = Worker("predict-small", 1)
     for _ in range(5):
-        failed = lane.submit(lambda: 1 / 0)
+        failed = worker.submit(lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             failed.result(SOON_S)
-        assert _has_place(lane)
-    lane.close()
+        assert _has_place(worker)
+    worker.close()
 
 
 def test_work_cancelled_while_it_waits_gives_its_place_back_and_never_runs() -> None:
-    lane, held, ran = Lane("predict-small", 2), threading.Event(), threading.Event()
-    first = lane.submit(lambda: held.wait(SOON_S))
-    second = lane.submit(ran.set)
+    worker, held, ran = Worker("predict-small", 2), threading.Event(), threading.Event()
+    first = worker.submit(lambda: held.wait(SOON_S))
+    second = worker.submit(ran.set)
     assert second.cancel()
-    third = lane.submit(lambda: "third")
+    third = worker.submit(lambda: "third")
     held.set()
     assert (first.result(SOON_S), third.result(SOON_S)) == (True, "third")
     with pytest.raises(CancelledError):
         second.result(SOON_S)
     assert not ran.is_set()
-    lane.close()
+    worker.close()
 
 
 def test_a_lane_works_in_order_on_one_thread() -> None:
-    lane = Lane("predict-small", 100)
+    worker = Worker("predict-small", 100)
     done: list[tuple[int, int]] = []
     for k in range(50):
-        lane.submit(lambda k=k: done.append((k, threading.get_ident())))
-    lane.close()
+        worker.submit(lambda k=k: done.append((k, threading.get_ident())))
+    worker.close()
     assert [k for k, _ in done] == list(range(50))
     assert len({thread for _, thread in done}) == 1
 
 
 def test_a_closed_lane_finishes_what_waits_and_takes_no_more() -> None:
-    lane, held = Lane("predict-small", 5), threading.Event()
-    waiting = [lane.submit(lambda: held.wait(SOON_S)) for _ in range(3)]
-    lane.refuse()
+    worker, held = Worker("predict-small", 5), threading.Event()
+    waiting = [worker.submit(lambda: held.wait(SOON_S)) for _ in range(3)]
+    worker.refuse()
     with pytest.raises(UnavailableError, match="stopping"):
-        lane.submit(lambda: None)
+        worker.submit(lambda: None)
     held.set()
-    lane.close()
+    worker.close()
     assert all(future.done() and future.result() for future in waiting)
 
 
@@ -415,9 +414,9 @@ def _query() -> Query:
     return Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
 
 
-def _has_place(lane: Lane) -> bool:
+def _has_place(worker: Worker) -> bool:
     """Waits for it: a future is done a moment before its place is free."""
-    if not lane._places.acquire(timeout=SOON_S):
+    if not worker._places.acquire(timeout=SOON_S):
         return False
-    lane._places.release()
+    worker._places.release()
     return True

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from predictor.deadline import Checkpoint
+from predictor.deadline import Cancellation
 from predictor.errors import ConfigurationError, InvalidInputError, RequestTooLargeError
 from predictor.explain.contributions import Baseline, Contributions
 from predictor.explain.integration import NODE_COUNTS, Gradients, PathIntegrator, Point, roughest
@@ -169,7 +169,7 @@ class Explainer:
         inputs: Inputs,
         points: Sequence[Point],
         *,
-        deadline: Checkpoint,
+        deadline: Cancellation,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
         nodes: Tensor | None = None,
@@ -216,7 +216,7 @@ class Explainer:
         self,
         path: StraightPath,
         points: Sequence[Point],
-        deadline: Checkpoint,
+        deadline: Cancellation,
         tolerance: float,
         node_counts: Sequence[int],
     ) -> list[Contributions]:
@@ -230,7 +230,7 @@ class Explainer:
                 break
         return tally.contributions()
 
-    def _tally(self, path: StraightPath, points: Sequence[Point], deadline: Checkpoint) -> Tally:
+    def _tally(self, path: StraightPath, points: Sequence[Point], deadline: Cancellation) -> Tally:
         forecasts = self._integrator.ends(path, deadline)
         ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
         if not bool(ends.isfinite().all()):

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from predictor.deadline import Checkpoint
+from predictor.deadline import Cancellation
 from predictor.explain.path import Block, Parts, StraightPath, WindowForecasts
 
 FloatArray = NDArray[np.float64]
@@ -85,7 +85,7 @@ class PathIntegrator:
         self._forecast = forecasting
         self._max_rows = max_rows
 
-    def ends(self, path: StraightPath, deadline: Checkpoint) -> Tensor:
+    def ends(self, path: StraightPath, deadline: Cancellation) -> Tensor:
         """Forecasts at the baseline and at the windows themselves, float64 [2, N, H, Q]."""
         positions = torch.tensor([0.0, 1.0], dtype=torch.float64, device=path.device)
         found = positions.new_empty(2, path.rows, *path.end.offsets.shape[1:])
@@ -98,7 +98,7 @@ class PathIntegrator:
             found[block.node_slice, block.row_slice] = values.unflatten(0, (block.nodes, block.rows))
         return found
 
-    def gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Checkpoint) -> Gradients:
+    def gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Cancellation) -> Gradients:
         """Gradients of each point's forecast along the path, with `count` nodes."""
         rule = _Rule.of(count, path.device)
         mean = torch.zeros(len(points), path.rows, path.end.width, dtype=torch.float64, device=path.device)
@@ -134,7 +134,7 @@ class PathIntegrator:
         return sums
 
     def _blocks(
-        self, rows: int, nodes: int, run: Callable[[Block], Done], deadline: Checkpoint
+        self, rows: int, nodes: int, run: Callable[[Block], Done], deadline: Cancellation
     ) -> Iterator[tuple[Block, Done]]:
         """Run everything block by block; where memory does not suffice, go on with blocks of half the size."""
         most = self._max_rows

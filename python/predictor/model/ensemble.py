@@ -16,7 +16,7 @@ from predictor.canonical import Json
 from predictor.card import skill_of
 from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
 from predictor.covariates import check_sent
-from predictor.deadline import NEVER, Checkpoint
+from predictor.deadline import NEVER, Cancellation
 from predictor.errors import FeatureMismatchError, QuantraError
 from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, TargetPoint
@@ -264,7 +264,7 @@ class Ensemble:
         """
         return self._reading.prepare(instance, now)
 
-    def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Checkpoint = NEVER) -> list[Forecast]:
+    def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecasts of several instances; each member answers all of them at once.
 
         Raises:
@@ -274,11 +274,11 @@ class Ensemble:
         by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
         return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
 
-    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Checkpoint) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         """As `Answering.predict`."""
         return outcomes(self, instances, now, deadline)
 
-    def explain(self, query: Query, now: datetime, deadline: Checkpoint) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
         """Attributions of one query, one a target: the means of the members'.
 
         Raises:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from predictor.catalog import ModelInfo
-from predictor.deadline import Checkpoint
+from predictor.deadline import Cancellation
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import Instance, Query
@@ -25,7 +25,7 @@ class Answering(Protocol):
         """Its name, version and weights."""
         ...
 
-    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Checkpoint) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         """One outcome an instance, in order; a bad instance is answered with its error, the others with forecasts.
 
         Raises:
@@ -33,7 +33,7 @@ class Answering(Protocol):
         """
         ...
 
-    def explain(self, query: Query, now: datetime, deadline: Checkpoint) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
         """Attributions of one query, one a target.
 
         Raises:
@@ -57,13 +57,13 @@ class Staged(Protocol[PreparedT]):
         """Check an instance and compute its inputs."""
         ...
 
-    def forecast(self, prepared: Sequence[PreparedT], deadline: Checkpoint) -> list[Forecast]:
+    def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation) -> list[Forecast]:
         """Forecasts of several instances; raises when nobody waits for them any more."""
         ...
 
 
 def outcomes(
-    model: Staged[PreparedT], instances: Sequence[Instance], now: datetime, deadline: Checkpoint
+    model: Staged[PreparedT], instances: Sequence[Instance], now: datetime, deadline: Cancellation
 ) -> tuple[Outcome, ...]:
     """What each of the instances comes to, in order; see `Answering.predict`."""
     prepared = [_prepared(model, instance, now, deadline) for instance in instances]
@@ -73,7 +73,7 @@ def outcomes(
 
 
 def _prepared(
-    model: Staged[PreparedT], instance: Instance, now: datetime, deadline: Checkpoint
+    model: Staged[PreparedT], instance: Instance, now: datetime, deadline: Cancellation
 ) -> PreparedT | QuantraError:
     deadline.check()
     try:

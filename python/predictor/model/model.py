@@ -14,7 +14,7 @@ from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
 from predictor.card import skill_of
 from predictor.catalog import FeatureInfo, ModelInfo
-from predictor.deadline import NEVER, Checkpoint
+from predictor.deadline import NEVER, Cancellation
 from predictor.errors import ExplainUnsupportedError, InvalidInputError
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
@@ -124,7 +124,7 @@ class Model:
         """With what this network has to say of the inputs."""
         return replace(prepared, warnings=(*prepared.warnings, *self.asking.warnings(prepared)))
 
-    def forecast(self, prepared: Sequence[Prepared], deadline: Checkpoint = NEVER) -> list[Forecast]:
+    def forecast(self, prepared: Sequence[Prepared], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecasts of several instances; a network that reads row by row answers all of them in one pass.
 
         Raises:
@@ -133,7 +133,7 @@ class Model:
         answers = self.asking.answers(prepared, deadline)
         return [forecast_of(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
 
-    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Checkpoint) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         """As `Answering.predict`."""
         return outcomes(self, instances, now, deadline)
 
@@ -141,7 +141,7 @@ class Model:
         """Quantiles [N, H, Q] in units of each window's scale, with all of the network's arithmetic in float64."""
         return self.asking.over(self.engine.in_float64()).units(prepared)
 
-    def explain(self, query: Query, now: datetime, deadline: Checkpoint) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
         """Attributions of one query, one a target.
 
         Raises:
@@ -149,7 +149,7 @@ class Model:
         """
         return self.attributions(query, self.prepare(query.instance, now), deadline)
 
-    def attributions(self, query: Query, panel: Prepared, deadline: Checkpoint) -> tuple[Attribution, ...]:
+    def attributions(self, query: Query, panel: Prepared, deadline: Cancellation) -> tuple[Attribution, ...]:
         """Those of a query whose instance is prepared already.
 
         Raises:
@@ -179,7 +179,7 @@ class Model:
         )
 
     def _internals(
-        self, prepared: Prepared, horizons: Sequence[int], deadline: Checkpoint
+        self, prepared: Prepared, horizons: Sequence[int], deadline: Cancellation
     ) -> list[tuple[Internal, ...]]:
         """What the network says of itself, for each of these horizons by index."""
         found = self.engine.internals(prepared.inputs, deadline)

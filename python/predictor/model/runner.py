@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from predictor.deadline import Checkpoint
+from predictor.deadline import Cancellation
 from predictor.errors import listed
 from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
@@ -43,7 +43,7 @@ class Runner(Protocol):
         """Quantiles [N, H, Q] in units of each window's scale."""
         ...
 
-    def answers(self, prepared: Sequence[Prepared], deadline: Checkpoint) -> list[Answer]:
+    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[Answer]:
         """One answer an instance; the deadline is looked at before every forward."""
         ...
 
@@ -53,7 +53,7 @@ class Runner(Protocol):
         points: Sequence[Point],
         *,
         among: Prepared | None = None,
-        deadline: Checkpoint,
+        deadline: Cancellation,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
@@ -90,7 +90,7 @@ class RowRunner:
         """As `Runner.units`."""
         return self._engine.units(prepared.inputs)
 
-    def answers(self, prepared: Sequence[Prepared], deadline: Checkpoint) -> list[Answer]:
+    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[Answer]:
         """As `Runner.answers`."""
         groups = zip(*(p.inputs for p in prepared), strict=True)
         values = self._engine.values(Inputs(*(torch.cat(group) for group in groups)), deadline).numpy()
@@ -103,7 +103,7 @@ class RowRunner:
         points: Sequence[Point],
         *,
         among: Prepared | None = None,  # noqa: ARG002 - a row needs no other
-        deadline: Checkpoint,
+        deadline: Cancellation,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
@@ -156,11 +156,11 @@ class PanelRunner:
         """As `Runner.units`."""
         return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
 
-    def answers(self, prepared: Sequence[Prepared], deadline: Checkpoint) -> list[Answer]:
+    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[Answer]:
         """As `Runner.answers`."""
         return [self._answer(p, deadline) for p in prepared]
 
-    def _answer(self, prepared: Prepared, deadline: Checkpoint) -> Answer:
+    def _answer(self, prepared: Prepared, deadline: Cancellation) -> Answer:
         deadline.check()
         found = self._engine.panel(prepared.inputs, self._nodes(prepared))
         values = self._engine.calibrated(found.quantiles, prepared.inputs.location, prepared.inputs.scale)
@@ -172,7 +172,7 @@ class PanelRunner:
         points: Sequence[Point],
         *,
         among: Prepared | None = None,
-        deadline: Checkpoint,
+        deadline: Cancellation,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:

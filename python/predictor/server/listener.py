@@ -12,8 +12,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from predictor.errors import ConfigurationError
-from predictor.server.admission import Admission
-from predictor.server.calls import SERVICE_NAME, PredictionCalls, Service
+from predictor.server.servicer import SERVICE_NAME, Admission, PredictionServicer, Service
 from predictor.server.settings import Address, ServerLimits
 
 _CLOSE_S: Final = 1.0
@@ -53,7 +52,7 @@ class Listener:
 
     async def start(self, service: Service) -> None:
         """Answer calls; health says SERVING for the whole, for the service's name and for each model's name."""
-        calls = PredictionCalls(service, self._admission, self._limits)
+        calls = PredictionServicer(service, self._admission, self._limits)
         self._server.add_generic_rpc_handlers((calls.handler(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if self._address.is_loopback:  # others need not learn what there is to attack

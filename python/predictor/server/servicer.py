@@ -1,14 +1,12 @@
-"""The four calls of quantra.v1.PredictionService, from request bytes to answer bytes.
-
-Requests arrive as bytes and are parsed here, not by gRPC, so that bytes that are no request get an answer of ours.
-"""
+"""The four calls of quantra.v1.PredictionService, from request bytes to answer bytes, and which of them may come in."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Protocol, TypeVar, final
+from contextlib import contextmanager
+from typing import Any, Final, Never, Protocol, TypeVar, final
 
 import grpc
 import grpc.aio
@@ -17,15 +15,25 @@ from google.protobuf.message import DecodeError, Message
 from predictor._pb import prediction_pb2 as pb
 from predictor.catalog import ModelInfo
 from predictor.deadline import Deadline
-from predictor.errors import InternalError, MalformedRequestError, QuantraError, RequestTooLargeError
+from predictor.errors import (
+    InternalError,
+    MalformedRequestError,
+    QuantraError,
+    QueueFullError,
+    RequestTooLargeError,
+    Status,
+    UnavailableError,
+    answer_of,
+)
 from predictor.forecast import Explanation, Forecast
 from predictor.instance import Instance, Query
-from predictor.server.admission import Admission
-from predictor.server.refusal import refuse
 from predictor.server.settings import ServerLimits
 from predictor.wire import attributions, errors, forecasts, instances, models
 from predictor.wire.counting import check_parts
 from predictor.wire.limits import MAX_INSTANCES, check_count, check_text
+
+STATUS_CODES = {status: grpc.StatusCode[status.value] for status in Status}
+"""gRPC's own constant for each status."""
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
@@ -35,6 +43,59 @@ Call = Callable[[bytes, Deadline], Awaitable[Message]]
 MessageT = TypeVar("MessageT", bound=Message)
 
 _log = logging.getLogger(__name__)
+
+
+@final
+class Admission:
+    """Counts calls in flight on one event loop."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._in_flight = 0
+        self._is_closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @contextmanager
+    def call(self) -> Generator[None]:
+        """One call, from its arrival to its answer.
+
+        Raises:
+            UnavailableError: the server is stopping.
+            QueueFullError: as many calls as may be are in flight.
+        """
+        if self._is_closed:
+            raise UnavailableError("the server is stopping; ask again in a moment, or another server")
+        if self._in_flight >= self._most:
+            raise QueueFullError(
+                f"{self._in_flight} calls are in flight already, at most {self._most}; ask again in a moment",
+                metadata={"have": str(self._in_flight), "most": str(self._most)},
+            )
+        self._in_flight += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            if self._in_flight == 0:
+                self._idle.set()
+
+    def close(self) -> None:
+        """Let no further call in."""
+        self._is_closed = True
+
+    async def idle(self) -> None:
+        """Wait until no call is in flight."""
+        await self._idle.wait()
+
+
+async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: QuantraError) -> Never:
+    """End the call with the error's status, its message, and google.rpc.Status details."""
+    await context.abort(
+        STATUS_CODES[answer_of(error).status],
+        errors.shortened(error.message, errors.MAX_CALL_MESSAGE),
+        ((errors.DETAILS_KEY, errors.encode_details(error)),),
+    )
 
 
 class Service(Protocol):
@@ -58,7 +119,7 @@ class Service(Protocol):
 
 
 @final
-class PredictionCalls:
+class PredictionServicer:
     """Translates between the wire and a service."""
 
     def __init__(self, service: Service, admission: Admission, limits: ServerLimits) -> None:
