@@ -1,7 +1,6 @@
 """Daily bars: checked panels of open, high, low, close and volume, their adjustment, files and databases. No torch."""
 
-from predictor.bars.adjustment import AdjustedBars
-from predictor.bars.jumps import Jumps, PriceJump
+from predictor.bars.adjustment import AdjustedBars, Jumps, PriceJump
 from predictor.bars.panel import BarPanel
 from predictor.bars.source import read_bars
 

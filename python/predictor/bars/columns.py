@@ -16,14 +16,14 @@ SYNONYMS: Final = ("ticker", "ticker_symbol", "stock_symbol")
 """Read as `symbol`. Names such as code, name or isin may mean something else: they are named in errors, not guessed."""
 
 
-class Named(Protocol):
+class NamedSource(Protocol):
     """Where columns come from, as messages call it."""
 
     @property
     def name(self) -> str: ...  # noqa: D102 (the class tells)
 
 
-def plainly_named(frame: "pl.DataFrame", source: Named) -> "pl.DataFrame":
+def plainly_named(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
     """The columns under lower-case names, underscores for spaces, and one column symbol where there is any.
 
     Raises:
@@ -41,7 +41,7 @@ def repeated(names: Sequence[str]) -> list[str]:
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
-def _with_symbol(frame: "pl.DataFrame", source: Named) -> "pl.DataFrame":
+def _with_symbol(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
     """The symbol under its own name; a second column that says the same in every row is left out."""
     found = [name for name in (SYMBOL, *SYNONYMS) if name in frame.columns]
     for other in found[1:]:
@@ -49,7 +49,7 @@ def _with_symbol(frame: "pl.DataFrame", source: Named) -> "pl.DataFrame":
     return frame.drop(found[1:]).rename({found[0]: SYMBOL}) if found else frame
 
 
-def _check_same(frame: "pl.DataFrame", first: str, second: str, source: Named) -> None:
+def _check_same(frame: "pl.DataFrame", first: str, second: str, source: NamedSource) -> None:
     one, two = (texts_of(frame[name], source).fill_null("") for name in (first, second))
     different = np.flatnonzero((one != two).to_numpy())
     if different.size:
@@ -60,7 +60,7 @@ def _check_same(frame: "pl.DataFrame", first: str, second: str, source: Named) -
         )
 
 
-def texts_of(column: "pl.Series", source: Named) -> "pl.Series":
+def texts_of(column: "pl.Series", source: NamedSource) -> "pl.Series":
     """A column as texts without blanks around them; an empty cell stays null.
 
     Raises:

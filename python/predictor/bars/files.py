@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.bars.columns import SYMBOL, Named, named_texts, plainly_named, renaming, texts_of
+from predictor.bars.columns import SYMBOL, NamedSource, named_texts, plainly_named, renaming, texts_of
 from predictor.errors import BarsError, MissingPackageError, shown_date
 from predictor.replacement import replace_file
 
@@ -30,7 +30,7 @@ READABLE_DATE: Final = r"^(?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$"
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class TableSource:
     """Where a table comes from.
 
     Attributes:
@@ -46,7 +46,7 @@ class Source:
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Table:
+class BarTable:
     """The bars of a table as arrays.
 
     Attributes:
@@ -60,12 +60,12 @@ class Table:
     columns: Mapping[str, FloatArray]
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> BarTable:
     """Read a file; see `BarPanel.read`."""
-    return table_of(read_frame(path), Source(name=path.name, symbol=path.stem.upper()))
+    return table_of(read_frame(path), TableSource(name=path.name, symbol=path.stem.upper()))
 
 
-def table_of(frame: "pl.DataFrame", source: Source) -> Table:
+def table_of(frame: "pl.DataFrame", source: TableSource) -> BarTable:
     """The bars of a frame whose columns have lower-case names.
 
     Raises:
@@ -84,7 +84,7 @@ def table_of(frame: "pl.DataFrame", source: Source) -> Table:
     sessions, places = np.unique(dates, return_inverse=True)
     _check_size(len(symbols), sessions.size, frame.height, source)
     columns = {name: _spread(column, rows, places, (len(symbols), sessions.size)) for name, column in values.items()}
-    return Table(symbols=symbols, sessions=sessions, columns=columns)
+    return BarTable(symbols=symbols, sessions=sessions, columns=columns)
 
 
 def read_frame(path: Path) -> "pl.DataFrame":
@@ -111,7 +111,7 @@ def read_frame(path: Path) -> "pl.DataFrame":
     return plainly_named(frame, path)
 
 
-def numbers_of(column: "pl.Series", source: Named) -> FloatArray:
+def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
     """A column as float64; an empty cell is NaN."""
     import polars as pl
 
@@ -125,7 +125,7 @@ def numbers_of(column: "pl.Series", source: Named) -> FloatArray:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
-def sessions_of(column: "pl.Series", source: Named) -> NDArray[np.int32]:
+def sessions_of(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
     """A column of dates as yyyymmdd: ISO text, dates, times of day (their date) or whole numbers yyyymmdd."""
     import polars as pl
 
@@ -146,7 +146,7 @@ def _dates_of_text(text: "pl.Series") -> "pl.Series":
     return compact.set(~readable, None).str.to_date("%Y%m%d", strict=False)
 
 
-def _check_read(given: "pl.Series", read: "pl.Series", source: Named, problem: str) -> None:
+def _check_read(given: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
     """Refuse the first cell that held something and could not be read."""
     unread = np.flatnonzero((given.is_not_null() & read.is_null()).to_numpy())
     if unread.size:
@@ -154,7 +154,7 @@ def _check_read(given: "pl.Series", read: "pl.Series", source: Named, problem: s
         raise BarsError(f"{source.name}: row {row + 1} after the header, column {given.name}: {given[row]!r} {problem}")
 
 
-def _symbols(frame: "pl.DataFrame", source: Source) -> tuple[tuple[str, ...], RowIndex]:
+def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], RowIndex]:
     """The table's symbols in the order of their first rows, and each row's place among them."""
     import polars as pl
 
@@ -169,7 +169,7 @@ def _symbols(frame: "pl.DataFrame", source: Source) -> tuple[tuple[str, ...], Ro
 
 
 def _check_dates(
-    frame: "pl.DataFrame", symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.int32], source: Source
+    frame: "pl.DataFrame", symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.int32], source: TableSource
 ) -> None:
     """Refuse a symbol whose dates do not rise down the table, or one that has a date twice."""
     wrong = _fallen(rows, dates, ordered=source.ordered)
@@ -192,7 +192,7 @@ def _fallen(rows: RowIndex, dates: NDArray[np.int32], *, ordered: bool) -> tuple
     return (int(order[wrong[0] + 1]), int(order[wrong[0]])) if wrong.size else None
 
 
-def _refuse_several(frame: "pl.DataFrame", dates: NDArray[np.int32], source: Source) -> None:
+def _refuse_several(frame: "pl.DataFrame", dates: NDArray[np.int32], source: TableSource) -> None:
     """Refuse rows of several symbols in a table that names none: a day stands twice, or texts tell them apart."""
     days, first, count = np.unique(dates, return_index=True, return_counts=True)
     is_twice = bool((count > 1).any())
@@ -215,7 +215,7 @@ def _likely_symbols(frame: "pl.DataFrame", dates: NDArray[np.int32], *, ordered:
     return likely
 
 
-def _check_size(symbols: int, sessions: int, rows: int, source: Source) -> None:
+def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> None:
     """Refuse a table of a few rows whose panel would be a huge array of nothing."""
     cells = symbols * sessions
     if cells > ALWAYS_TAKEN and cells > MOST_CELLS_A_ROW * rows:
@@ -232,7 +232,7 @@ def _spread(values: FloatArray, rows: RowIndex, places: RowIndex, shape: tuple[i
     return panel
 
 
-def write_table(table: Table, path: Path) -> None:
+def write_table(table: BarTable, path: Path) -> None:
     """Write a CSV file beside its place and move it there when it is whole; see `BarPanel.write_csv`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -242,7 +242,7 @@ def write_table(table: Table, path: Path) -> None:
     replace_file(path, text.getvalue().encode())
 
 
-def _rows_of(table: Table, row: int, symbol: str) -> list[Sequence[str]]:
+def _rows_of(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
     """One symbol's rows; a day on which nothing is known of it has none."""
     values = np.stack([column[row] for column in table.columns.values()], axis=1)
     return [

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import adjustment, checks, files
-from predictor.bars.adjustment import AdjustedBars
-from predictor.bars.jumps import Jumps, find_jumps
+from predictor.bars.adjustment import AdjustedBars, Jumps, find_jumps
 from predictor.errors import BarsError, listed
 
 FloatArray = NDArray[np.float64]
@@ -152,7 +151,7 @@ class BarPanel:
         return cls.of_table(files.read_table(Path(path)), calendar=calendar, currency=currency)
 
     @classmethod
-    def of_table(cls, table: files.Table, *, calendar: str = "", currency: str = "") -> Self:
+    def of_table(cls, table: files.BarTable, *, calendar: str = "", currency: str = "") -> Self:
         """The panel of a table's columns.
 
         Raises:
@@ -181,7 +180,7 @@ class BarPanel:
         """
         names = (*PRICE_FIELDS, *(name for name in OPTIONAL_FIELDS if getattr(self, name) is not None))
         columns = {name: getattr(self, name) for name in names}
-        table = files.Table(symbols=self.symbols, sessions=self.sessions, columns=columns)
+        table = files.BarTable(symbols=self.symbols, sessions=self.sessions, columns=columns)
         files.write_table(table, Path(path))
 
     @property

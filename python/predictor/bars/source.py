@@ -1,13 +1,218 @@
-"""What a command is told of its bars, and the panel that follows."""
+"""The bars that a command is told of: a file, or one query to a database whose every row is a bar (extra `data`).
 
+A database's address is a URI that may hold a password, and so is never shown.
+"""
+
+import importlib.util
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self, final
+from urllib.parse import parse_qsl, unquote
+
+from predictor.bars.columns import plainly_named
+from predictor.bars.files import BarTable, TableSource, table_of
+from predictor.errors import BarsError, ConfigurationError, MissingPackageError
+
+if TYPE_CHECKING:
+    import polars as pl
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
-from predictor.bars.address import Address, is_address
-from predictor.bars.database import query_table
 from predictor.bars.panel import BarPanel
-from predictor.errors import ConfigurationError
+
+SCHEMES: Final = ("postgresql", "sqlite", "mssql")
+MASK: Final = "***"
+
+_ALIASES: Final = {"postgres": "postgresql"}
+_URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/(?P<rest>/.*)?", re.DOTALL)
+_SERVER: Final = re.compile(
+    r"/(?:[^\s:/?#@\[\]]*(?::(?P<password>[^\s:/?#@\[\]]*))?@)?"  # the user and the password
+    r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]]*)(?::[0-9]+)?"  # the host and the port
+    r"(?:/(?P<database>[^\s/?#@]*))?"
+    r"(?:\?(?P<settings>[^\s#@]*))?"
+)
+_HALF_ENCODED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_SECRET: Final = re.compile(r"passw|pwd|secret|token", re.IGNORECASE)
+
+SOURCE_NAME: Final = "the query's answer"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseAddress:
+    """A database's URI, taken apart.
+
+    Attributes:
+        uri: The whole; only a driver may read it.
+        scheme: postgresql, sqlite or mssql.
+        database: The database's name; of SQLite the file's name without its ending. May be empty.
+        passwords: What no message may hold, as it is written and as it is meant.
+    """
+
+    uri: str = field(repr=False)
+    scheme: str
+    database: str
+    passwords: frozenset[str] = field(repr=False)
+
+    @classmethod
+    def parse(cls, uri: str, origin: str) -> Self:
+        """Take a URI apart. What a driver might misread, and repeat in its message in pieces, is refused here.
+
+        Args:
+            uri: Such as postgresql://user:password@host:5432/database or sqlite:///folder/file.db.
+            origin: Where it comes from, for messages: they never repeat the URI.
+
+        Raises:
+            ConfigurationError: For an unknown scheme, or signs that must be percent-encoded.
+        """
+        found = _URI.fullmatch(uri)
+        scheme = found["scheme"].lower() if found else ""
+        scheme = _ALIASES.get(scheme, scheme)
+        if found is None or found["rest"] is None or scheme not in SCHEMES:
+            known = ", ".join(f"{name}://" for name in SCHEMES)
+            raise ConfigurationError(f"{origin} must hold a database's URI, beginning with one of {known}")
+        uri = f"{scheme}:/{found['rest']}"
+        if scheme == "sqlite":
+            return cls(uri=uri, scheme=scheme, database=Path(found["rest"]).stem, passwords=frozenset())
+        parts = _SERVER.fullmatch(found["rest"])
+        if parts is None or _HALF_ENCODED.search(uri) or not uri.isprintable():
+            raise ConfigurationError(
+                f"the URI of {origin} cannot be read: write {scheme}://user:password@host:port/database, and in user "
+                "and password percent-encode all but letters, digits and -._~ (@ is %40, / is %2F, % is %25)"
+            )
+        passwords = frozenset(_passwords(parts["password"] or "", parts["settings"] or ""))
+        return cls(uri=uri, scheme=scheme, database=unquote(parts["database"] or ""), passwords=passwords)
+
+    def scrubbed(self, message: str) -> str:
+        """A driver's message on one line, without the URI and its passwords."""
+        for secret in sorted({self.uri, *self.passwords}, key=len, reverse=True):
+            message = message.replace(secret, MASK)
+        return " ".join(message.split())
+
+    @property
+    def file(self) -> Path:
+        """SQLite's file: the path after `sqlite://` as it stands, or without its first slash.
+
+        Some programs count the third slash to the path and some do not, so both are looked for, in this order.
+
+        Raises:
+            BarsError: Neither is there; SQLite itself would make an empty database.
+        """
+        text = self.uri.partition("://")[2]
+        candidates = (Path(text), Path(text.removeprefix("/")))
+        for candidate in candidates:
+            if candidate.is_file():
+                return candidate
+        raise BarsError(f"there is no SQLite database {candidates[0]}, nor {candidates[1]} in the current folder")
+
+
+def is_address(source: str) -> bool:
+    """Whether a text is meant as a URI, rightly written or not, and no file's path; `C:/bars.csv` is a path."""
+    return _URI.match(source) is not None
+
+
+def _passwords(password: str, settings: str) -> Iterator[str]:
+    written = [part.partition("=") for part in settings.split("&")]
+    given = [value for name, _, value in written if _SECRET.search(name)]
+    meant = [value for name, value in parse_qsl(settings) if _SECRET.search(name)]
+    return (text for text in (password, unquote(password), *given, *meant) if text)
+
+
+def query_table(address: DatabaseAddress, query: str) -> BarTable:
+    """The bars that a query gives, in any order of rows; columns as in a file, see `BarPanel.read`.
+
+    Raises:
+        BarsError: With what the database says, without its address, or naming the column or cell that cannot be read.
+        MissingPackageError: Without the database's extra.
+    """
+    _require(("polars",), "data", "reading bars from a database")
+    frame = _from_file(address, query) if address.scheme == "sqlite" else _from_server(address, query)
+    source = TableSource(name=SOURCE_NAME, symbol=address.database.upper(), ordered=False)
+    frame = plainly_named(frame.select(_plain(column) for column in frame), source)
+    if "date" in frame.columns:
+        _check_own_day(frame["date"])
+    return table_of(frame, source)
+
+
+def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
+    """The answer of an SQLite file, opened for reading alone; a column's type is judged by all of its values."""
+    import polars as pl
+
+    file = address.file.resolve()
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
+            return pl.read_database(query, connection, infer_schema_length=None)
+    except (sqlite3.Error, sqlite3.Warning, pl.exceptions.PolarsError) as error:
+        raise BarsError(f"the database {file.name} gave no bars: {error}") from error
+
+
+def _from_server(address: DatabaseAddress, query: str) -> "pl.DataFrame":
+    """The answer of a server. Only connectorx knows SQL Server; ADBC, which does not, is smaller and fails at once."""
+    if address.scheme == "mssql":
+        _require(("connectorx", "pyarrow"), "sqlserver", "reading bars from SQL Server")
+        return _query_answer(address, query, _from_sql_server, RuntimeError)
+    _require(("adbc_driver_manager", "adbc_driver_postgresql"), "data", "reading bars from PostgreSQL")
+    from adbc_driver_manager import Error
+
+    return _query_answer(address, query, _from_postgresql, Error)
+
+
+def _from_sql_server(uri: str, query: str) -> "pl.DataFrame":
+    import polars as pl
+
+    return pl.read_database_uri(query, uri, engine="connectorx")
+
+
+def _from_postgresql(uri: str, query: str) -> "pl.DataFrame":
+    """What `read_database_uri` does, in a transaction that may not write, and that is rolled back."""
+    import polars as pl
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(uri) as connection, connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION READ ONLY")
+        cursor.execute(query)
+        return pl.DataFrame(cursor.fetch_arrow())  # pyright: ignore[reportArgumentType] - a stream of Arrow, as polars asks
+
+
+def _query_answer(
+    address: DatabaseAddress, query: str, ask: Callable[[str, str], "pl.DataFrame"], refusal: type[Exception]
+) -> "pl.DataFrame":
+    """Ask a server. The driver's own error may hold the password, so it is neither chained nor shown as it is."""
+    import polars as pl
+
+    try:
+        return ask(address.uri, query)
+    except (refusal, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        problem = address.scrubbed(str(error))
+    raise BarsError(f"the database gave no bars: {problem}")
+
+
+def _require(packages: tuple[str, ...], extra: str, purpose: str) -> None:
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackageError.of(package.replace("_", "-"), extra, purpose)
+
+
+def _plain(column: "pl.Series") -> "pl.Series":
+    """PostgreSQL's NUMERIC arrives as text under a type of its own; the text is what is read."""
+    import polars as pl
+
+    return column.ext.storage() if isinstance(column.dtype, pl.BaseExtension) else column
+
+
+def _check_own_day(column: "pl.Series") -> None:
+    """Refuse moments: which day they are depends on where one stands."""
+    import polars as pl
+
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
+        raise BarsError(
+            f"{SOURCE_NAME}: column date holds moments with a time zone, not days; give the exchange's own day, such "
+            "as (date AT TIME ZONE 'America/New_York')::date AS date"
+        )
 
 
 def read_bars(
@@ -53,8 +258,8 @@ def read_bars(
     return panel.select(sorted(panel.symbols))
 
 
-def _from_command_line(uri: str) -> Address:
-    address = Address.parse(uri, "--bars")
+def _from_command_line(uri: str) -> DatabaseAddress:
+    address = DatabaseAddress.parse(uri, "--bars")
     if address.passwords:
         raise ConfigurationError(
             "--bars holds a password, and a command line can be seen by others; put the URI into an environment "
@@ -63,8 +268,8 @@ def _from_command_line(uri: str) -> Address:
     return address
 
 
-def _from_environment(variable: str, environment: Mapping[str, str]) -> Address:
+def _from_environment(variable: str, environment: Mapping[str, str]) -> DatabaseAddress:
     uri = environment.get(variable, "")
     if not uri:
         raise ConfigurationError(f"--bars-env names the environment variable {variable}, which is not set")
-    return Address.parse(uri, f"the environment variable {variable}")
+    return DatabaseAddress.parse(uri, f"the environment variable {variable}")

@@ -12,11 +12,8 @@ An observed covariate is read up to the last bar. A known one is read of the ses
 must be known before the model first looks at it.
 """
 
-from predictor.covariates.aligned import Covariates
-from predictor.covariates.names import check_name
-from predictor.covariates.needs import check_sent, sent_as
-from predictor.covariates.series import Series
+from predictor.covariates.aligned import Covariates, check_sent, sent_as
 from predictor.covariates.source import CovariateSource
-from predictor.covariates.statics import StaticTable
+from predictor.covariates.tables import Series, StaticTable, check_name
 
 __all__ = ["CovariateSource", "Covariates", "Series", "StaticTable", "check_name", "check_sent", "sent_as"]

@@ -1,4 +1,4 @@
-"""The covariates beside one panel of bars."""
+"""The covariates beside one panel of bars, and whether they are what a model reads."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -8,7 +8,8 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import CovariateMissingError, CovariatesError, listed, shown_date
+from predictor.catalog import CovariateGroup, CovariateInfo
+from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, listed, shown_date
 
 FloatArray = NDArray[np.float64]
 
@@ -183,3 +184,45 @@ def _taken(values: FloatArray, places: NDArray[np.intp]) -> FloatArray:
     taken = values[:, places]
     taken[:, places < 0] = np.nan
     return taken
+
+
+def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
+    """Compare names and groups.
+
+    Raises:
+        CovariateMissingError: naming the first covariate that the model reads and that is not there, or in another
+            group.
+        UnknownCovariateError: naming the first that the model does not read.
+    """
+    groups = _groups(sent)
+    for need in needs:
+        wanted = sent_as(need)
+        if groups.get(need.name) != wanted:
+            found = f"sent as {groups[need.name]}" if need.name in groups else "not sent"
+            raise CovariateMissingError(
+                f"covariate {need.name} is {found}, but the model reads it as {wanted}; send it with the bars",
+                metadata={"covariate": need.name, "group": need.group},
+            )
+    read = dict.fromkeys(need.name for need in needs)
+    for name in groups:
+        if name not in read:
+            raise UnknownCovariateError(
+                f"covariate {name} is not the model's; it reads {', '.join(read) or 'none'}",
+                metadata={"covariate": name},
+            )
+
+
+def _groups(sent: Covariates) -> dict[str, str]:
+    return {
+        **dict.fromkeys(sent.observed, "observed"),
+        **dict.fromkeys(sent.known, "known"),
+        **dict.fromkeys(sent.numbers, "a static number"),
+        **dict.fromkeys(sent.categories, "a static text"),
+    }
+
+
+def sent_as(need: CovariateInfo) -> str:
+    """The group that a covariate must be sent in, in words."""
+    if need.group is not CovariateGroup.STATIC:
+        return need.group.value
+    return "a static text" if need.categories else "a static number"

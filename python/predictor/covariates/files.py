@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.bars.columns import SYMBOL, named_texts, renaming, texts_of
 from predictor.bars.files import numbers_of, read_frame, sessions_of
-from predictor.covariates.names import check_name
-from predictor.covariates.series import Series
-from predictor.covariates.statics import StaticTable
+from predictor.covariates.tables import Series, StaticTable, check_name
 from predictor.errors import BarsError, ConfigurationError, CovariatesError
 
 if TYPE_CHECKING:

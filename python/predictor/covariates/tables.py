@@ -1,19 +1,20 @@
-"""One column of a covariate file: who stated which value, about which day, and since when it is known.
+"""The tables of covariate files: series with the day since when each value is known, and facts that stay the same."""
 
-Symbol, session t: the value is that of the latest day among the rows known by the close of t; of several rows about the
-same day it is the one that became known last. So a restated value comes in when it is known, and not before.
-"""
-
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import CovariatesError, shown_date
+from predictor.errors import ConfigurationError, CovariatesError, shown_date
 
 FloatArray = NDArray[np.float64]
+
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_LONGEST_SHOWN: Final = 70
 
 
 @final
@@ -136,3 +137,76 @@ class Series:
 def _stepped(values: FloatArray, count: NDArray[np.intp]) -> FloatArray:
     """The last of the first `count` values, NaN where there is none."""
     return np.concatenate([[np.nan], values])[count]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StaticTable:
+    """One row a symbol. A column whose every entry is a number may be read both as numbers and as texts.
+
+    Attributes:
+        symbols: R unique names.
+        numbers: float64 [R] by column name, NaN = unknown.
+        texts: One text a row by column name, empty = unknown.
+    """
+
+    symbols: tuple[str, ...]
+    numbers: Mapping[str, FloatArray]
+    texts: Mapping[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every column."""
+        return tuple(self.texts)
+
+    def numbers_of(self, name: str, symbols: Sequence[str]) -> FloatArray:
+        """[S] of a column of numbers; NaN for a symbol that the table lacks.
+
+        Raises:
+            CovariatesError: The column holds texts.
+        """
+        if name not in self.numbers:
+            symbol = next(iter(self.without_number(name)), "none")
+            raise CovariatesError(
+                f"static covariate {name} must be a number for every symbol, but that of {symbol} is not; leave a cell "
+                "empty where it is unknown"
+            )
+        place = {symbol: k for k, symbol in enumerate(self.symbols)}
+        values = np.append(self.numbers[name], np.nan)
+        return values[[place.get(symbol, -1) for symbol in symbols]]
+
+    def without_number(self, name: str) -> tuple[str, ...]:
+        """The symbols of which a column says something that is no number."""
+        return tuple(
+            symbol for symbol, text in zip(self.symbols, self.texts[name], strict=True) if text and not _is_number(text)
+        )
+
+    def texts_of(self, name: str, symbols: Sequence[str]) -> tuple[str, ...]:
+        """One a symbol; empty for a symbol that the table lacks."""
+        texts = dict(zip(self.symbols, self.texts[name], strict=True))
+        return tuple(texts.get(symbol, "") for symbol in symbols)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text  # which Python takes and files do not
+
+
+def check_name(name: str, whose: str = "covariate") -> None:
+    """Refuse what expressions could not name.
+
+    Args:
+        name: The covariate's.
+        whose: What it is called in the message.
+
+    Raises:
+        ConfigurationError: Saying what a name must be.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{whose} {name[:_LONGEST_SHOWN]!r} must have 1 to 64 small letters, digits and underscores, and start "
+            "with a letter, to be named in expressions"
+        )
