@@ -14,8 +14,7 @@ from predictor.audit_record.checks import (
     PermutationCheck,
     TrialsCheck,
 )
-from predictor.audit_record.folder import audit_path, read_audit, write_audit
-from predictor.audit_record.record import AuditRecord
+from predictor.audit_record.record import AuditRecord, audit_path, read_audit, write_audit
 
 __all__ = [
     "AuditRecord",

@@ -1,6 +1,8 @@
-"""An audit, whole, and its canonical JSON."""
+"""An audit, whole, its canonical JSON, and the file beside the artifact's folder that holds it."""
 
+import hashlib
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final, Self
 
 from predictor import canonical
@@ -15,12 +17,16 @@ from predictor.audit_record.checks import (
     TrialsCheck,
 )
 from predictor.canonical import Json, Record
-from predictor.errors import shown_date
+from predictor.errors import ArtifactError, shown_date
+from predictor.replacement import replace_file
 
 FORMAT: Final = "quantra-audit"
 FORMAT_VERSION: Final = 1
 FIRST_YARDSTICK: Final = "volatility-scaled quantiles, calibrated"
 """What all audits measured skill against before their records named it."""
+
+SUFFIX: Final = ".audit.json"
+_MANIFEST: Final = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,3 +207,31 @@ def _trials(record: Record) -> TrialsCheck:
     )
     record.end()
     return read
+
+
+def audit_path(path: Path) -> Path:
+    """Where the audit of an artifact's folder, or of a recipe's file, stands: beside it."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def write_audit(path: Path, record: AuditRecord) -> None:
+    """Write the audit beside an artifact or a recipe, in place of an older one."""
+    replace_file(audit_path(path), record.to_bytes())
+
+
+def read_audit(folder: Path) -> AuditRecord | None:
+    """The audit beside an artifact's folder; None where there is none.
+
+    Raises:
+        ArtifactError: it is no audit, or it is one of another artifact.
+    """
+    path = audit_path(folder)
+    if not path.is_file():
+        return None
+    record = AuditRecord.from_bytes(path.read_bytes(), path.name)
+    digest = hashlib.sha256((folder / _MANIFEST).read_bytes()).hexdigest()
+    if record.digest != digest:
+        raise ArtifactError.of(
+            path.name, f"is of another artifact, {record.digest[:12]}, not of {digest[:12]}; audit this one again"
+        )
+    return record

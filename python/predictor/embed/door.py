@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from predictor.deadline import Deadline
-from predictor.embed import answers, questions
-from predictor.embed.answers import Reply
+from predictor.embed import replies, requests
 from predictor.embed.fields import Fields
+from predictor.embed.replies import Reply
 from predictor.errors import ConfigurationError, InternalError, MalformedRequestError, QuantraError
 from predictor.instance import Instance
 from predictor.service import PredictionService
@@ -40,12 +40,12 @@ def open_door(models: str, options: str) -> tuple["Door | None", str]:
             threads=given.whole("threads"),
         )
     except QuantraError as error:
-        return None, answers.error_text(error)
+        return None, replies.error_text(error)
     except OSError as error:
-        return None, answers.error_text(ConfigurationError(f"{models[:_SHOWN]}: {error.strerror}; name another folder"))
+        return None, replies.error_text(ConfigurationError(f"{models[:_SHOWN]}: {error.strerror}; name another folder"))
     except Exception as error:  # noqa: BLE001 - as in `Pending.reply`
-        return None, answers.error_text(InternalError.of("opening the door", error, _log))
-    return Door(service), json.dumps({"problems": [answers.error(problem) for problem in service.problems]})
+        return None, replies.error_text(InternalError.of("opening the door", error, _log))
+    return Door(service), json.dumps({"problems": [replies.error(problem) for problem in service.problems]})
 
 
 @final
@@ -93,22 +93,22 @@ class Door:
             check_text("model", reference)
             return json.dumps({"model": asdict(self._service.model(reference))})
         except QuantraError as error:
-            return answers.error_text(error)
+            return replies.error_text(error)
 
     def close(self) -> None:
         """Finish what is under way and take no more."""
         self._service.close()
 
     def _predict(self, asked: "Fields") -> "Pending":
-        model, deadline = questions.model(asked), Deadline.after(asked.number("timeout_s"))
+        model, deadline = requests.model(asked), Deadline.after(asked.number("timeout_s"))
         items = asked.objects("instances", MAX_INSTANCES)
         ids = [item.text("request_id") for item in items]
-        decoded = [questions.instance_or_error(item) for item in items]
+        decoded = [requests.instance_or_error(item) for item in items]
         good = [item for item in decoded if isinstance(item, Instance)]
         if not items:
             raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
         answered = self._forecasts(model, good, deadline)
-        return Pending(answered, deadline, lambda outcomes: answers.results(ids, decoded, outcomes))
+        return Pending(answered, deadline, lambda outcomes: replies.results(ids, decoded, outcomes))
 
     def _forecasts(self, model: str, good: Sequence[Instance], deadline: Deadline) -> Future[Any]:
         if good:
@@ -117,9 +117,9 @@ class Door:
         return _done(())
 
     def _explain(self, asked: "Fields") -> "Pending":
-        model, deadline = questions.model(asked), Deadline.after(asked.number("timeout_s"))
+        model, deadline = requests.model(asked), Deadline.after(asked.number("timeout_s"))
         self._service.model(model)
-        return Pending(self._service.explain(model, questions.query(asked), deadline), deadline, answers.explained)
+        return Pending(self._service.explain(model, requests.query(asked), deadline), deadline, replies.explained)
 
 
 @final
@@ -161,7 +161,7 @@ def _started(start: Callable[[], "Pending"]) -> "Pending":
 
 
 def _refusal(error: QuantraError) -> Reply:
-    return answers.error_text(error), []
+    return replies.error_text(error), []
 
 
 def _done(value: object) -> Future[Any]:

@@ -4,8 +4,9 @@ import copy
 import json
 import logging
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,9 +18,7 @@ from torch import Tensor
 
 from predictor import artifact
 from predictor.errors import ArtifactError, ConfigurationError, InternalError, MissingPackageError
-from predictor.export.exported import Exported, Port
-from predictor.export.recurrent import with_onnx_rnns
-from predictor.export.whole import WholeModel
+from predictor.export.modules import WholeModel, with_onnx_rnns
 from predictor.golden import golden_inputs
 from predictor.model import Model, output_map
 from predictor.networks import Inputs
@@ -28,6 +27,7 @@ from predictor.replacement import check_file, replace_file
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
+
 
 PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
 _TALKERS: Final = ("torch.onnx", "onnxscript")
@@ -39,6 +39,35 @@ TRIED_ROWS: Final = (1, 2, 7)
 """Numbers of rows that a new file is run with: the graph must not have taken the traced one for a constant."""
 FORMAT: Final = "1"
 """Rises when the graph's inputs, outputs or metadata change their meaning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """One input or output of the graph."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    """A name stands for a number that each call chooses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A file that was written, and what its graph reads and gives."""
+
+    file: Path
+    size: int
+    """Bytes."""
+    opset: int
+    """Version of ONNX's operators that whoever runs the file must know."""
+    inputs: tuple[Port, ...]
+    absent: tuple[str, ...]
+    """Groups of inputs that the model has no features in, and that the graph therefore does not take."""
+    outputs: tuple[Port, ...]
+    metadata: Mapping[str, str]
+    """What the file says of itself; lists are JSON."""
+    difference: float
+    """Largest difference from the model's own answers to the golden instance, in the target's unit."""
 
 
 def export_onnx(folder: Path, file: Path) -> Exported:

@@ -6,14 +6,14 @@ does not change: a new meaning is a new set. A new operator is none, because a p
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.features import flatness, kernels
+from predictor.features import kernels
 from predictor.features.expression import BinaryOperator
-from predictor.features.flatness import Flatness
 from predictor.features.kernels import Kernel
 
 FloatArray = NDArray[np.float64]
@@ -22,6 +22,40 @@ OPERATOR_SET: Final = 1
 LONGEST_WINDOW: Final = 1000
 SMALLEST_PLUS: Final = 1e-12
 """Less would not stand above the rounding of a price of 100."""
+
+
+class Flatness(Enum):
+    """What is left of an expression at a flat price, which decides whether it may stand below a division.
+
+    There a difference or a standard deviation is no clean zero but rounding, and something divided by rounding is a
+    number that means nothing. So a spread may be a denominator only with something of the prices' own size added.
+    """
+
+    NUMBER = auto()
+    """A constant other than zero."""
+    LEVEL = auto()
+    """Something of the series' own size."""
+    SPREAD = auto()
+    """Nothing but rounding."""
+
+
+def flatness_of_sum(left: Flatness, right: Flatness) -> Flatness:
+    """A level saves a spread; a number does not, because it is not relative to the prices."""
+    if Flatness.LEVEL in (left, right):
+        return Flatness.LEVEL
+    return left if left is right else Flatness.SPREAD
+
+
+def flatness_of_product(left: Flatness, right: Flatness) -> Flatness:
+    """A spread stays one, whatever it is multiplied with."""
+    if Flatness.SPREAD in (left, right):
+        return Flatness.SPREAD
+    return Flatness.NUMBER if left is right is Flatness.NUMBER else Flatness.LEVEL
+
+
+def flatness_of_quotient(above: Flatness, below: Flatness) -> Flatness:
+    """What stands above decides; below there is no spread."""
+    return Flatness.LEVEL if (above, below) == (Flatness.NUMBER, Flatness.LEVEL) else above
 
 
 @final
@@ -264,7 +298,7 @@ _TABLE: Final = (
     _elementwise("Sign", np.sign, "-1, 0 or 1", kept=_spread),
     _elementwise("Log", np.log, "natural logarithm", kept=_level),
     _elementwise("Sqrt", np.sqrt, "square root", kept=_same),
-    _elementwise("Greater", np.maximum, "the larger of x and y", series=_XY, kept=flatness.of_sum),
+    _elementwise("Greater", np.maximum, "the larger of x and y", series=_XY, kept=flatness_of_sum),
     _elementwise("Less", np.minimum, "the smaller of x and y", series=_XY, kept=_any_spread),
 )
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Final, cast, final
 
 from predictor.errors import ExpressionError
-from predictor.features import flatness
+from predictor.features import operators
 from predictor.features.expression import Binary, BinaryOperator, Call, Expression, Field, Negative, Number
 from predictor.features.fields import FieldSet
-from predictor.features.flatness import Flatness
-from predictor.features.operators import LONGEST_WINDOW, OPERATORS, Constant, Operator, Window
+from predictor.features.operators import LONGEST_WINDOW, OPERATORS, Constant, Flatness, Operator, Window
 
 LONGEST_TEXT: Final = 2000
 DEEPEST_NESTING: Final = 32
@@ -201,7 +200,11 @@ class _Parser:
     def _binary(self, operator: _Token, left: _Part, right: _Part) -> _Part:
         if operator.text == "/":
             self._check_denominator(right)
-        combine = {"+": flatness.of_sum, "*": flatness.of_product, "/": flatness.of_quotient}
+        combine = {
+            "+": operators.flatness_of_sum,
+            "*": operators.flatness_of_product,
+            "/": operators.flatness_of_quotient,
+        }
         joined = combine.get(operator.text)
         kind = Flatness.SPREAD if joined is None else joined(left.flatness, right.flatness)
         tree = Binary(cast("BinaryOperator", operator.text), left.tree, right.tree)

@@ -4,9 +4,7 @@ It is recorded when a model is trained and run whenever the artifact is loaded. 
 broken machine, or weights and features that do not belong together show up here, stage by stage, before any forecast.
 """
 
-from predictor.golden.instance import check, record
-from predictor.golden.joint import check_ensemble, record_ensemble
-from predictor.golden.stages import LONG_AFTER, golden_inputs
-from predictor.golden.tolerance import TOLERANCES
+from predictor.golden.instance import check, check_ensemble, record, record_ensemble
+from predictor.golden.stages import LONG_AFTER, TOLERANCES, golden_inputs
 
 __all__ = ["LONG_AFTER", "TOLERANCES", "check", "check_ensemble", "golden_inputs", "record", "record_ensemble"]

@@ -1,4 +1,7 @@
-"""Recording the golden instance of a model, and running it."""
+"""Recording the golden instance of a model or an ensemble, and running it.
+
+An ensemble's is every member's own, and the forecast that they make together.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,17 +10,37 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.artifact import Golden
+from predictor.artifact import MEMBERS, Golden, StoredEnsemble, inside
 from predictor.artifact.manifest import GOLDEN_TEXT
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.covariates import Covariates
 from predictor.errors import ArtifactError, QuantraError, answer_of
-from predictor.golden.bars import COLUMNS, columns_of, panel
-from predictor.golden.covariates import arrays_of, categories_of, stored_covariates
-from predictor.golden.stages import Question, prepare, question, stages_of, units_in_float64
-from predictor.golden.tolerance import MOST_FLOAT32_ERROR, Comparison, off
-from predictor.model import Model
+from predictor.golden.bars import (
+    COLUMNS,
+    arrays_of,
+    categories_of,
+    columns_of,
+    made_up,
+    made_up_covariates,
+    panel,
+    stored_covariates,
+)
+from predictor.golden.stages import (
+    LONG_AFTER,
+    MOST_FLOAT32_ERROR,
+    Comparison,
+    Question,
+    Stages,
+    forecast_stages,
+    off,
+    prepare,
+    question,
+    stages_of,
+    units_in_float64,
+)
+from predictor.instance import Instance
+from predictor.model import Ensemble, Model
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
@@ -144,3 +167,57 @@ def stored_array(arrays: Arrays, name: str) -> NDArray[np.generic]:
     if name not in arrays:
         raise off(f"array {name!r} is missing")
     return arrays[name]
+
+
+def record_ensemble(ensemble: Ensemble) -> Golden:
+    """Make the golden instance of an ensemble; its members bring theirs."""
+    asked = _joint_question(ensemble)
+    arrays: Stages = {"bars.sessions": asked.bars.sessions}
+    arrays |= {f"bars.{name}": column for name, column in columns_of(asked.bars).items()}
+    arrays |= arrays_of(asked.covariates)
+    arrays |= {f"stage.{name}": values for name, values in _joint_stages(ensemble, asked).items()}
+    text: dict[str, Json] = {"symbols": list(asked.bars.symbols), "categories": categories_of(asked.covariates)}
+    return Golden(text=text, arrays=arrays)
+
+
+def check_ensemble(ensemble: Ensemble, stored: StoredEnsemble) -> None:
+    """Run the golden instance of every member, then the ensemble's own.
+
+    Raises:
+        ArtifactError: as `check`; the message names the member, the file and the stage.
+    """
+    for name, member in ensemble.members.items():
+        try:
+            check(member, stored.members[name].golden)
+        except ArtifactError as error:
+            raise inside(f"{MEMBERS}/{name}", error) from error
+    members = ((member, stored.members[name].golden) for name, member in ensemble.members.items())
+    _check_own(ensemble, stored.golden, max(slack(member, golden) for member, golden in members))
+
+
+def _check_own(ensemble: Ensemble, golden: Golden, forgiven: float) -> None:
+    text = Record(golden.text, GOLDEN_TEXT)
+    symbols, covariates = text.texts("symbols"), stored_covariates(text.record("categories"), golden.arrays)
+    text.end()
+    try:
+        found = _joint_stages(ensemble, Question(stored_bars(symbols, golden.arrays), covariates))
+    except ArtifactError:
+        raise
+    except QuantraError as error:
+        raise off(f"is refused: {error.message}") from error
+    comparison = Comparison(slack=forgiven, scale=np.ones(0))
+    for name, values in found.items():
+        comparison.check(name, values, stored_array(golden.arrays, f"stage.{name}"))
+
+
+def _joint_question(ensemble: Ensemble) -> Question:
+    """On the last sessions whose horizons every member's calendar still holds."""
+    pipelines = [member.pipeline for member in ensemble.members.values()]
+    bars = made_up(pipelines)
+    future = min(pipelines, key=lambda pipeline: pipeline.calendar.last).following(int(bars.sessions[-1]))
+    return Question(bars, made_up_covariates(ensemble.covariates, bars, future))
+
+
+def _joint_stages(ensemble: Ensemble, asked: Question) -> Stages:
+    instance = Instance(input=asked.bars, covariates=asked.covariates, allow_incomplete_last_bar=True)
+    return forecast_stages(ensemble.forecast([ensemble.prepare(instance, LONG_AFTER)])[0])

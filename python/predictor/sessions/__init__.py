@@ -7,10 +7,9 @@ close times, so that serving needs no calendar package. Building the list does (
 Dates are int32 yyyymmdd of the session in the exchange's own time zone, everywhere.
 """
 
-from predictor.sessions.calendar import SessionCalendar
+from predictor.sessions.calendar import FIELDS, HOLIDAY_REACH, SessionCalendar
 from predictor.sessions.dates import dates_of, days_of
 from predictor.sessions.schedule import WEEKDAYS, CloseTime, Schedule
-from predictor.sessions.table import FIELDS, HOLIDAY_REACH
 
 __all__ = [
     "FIELDS",

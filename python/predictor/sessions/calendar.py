@@ -9,10 +9,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, shown_date
-from predictor.sessions import exchange, text
-from predictor.sessions.dates import as_date, whole_months
+from predictor.sessions import exchange, schedule
+from predictor.sessions.dates import as_date, dates_of, day_array, weekday_of, weekdays_between, whole_months
 from predictor.sessions.schedule import WEEKDAYS, Schedule
-from predictor.sessions.table import FIELDS, Table, table_of
+
+FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days_to_holiday", "days_from_holiday")
+"""What `SessionCalendar.fields` tells of a session, in this order."""
+
+HOLIDAY_REACH = 30
+"""Calendar days. A holiday further away than this, or none, counts as this far."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTable:
+    """The sessions of a calendar int32 [N], ascending, and FIELDS float64 [5, N]."""
+
+    sessions: NDArray[np.int32]
+    fields: NDArray[np.float64]
+
+
+def table_of(schedule: Schedule) -> SessionTable:
+    """The sessions of a schedule and their fields."""
+    closed, surprises = day_array(schedule.holidays), day_array(schedule.unannounced)
+    days = np.setdiff1d(weekdays_between(schedule.first, schedule.last), closed)
+    values = np.stack(
+        [
+            weekday_of(days).astype(np.float64),
+            _later_in_month(days, np.union1d(days, surprises)),
+            _earlier_in_month(days),
+            _days_to(days, np.setdiff1d(closed, surprises)),
+            _days_since(days, closed),
+        ],
+    )
+    sessions = dates_of(days)
+    sessions.flags.writeable = False
+    return SessionTable(sessions, values)
+
+
+def _earlier_in_month(days: NDArray[np.datetime64]) -> NDArray[np.float64]:
+    """How many of `days` come before each of them in its month."""
+    months = days.astype("datetime64[M]")
+    return (np.arange(days.size) - np.searchsorted(months, months)).astype(np.float64)
+
+
+def _later_in_month(days: NDArray[np.datetime64], planned: NDArray[np.datetime64]) -> NDArray[np.float64]:
+    """How many of the `planned` sessions come after each of `days` in its month."""
+    end = np.searchsorted(planned.astype("datetime64[M]"), days.astype("datetime64[M]"), side="right")
+    return (end - np.searchsorted(planned, days, side="right")).astype(np.float64)
+
+
+def _days_to(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
+    """Calendar days until the next holiday, at most HOLIDAY_REACH."""
+    beyond = days[-1:] + HOLIDAY_REACH
+    upcoming = np.concatenate([holidays, beyond])[np.searchsorted(holidays, days)]
+    return np.minimum((upcoming - days).astype(np.float64), HOLIDAY_REACH)
+
+
+def _days_since(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
+    """Calendar days since the previous holiday, at most HOLIDAY_REACH."""
+    beyond = days[:1] - HOLIDAY_REACH
+    previous = np.concatenate([beyond, holidays])[np.searchsorted(holidays, days)]
+    return np.minimum((days - previous).astype(np.float64), HOLIDAY_REACH)
 
 
 @final
@@ -24,7 +81,7 @@ class SessionCalendar:
     """
 
     schedule: Schedule
-    _table: Table = field(init=False, repr=False, compare=False)
+    _table: SessionTable = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Compute the table that answers everything else."""
@@ -69,11 +126,11 @@ class SessionCalendar:
             ArtifactError: no strict JSON, a key missing, unknown or twice, or a value that cannot be; the message and
                 `metadata["key"]` name the key.
         """
-        return cls(text.from_bytes(content))
+        return cls(schedule.from_bytes(content))
 
     def to_json(self) -> bytes:
         """The calendar as canonical JSON; equal calendars give equal bytes."""
-        return text.to_bytes(self.schedule)
+        return schedule.to_bytes(self.schedule)
 
     @property
     def name(self) -> str:
