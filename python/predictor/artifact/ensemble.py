@@ -1,4 +1,12 @@
-"""The ensemble: a folder of whole artifacts that can answer together, under one manifest, served as one model."""
+"""The ensemble: a folder of whole artifacts that can answer together, under one manifest, served as one model.
+
+manifest.json    what the ensemble forecasts, its own offsets, the SHA-256 of every member's manifest
+manifest.sha256  the manifest's own digest
+golden/          the ensemble's own golden instance
+members/NAME/    one whole artifact per member
+
+A member's manifest holds the SHA-256 of each of its files, so the ensemble's manifest stands for all of them.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""An audit, whole, its canonical JSON, and the file beside the artifact's folder that holds it."""
+"""An audit, whole, its canonical JSON, and the file that holds it.
+
+It stands beside the artifact's folder, so that the folder stays as it was hashed.
+"""
 
 import hashlib
 from dataclasses import asdict, dataclass

@@ -20,7 +20,10 @@ _LONGEST_SHOWN: Final = 70
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """R rows of one covariate, in any order.
+    """R rows of one covariate, in any order: who stated which value, about which day, and since when it is known.
+
+    The value of a symbol at session t is that of the latest day among the rows known by the close of t; of several rows
+    about the same day it is the one that became known last. So a restated value comes in when it is known, not before.
 
     Attributes:
         name: The column.

@@ -1,6 +1,11 @@
 """The golden instance's bars and covariates, made up: five symbols, each of them odd in its own way.
 
-Symbol ODD lacks some covariates' values and all static ones.
+ODD       a missing bar, a flat stretch, a split, a dividend and a day without volume; lacks some values of covariates
+          and all static ones
+EVEN      none of these, exactly as many bars as a forecast needs
+SHORT     a young listing, with hardly more bars than it must have
+HALTED    no bars for some sessions, and again before the last
+FLAT      one price all along
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The four calls of quantra.v1.PredictionService, from request bytes to answer bytes, and which of them may come in."""
+"""The four calls of quantra.v1.PredictionService, from request bytes to answer bytes, and which of them may come in.
+
+Requests arrive as bytes and are parsed here, not by gRPC, so that bytes that are no request get an answer of ours.
+"""
 
 import asyncio
 import logging
