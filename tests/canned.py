@@ -8,11 +8,12 @@ from typing import final
 
 import numpy as np
 
+from predictor.attribution import Attribution, Explanation, Internal, InternalAxis, RowKind
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.deadline import Deadline
 from predictor.errors import ModelNotFoundError, QuantraError
-from predictor.forecast import Attribution, Explanation, Forecast, Internal, InternalAxis, RowKind
-from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
+from predictor.forecast import Forecast, Outcome
+from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
 
 _LONGEST_S = 30
 """A test that fails must not hold its process."""
@@ -22,7 +23,7 @@ _LONGEST_S = 30
 class CannedService:
     """Answers each instance with `answer`, once `released` is set (it is, at first)."""
 
-    def __init__(self, answer: Callable[[Instance], Forecast | QuantraError]) -> None:
+    def __init__(self, answer: Callable[[Instance], Outcome]) -> None:
         self._answer = answer
         self._predicting = ThreadPoolExecutor(1)
         self._explaining = ThreadPoolExecutor(1)
@@ -42,8 +43,8 @@ class CannedService:
         return model_info()
 
     def predict(
-        self, reference: str, instances: Sequence[Instance], deadline: Deadline
-    ) -> "Future[tuple[Forecast | QuantraError, ...]]":
+        self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
+    ) -> "Future[tuple[Outcome, ...]]":
         self.model(reference)
         return self._predicting.submit(self._predict, instances, deadline)
 
@@ -51,11 +52,11 @@ class CannedService:
         self.model(reference)
         return self._explaining.submit(self._explain, query, deadline)
 
-    def _predict(self, instances: Sequence[Instance], deadline: Deadline) -> tuple[Forecast | QuantraError, ...]:
+    def _predict(self, instances: Sequence[ReadInstance], deadline: Deadline) -> tuple[Outcome, ...]:
         self.deadlines.append(deadline)
         self.begun.set()
         self.predictions_released.wait(_LONGEST_S)
-        return tuple(map(self._answer, instances))
+        return tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in instances)
 
     def _explain(self, query: Query, deadline: Deadline) -> Explanation:
         self.deadlines.append(deadline)

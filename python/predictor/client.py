@@ -7,14 +7,16 @@ Errors are the same exceptions as in-process ones. UnavailableError means that n
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Self, TypeVar, cast, final
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Self, TypeVar, cast, final
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
-from predictor.bars import BarPanel
+from predictor.attribution import Attribution, Explanation
 from predictor.catalog import ModelInfo
 from predictor.covariates import Covariates
 from predictor.errors import (
@@ -27,21 +29,46 @@ from predictor.errors import (
     RequestTooLargeError,
     UnavailableError,
 )
-from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
-from predictor.instance import FeatureWindow, Instance, Query, instance_of
+from predictor.forecast import Forecast, Outcome, forecast_or_raise
+from predictor.instance import Query, Question, importance_query, instance_of
 from predictor.wire import attributions, errors, forecasts, instances, models
-
-Outcome = Forecast | QuantraError
-Question = BarPanel | FeatureWindow | Instance
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 
 # No bounds of our own: the server's hold.
 _OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
-RequestT = TypeVar("RequestT")
-ResponseT = TypeVar("ResponseT")
 ValueT = TypeVar("ValueT")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Call(Generic[ValueT]):
+    """One call: which of the stub's it is, what it sends, and how its answer is read."""
+
+    method: Callable[[PredictionServiceStub], Any]
+    request: Message
+    read: Callable[[Any], ValueT]
+
+    @classmethod
+    def predict(cls, model: str, asked: Sequence[Question]) -> "_Call[tuple[Outcome, ...]]":
+        sent = (instances.encode(instance_of(question)) for question in asked)
+        request = pb.PredictRequest(model=model, instances=sent)
+        return _Call(lambda stub: stub.Predict, request, lambda answer: _outcomes(answer, len(asked)))
+
+    @classmethod
+    def explain(cls, model: str, query: Query) -> "_Call[Explanation]":
+        return _Call(lambda stub: stub.Explain, attributions.encode_query(query, model), attributions.decode)
+
+    @classmethod
+    def models(cls) -> "_Call[tuple[ModelInfo, ...]]":
+        request = pb.ListModelsRequest()
+        return _Call(lambda stub: stub.ListModels, request, lambda answer: tuple(map(models.decode, answer.models)))
+
+    @classmethod
+    def model(cls, reference: str) -> "_Call[ModelInfo]":
+        request = pb.GetModelRequest(model=reference)
+        return _Call(lambda stub: stub.GetModel, request, lambda answer: models.decode(answer.model))
 
 
 @final
@@ -83,7 +110,7 @@ class QuantraClient:
         Raises:
             QuantraError: the server refused, as in-process; UnavailableError or DeadlineExceededError if it is silent.
         """
-        return _forecast(self.predict_many([instance_of(bars, covariates)])[0])
+        return forecast_or_raise(self.predict_many([instance_of(bars, covariates)])[0])
 
     def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
         """Each instance's forecast, or the error that it alone has, in order.
@@ -91,38 +118,32 @@ class QuantraClient:
         Raises:
             QuantraError: the whole call failed.
         """
-        request = _predict_request(self._model, instances)
-        response = self._ask(self._stub.Predict, request)
-        return _read(self._target, lambda: _outcomes(response, len(instances)))
+        return self._ask(_Call.predict(self._model, instances))
 
     def feature_importance(
         self, bars: Question, horizon: int = 5, quantile: float = 0.5, covariates: Covariates | None = None
     ) -> Attribution:
         """How much each input moved one quantile of one horizon; raises as `predict`."""
-        return self.explain(_importance_query(bars, horizon, quantile, covariates)).attributions[0]
+        return self.explain(importance_query(bars, horizon, quantile, covariates)).attributions[0]
 
     def explain(self, query: Query) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
-        request = attributions.encode_query(query, self._model)
-        response = self._ask(self._stub.Explain, request)
-        return _read(self._target, lambda: attributions.decode(response))
+        return self._ask(_Call.explain(self._model, query))
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every version that the server has."""
-        response = self._ask(self._stub.ListModels, pb.ListModelsRequest())
-        return _read(self._target, lambda: tuple(map(models.decode, response.models)))
+        return self._ask(_Call.models())
 
     def model(self, reference: str = "") -> ModelInfo:
         """One version; the client's own model if none is named."""
-        request = pb.GetModelRequest(model=reference or self._model)
-        response = self._ask(self._stub.GetModel, request)
-        return _read(self._target, lambda: models.decode(response.model))
+        return self._ask(_Call.model(reference or self._model))
 
-    def _ask(self, call: "grpc.UnaryUnaryMultiCallable[RequestT, ResponseT]", request: RequestT) -> ResponseT:
+    def _ask(self, call: _Call[ValueT]) -> ValueT:
         try:
-            return call(request, timeout=self._timeout_s)
+            answer = call.method(self._stub)(call.request, timeout=self._timeout_s)
         except grpc.RpcError as failure:
-            raise _error(failure, self._target, self._timeout_s) from None
+            raise _error(failure, self._target, self._timeout_s) from failure
+        return _read(self._target, call, answer)
 
 
 @final
@@ -150,72 +171,51 @@ class AsyncQuantraClient:
 
     async def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
         """The forecast for one panel; raises as QuantraClient.predict."""
-        return _forecast((await self.predict_many([instance_of(bars, covariates)]))[0])
+        return forecast_or_raise((await self.predict_many([instance_of(bars, covariates)]))[0])
 
     async def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
         """Each instance's forecast, or the error that it alone has, in order."""
-        request = _predict_request(self._model, instances)
-        response = await self._ask(self._stub.Predict, request)
-        return _read(self._target, lambda: _outcomes(response, len(instances)))
+        return await self._ask(_Call.predict(self._model, instances))
 
     async def feature_importance(
         self, bars: Question, horizon: int = 5, quantile: float = 0.5, covariates: Covariates | None = None
     ) -> Attribution:
         """How much each input moved one quantile of one horizon; raises as `predict`."""
-        return (await self.explain(_importance_query(bars, horizon, quantile, covariates))).attributions[0]
+        return (await self.explain(importance_query(bars, horizon, quantile, covariates))).attributions[0]
 
     async def explain(self, query: Query) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
-        request = attributions.encode_query(query, self._model)
-        response = await self._ask(self._stub.Explain, request)
-        return _read(self._target, lambda: attributions.decode(response))
+        return await self._ask(_Call.explain(self._model, query))
 
     async def models(self) -> tuple[ModelInfo, ...]:
         """Every version that the server has."""
-        response = await self._ask(self._stub.ListModels, pb.ListModelsRequest())
-        return _read(self._target, lambda: tuple(map(models.decode, response.models)))
+        return await self._ask(_Call.models())
 
     async def model(self, reference: str = "") -> ModelInfo:
         """One version; the client's own model if none is named."""
-        request = pb.GetModelRequest(model=reference or self._model)
-        response = await self._ask(self._stub.GetModel, request)
-        return _read(self._target, lambda: models.decode(response.model))
+        return await self._ask(_Call.model(reference or self._model))
 
-    async def _ask(self, call: "grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]", request: RequestT) -> ResponseT:
+    async def _ask(self, call: _Call[ValueT]) -> ValueT:
         try:
-            return await call(request, timeout=self._timeout_s)
+            answer = await call.method(self._stub)(call.request, timeout=self._timeout_s)
         except grpc.RpcError as failure:
-            raise _error(failure, self._target, self._timeout_s) from None
-
-
-def _predict_request(model: str, asked: Sequence[Question]) -> pb.PredictRequest:
-    return pb.PredictRequest(model=model, instances=(instances.encode(instance_of(question)) for question in asked))
-
-
-def _importance_query(question: Question, horizon: int, quantile: float, covariates: Covariates | None) -> Query:
-    return Query(instance=instance_of(question, covariates), targets=(TargetPoint(horizon, quantile),))
-
-
-def _forecast(outcome: Outcome) -> Forecast:
-    if isinstance(outcome, QuantraError):
-        raise outcome
-    return outcome
+            raise _error(failure, self._target, self._timeout_s) from failure
+        return _read(self._target, call, answer)
 
 
 def _outcomes(response: pb.PredictResponse, count: int) -> tuple[Outcome, ...]:
     if len(response.results) != count:
-        raise MalformedRequestError(f"results: have {len(response.results)}, need {count}, one an instance")
-    return tuple(map(_outcome, response.results))
+        raise MalformedRequestError(f"results: have {len(response.results)}, need {count}, one per instance")
+    return tuple(
+        errors.decode(result.error) if result.HasField("error") else forecasts.decode(result.forecast)
+        for result in response.results
+    )
 
 
-def _outcome(result: pb.Result) -> Outcome:
-    return errors.decode(result.error) if result.HasField("error") else forecasts.decode(result.forecast)
-
-
-def _read(target: str, decode: Callable[[], ValueT]) -> ValueT:
+def _read(target: str, call: _Call[ValueT], answer: Message) -> ValueT:
     """Decode an answer. What is wrong with it is no fault of the caller's input."""
     try:
-        return decode()
+        return call.read(answer)
     except (MalformedRequestError, ExplainUnsupportedError) as error:
         raise InternalError(
             f"the answer of {target} cannot be read: {error.message}; give client and server the same version"

@@ -5,16 +5,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from predictor.attribution import Attribution, Explanation
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.covariates import Covariates
 from predictor.deadline import Deadline
-from predictor.errors import QuantraError
-from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
+from predictor.forecast import Forecast, Outcome, forecast_or_raise
 from predictor.inference import choose_device
-from predictor.instance import Instance, Query, instance_of
+from predictor.instance import Instance, Query, importance_query, instance_of
 from predictor.registry import Line, Registry, Runtime, load_model
-from predictor.service import Outcome, PredictionService
+from predictor.service import PredictionService
 
 
 class Forecaster:
@@ -57,10 +57,7 @@ class Forecaster:
         Raises:
             QuantraError: the bars cannot be forecast; see predictor.errors.
         """
-        outcome = self.predict_many([instance_of(bars, covariates)])[0]
-        if isinstance(outcome, QuantraError):
-            raise outcome
-        return outcome
+        return forecast_or_raise(self.predict_many([instance_of(bars, covariates)])[0])
 
     def predict_many(self, instances: Sequence[BarPanel | Instance]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; a bad one is answered with its error."""
@@ -79,8 +76,7 @@ class Forecaster:
         Raises:
             QuantraError: the bars cannot be forecast, or the model has no such horizon or quantile.
         """
-        query = Query(instance=instance_of(bars, covariates), targets=(TargetPoint(horizon, quantile),))
-        return self.explain(query).attributions[0]
+        return self.explain(importance_query(bars, horizon, quantile, covariates)).attributions[0]
 
     def explain(self, query: Query) -> Explanation:
         """Attributions of many targets at once.

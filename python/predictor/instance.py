@@ -6,10 +6,10 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.attribution import Detail, TargetPoint
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
-from predictor.errors import CovariatesError
-from predictor.forecast import Detail, TargetPoint
+from predictor.errors import CovariatesError, QuantraError
 
 
 class GapPolicy(StrEnum):
@@ -66,7 +66,13 @@ class Instance:
             raise CovariatesError("covariates go with bars; feature windows hold their own static and known inputs")
 
 
-def instance_of(asked: BarPanel | FeatureWindow | Instance, covariates: Covariates | None = None) -> Instance:
+Question = BarPanel | FeatureWindow | Instance
+"""Whatever a caller may ask about."""
+ReadInstance = Instance | QuantraError
+"""An instance, or the error of one that could not be read."""
+
+
+def instance_of(asked: Question, covariates: Covariates | None = None) -> Instance:
     """The question about a panel or windows alone; one that is an instance already stays as it is.
 
     Raises:
@@ -95,3 +101,8 @@ class Query:
     """Largest relative completeness gap that counts as converged, in (0, 1)."""
     symbols: tuple[str, ...] = ()
     """Whose reasons, in this order; empty = all of the instance's. All of its bars are read whoever is asked about."""
+
+
+def importance_query(asked: Question, horizon: int, quantile: float, covariates: Covariates | None) -> Query:
+    """The reasons behind one quantile of one horizon; raises as `instance_of`."""
+    return Query(instance=instance_of(asked, covariates), targets=(TargetPoint(horizon, quantile),))

@@ -17,13 +17,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar, final
 
+from predictor.attribution import Explanation
 from predictor.catalog import ModelInfo
 from predictor.deadline import Cancellation, Deadline
-from predictor.errors import ArtifactError, QueueFullError, UnavailableError
-from predictor.forecast import Explanation
+from predictor.errors import ArtifactError, QuantraError, QueueFullError, UnavailableError
+from predictor.forecast import Outcome
 from predictor.inference import choose_device, use_threads
-from predictor.instance import Instance, Query
-from predictor.model import Answering, Outcome
+from predictor.instance import Query, ReadInstance
+from predictor.model import Answering
 from predictor.registry import Registry, Runtime
 
 ResultT = TypeVar("ResultT")
@@ -167,14 +168,19 @@ class PredictionService:
         """
         return self._registry.info(self._registry.find(reference))
 
-    def predict(self, reference: str, instances: Sequence[Instance], deadline: Deadline) -> Future[tuple[Outcome, ...]]:
-        """Forecast each instance, in order; a bad instance is answered with its error, the others with forecasts.
+    def predict(
+        self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
+    ) -> Future[tuple[Outcome, ...]]:
+        """Forecast each instance, in order; a bad one, or one that could not be read, is answered with its error.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError: at once.
             QueueFullError: at once.
         """
         model = self._registry.find(reference)
+        unread = tuple(instance for instance in instances if isinstance(instance, QuantraError))
+        if unread and len(unread) == len(instances):
+            return done(unread)
         self._traffic.note()
         return self._workers[id(model)].submit(lambda: self._predict(model, instances, deadline))
 
@@ -205,7 +211,7 @@ class PredictionService:
     ) -> None:
         self.close()
 
-    def _predict(self, model: Answering, instances: Sequence[Instance], deadline: Deadline) -> tuple[Outcome, ...]:
+    def _predict(self, model: Answering, instances: Sequence[ReadInstance], deadline: Deadline) -> tuple[Outcome, ...]:
         deadline.check()
         return model.predict(instances, self._clock(), deadline)
 
@@ -217,6 +223,13 @@ class PredictionService:
         return Explanation(
             attributions=attributions, queue_ms=1000 * (begun - asked), compute_ms=1000 * (ended - begun)
         )
+
+
+def done(value: ResultT) -> Future[ResultT]:
+    """A result that is there already."""
+    answered: Future[ResultT] = Future()
+    answered.set_result(value)
+    return answered
 
 
 def _now() -> datetime:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars, BarPanel
 from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import Covariates
@@ -21,7 +22,6 @@ from predictor.features import FittedFeatures
 from predictor.networks import DailySeries, Inputs, InputSizes, Levels, Normaliser, Target
 from predictor.sessions import SessionCalendar
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 NO_COVARIATES: Final = Covariates()

@@ -13,9 +13,10 @@ from artifacts import recent_bars, save_small_artifact
 from canned import attribution, forecast, ranking
 
 from predictor import Forecaster
+from predictor.attribution import Internal, InternalAxis
 from predictor.deadline import Deadline
 from predictor.errors import ArtifactError, InvalidInputError, TooFewBarsError, UnavailableError, UnknownHorizonError
-from predictor.forecast import Forecast, Internal, InternalAxis
+from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
 from predictor.service import PredictionService
 

@@ -13,10 +13,7 @@ from ensembles import ensemble_of, manifest_of
 from market import without_last_bar
 
 from predictor import artifact
-from predictor.bars import BarPanel
-from predictor.deadline import Deadline
-from predictor.features import FittedFeatures
-from predictor.forecast import (
+from predictor.attribution import (
     Attribution,
     Internal,
     InternalAxis,
@@ -25,6 +22,9 @@ from predictor.forecast import (
     largest_shares,
     session_in_words,
 )
+from predictor.bars import BarPanel
+from predictor.deadline import Deadline
+from predictor.features import FittedFeatures
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance, Query
 from predictor.model import Model

@@ -20,11 +20,11 @@ from predictor.client import QuantraClient
 from predictor.deadline import NEVER
 from predictor.embed import Door, open_door
 from predictor.errors import QuantraError, answer_of
-from predictor.forecast import Forecast
+from predictor.forecast import Forecast, Outcome
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance, Query
-from predictor.model import Answering, Outcome
+from predictor.model import Answering
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import canned
 import numpy as np
@@ -20,13 +20,16 @@ from predictor.cli import app, run
 from predictor.cli.tables import contributions_table, forecast_table
 from predictor.client import QuantraClient
 from predictor.embed import open_door
-from predictor.forecast import Attribution, Forecast, simple_return
+from predictor.forecast import Forecast, simple_return
 from predictor.forecaster import Forecaster
 from predictor.networks import Target, TargetKind
 from predictor.report import ReportContent, forecast_chart, render_report
 from predictor.service import PredictionService
 from predictor.skill import Skill
 from predictor.wire import forecasts
+
+if TYPE_CHECKING:
+    from predictor.attribution import Attribution
 
 Capture = pytest.CaptureFixture[str]
 UNKNOWN = "skill: unknown, the model's card compares it with nothing"

@@ -11,9 +11,8 @@ from typing import Final, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.errors import BarsError, shown_date
-
-FloatArray = NDArray[np.float64]
 
 LARGEST_USUAL_MOVE: Final = 1.4
 """A price beyond this factor of the close before, or below its inverse, is a jump; a 3:2 split is the smallest."""

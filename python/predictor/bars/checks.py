@@ -11,10 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import BarsError, listed
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 LONGEST_NAME: Final = 64
 DAYS_IN_MONTH: Final = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int32)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars.columns import SYMBOL, NamedSource, named_texts, plainly_named, renaming, texts_of
 from predictor.errors import BarsError, MissingPackageError, shown_date
 from predictor.replacement import replace_file
@@ -17,7 +18,6 @@ from predictor.replacement import replace_file
 if TYPE_CHECKING:
     import polars as pl
 
-FloatArray = NDArray[np.float64]
 RowIndex = NDArray[np.intp]
 
 REQUIRED: Final = ("open", "high", "low", "close", "volume")

@@ -8,11 +8,10 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import adjustment, checks, files
 from predictor.bars.adjustment import AdjustedBars, Jumps, find_jumps
 from predictor.errors import BarsError, listed
-
-FloatArray = NDArray[np.float64]
 
 PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
 OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")

@@ -8,10 +8,9 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, listed, shown_date
-
-FloatArray = NDArray[np.float64]
 
 FLOAT64: Final = np.dtype(np.float64)
 

@@ -10,6 +10,7 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
 from predictor.covariates.aligned import Covariates
@@ -17,8 +18,6 @@ from predictor.covariates.files import read_series, read_statics
 from predictor.covariates.tables import Series, StaticTable
 from predictor.errors import CovariatesError, listed
 from predictor.sessions import dates_of, days_of
-
-FloatArray = NDArray[np.float64]
 
 _MOST_CLOSED: Final = 15
 """Weekdays on which an exchange may be closed, beside one for every second session."""

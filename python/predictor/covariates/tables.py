@@ -8,10 +8,8 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError, CovariatesError, shown_date
-
-FloatArray = NDArray[np.float64]
-
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _LONGEST_SHOWN: Final = 70

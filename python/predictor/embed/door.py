@@ -13,8 +13,7 @@ from predictor.embed import replies, requests
 from predictor.embed.fields import Fields
 from predictor.embed.replies import Reply
 from predictor.errors import ConfigurationError, InternalError, MalformedRequestError, QuantraError
-from predictor.instance import Instance
-from predictor.service import PredictionService
+from predictor.service import PredictionService, done
 from predictor.wire.limits import MAX_INSTANCES, check_text
 
 _log = logging.getLogger(__name__)
@@ -104,17 +103,10 @@ class Door:
         items = asked.objects("instances", MAX_INSTANCES)
         ids = [item.text("request_id") for item in items]
         decoded = [requests.instance_or_error(item) for item in items]
-        good = [item for item in decoded if isinstance(item, Instance)]
         if not items:
             raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
-        answered = self._forecasts(model, good, deadline)
-        return Pending(answered, deadline, lambda outcomes: replies.results(ids, decoded, outcomes))
-
-    def _forecasts(self, model: str, good: Sequence[Instance], deadline: Deadline) -> Future[Any]:
-        if good:
-            return self._service.predict(model, good, deadline)
-        self._service.model(model)  # an unknown model is the call's error, whatever the instances are
-        return _done(())
+        answered = self._service.predict(model, decoded, deadline)
+        return Pending(answered, deadline, lambda outcomes: replies.results(ids, outcomes))
 
     def _explain(self, asked: "Fields") -> "Pending":
         model, deadline = requests.model(asked), Deadline.after(asked.number("timeout_s"))
@@ -157,14 +149,8 @@ def _started(start: Callable[[], "Pending"]) -> "Pending":
         refusal = _refusal(error)
     except Exception as error:  # noqa: BLE001 - as in `Pending.reply`
         refusal = _refusal(InternalError.of("an embedded call", error, _log))
-    return Pending(_done(refusal), Deadline(), lambda reply: reply)
+    return Pending(done(refusal), Deadline(), lambda reply: reply)
 
 
 def _refusal(error: QuantraError) -> Reply:
     return replies.error_text(error), []
-
-
-def _done(value: object) -> Future[Any]:
-    answered: Future[Any] = Future()
-    answered.set_result(value)
-    return answered

@@ -7,26 +7,21 @@ from typing import cast, final
 
 import numpy as np
 
+from predictor.attribution import Attribution, Explanation, Internal
 from predictor.embed.fields import AnyArray, Json
 from predictor.errors import QuantraError, answer_of
-from predictor.forecast import Attribution, Explanation, Forecast, Internal
-from predictor.instance import Instance
-from predictor.service import Outcome
+from predictor.forecast import Forecast, Outcome
 from predictor.skill import Skill
 
 Reply = tuple[str, list[AnyArray]]
 """JSON text and the arrays that it names."""
 
 
-def results(ids: Sequence[str], decoded: Sequence[Instance | QuantraError], outcomes: Sequence[Outcome]) -> Reply:
+def results(ids: Sequence[str], outcomes: Sequence[Outcome]) -> Reply:
     """Every instance's own outcome, in the order of the request."""
-    forecast = iter(outcomes)
     arrays = Arrays()
-    found = [
-        _result(request_id, item if isinstance(item, QuantraError) else next(forecast), arrays)
-        for request_id, item in zip(ids, decoded, strict=True)
-    ]
-    return json.dumps({"results": found}), arrays.buffers
+    listed = [_result(request_id, outcome, arrays) for request_id, outcome in zip(ids, outcomes, strict=True)]
+    return json.dumps({"results": listed}), arrays.buffers
 
 
 def _result(request_id: str, outcome: Outcome, arrays: "Arrays") -> Json:

@@ -6,13 +6,11 @@ from typing import NamedTuple, TypeVar, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from predictor.arrays import FloatArray
 from predictor.deadline import Cancellation
 from predictor.explain.path import Block, Parts, StraightPath, WindowForecasts
-
-FloatArray = NDArray[np.float64]
 
 NODE_COUNTS = (3, 6, 12, 24, 48, 96, 192, 384)
 """Tried in this order. Three are enough for most windows; the measured completeness gap and the roughness decide, so

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.features.expression import Binary, Call, Expression, Field, Negative, Number, fields_of
 from predictor.features.kernels import Kernel
 from predictor.features.operators import BINARY_KERNELS, OPERATORS
-
-FloatArray = NDArray[np.float64]
 
 
 @final

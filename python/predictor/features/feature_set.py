@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.bars.columns import repeated
 from predictor.canonical import Record
@@ -26,8 +26,6 @@ from predictor.features.fields import (
 )
 from predictor.features.operators import OPERATOR_SET
 from predictor.features.parser import parse
-
-FloatArray = NDArray[np.float64]
 
 SYMBOLS_AT_ONCE: Final = 64
 """Symbols that are evaluated together: few enough that a step's arrays stay in the processor's cache."""

@@ -4,16 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.bars.adjustment import FORMULAS as ADJUSTMENT
 from predictor.covariates import check_name
 from predictor.errors import ConfigurationError, CovariateMissingError
 from predictor.sessions import HOLIDAY_REACH
-
-FloatArray = NDArray[np.float64]
 
 
 @final

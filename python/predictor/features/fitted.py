@@ -9,6 +9,7 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.canonical import Json, Record, to_bytes
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
@@ -16,8 +17,6 @@ from predictor.features.feature_set import FeatureDefinition, FeatureSet, read_f
 from predictor.features.fields import FORMULAS, NO_COLUMNS, Columns, CovariateFields
 from predictor.features.scaling import DEFAULT_CLIP, Scaling
 from predictor.features.statics import StaticFeatures
-
-FloatArray = NDArray[np.float64]
 
 SOURCE = "features.json"
 _SHOWN: Final = 5

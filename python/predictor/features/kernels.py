@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from predictor.arrays import FloatArray
+
 Kernel = Callable[..., FloatArray]
 SeriesKernel = Callable[[FloatArray], FloatArray]
 PairKernel = Callable[[FloatArray, FloatArray], FloatArray]

@@ -10,13 +10,10 @@ from enum import Enum, auto
 from typing import Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from predictor.features import kernels
 from predictor.features.expression import BinaryOperator
 from predictor.features.kernels import Kernel
-
-FloatArray = NDArray[np.float64]
 
 OPERATOR_SET: Final = 1
 LONGEST_WINDOW: Final = 1000

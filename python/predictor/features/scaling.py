@@ -7,9 +7,8 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError
-
-FloatArray = NDArray[np.float64]
 
 NORMAL_QUARTILE_RANGE: Final = 1.3489795003921634
 """Distance between the quartiles of a standard normal distribution: with it the scale of normal data is their std."""

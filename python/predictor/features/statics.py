@@ -13,12 +13,11 @@ from typing import Final, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.canonical import Json, Record
 from predictor.covariates import check_name
 from predictor.errors import ConfigurationError, CovariateMissingError, listed
 from predictor.features.scaling import DEFAULT_CLIP
-
-FloatArray = NDArray[np.float64]
 
 ValueT = TypeVar("ValueT")
 

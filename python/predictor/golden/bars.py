@@ -15,13 +15,13 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import Covariates
 from predictor.windows import Pipeline
 
-FloatArray = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[np.generic]]
 
 FUTURE = "covariates.future_sessions"

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.artifact.manifest import GOLDEN_ARRAYS
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
@@ -22,8 +23,6 @@ from predictor.golden.bars import SYMBOLS, made_up, made_up_covariates
 from predictor.instance import Instance
 from predictor.model import Model, Prepared
 from predictor.networks import Inputs, PanelForecasting
-
-FloatArray = NDArray[np.float64]
 
 Stages = dict[str, NDArray[np.generic]]
 

@@ -3,7 +3,7 @@
 from predictor.model.doubts import bars_doubts
 from predictor.model.ensemble import Ensemble
 from predictor.model.ensemble_outputs import joint_quantiles
-from predictor.model.interface import Answering, Outcome
+from predictor.model.interface import Answering
 from predictor.model.model import Model, output_map
 from predictor.model.outputs import UNITS, Identity, ranks_of
 from predictor.model.prepared import Prepared, bounded
@@ -14,7 +14,6 @@ __all__ = [
     "Ensemble",
     "Identity",
     "Model",
-    "Outcome",
     "Prepared",
     "bars_doubts",
     "bounded",

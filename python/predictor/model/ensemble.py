@@ -10,7 +10,9 @@ import numpy as np
 import torch
 
 from predictor import canonical
+from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import COMBINATION, EnsembleManifest, StoredEnsemble
+from predictor.attribution import Attribution, TargetPoint
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import skill_of
@@ -19,15 +21,15 @@ from predictor.covariates import check_sent
 from predictor.deadline import NEVER, Cancellation
 from predictor.errors import FeatureMismatchError, QuantraError
 from predictor.explain.integrated_gradients import FLOOR
-from predictor.forecast import Attribution, Forecast, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
+from predictor.forecast import Forecast, Outcome
+from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
 from predictor.model.doubts import doubts
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
-from predictor.model.interface import Outcome, outcomes
+from predictor.model.interface import outcomes
 from predictor.model.model import Model
 from predictor.model.outputs import Identity, default_targets, prices_of
 from predictor.model.prepare import prepared_by
-from predictor.model.prepared import BoolArray, FloatArray, Prepared, bounded, nothing_usable, places_of
+from predictor.model.prepared import Prepared, bounded, nothing_usable, places_of
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
@@ -274,7 +276,7 @@ class Ensemble:
         by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
         return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
 
-    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         """As `Answering.predict`."""
         return outcomes(self, instances, now, deadline)
 

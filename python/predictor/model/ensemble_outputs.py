@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import EnsembleManifest
-from predictor.forecast import Attribution, Forecast, Internal, RowKind
+from predictor.attribution import Attribution, Internal, RowKind
+from predictor.forecast import Forecast
 from predictor.model.outputs import Identity, ranks_of, universe_hash
-from predictor.model.prepared import BoolArray, FloatArray
 from predictor.networks import anchor_index, uncrossed
 from predictor.skill import Skill
 

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from predictor.attribution import Attribution, TargetPoint
 from predictor.catalog import ModelInfo
 from predictor.deadline import Cancellation
 from predictor.errors import QuantraError
-from predictor.forecast import Attribution, Forecast, TargetPoint
-from predictor.instance import Instance, Query
+from predictor.forecast import Forecast, Outcome
+from predictor.instance import Instance, Query, ReadInstance
 from predictor.model.outputs import Identity
-
-Outcome = Forecast | QuantraError
-"""What one instance comes to."""
 
 PreparedT = TypeVar("PreparedT")
 
@@ -25,8 +23,8 @@ class Answering(Protocol):
         """Its name, version and weights."""
         ...
 
-    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
-        """One outcome an instance, in order; a bad instance is answered with its error, the others with forecasts.
+    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
+        """One outcome per instance, in order: a bad one, or one that could not be read, is answered with its error.
 
         Raises:
             DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
@@ -34,7 +32,7 @@ class Answering(Protocol):
         ...
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """Attributions of one query, one a target.
+        """Attributions of one query, one per target.
 
         Raises:
             QuantraError: the instance cannot be forecast, or the query asks for what the model does not have.
@@ -54,7 +52,7 @@ class Staged(Protocol[PreparedT]):
     """A model that answers in two steps: it checks and encodes each instance, then forecasts all that passed."""
 
     def prepare(self, instance: Instance, now: datetime) -> PreparedT:
-        """Check an instance and compute its inputs."""
+        """Check an instance and compute its inputs; raises the error that the instance alone has."""
         ...
 
     def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation) -> list[Forecast]:
@@ -63,7 +61,7 @@ class Staged(Protocol[PreparedT]):
 
 
 def outcomes(
-    model: Staged[PreparedT], instances: Sequence[Instance], now: datetime, deadline: Cancellation
+    model: Staged[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
 ) -> tuple[Outcome, ...]:
     """What each of the instances comes to, in order; see `Answering.predict`."""
     prepared = [_prepared(model, instance, now, deadline) for instance in instances]
@@ -73,8 +71,10 @@ def outcomes(
 
 
 def _prepared(
-    model: Staged[PreparedT], instance: Instance, now: datetime, deadline: Cancellation
+    model: Staged[PreparedT], instance: ReadInstance, now: datetime, deadline: Cancellation
 ) -> PreparedT | QuantraError:
+    if isinstance(instance, QuantraError):
+        return instance
     deadline.check()
     try:
         return model.prepare(instance, now)

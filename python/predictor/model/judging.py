@@ -6,9 +6,10 @@ from typing import Self
 
 import numpy as np
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import BarsError, NoUsableSymbolError, QuantraError, TooFewBarsError, listed, shown_date
-from predictor.model.prepared import LARGEST_SCALE, MOST_TOLD, BoolArray, FloatArray, can_anchor, nothing_usable
+from predictor.model.prepared import LARGEST_SCALE, MOST_TOLD, can_anchor, nothing_usable
 from predictor.networks import Inputs
 from predictor.windows import Counts, Encoded, Pipeline
 

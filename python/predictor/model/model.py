@@ -12,17 +12,18 @@ from torch import Tensor, nn
 
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
+from predictor.attribution import Attribution, Internal, InternalAxis, TargetPoint
 from predictor.card import skill_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.deadline import NEVER, Cancellation
 from predictor.errors import ExplainUnsupportedError, InvalidInputError
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
-from predictor.forecast import Attribution, Forecast, Internal, InternalAxis, TargetPoint
+from predictor.forecast import Forecast, Outcome
 from predictor.inference import Engine, freeze
-from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query
+from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
 from predictor.model.doubts import Taught, doubts
-from predictor.model.interface import Outcome, outcomes
+from predictor.model.interface import outcomes
 from predictor.model.outputs import Identity, Source, attribution_of, default_targets, forecast_of, summed
 from predictor.model.prepare import prepared_by
 from predictor.model.prepared import Prepared, bounded, nothing_usable
@@ -133,7 +134,7 @@ class Model:
         answers = self.asking.answers(prepared, deadline)
         return [forecast_of(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
 
-    def predict(self, instances: Sequence[Instance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         """As `Answering.predict`."""
         return outcomes(self, instances, now, deadline)
 

@@ -8,11 +8,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
+from predictor.attribution import Attribution, Detail, Internal, RowKind, TargetPoint
 from predictor.explain import Contributions
 from predictor.features import FittedFeatures
-from predictor.forecast import Attribution, Detail, Forecast, Internal, RowKind, TargetPoint
+from predictor.forecast import Forecast
 from predictor.instance import INTEGRATED_GRADIENTS
-from predictor.model.prepared import BoolArray, FloatArray, Prepared
+from predictor.model.prepared import Prepared
 from predictor.model.runner import Answer
 from predictor.networks import Target, TargetKind, anchor_index
 from predictor.skill import Skill

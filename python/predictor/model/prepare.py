@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.bars.checks import check_symbols
 from predictor.covariates import check_sent
@@ -22,7 +23,7 @@ from predictor.errors import (
 )
 from predictor.instance import FeatureWindow, GapPolicy, Instance
 from predictor.model.judging import Found, check_length, refusals_of, warnings_of
-from predictor.model.prepared import LARGEST_PRICE, LARGEST_SCALE, FloatArray, Prepared, can_anchor, nothing_usable
+from predictor.model.prepared import LARGEST_PRICE, LARGEST_SCALE, Prepared, can_anchor, nothing_usable
 from predictor.networks import Inputs
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline

@@ -9,11 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import InvalidInputError, NoUsableSymbolError, QuantraError, TooFewBarsError, listed
 from predictor.networks import Inputs
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 LARGEST_SCALE = 10.0
 """Daily volatility, a log return: a factor of 22 000 a day. Beyond it a price fan would overflow."""

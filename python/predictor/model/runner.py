@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from predictor.arrays import FloatArray
 from predictor.deadline import Cancellation
 from predictor.errors import listed
 from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
-from predictor.model.prepared import FloatArray, Prepared, places_of
+from predictor.model.prepared import Prepared, places_of
 from predictor.networks import Inputs
 
 Point = tuple[int, int]

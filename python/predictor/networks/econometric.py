@@ -16,14 +16,12 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.errors import ConfigurationError
 from predictor.networks.normaliser import DailySeries, Levels, ordered_sum
 from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target
-
-FloatArray = NDArray[np.float64]
 
 HAR_SESSIONS: Final = (1, 5, 22, 60)
 """A day, a week, a month and a quarter."""

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.errors import ConfigurationError
 from predictor.networks.target import Target
-
-FloatArray = NDArray[np.float64]
 
 DailySeries = tuple[FloatArray, ...]
 """Daily series that a normaliser reads, [S, T] each; or windows of them, [N, W] each, oldest first. NaN = unknown."""

@@ -5,12 +5,10 @@ from enum import StrEnum
 from math import log, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.errors import ConfigurationError
-
-FloatArray = NDArray[np.float64]
 
 MAX_HORIZON = 250
 """Trading days; a year."""

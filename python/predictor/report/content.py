@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from predictor.attribution import Attribution
 from predictor.audit_record import AuditRecord
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
-from predictor.forecast import Attribution, Forecast
+from predictor.forecast import Forecast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictor import charts
-from predictor.forecast import Attribution, Internal, InternalAxis
+from predictor.attribution import Attribution, Internal, InternalAxis
 from predictor.report.drawing import Drawing
 
 

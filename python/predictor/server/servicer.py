@@ -16,6 +16,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.attribution import Explanation
 from predictor.catalog import ModelInfo
 from predictor.deadline import Deadline
 from predictor.errors import (
@@ -28,8 +29,8 @@ from predictor.errors import (
     UnavailableError,
     answer_of,
 )
-from predictor.forecast import Explanation, Forecast
-from predictor.instance import Instance, Query
+from predictor.forecast import Forecast, Outcome
+from predictor.instance import Query, ReadInstance
 from predictor.server.settings import ServerLimits
 from predictor.wire import attributions, errors, forecasts, instances, models
 from predictor.wire.counting import check_parts
@@ -40,7 +41,6 @@ STATUS_CODES = {status: grpc.StatusCode[status.value] for status in Status}
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
-Outcome = Forecast | QuantraError
 Context = grpc.aio.ServicerContext[bytes, bytes]
 Call = Callable[[bytes, Deadline], Awaitable[Message]]
 MessageT = TypeVar("MessageT", bound=Message)
@@ -112,7 +112,9 @@ class Service(Protocol):
         """One version; raises ModelNotFoundError or VersionNotFoundError."""
         ...
 
-    def predict(self, reference: str, instances: Sequence[Instance], deadline: Deadline) -> Future[tuple[Outcome, ...]]:
+    def predict(
+        self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
+    ) -> Future[tuple[Outcome, ...]]:
         """Each instance's forecast or error, in order; raises at once if the model is unknown or the queue is full."""
         ...
 
@@ -187,21 +189,13 @@ class PredictionServicer:
         request = _parsed(pb.PredictRequest, body)
         _check(request)
         decoded = instances.decode_each(request.instances)
-        good = [instance for instance in decoded if isinstance(instance, Instance)]
-        forecast = iter(await self._outcomes(request.model, good, deadline))
-        outcomes = [item if isinstance(item, QuantraError) else next(forecast) for item in decoded]
+        outcomes = await asyncio.wrap_future(self._service.predict(request.model, decoded, deadline))
         return pb.PredictResponse(
             results=[
                 _result(instance.request_id, outcome)
                 for instance, outcome in zip(request.instances, outcomes, strict=True)
             ]
         )
-
-    async def _outcomes(self, model: str, good: Sequence[Instance], deadline: Deadline) -> Sequence[Outcome]:
-        if not good:
-            self._service.model(model)  # an unknown model is the call's error, whatever the instances are
-            return ()
-        return await asyncio.wrap_future(self._service.predict(model, good, deadline))
 
     async def _explain(self, body: bytes, deadline: Deadline) -> Message:
         request = _parsed(pb.ExplainRequest, body)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
 from predictor.errors import MalformedRequestError, QuantraError
@@ -21,7 +22,6 @@ from predictor.wire.limits import MAX_CELLS, MAX_FEATURES, MAX_SESSIONS, MAX_SYM
 
 _DAILY = frozenset({pb.BAR_INTERVAL_UNSPECIFIED, pb.BAR_INTERVAL_DAY})
 
-FloatArray = NDArray[np.float64]
 
 _POLICIES: Final[Mapping[int, GapPolicy]] = {
     pb.GAP_POLICY_UNSPECIFIED: GapPolicy.REFUSE,
