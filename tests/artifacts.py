@@ -155,7 +155,7 @@ def constant_rows(model: Model, prepared: Prepared, h: int, q: int) -> dict[str,
     baseline's to the window's own in proportion.
     """
     baseline, spread = model.manifest.baseline, model.manifest.target.spread[h]
-    units, offset = model.asking.units(prepared)[:, h, q].double().numpy(), model.manifest.conformal.offsets[h][q]
+    units, offset = model.runner.units(prepared)[:, h, q].double().numpy(), model.manifest.conformal.offsets[h][q]
     location, scale = (level[:, h].numpy() for level in (prepared.inputs.location, prepared.inputs.scale))
     return {
         "location": location - baseline.location[h],

@@ -7,7 +7,7 @@ from pathlib import Path
 from artifacts import random_weights, small_artifact, small_model
 
 from predictor import artifact, golden
-from predictor.artifact import Artifact, Conformal, EnsembleManifest, Stored
+from predictor.artifact import Artifact, Conformal, EnsembleManifest, StoredArtifact
 from predictor.features import FittedFeatures
 from predictor.model import Ensemble, Identity
 from predictor.networks import Target, WindowNormaliser
@@ -51,7 +51,7 @@ def save_ensemble(folder: Path, members: Mapping[str, Path]) -> Path:
     return folder
 
 
-def manifest_of(members: Mapping[str, Stored]) -> EnsembleManifest:
+def manifest_of(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
     """The manifest of an ensemble of these members."""
     common = artifact.check_fit({name: member.artifact for name, member in members.items()})
     return EnsembleManifest(
@@ -64,7 +64,7 @@ def manifest_of(members: Mapping[str, Stored]) -> EnsembleManifest:
     )
 
 
-def ensemble_of(manifest: EnsembleManifest, members: Mapping[str, Stored]) -> Ensemble:
+def ensemble_of(manifest: EnsembleManifest, members: Mapping[str, StoredArtifact]) -> Ensemble:
     """The ensemble, ready to answer."""
     models = {name: small_model(member.artifact, name) for name, member in members.items()}
     return Ensemble(Identity(name="joint", version=1, weights_hash="1" * 64), manifest, models)

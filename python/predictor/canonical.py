@@ -8,13 +8,17 @@ Reading refuses what two readers could understand differently: keys that stand t
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from enum import StrEnum
 from math import isfinite
-from typing import NoReturn, Self, TypeVar, final
+from types import UnionType
+from typing import Any, Final, NoReturn, Self, TypeVar, final, get_args, get_origin, get_type_hints
 
 from predictor.errors import ArtifactError
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 ValueT = TypeVar("ValueT")
+FactsT = TypeVar("FactsT")
 
 MAX_DEPTH = 64
 """Objects and lists inside each other."""
@@ -201,20 +205,77 @@ class Record:
     def _path_to(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
-    def _list(self, found: Json, key: str) -> Sequence[Json]:
-        if not isinstance(found, list):
-            raise self.refusal(key, f"is {_shown(found)}, expected a list")
-        return found
+    def _list(self, given: Json, key: str) -> Sequence[Json]:
+        if not isinstance(given, list):
+            raise self.refusal(key, f"is {_shown(given)}, expected a list")
+        return given
 
-    def _all(self, found: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> tuple[ValueT, ...]:
-        items = self._list(found, key)
+    def _all(self, given: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> tuple[ValueT, ...]:
+        items = self._list(given, key)
         return tuple(self._checked(item, f"{key}[{k}]", expected, read) for k, item in enumerate(items))
 
-    def _checked(self, found: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> ValueT:
-        value = read(found)
+    def _checked(self, given: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> ValueT:
+        value = read(given)
         if value is None:
-            raise self.refusal(key, f"is {_shown(found)}, expected {expected}")
+            raise self.refusal(key, f"is {_shown(given)}, expected {expected}")
         return value
+
+
+def read_as(
+    record: Record, kind: type[FactsT], *, absent: Mapping[str, Any] | None = None, strict: bool = False
+) -> FactsT:
+    """The values of a dataclass, each under its field's name and of its field's type.
+
+    Args:
+        record: the object.
+        kind: a dataclass of texts, numbers, truth values, enumerations, other such dataclasses, and tuples of these. A
+            field that has a default may be missing; one of type `X | None` may be null.
+        absent: values of further fields that may be missing.
+        strict: whether keys that the dataclass lacks are refused.
+
+    Raises:
+        ArtifactError: a value is missing, of another type or unknown; the message names its key.
+    """
+    types, values = get_type_hints(kind), dict(absent or {})
+    for one in fields(kind):
+        has_default = one.default is not MISSING or one.name in values
+        if record.has(one.name) or not has_default:
+            values[one.name] = _read(record, one.name, types[one.name], strict=strict)
+    if strict:
+        record.end()
+    return kind(**values)
+
+
+def _read(record: Record, key: str, kind: Any, *, strict: bool) -> object:
+    if kind in _PLAIN:
+        return _PLAIN[kind](record, key)
+    arguments = get_args(kind)
+    if get_origin(kind) is UnionType:
+        return None if record.json(key) is None else _read(record, key, arguments[0], strict=strict)
+    if get_origin(kind) is tuple:
+        return tuple(read_as(item, arguments[0], strict=strict) for item in record.records(key))
+    if issubclass(kind, StrEnum):
+        return _choice(record, key, kind)
+    return read_as(record.record(key), kind, strict=strict)
+
+
+def _choice(record: Record, key: str, kind: type[StrEnum]) -> StrEnum:
+    text = record.text(key)
+    if text not in list(kind):
+        raise record.refusal(key, f"is {text!r}, expected one of {[one.value for one in kind]}")
+    return kind(text)
+
+
+_PLAIN: Final[Mapping[object, Callable[[Record, str], object]]] = {
+    str: Record.text,
+    int: Record.integer,
+    float: Record.number,
+    bool: Record.flag,
+    tuple[str, ...]: Record.texts,
+    tuple[int, ...]: Record.integers,
+    tuple[float, ...]: Record.numbers,
+    tuple[tuple[float, ...], ...]: Record.rows,
+}
 
 
 def _text(value: Json) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
-from predictor.canonical import Json, Record
+from predictor.canonical import Json, Record, read_as
 from predictor.skill import Skill
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -35,7 +35,7 @@ class DataFacts:
     last_session: int
     sessions: int
     sha256: str
-    untaught: tuple[str, ...]
+    untaught: tuple[str, ...] = ()
     """Symbols without a window in the training part, of which nothing was learnt; none where the card does not tell."""
     adjustment: str
     """Which columns told of splits and dividends; `UNADJUSTED` for none."""
@@ -89,7 +89,7 @@ class ScoreRow:
     pinball: tuple[float, ...]
     """[H]"""
     mean: float
-    band_coverage: tuple[float, ...]
+    band_coverage: tuple[float, ...] = ()
     """[H] share of outcomes inside the scores' band; empty if unknown."""
     fit: str = ""
     """What of the model's information a baseline was given, such as `calibrated`; empty if unknown."""
@@ -113,7 +113,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class CalibrationFacts:
     """Observed coverage of each quantile, with a confidence interval of `level`; matrices are [H][Q]."""
 
     levels: tuple[float, ...]
@@ -131,9 +131,9 @@ class ConformalFacts:
 
     effective_samples: tuple[float, ...]
     """Outcomes of the calibration split that do not overlap."""
-    coverage_before: tuple[float, ...]
+    band_coverage_before: tuple[float, ...]
     """Share of outcomes inside the band, from the lowest to the highest quantile."""
-    coverage_after: tuple[float, ...]
+    band_coverage_after: tuple[float, ...]
     winkler_before: tuple[float, ...]
     """Score of that band in the target's unit; less is better."""
     winkler_after: tuple[float, ...]
@@ -194,7 +194,7 @@ class Card:
     training: Training | None
     libraries: tuple[tuple[str, str], ...]
     scores: Scores | None
-    calibration: Calibration | None
+    calibration: CalibrationFacts | None
     skill: Skill | None
     members: tuple[MemberFacts, ...] = ()
     """Of an ensemble; none of a single network."""
@@ -219,20 +219,20 @@ class Card:
         """
         record = Record.from_bytes(text.encode(), f"{SOURCE}, card")
         return cls(
-            data=_section(record, "data", _data),
+            data=_facts(record, "data", DataFacts),
             splits=_section(record, "splits", _splits) or (),
             recipe=_section(record, "recipe", _pairs) or (),
-            training=_section(record, "training", _training),
+            training=_facts(record, "training", Training),
             libraries=_section(record, "libraries", _pairs) or (),
-            scores=_section(record, "scores", _scores),
-            calibration=_section(record, "calibration", _calibration),
+            scores=_facts(record, "scores", Scores),
+            calibration=_facts(record, "calibration", CalibrationFacts),
             skill=_section(record, "skill", _skill),
-            members=tuple(map(_member, record.records("members"))) if record.has("members") else (),
+            members=_listed(record, "members", MemberFacts),
             combination=_section(record, "combination", _pairs) or (),
             best_member=_section(record, "best_member", _skill),
-            conformal=_section(record, "conformal", _conformal),
-            tuning=_section(record, "tuning", _tuning),
-            ancestors=_ancestors(record),
+            conformal=_facts(record, "conformal", ConformalFacts),
+            tuning=_facts(record, "tuning", TuningFacts),
+            ancestors=_listed(record, "ancestors", Ancestor),
             notes=record.texts("notes") if record.has("notes") else (),
         )
 
@@ -241,17 +241,12 @@ def _section(record: Record, key: str, read: Callable[[Record], SectionT]) -> Se
     return read(record.record(key)) if record.has(key) else None
 
 
-def _data(record: Record) -> DataFacts:
-    return DataFacts(
-        symbols=record.texts("symbols"),
-        untaught=record.texts("untaught") if record.has("untaught") else (),
-        first_session=record.integer("first_session"),
-        last_session=record.integer("last_session"),
-        sessions=record.integer("sessions"),
-        sha256=record.text("sha256"),
-        adjustment=record.text("adjustment"),
-        notes=record.texts("notes"),
-    )
+def _facts(record: Record, key: str, kind: type[SectionT]) -> SectionT | None:
+    return _section(record, key, lambda section: read_as(section, kind))
+
+
+def _listed(record: Record, key: str, kind: type[SectionT]) -> tuple[SectionT, ...]:
+    return tuple(read_as(one, kind) for one in record.records(key)) if record.has(key) else ()
 
 
 def _splits(record: Record) -> tuple[Split, ...]:
@@ -278,94 +273,13 @@ def _shown(value: Json) -> str:
     return str(value)
 
 
-def _training(record: Record) -> Training:
-    return Training(
-        device=record.text("device"),
-        precision=record.text("precision"),
-        parameters=record.integer("parameters"),
-        best_epoch=record.integer("best_epoch"),
-        best_selection=record.number("best_selection"),
-        epochs=tuple(map(_epoch, record.records("epochs"))),
-    )
-
-
-def _epoch(record: Record) -> EpochLoss:
-    return EpochLoss(epoch=record.integer("epoch"), train=record.number("train"), selection=record.number("selection"))
-
-
-def _scores(record: Record) -> Scores:
-    return Scores(
-        unit=record.text("unit"),
-        split=record.text("split"),
-        horizons=record.integers("horizons"),
-        band=record.numbers("band"),
-        rows=tuple(map(_score_row, record.records("rows"))),
-    )
-
-
-def _score_row(record: Record) -> ScoreRow:
-    return ScoreRow(
-        name=record.text("name"),
-        is_model=record.flag("is_model"),
-        pinball=record.numbers("pinball"),
-        mean=record.number("mean"),
-        band_coverage=record.numbers("band_coverage") if record.has("band_coverage") else (),
-        fit=record.text("fit") if record.has("fit") else "",
-    )
-
-
-def _calibration(record: Record) -> Calibration:
-    return Calibration(
-        levels=record.numbers("levels"),
-        horizons=record.integers("horizons"),
-        observed=record.rows("observed"),
-        lower=record.rows("lower"),
-        upper=record.rows("upper"),
-        level=record.number("level"),
-        method=record.text("method"),
-    )
-
-
-def _conformal(record: Record) -> ConformalFacts:
-    return ConformalFacts(
-        effective_samples=record.numbers("effective_samples"),
-        coverage_before=record.numbers("band_coverage_before"),
-        coverage_after=record.numbers("band_coverage_after"),
-        winkler_before=record.numbers("winkler_before"),
-        winkler_after=record.numbers("winkler_after"),
-    )
-
-
-def _tuning(record: Record) -> TuningFacts:
-    return TuningFacts(
-        trials=record.integer("trials"),
-        pruned=record.integer("pruned"),
-        failed=record.integer("failed"),
-        best_trial_loss=record.number("best_trial_loss"),
-        seed_losses=record.numbers("seed_losses"),
-        mean=record.number("mean"),
-        standard_deviation=record.number("standard_deviation"),
-    )
-
-
-def _member(record: Record) -> MemberFacts:
-    return MemberFacts(
-        name=record.text("name"),
-        kind=record.text("kind"),
-        encoder_length=record.integer("encoder_length"),
-        bars_needed=record.integer("bars_needed"),
-        features=record.integer("features"),
-        weights_hash=record.text("weights_hash"),
-    )
-
-
 def data_of(card: Mapping[str, Json]) -> DataFacts | None:
     """The bars that a card tells of, if it does.
 
     Raises:
         ArtifactError: it tells of some, but not what it must.
     """
-    return _section(Record(card, SOURCE, "card"), "data", _data)
+    return _facts(Record(card, SOURCE, "card"), "data", DataFacts)
 
 
 def ancestors_of(card: Mapping[str, Json]) -> tuple[Ancestor, ...]:
@@ -374,20 +288,7 @@ def ancestors_of(card: Mapping[str, Json]) -> tuple[Ancestor, ...]:
     Raises:
         ArtifactError: it tells of some, but not what it must.
     """
-    return _ancestors(Record(card, SOURCE, "card"))
-
-
-def _ancestors(record: Record) -> tuple[Ancestor, ...]:
-    return tuple(map(_ancestor, record.records("ancestors"))) if record.has("ancestors") else ()
-
-
-def _ancestor(record: Record) -> Ancestor:
-    return Ancestor(
-        weights_hash=record.text("weights_hash"),
-        symbols=record.texts("symbols"),
-        seen_from=record.integer("seen_from"),
-        seen_until=record.integer("seen_until"),
-    )
+    return _listed(Record(card, SOURCE, "card"), "ancestors", Ancestor)
 
 
 def skill_of(card: Mapping[str, Json]) -> Skill | None:

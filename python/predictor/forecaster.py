@@ -13,7 +13,7 @@ from predictor.deadline import Deadline
 from predictor.forecast import Forecast, Outcome, forecast_or_raise
 from predictor.inference import choose_device
 from predictor.instance import Instance, Query, importance_query, instance_of
-from predictor.registry import Line, Registry, Runtime, load_model
+from predictor.registry import ModelLine, Registry, Runtime, load_model
 from predictor.service import PredictionService
 
 
@@ -44,7 +44,7 @@ class Forecaster:
         folder = Path(path).resolve()
         name, version = folder.parent.name, int(folder.name) if folder.name.isdecimal() else 0
         model = load_model(folder, (name, version), Runtime(choose_device(device), max_batch_rows))
-        line = Line(versions={version: model}, aliases={})
+        line = ModelLine(versions={version: model}, aliases={})
         return cls(PredictionService(Registry(lines={name: line}, problems=())))
 
     def predict(self, bars: BarPanel | Instance, covariates: Covariates | None = None) -> Forecast:

@@ -109,8 +109,8 @@ class Engine:
         """What the network turned to in each window, on the CPU; None from a network that does not tell; as `units`."""
         if not isinstance(self.network, Introspective):
             return None
-        found = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, deadline)]
-        return Internals(*(torch.cat(parts).cpu() for parts in zip(*found, strict=True)))
+        chunks = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, deadline)]
+        return Internals(*(torch.cat(parts).cpu() for parts in zip(*chunks, strict=True)))
 
     @torch.inference_mode()
     def panel(self, inputs: Inputs, nodes: Tensor) -> PanelOutput:
@@ -120,8 +120,8 @@ class Engine:
             inputs: N stocks of one day.
             nodes: int64 [N] their places in the network's universe, -1 = unknown.
         """
-        found: PanelOutput = self.network(self._moved(inputs), nodes.to(self._device))
-        return PanelOutput(found.quantiles.cpu(), found.scores.cpu())
+        output: PanelOutput = self.network(self._moved(inputs), nodes.to(self._device))
+        return PanelOutput(output.quantiles.cpu(), output.scores.cpu())
 
     @torch.inference_mode()
     def values(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:

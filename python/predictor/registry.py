@@ -87,7 +87,7 @@ def _load_ensemble(folder: Path, identity: tuple[str, int], runtime: Runtime) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ModelLine:
     """All versions of one model that loaded, and its aliases."""
 
     versions: Mapping[int, Answering]
@@ -120,7 +120,7 @@ class Line:
 class Registry:
     """Every model that can answer. Immutable: another set of models is another registry."""
 
-    lines: Mapping[str, Line]
+    lines: Mapping[str, ModelLine]
     problems: tuple[ArtifactError, ...]
     """What was refused, each naming its folder, file and cause."""
 
@@ -133,7 +133,7 @@ class Registry:
         """
         if not models.is_dir():
             raise ConfigurationError(f"{models}: there is no such folder; train a model into {models}/NAME/1 first")
-        lines: dict[str, Line] = {}
+        lines: dict[str, ModelLine] = {}
         problems: list[ArtifactError] = []
         for folder in sorted(p for p in models.iterdir() if p.is_dir() and _NAME.fullmatch(p.name)):
             line, refused = _open_line(folder, runtime)
@@ -186,7 +186,7 @@ class Registry:
         return next(iter(self.lines))
 
 
-def _not_found(name: str, line: Line, selector: str) -> VersionNotFoundError:
+def _not_found(name: str, line: ModelLine, selector: str) -> VersionNotFoundError:
     lost = line.lost()
     aliases = sorted(line.aliases.keys() - lost.keys())
     what = f"alias {selector!r} {lost[selector]}" if selector in lost else f"no version or alias {selector[:_SHOWN]!r}"
@@ -235,22 +235,22 @@ def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
         return [error]
     there = frozenset(aliases.values()) & frozenset(_versions(folder))
     versions, _ = _load_versions(folder, there, runtime)
-    return _lost(folder, Line(versions=versions, aliases=aliases, refused=there - versions.keys()))
+    return _lost(folder, ModelLine(versions=versions, aliases=aliases, refused=there - versions.keys()))
 
 
-def _open_line(folder: Path, runtime: Runtime) -> tuple[Line | None, list[ArtifactError]]:
+def _open_line(folder: Path, runtime: Runtime) -> tuple[ModelLine | None, list[ArtifactError]]:
     there = _versions(folder)
     versions, problems = _load_versions(folder, there, runtime)
     try:
         aliases = read_aliases(folder)
     except ArtifactError as error:
         return None, [*problems, error]
-    line = Line(versions=versions, aliases=aliases, refused=frozenset(there) - versions.keys())
+    line = ModelLine(versions=versions, aliases=aliases, refused=frozenset(there) - versions.keys())
     is_served = bool(versions) and CHAMPION not in line.lost()
     return (line if is_served else None), [*problems, *_lost(folder, line)]
 
 
-def _lost(folder: Path, line: Line) -> list[ArtifactError]:
+def _lost(folder: Path, line: ModelLine) -> list[ArtifactError]:
     """One problem for each alias that names a version which is not served."""
     return [
         ArtifactError.of(f"{folder.name}/{ALIASES}", f"alias {alias!r} {what}, so {_consequence(alias)}")

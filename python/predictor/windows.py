@@ -73,7 +73,7 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class InputRecipe:
     """What decides a network's inputs: pipelines that agree in it make the same of the same bars."""
 
     schema_hash: str
@@ -103,9 +103,9 @@ class Pipeline:
             )
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> InputRecipe:
         """What decides its inputs."""
-        return Reading(
+        return InputRecipe(
             schema_hash=self.features.schema_hash,
             target=self.target,
             normaliser=self.normaliser,
@@ -181,9 +181,9 @@ class Pipeline:
             positions: [N] last session of each window.
         """
         windows = tuple(back_from(one, symbols, positions, self.normaliser.window) for one in series)
-        found = self.normaliser.levels(windows)
+        levels = self.normaliser.levels(windows)
         shape = (len(symbols), len(self.target.horizons))
-        return Levels(*(np.array(np.broadcast_to(part, shape)) for part in found))
+        return Levels(*(np.array(np.broadcast_to(part, shape)) for part in levels))
 
     def recent(self, bars: BarPanel) -> BarPanel:
         """The sessions that one forecast depends on; where the panel begins later, those before have no bar.
@@ -281,9 +281,9 @@ class Pipeline:
 def back_from(series: FloatArray, symbols: IntArray, positions: IntArray, sessions: int) -> FloatArray:
     """[N, sessions] a daily series [S, T] up to each of N positions; NaN before the first session."""
     places = positions[:, None] + np.arange(1 - sessions, 1)
-    found = series[symbols[:, None], np.maximum(places, 0)]
-    found[places < 0] = np.nan
-    return found
+    rows = series[symbols[:, None], np.maximum(places, 0)]
+    rows[places < 0] = np.nan
+    return rows
 
 
 def _trailing_count(known: NDArray[np.bool_], sessions: int) -> NDArray[np.int32]:

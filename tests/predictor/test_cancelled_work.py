@@ -21,7 +21,7 @@ from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
 from predictor.model import Answering, Ensemble, Identity, Model
 from predictor.networks import Inputs, Introspective
-from predictor.registry import Line, Registry
+from predictor.registry import ModelLine, Registry
 from predictor.service import PredictionService
 
 SOON_S = 30
@@ -100,7 +100,7 @@ def networks(model: Answering) -> list[nn.Module]:
 
 
 def service_of(model: Answering) -> PredictionService:
-    line = Line(versions={1: model}, aliases={})
+    line = ModelLine(versions={1: model}, aliases={})
     return PredictionService(Registry(lines={model.identity.name: line}, problems=()))
 
 

@@ -14,7 +14,7 @@ from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.features import OBSERVED, OPERATORS, kernels, parse
-from predictor.features.evaluator import Plan
+from predictor.features.evaluator import EvaluationPlan
 
 FloatArray = NDArray[np.float64]
 Window = list[np.float64]
@@ -25,7 +25,7 @@ NAN = np.float64(np.nan)
 
 def evaluate(text: str, columns: Mapping[str, FloatArray]) -> FloatArray:
     """One expression over columns [S, T]."""
-    return Plan([parse(text, OBSERVED)]).evaluate(columns)[0].T
+    return EvaluationPlan([parse(text, OBSERVED)]).evaluate(columns)[0].T
 
 
 def added(values: Window) -> np.float64:
@@ -282,7 +282,7 @@ def test_a_window_gives_the_same_bits_in_every_panel(text: str, rows: int, symbo
 
 def test_equal_parts_are_computed_once() -> None:
     texts = ["Mean($close, 5) / Ref($close, 1)", "Mean($close, 5) * 2", "Std($close, 5) + Mean($close, 5)"]
-    plan = Plan([parse(text, OBSERVED) for text in texts])
+    plan = EvaluationPlan([parse(text, OBSERVED) for text in texts])
     assert len(plan._steps) == 6  # Mean, Ref, /, *, Std, +
 
 
@@ -299,7 +299,7 @@ def test_equal_parts_are_computed_once() -> None:
     ],
 )
 def test_the_look_back_follows_from_the_tree(text: str, lookback: int) -> None:
-    plan = Plan([parse(text, OBSERVED)])
+    plan = EvaluationPlan([parse(text, OBSERVED)])
     assert plan.lookbacks == (lookback,)
     x = np.random.default_rng(2).lognormal(size=(1, 60))
     values = plan.evaluate({"close": x, "open": x})[0, :, 0]

@@ -19,7 +19,7 @@ from predictor.deadline import Deadline
 from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
 from predictor.golden.bars import COLUMNS, SYMBOLS, panel
-from predictor.golden.stages import Question, prepare
+from predictor.golden.stages import GoldenQuestion, prepare
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser, build_network, kind_named
 from predictor.windows import Pipeline
 
@@ -150,9 +150,9 @@ def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden)
 def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, recorded: Golden) -> None:
     """Stopping as soon as a gap is small could end at another node count on another machine."""
     model = small_model(made)
-    prepared = prepare(model, Question(_panel(recorded), Covariates()))
+    prepared = prepare(model, GoldenQuestion(_panel(recorded), Covariates()))
     few, all_nodes = (
-        model.asking.contributions(prepared, [(3, 1)], deadline=Deadline(), node_counts=(count,))[0].observed
+        model.runner.contributions(prepared, [(3, 1)], deadline=Deadline(), node_counts=(count,))[0].observed
         for count in (8, len(recorded.arrays["stage.attribution_weights"]))
     )
     assert np.array_equal(recorded.arrays["stage.attribution_observed"], all_nodes)

@@ -34,7 +34,7 @@ from predictor.errors import (
 from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
 from predictor.model import Model
-from predictor.registry import Line, Registry
+from predictor.registry import ModelLine, Registry
 from predictor.service import LONGEST_PAUSE_S, QUIET_S, PredictionService, Traffic, Worker, Yielding
 
 SOON_S = 30
@@ -389,7 +389,7 @@ def test_a_device_without_float64_is_refused_before_it_is_looked_for(tmp_path: P
 
 
 def _registry(model: Model) -> Registry:
-    line = Line(versions={model.identity.version: model}, aliases={})
+    line = ModelLine(versions={model.identity.version: model}, aliases={})
     return Registry(lines={model.identity.name: line}, problems=())
 
 

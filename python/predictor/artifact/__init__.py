@@ -38,7 +38,7 @@ from predictor.artifact.manifest import (
     Manifest,
     write_manifest,
 )
-from predictor.artifact.parts import Artifact, Golden, Stored
+from predictor.artifact.parts import Artifact, Golden, StoredArtifact
 
 __all__ = [
     "COMBINATION",
@@ -54,7 +54,7 @@ __all__ = [
     "EnsembleManifest",
     "Golden",
     "Manifest",
-    "Stored",
+    "StoredArtifact",
     "StoredEnsemble",
     "check_fit",
     "check_place",

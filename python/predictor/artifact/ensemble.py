@@ -47,7 +47,7 @@ from predictor.artifact.manifest import (
     write_conformal,
     write_target,
 )
-from predictor.artifact.parts import Artifact, Golden, Stored
+from predictor.artifact.parts import Artifact, Golden, StoredArtifact
 from predictor.canonical import Json, Record
 from predictor.covariates import sent_as
 from predictor.errors import ArtifactError, ConfigurationError
@@ -170,7 +170,7 @@ class StoredEnsemble:
     """An ensemble as it was found on disk."""
 
     manifest: EnsembleManifest
-    members: Mapping[str, Stored]
+    members: Mapping[str, StoredArtifact]
     golden: Golden
     manifest_hash: str
     """SHA-256 of the manifest: it stands for the ensemble and all its members."""
@@ -295,7 +295,7 @@ def _read_members(record: Record) -> Mapping[str, str]:
     return members
 
 
-def _load_member(folder: Path, name: str, digest: str) -> Stored:
+def _load_member(folder: Path, name: str, digest: str) -> StoredArtifact:
     place = f"{MEMBERS}/{name}"
     if (folder / MEMBERS).is_symlink() or (folder / place).is_symlink():
         raise ArtifactError.of(place, "is a link; an ensemble holds its members itself")
@@ -319,7 +319,7 @@ def inside(place: str, error: ArtifactError) -> ArtifactError:
     )
 
 
-def _check_common(manifest: EnsembleManifest, members: Mapping[str, Stored]) -> None:
+def _check_common(manifest: EnsembleManifest, members: Mapping[str, StoredArtifact]) -> None:
     try:
         common = check_fit({name: member.artifact for name, member in members.items()})
     except ConfigurationError as error:

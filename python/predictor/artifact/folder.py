@@ -25,7 +25,15 @@ from predictor.artifact.manifest import (
     read_manifest,
     write_manifest,
 )
-from predictor.artifact.parts import Artifact, Golden, Stored, read_arrays, read_tensors, write_arrays, write_tensors
+from predictor.artifact.parts import (
+    Artifact,
+    Golden,
+    StoredArtifact,
+    read_arrays,
+    read_tensors,
+    write_arrays,
+    write_tensors,
+)
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FittedFeatures
@@ -151,8 +159,8 @@ def check_no_strangers(folder: Path, own: Collection[str], *, apart: Collection[
     named = {*own, *apart}
     folders = {parent.as_posix() for name in named for parent in Path(name).parents}
     strangers = (p.relative_to(folder) for p in folder.rglob("*"))
-    found = {p.as_posix() for p in strangers if not any(q.as_posix() in apart for q in p.parents)}
-    unknown = sorted(found - named - folders)
+    present = {p.as_posix() for p in strangers if not any(q.as_posix() in apart for q in p.parents)}
+    unknown = sorted(present - named - folders)
     if unknown:
         raise ArtifactError.of(unknown[0], "does not belong to the artifact")
 
@@ -237,7 +245,7 @@ def save(folder: Path, artifact: Artifact, golden: Golden) -> None:
     write_folder(folder, with_manifest(_manifest_json(artifact, files), files))
 
 
-def load(folder: Path) -> Stored:
+def load(folder: Path) -> StoredArtifact:
     """Read and verify an artifact.
 
     Raises:
@@ -249,7 +257,7 @@ def load(folder: Path) -> Stored:
     pipeline = _pipeline(manifest, files)
     _check_facts(record, pipeline)
     record.end()
-    return Stored(
+    return StoredArtifact(
         artifact=Artifact(manifest=manifest, pipeline=pipeline, weights=read_tensors(files[WEIGHTS], WEIGHTS)),
         golden=read_golden(files),
         weights_hash=sha256(files[WEIGHTS]),

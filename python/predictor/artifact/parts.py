@@ -114,7 +114,7 @@ class Golden:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stored:
+class StoredArtifact:
     """An artifact as it was found on disk."""
 
     artifact: Artifact
@@ -147,16 +147,16 @@ def _check_edges(neighbours: Tensor, weights: Tensor) -> None:
         raise ArtifactError.of(WEIGHTS, f"neighbours: {error.message}") from error
 
 
-def _check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
-    missing, unknown = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
+def _check_names(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> None:
+    missing, unknown = sorted(set(expected) - set(actual)), sorted(set(actual) - set(expected))
     if missing or unknown:
         raise ArtifactError.of(WEIGHTS, f"missing weights {missing}, unknown weights {unknown}")
 
 
-def _check_tensor(name: str, found: Tensor, expected: Tensor) -> None:
-    if found.shape != expected.shape or found.dtype != expected.dtype:
+def _check_tensor(name: str, actual: Tensor, expected: Tensor) -> None:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise ArtifactError.of(
-            WEIGHTS, f"{name} is {found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
+            WEIGHTS, f"{name} is {actual.dtype} {list(actual.shape)}, expected {expected.dtype} {list(expected.shape)}"
         )
-    if not bool(torch.isfinite(found).all()):
+    if not bool(torch.isfinite(actual).all()):
         raise ArtifactError.of(WEIGHTS, f"{name} holds a value that is not finite")

@@ -5,8 +5,8 @@ beside another artifact it is refused.
 """
 
 from predictor.audit_record.checks import (
+    AuditCheck,
     AuditVerdict,
-    Check,
     CostCheck,
     FutureCheck,
     LagCheck,
@@ -17,9 +17,9 @@ from predictor.audit_record.checks import (
 from predictor.audit_record.record import AuditRecord, audit_path, read_audit, write_audit
 
 __all__ = [
+    "AuditCheck",
     "AuditRecord",
     "AuditVerdict",
-    "Check",
     "CostCheck",
     "FutureCheck",
     "LagCheck",

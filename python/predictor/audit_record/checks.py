@@ -18,7 +18,7 @@ class AuditVerdict(StrEnum):
     """The data cannot tell."""
 
 
-class Check(Protocol):
+class AuditCheck(Protocol):
     """One check of an audit."""
 
     @property
@@ -99,7 +99,7 @@ class PermutationCheck:
     @property
     def p_value(self) -> float:
         """Share of models at least as good as the model itself, itself among them; never below 1 / (n + 1)."""
-        return (1 + sum(found >= self.skill for found in self.permuted)) / (1 + len(self.permuted))
+        return (1 + sum(permuted >= self.skill for permuted in self.permuted)) / (1 + len(self.permuted))
 
     @property
     def sentence(self) -> str:

@@ -10,16 +10,15 @@ from typing import Final, Self
 
 from predictor import canonical
 from predictor.audit_record.checks import (
+    AuditCheck,
     AuditVerdict,
-    Check,
     CostCheck,
     FutureCheck,
     LagCheck,
-    LagRow,
     PermutationCheck,
     TrialsCheck,
 )
-from predictor.canonical import Json, Record
+from predictor.canonical import Json, Record, read_as
 from predictor.errors import ArtifactError, shown_date
 from predictor.replacement import replace_file
 
@@ -27,6 +26,7 @@ FORMAT: Final = "quantra-audit"
 FORMAT_VERSION: Final = 1
 FIRST_YARDSTICK: Final = "volatility-scaled quantiles, calibrated"
 """What all audits measured skill against before their records named it."""
+_EARLIER: Final = {"yardstick": FIRST_YARDSTICK}
 
 SUFFIX: Final = ".audit.json"
 _MANIFEST: Final = "manifest.json"
@@ -55,7 +55,7 @@ class AuditRecord:
     """What makes the bars or the files beside them doubtful; empty if unknown."""
 
     @property
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[AuditCheck, ...]:
         """All checks, in the order in which they are told."""
         return (self.future, self.permutation, self.lags, self.costs, self.trials)
 
@@ -99,117 +99,25 @@ class AuditRecord:
             ArtifactError: naming the key that is missing, unknown or wrong.
         """
         record = Record.from_bytes(data, source)
-        found = record.text("format"), record.integer("format_version")
-        if found != (FORMAT, FORMAT_VERSION):
-            raise record.refusal("format", f"is {found[0]!r} version {found[1]}; audit the model again")
+        stated = record.text("format"), record.integer("format_version")
+        if stated != (FORMAT, FORMAT_VERSION):
+            raise record.refusal("format", f"is {stated[0]!r} version {stated[1]}; audit the model again")
         read = cls(
             digest=record.text("digest"),
             told=record.text("told"),
             bars=record.text("bars"),
             first_session=record.integer("first_session"),
             last_session=record.integer("last_session"),
-            future=_future(record.record("future")),
-            permutation=_permutation(record.record("permutation")),
-            lags=_lags(record.record("lags")),
-            costs=_costs(record.record("costs")),
-            trials=_trials(record.record("trials")),
+            future=read_as(record.record("future"), FutureCheck, strict=True),
+            permutation=read_as(record.record("permutation"), PermutationCheck, absent=_EARLIER, strict=True),
+            lags=read_as(record.record("lags"), LagCheck, absent=_EARLIER, strict=True),
+            costs=read_as(record.record("costs"), CostCheck, strict=True),
+            trials=read_as(record.record("trials"), TrialsCheck, strict=True),
             notes=record.texts("notes"),
             warnings=record.texts("warnings") if record.has("warnings") else (),
         )
         record.end()
         return read
-
-
-def _verdict(record: Record) -> AuditVerdict:
-    text = record.text("verdict")
-    if text not in list(AuditVerdict):
-        raise record.refusal("verdict", f"is {text!r}, expected one of {[v.value for v in AuditVerdict]}")
-    return AuditVerdict(text)
-
-
-def _yardstick(record: Record) -> str:
-    return record.text("yardstick") if record.has("yardstick") else FIRST_YARDSTICK
-
-
-def _maybe(record: Record, key: str) -> float | None:
-    return None if record.json(key) is None else record.number(key)
-
-
-def _future(record: Record) -> FutureCheck:
-    read = FutureCheck(
-        verdict=_verdict(record),
-        sessions=record.integers("sessions"),
-        stages=record.texts("stages"),
-        changed=record.texts("changed"),
-        first_changed=None if record.json("first_changed") is None else record.integer("first_changed"),
-        deletion_gap=_maybe(record, "deletion_gap"),
-    )
-    record.end()
-    return read
-
-
-def _permutation(record: Record) -> PermutationCheck:
-    read = PermutationCheck(
-        verdict=_verdict(record),
-        epochs=record.integer("epochs"),
-        yardstick=_yardstick(record),
-        skill=record.number("skill"),
-        permuted=record.numbers("permuted"),
-        error=record.number("error"),
-    )
-    record.end()
-    return read
-
-
-def _lags(record: Record) -> LagCheck:
-    rows = tuple(map(_lag_row, record.records("rows")))
-    read = LagCheck(
-        verdict=_verdict(record), horizon=record.integer("horizon"), yardstick=_yardstick(record), rows=rows
-    )
-    record.end()
-    return read
-
-
-def _lag_row(record: Record) -> LagRow:
-    read = LagRow(
-        lag=record.integer("lag"),
-        skill=record.number("skill"),
-        skill_error=record.number("skill_error"),
-        ic=_maybe(record, "ic"),
-        ic_error=_maybe(record, "ic_error"),
-        sharpe=_maybe(record, "sharpe"),
-        sharpe_error=_maybe(record, "sharpe_error"),
-    )
-    record.end()
-    return read
-
-
-def _costs(record: Record) -> CostCheck:
-    read = CostCheck(
-        verdict=_verdict(record),
-        strategy=record.text("strategy"),
-        charged_bps=record.number("charged_bps"),
-        break_even_bps=_maybe(record, "break_even_bps"),
-        sharpe=_maybe(record, "sharpe"),
-        sharpe_error=_maybe(record, "sharpe_error"),
-    )
-    record.end()
-    return read
-
-
-def _trials(record: Record) -> TrialsCheck:
-    read = TrialsCheck(
-        verdict=_verdict(record),
-        trials=record.integer("trials"),
-        counted_by=record.text("counted_by"),
-        sessions=record.integer("sessions"),
-        sharpe=_maybe(record, "sharpe"),
-        expected_best=record.number("expected_best"),
-        probabilistic=_maybe(record, "probabilistic"),
-        deflated=_maybe(record, "deflated"),
-    )
-    record.end()
-    return read
 
 
 def audit_path(path: Path) -> Path:

@@ -43,10 +43,10 @@ def repeated(names: Sequence[str]) -> list[str]:
 
 def _with_symbol(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
     """The symbol under its own name; a second column that says the same in every row is left out."""
-    found = [name for name in (SYMBOL, *SYNONYMS) if name in frame.columns]
-    for other in found[1:]:
-        _check_same(frame, found[0], other, source)
-    return frame.drop(found[1:]).rename({found[0]: SYMBOL}) if found else frame
+    names = [name for name in (SYMBOL, *SYNONYMS) if name in frame.columns]
+    for other in names[1:]:
+        _check_same(frame, names[0], other, source)
+    return frame.drop(names[1:]).rename({names[0]: SYMBOL}) if names else frame
 
 
 def _check_same(frame: "pl.DataFrame", first: str, second: str, source: NamedSource) -> None:
@@ -85,14 +85,14 @@ def named_texts(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Ser
     """
     import polars as pl
 
-    found: dict[str, pl.Series] = {}
+    columns: dict[str, pl.Series] = {}
     for column in frame:
         if column.name in read or not (column.dtype == pl.String or isinstance(column.dtype, pl.Categorical | pl.Enum)):
             continue
         texts = column.cast(pl.String).str.strip_chars().fill_null("")
         if not ((texts == "") | texts.cast(pl.Float64, strict=False).is_not_null()).any():
-            found[column.name] = texts
-    return found
+            columns[column.name] = texts
+    return columns
 
 
 def renaming(names: Sequence[str]) -> str:

@@ -209,8 +209,8 @@ def _likely_symbols(frame: "pl.DataFrame", dates: NDArray[np.int32], *, ordered:
     """The columns of texts by which the rows would be those of several symbols, each of several days."""
     likely: list[str] = []
     for name, texts in named_texts(frame, ("date", *REQUIRED, *OPTIONAL)).items():
-        found, rows = np.unique(texts.to_numpy(), return_inverse=True)
-        if len(found) <= frame.height // 2 and _fallen(rows, dates, ordered=ordered) is None:
+        symbols, rows = np.unique(texts.to_numpy(), return_inverse=True)
+        if len(symbols) <= frame.height // 2 and _fallen(rows, dates, ordered=ordered) is None:
             likely.append(name)
     return likely
 

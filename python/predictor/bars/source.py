@@ -69,16 +69,16 @@ class DatabaseAddress:
         Raises:
             ConfigurationError: For an unknown scheme, or signs that must be percent-encoded.
         """
-        found = _URI.fullmatch(uri)
-        scheme = found["scheme"].lower() if found else ""
+        match = _URI.fullmatch(uri)
+        scheme = match["scheme"].lower() if match else ""
         scheme = _ALIASES.get(scheme, scheme)
-        if found is None or found["rest"] is None or scheme not in SCHEMES:
+        if match is None or match["rest"] is None or scheme not in SCHEMES:
             known = ", ".join(f"{name}://" for name in SCHEMES)
             raise ConfigurationError(f"{origin} must hold a database's URI, beginning with one of {known}")
-        uri = f"{scheme}:/{found['rest']}"
+        uri = f"{scheme}:/{match['rest']}"
         if scheme == "sqlite":
-            return cls(uri=uri, scheme=scheme, database=Path(found["rest"]).stem, passwords=frozenset())
-        parts = _SERVER.fullmatch(found["rest"])
+            return cls(uri=uri, scheme=scheme, database=Path(match["rest"]).stem, passwords=frozenset())
+        parts = _SERVER.fullmatch(match["rest"])
         if parts is None or _HALF_ENCODED.search(uri) or not uri.isprintable():
             raise ConfigurationError(
                 f"the URI of {origin} cannot be read: write {scheme}://user:password@host:port/database, and in user "

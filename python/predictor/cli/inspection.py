@@ -122,7 +122,7 @@ def _tuning_facts(tuning: TuningFacts) -> tuple[tuple[str, str], ...]:
 def _conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) -> Iterable[tuple[str, str]]:
     for h, horizon in enumerate(horizons):
         winkler = (_SCALE * scores[h] for scores in (conformal.winkler_before, conformal.winkler_after))
-        inside = (100 * shares[h] for shares in (conformal.coverage_before, conformal.coverage_after))
+        inside = (100 * shares[h] for shares in (conformal.band_coverage_before, conformal.band_coverage_after))
         told = (
             "Winkler score {:,.2f}, then {:,.2f}".format(*winkler),
             "{:.1f} % in the band, then {:.1f} %".format(*inside),

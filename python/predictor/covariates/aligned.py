@@ -175,8 +175,8 @@ def _check_future(name: str, have: NDArray[np.int32], need: NDArray[np.int32]) -
 def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> NDArray[np.intp]:
     """Where each wanted session stands; -1 where it does not."""
     places = np.searchsorted(have, want)
-    found = have.take(places, mode="clip") == want
-    return np.where(found, places, -1)
+    is_there = have.take(places, mode="clip") == want
+    return np.where(is_there, places, -1)
 
 
 def _taken(values: FloatArray, places: NDArray[np.intp]) -> FloatArray:
@@ -197,9 +197,9 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
     for need in needs:
         wanted = sent_as(need)
         if groups.get(need.name) != wanted:
-            found = f"sent as {groups[need.name]}" if need.name in groups else "not sent"
+            how = f"sent as {groups[need.name]}" if need.name in groups else "not sent"
             raise CovariateMissingError(
-                f"covariate {need.name} is {found}, but the model reads it as {wanted}; send it with the bars",
+                f"covariate {need.name} is {how}, but the model reads it as {wanted}; send it with the bars",
                 metadata={"covariate": need.name, "group": need.group},
             )
     read = dict.fromkeys(need.name for need in needs)

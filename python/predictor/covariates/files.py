@@ -119,11 +119,11 @@ def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray
 
 def _refuse_texts(path: Path, frame: "pl.DataFrame") -> None:
     """Refuse columns of texts in a file about all symbols: one of them may say whom each row is about."""
-    found = list(named_texts(frame, _KEYS))
-    if found:
+    texts = list(named_texts(frame, _KEYS))
+    if texts:
         raise CovariatesError(
-            f"{path.name}: row 1 after the header, column {found[0]}: {str(frame[found[0]][0])!r} is no number, and "
-            f"the file has no column {SYMBOL}; {renaming(found)}"
+            f"{path.name}: row 1 after the header, column {texts[0]}: {str(frame[texts[0]][0])!r} is no number, and "
+            f"the file has no column {SYMBOL}; {renaming(texts)}"
         )
 
 

@@ -106,20 +106,20 @@ class Series:
         """[R] which rows are the latest of some session, so that nobody has to know the others in time."""
         order = np.lexsort((self.known_from, self.date, self.owner))
         owner, use = self.owner[order], first_use[order]
-        found = np.ones(len(order), np.bool_)
-        found[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
-        return found
+        is_first = np.ones(len(order), np.bool_)
+        is_first[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
+        return is_first
 
     def _by_symbol(self, symbols: Sequence[str], values_of: Callable[[slice], FloatArray], length: int) -> FloatArray:
         if not self.symbols:
             return values_of(slice(0, len(self.date)))[None]
         place = {symbol: k for k, symbol in enumerate(self.symbols)}
-        found = np.full((len(symbols), length), np.nan)
+        values = np.full((len(symbols), length), np.nan)
         for s, symbol in enumerate(symbols):
             if symbol in place:
                 k = place[symbol]
-                found[s] = values_of(slice(int(self._bounds[k]), int(self._bounds[k + 1])))
-        return found
+                values[s] = values_of(slice(int(self._bounds[k]), int(self._bounds[k + 1])))
+        return values
 
     def _as_of(self, rows: slice, sessions: NDArray[np.int32]) -> FloatArray:
         date = self.date[rows]

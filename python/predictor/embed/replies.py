@@ -33,9 +33,9 @@ def _result(request_id: str, outcome: Outcome, arrays: "Arrays") -> Json:
 def explained(explanation: Explanation) -> Reply:
     """Every target's attribution."""
     arrays = Arrays()
-    found = [_described(attribution, arrays) for attribution in explanation.attributions]
+    attributions = [_described(attribution, arrays) for attribution in explanation.attributions]
     times = {"queue_ms": explanation.queue_ms, "compute_ms": explanation.compute_ms}
-    return json.dumps({"attributions": found, **times}), arrays.buffers
+    return json.dumps({"attributions": attributions, **times}), arrays.buffers
 
 
 def error(problem: QuantraError) -> Json:

@@ -19,7 +19,7 @@ from predictor.deadline import Cancellation
 from predictor.errors import ConfigurationError, InvalidInputError, RequestTooLargeError
 from predictor.explain.contributions import Baseline, Contributions
 from predictor.explain.integration import NODE_COUNTS, Gradients, PathIntegrator, Point, roughest
-from predictor.explain.path import PanelForecasts, Parts, RowForecasts, StraightPath, copied
+from predictor.explain.path import PanelForecasts, PathParts, RowForecasts, StraightPath, copied
 from predictor.explain.view import check_view
 from predictor.networks import Inputs, OutputMap
 
@@ -33,10 +33,10 @@ AT_ONCE: Final = 2**22
 
 
 @final
-class Tally:
+class ConvergenceTally:
     """Contributions, gaps and node counts of P points and N windows; each pair settles by itself."""
 
-    def __init__(self, *, ends: Tensor, floor: Tensor, distance: Parts) -> None:
+    def __init__(self, *, ends: Tensor, floor: Tensor, distance: PathParts) -> None:
         """Start with nothing settled.
 
         Args:
@@ -110,7 +110,7 @@ class Tally:
         )
 
 
-def _parted(parts: Parts) -> tuple[Parts, Tensor]:
+def _parted(parts: PathParts) -> tuple[PathParts, Tensor]:
     """What the explained stock's own inputs contribute, and [N, M - 1] what each other stock's do in all."""
     if parts.location.dim() == 2:  # noqa: PLR2004 - [N, H]: there are no other stocks
         return parts, parts.location.new_zeros(len(parts.location), 0)
@@ -119,7 +119,7 @@ def _parted(parts: Parts) -> tuple[Parts, Tensor]:
         0
     )
     observed, known, static, location, scale = (part[:, 0] for part in groups)
-    return Parts(observed, known, static, location, scale, parts.offsets), others
+    return PathParts(observed, known, static, location, scale, parts.offsets), others
 
 
 def _size(cells: Tensor) -> Tensor:
@@ -230,14 +230,14 @@ class Explainer:
                 break
         return tally.contributions()
 
-    def _tally(self, path: StraightPath, points: Sequence[Point], deadline: Cancellation) -> Tally:
+    def _tally(self, path: StraightPath, points: Sequence[Point], deadline: Cancellation) -> ConvergenceTally:
         forecasts = self._integrator.ends(path, deadline)
         ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
         if not bool(ends.isfinite().all()):
             raise InvalidInputError("the forecast of a window is not finite, so there is nothing to explain")
         horizons = [h for h, _ in points]
         floor = FLOOR * self._output.spread[horizons][:, None] * path.scale[:, horizons].T
-        return Tally(ends=ends, floor=floor, distance=path.distance())
+        return ConvergenceTally(ends=ends, floor=floor, distance=path.distance())
 
     def _check_request(self, inputs: Inputs, points: Sequence[Point], nodes: Tensor | None) -> None:
         if (nodes is None) != (self._members == 1):

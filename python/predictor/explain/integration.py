@@ -10,7 +10,7 @@ from torch import Tensor
 
 from predictor.arrays import FloatArray
 from predictor.deadline import Cancellation
-from predictor.explain.path import Block, Parts, StraightPath, WindowForecasts
+from predictor.explain.path import Block, PathParts, StraightPath, WindowForecasts
 
 NODE_COUNTS = (3, 6, 12, 24, 48, 96, 192, 384)
 """Tried in this order. Three are enough for most windows; the measured completeness gap and the roughness decide, so
@@ -86,15 +86,15 @@ class PathIntegrator:
     def ends(self, path: StraightPath, deadline: Cancellation) -> Tensor:
         """Forecasts at the baseline and at the windows themselves, float64 [2, N, H, Q]."""
         positions = torch.tensor([0.0, 1.0], dtype=torch.float64, device=path.device)
-        found = positions.new_empty(2, path.rows, *path.end.offsets.shape[1:])
+        forecasts = positions.new_empty(2, path.rows, *path.end.offsets.shape[1:])
 
         def run(block: Block) -> Tensor:
             with torch.no_grad():
                 return self._forecast(*path.at(block, positions))
 
         for block, values in self._blocks(path.rows, 2, run, deadline):
-            found[block.node_slice, block.row_slice] = values.unflatten(0, (block.nodes, block.rows))
-        return found
+            forecasts[block.node_slice, block.row_slice] = values.unflatten(0, (block.nodes, block.rows))
+        return forecasts
 
     def gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Cancellation) -> Gradients:
         """Gradients of each point's forecast along the path, with `count` nodes."""
@@ -114,7 +114,7 @@ class PathIntegrator:
     def _gradients(self, path: StraightPath, points: Sequence[Point], block: Block, rule: "_Rule") -> list[Tensor]:
         """Sums over the block's nodes, one [2, rows, width] a point: one forward, one backward a point."""
         values, held = path.at(block, rule.positions)
-        leaves = Parts(*(part.requires_grad_() for part in values))
+        leaves = PathParts(*(part.requires_grad_() for part in values))
         forecast = self._forecast(leaves, held)
         by_row = rule.weights[block.node_slice].repeat_interleave(block.rows)
         highest = rule.highest[block.node_slice]
@@ -127,7 +127,7 @@ class PathIntegrator:
                 retain_graph=k < len(points) - 1,
                 materialize_grads=True,  # an input that the network does not read has gradient 0
             )
-            by_node = Parts(*gradients).cells().unflatten(0, (block.nodes, block.rows))
+            by_node = PathParts(*gradients).cells().unflatten(0, (block.nodes, block.rows))
             sums.append(torch.stack([by_node.sum(0), torch.tensordot(highest, by_node, dims=1)]))
         return sums
 

@@ -29,7 +29,7 @@ class Held(NamedTuple):
         return Held(_repeated(self.mask, times), None if self.nodes is None else _repeated(self.nodes, times))
 
 
-class Parts(NamedTuple):
+class PathParts(NamedTuple):
     """One tensor for each group of numbers that an explanation varies: values, gradients or contributions.
 
     Leading dimensions differ; the last ones are given here. Where the network looks across M stocks, they stand in
@@ -58,10 +58,10 @@ class Parts(NamedTuple):
         """All numbers of each row side by side, float64 [rows, width]."""
         return torch.cat([part.flatten(1).to(torch.float64) for part in self], dim=1)
 
-    def of_cells(self, cells: Tensor) -> "Parts":
+    def of_cells(self, cells: Tensor) -> "PathParts":
         """Other numbers [rows, width], parted as these are."""
         groups = cells.split([part[0].numel() for part in self], dim=1)
-        return Parts(*(group.view(part.shape) for group, part in zip(groups, self, strict=True)))
+        return PathParts(*(group.view(part.shape) for group, part in zip(groups, self, strict=True)))
 
     def inputs(self, mask: Tensor) -> Inputs:
         """What a network reads of these values."""
@@ -116,8 +116,8 @@ class Block:
 class StraightPath:
     """From the baseline (position 0) to N windows (position 1); what is held stays the windows' own."""
 
-    start: Parts
-    end: Parts
+    start: PathParts
+    end: PathParts
     held: Held
 
     @classmethod
@@ -132,7 +132,7 @@ class StraightPath:
         _check_width("known", inputs.known, baseline.known)
         _check_width("static", inputs.static, baseline.static)
         own = Inputs(*(copied(group, offsets.device) for group in inputs))
-        end = Parts(
+        end = PathParts(
             own.observed,
             own.known,
             own.static,
@@ -140,7 +140,7 @@ class StraightPath:
             own.scale,
             offsets.expand(len(own.location), -1, -1),
         )
-        start = Parts(
+        start = PathParts(
             torch.zeros_like(own.observed),
             _filled(own.known, baseline.known),
             _filled(own.static, baseline.static),
@@ -171,24 +171,24 @@ class StraightPath:
         if len(rows) == self.rows:
             return self
         return StraightPath(
-            start=Parts(*(part[rows] for part in self.start)),
-            end=Parts(*(part[rows] for part in self.end)),
+            start=PathParts(*(part[rows] for part in self.start)),
+            end=PathParts(*(part[rows] for part in self.end)),
             held=self.held.take(rows),
         )
 
-    def distance(self) -> Parts:
+    def distance(self) -> PathParts:
         """How far each number moves; float64 [N, ...]."""
-        return Parts(
+        return PathParts(
             *(end.to(torch.float64) - start.to(torch.float64) for start, end in zip(self.start, self.end, strict=True))
         )
 
-    def at(self, block: Block, positions: Tensor) -> tuple[Parts, Held]:
+    def at(self, block: Block, positions: Tensor) -> tuple[PathParts, Held]:
         """Values and what is held at the block's nodes, [nodes x rows, ...] with the windows running fastest.
 
         Positions 0 and 1 give baseline and windows to the last bit.
         """
         weights = positions[block.node_slice]
-        values = Parts(
+        values = PathParts(
             *(
                 _interpolated(start[block.row_slice], end[block.row_slice], weights)
                 for start, end in zip(self.start, self.end, strict=True)
@@ -228,7 +228,7 @@ def _check_width(group: str, windows: Tensor, baseline: ArrayLike) -> None:
 class WindowForecasts(Protocol):
     """How a view is asked."""
 
-    def __call__(self, parts: Parts, held: Held) -> Tensor:
+    def __call__(self, parts: PathParts, held: Held) -> Tensor:
         """Quantiles [N, H, Q] of the explained windows, in the target's unit."""
         ...
 
@@ -241,7 +241,7 @@ class RowForecasts:
         self._view = view
         self._output = output
 
-    def __call__(self, parts: Parts, held: Held) -> Tensor:
+    def __call__(self, parts: PathParts, held: Held) -> Tensor:
         """One row of the network a window."""
         units = self._view(parts.inputs(held.mask))
         return self._output.values(units, parts.location, parts.scale, parts.offsets)
@@ -258,7 +258,7 @@ class PanelForecasts:
         self._view = view
         self._output = output
 
-    def __call__(self, parts: Parts, held: Held) -> Tensor:
+    def __call__(self, parts: PathParts, held: Held) -> Tensor:
         """One panel of the network a window, of which the first stock counts."""
         assert held.nodes is not None  # noqa: S101 - the explainer checked the request
         windows, members = held.nodes.shape

@@ -74,8 +74,8 @@ class WholeModel(nn.Module):
         inputs = self._inputs(groups)
         if not self.across_stocks:
             return (self._values(self.network(inputs), inputs),)
-        found = self.network(inputs, groups[NODES])
-        return self._values(found.quantiles, inputs), found.scores
+        output = self.network(inputs, groups[NODES])
+        return self._values(output.quantiles, inputs), output.scores
 
     def _inputs(self, groups: dict[str, Tensor]) -> Inputs:
         """With groups of width 0 in place of those that are absent."""

@@ -263,11 +263,11 @@ def _difference(proto: "ModelProto", whole: WholeModel, model: Model, inputs: In
     for rows in TRIED_ROWS:
         taken, nodes = _repeated(inputs, rows), _some_nodes(rows, len(model.manifest.universe))
         fed = zip(whole.input_names, whole.arguments(taken, nodes), strict=True)
-        found = session.run(list(whole.output_names), {name: tensor.numpy() for name, tensor in fed})
+        outputs = session.run(list(whole.output_names), {name: tensor.numpy() for name, tensor in fed})
         answers = _answers(model, taken, nodes, across_stocks=whole.across_stocks)
-        for name, one, other in zip(whole.output_names, map(np.asarray, found), answers, strict=True):
+        for name, one, other in zip(whole.output_names, map(np.asarray, outputs), answers, strict=True):
             differences[name].append(_distance(one, other))
-    largest = {name: float(np.max(found)) for name, found in differences.items()}
+    largest = {name: float(np.max(difference)) for name, difference in differences.items()}
     for name, difference in largest.items():
         if not difference <= TOLERANCES[name]:  # also where it is not a number
             raise ArtifactError(
@@ -281,8 +281,8 @@ def _answers(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool
     """What the model itself gives, in the order of the graph's outputs."""
     if not across_stocks:
         return [model.engine.values(inputs).numpy()]
-    found = model.engine.panel(inputs, nodes)
-    return [model.engine.calibrated(found.quantiles, inputs.location, inputs.scale).numpy(), found.scores.numpy()]
+    output = model.engine.panel(inputs, nodes)
+    return [model.engine.calibrated(output.quantiles, inputs.location, inputs.scale).numpy(), output.scores.numpy()]
 
 
 def _repeated(inputs: Inputs, rows: int) -> Inputs:
@@ -297,6 +297,6 @@ def _some_nodes(rows: int, universe: int) -> Tensor:
     return torch.where(places < universe, places, -1)
 
 
-def _distance(found: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
+def _distance(actual: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
     """Largest difference; not a number if one of them holds what is none."""
-    return float(np.abs(found.astype(np.float64) - expected.astype(np.float64)).max())
+    return float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max())

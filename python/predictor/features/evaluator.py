@@ -47,7 +47,7 @@ class _Series:
 
 
 @final
-class Plan:
+class EvaluationPlan:
     """The steps that evaluate several expressions together.
 
     Attributes:

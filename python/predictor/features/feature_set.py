@@ -13,7 +13,7 @@ from predictor.bars import AdjustedBars
 from predictor.bars.columns import repeated
 from predictor.canonical import Record
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
-from predictor.features.evaluator import Plan
+from predictor.features.evaluator import EvaluationPlan
 from predictor.features.expression import Expression
 from predictor.features.fields import (
     KNOWN,
@@ -85,8 +85,8 @@ class FeatureSet:
     known: tuple[FeatureDefinition, ...] = ()
     covariates: CovariateFields = field(default_factory=CovariateFields)
     operator_set: int = OPERATOR_SET
-    _observed_plan: Plan = field(init=False, repr=False, compare=False)
-    _known_plan: Plan = field(init=False, repr=False, compare=False)
+    _observed_plan: EvaluationPlan = field(init=False, repr=False, compare=False)
+    _known_plan: EvaluationPlan = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Parse every expression and plan their evaluation."""
@@ -97,8 +97,8 @@ class FeatureSet:
         known = [_parsed(definition, self.covariates.known_set) for definition in self.known]
         object.__setattr__(self, "observed", _canonical(self.observed, observed))
         object.__setattr__(self, "known", _canonical(self.known, known))
-        object.__setattr__(self, "_observed_plan", Plan(observed))
-        object.__setattr__(self, "_known_plan", Plan(known))
+        object.__setattr__(self, "_observed_plan", EvaluationPlan(observed))
+        object.__setattr__(self, "_known_plan", EvaluationPlan(known))
         for definition, lookback in zip(self.known, self._known_plan.lookbacks, strict=True):
             if lookback > 1:
                 raise ConfigurationError(f"known feature {definition.name} looks back; it may read its own day only")

@@ -122,9 +122,9 @@ class _Parser:
 
     def _take_symbol(self, symbol: str) -> bool:
         """Step over the symbol if it comes next."""
-        found = self._token.kind == "symbol" and self._token.text == symbol
-        self._place += found
-        return found
+        is_there = self._token.kind == "symbol" and self._token.text == symbol
+        self._place += is_there
+        return is_there
 
     def _error(self, position: int, problem: str) -> ExpressionError:
         return ExpressionError.at(self._text, position, problem)
@@ -170,8 +170,8 @@ class _Parser:
             part = self._comparison(self._deeper(depth, token.position))
             self._close(token)
             return part
-        found = "the end" if token.kind == "end" else repr(token.text)
-        raise self._error(token.position, f"expected a number, a field or an operator, found {found}")
+        text = "the end" if token.kind == "end" else repr(token.text)
+        raise self._error(token.position, f"expected a number, a field or an operator, found {text}")
 
     def _deeper(self, depth: int, position: int) -> int:
         if depth >= DEEPEST_NESTING:

@@ -29,13 +29,13 @@ from predictor.golden.bars import (
 from predictor.golden.stages import (
     LONG_AFTER,
     MOST_FLOAT32_ERROR,
-    Comparison,
-    Question,
+    GoldenQuestion,
+    StageComparison,
     Stages,
     forecast_stages,
+    golden_question,
     off,
     prepare,
-    question,
     stages_of,
     units_in_float64,
 )
@@ -47,7 +47,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 def record(model: Model) -> Golden:
     """Make the golden instance of a model, with the numbers that it computes here and now."""
-    asked = question(model)
+    asked = golden_question(model)
     stages, exact = stages_of(model, asked), units_in_float64(model, asked)
     text: dict[str, Json] = {
         "symbols": list(asked.bars.symbols),
@@ -71,17 +71,17 @@ def check(model: Model, golden: Golden) -> None:
     """
     facts = _facts(golden)
     try:
-        asked = Question(stored_bars(facts.symbols, golden.arrays), facts.covariates)
-        found = stages_of(model, asked)
+        asked = GoldenQuestion(stored_bars(facts.symbols, golden.arrays), facts.covariates)
+        stages = stages_of(model, asked)
     except ArtifactError:
         raise
     except QuantraError as error:
         raise off(f"is refused: {error.message}") from error
-    comparison = Comparison(
+    comparison = StageComparison(
         slack=slack(model, golden),
         scale=model.pipeline.features.scaling.scale,
     )
-    for name, values in found.items():
+    for name, values in stages.items():
         comparison.check(name, values, stored_array(golden.arrays, f"stage.{name}"))
     for name, spoil in REFUSALS.items():
         reason, recorded = _refusal(model, asked, spoil), facts.refusals.get(name)
@@ -95,27 +95,27 @@ def slack(model: Model, golden: Golden) -> float:
     return max(min(4 * _facts(golden).float32_error, MOST_FLOAT32_ERROR), model.engine.relative_error)
 
 
-def _one_bar_too_few(model: Model, asked: Question) -> Question:
+def _one_bar_too_few(model: Model, asked: GoldenQuestion) -> GoldenQuestion:
     count = max(1, model.pipeline.least_bars - 1)
-    return Question(asked.bars.last(count), asked.covariates.last(count))
+    return GoldenQuestion(asked.bars.last(count), asked.covariates.last(count))
 
 
-def _high_below_low(_model: Model, asked: Question) -> Question:
+def _high_below_low(_model: Model, asked: GoldenQuestion) -> GoldenQuestion:
     high = asked.bars.high.copy()
     high[1, -1] = asked.bars.low[1, -1] / 2
-    return Question(replace(asked.bars, high=high), asked.covariates)
+    return GoldenQuestion(replace(asked.bars, high=high), asked.covariates)
 
 
-def _a_strange_covariate(_model: Model, asked: Question) -> Question:
+def _a_strange_covariate(_model: Model, asked: GoldenQuestion) -> GoldenQuestion:
     texts = ("",) * len(asked.bars.symbols)
-    return Question(asked.bars, replace(asked.covariates, categories={"no such covariate": texts}))
+    return GoldenQuestion(asked.bars, replace(asked.covariates, categories={"no such covariate": texts}))
 
 
-def _no_covariates(_model: Model, asked: Question) -> Question:
-    return Question(asked.bars, Covariates())
+def _no_covariates(_model: Model, asked: GoldenQuestion) -> GoldenQuestion:
+    return GoldenQuestion(asked.bars, Covariates())
 
 
-REFUSALS: Final[Mapping[str, Callable[[Model, Question], Question]]] = {
+REFUSALS: Final[Mapping[str, Callable[[Model, GoldenQuestion], GoldenQuestion]]] = {
     "one bar too few": _one_bar_too_few,
     "high below low": _high_below_low,
     "a strange covariate": _a_strange_covariate,
@@ -125,7 +125,7 @@ REFUSALS: Final[Mapping[str, Callable[[Model, Question], Question]]] = {
 where the model reads no covariates and misses none."""
 
 
-def _refusal(model: Model, asked: Question, spoil: Callable[[Model, Question], Question]) -> str:
+def _refusal(model: Model, asked: GoldenQuestion, spoil: Callable[[Model, GoldenQuestion], GoldenQuestion]) -> str:
     """The reason that a spoilt question is refused with; empty if it is not."""
     try:
         prepare(model, spoil(model, asked))
@@ -200,24 +200,24 @@ def _check_own(ensemble: Ensemble, golden: Golden, forgiven: float) -> None:
     symbols, covariates = text.texts("symbols"), stored_covariates(text.record("categories"), golden.arrays)
     text.end()
     try:
-        found = _joint_stages(ensemble, Question(stored_bars(symbols, golden.arrays), covariates))
+        stages = _joint_stages(ensemble, GoldenQuestion(stored_bars(symbols, golden.arrays), covariates))
     except ArtifactError:
         raise
     except QuantraError as error:
         raise off(f"is refused: {error.message}") from error
-    comparison = Comparison(slack=forgiven, scale=np.ones(0))
-    for name, values in found.items():
+    comparison = StageComparison(slack=forgiven, scale=np.ones(0))
+    for name, values in stages.items():
         comparison.check(name, values, stored_array(golden.arrays, f"stage.{name}"))
 
 
-def _joint_question(ensemble: Ensemble) -> Question:
+def _joint_question(ensemble: Ensemble) -> GoldenQuestion:
     """On the last sessions whose horizons every member's calendar still holds."""
     pipelines = [member.pipeline for member in ensemble.members.values()]
     bars = made_up(pipelines)
     future = min(pipelines, key=lambda pipeline: pipeline.calendar.last).following(int(bars.sessions[-1]))
-    return Question(bars, made_up_covariates(ensemble.covariates, bars, future))
+    return GoldenQuestion(bars, made_up_covariates(ensemble.covariates, bars, future))
 
 
-def _joint_stages(ensemble: Ensemble, asked: Question) -> Stages:
+def _joint_stages(ensemble: Ensemble, asked: GoldenQuestion) -> Stages:
     instance = Instance(input=asked.bars, covariates=asked.covariates, allow_incomplete_last_bar=True)
     return forecast_stages(ensemble.forecast([ensemble.prepare(instance, LONG_AFTER)])[0])

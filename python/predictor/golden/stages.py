@@ -35,7 +35,7 @@ NODES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far a value may be off: |found - expected| <= absolute + relative * size.
+    """How far a value may be off: |actual - expected| <= absolute + relative * size.
 
     The size is the largest |expected| of the stage, for features the value's own or the feature's fitted scale.
     """
@@ -98,7 +98,7 @@ MOST_FLOAT32_ERROR: Final = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Comparison:
+class StageComparison:
     """What stages are compared by, apart from their tolerances.
 
     Attributes:
@@ -109,13 +109,13 @@ class Comparison:
     slack: float
     scale: FloatArray
 
-    def check(self, name: str, found: NDArray[np.generic], expected: NDArray[np.generic]) -> None:
+    def check(self, name: str, actual: NDArray[np.generic], expected: NDArray[np.generic]) -> None:
         """Raise ArtifactError, naming the stage, if it is off by more than its tolerance."""
-        if found.shape != expected.shape:
-            raise off(f"stage {name} has shape {found.shape}, recorded was {expected.shape}")
-        if found.dtype != expected.dtype:
-            raise off(f"stage {name} is {found.dtype}, recorded was {expected.dtype}")
-        a, b = found.astype(np.float64), expected.astype(np.float64)
+        if actual.shape != expected.shape:
+            raise off(f"stage {name} has shape {actual.shape}, recorded was {expected.shape}")
+        if actual.dtype != expected.dtype:
+            raise off(f"stage {name} is {actual.dtype}, recorded was {expected.dtype}")
+        a, b = actual.astype(np.float64), expected.astype(np.float64)
         known = np.isfinite(b)
         if not np.array_equal(np.isfinite(a), known) or not np.array_equal(a[~known], b[~known], equal_nan=True):
             raise off(f"stage {name} is finite in other places than recorded")
@@ -143,21 +143,21 @@ def off(problem: str) -> ArtifactError:
     return ArtifactError.of(GOLDEN_ARRAYS, f"golden instance: {problem}")
 
 
-class Question(NamedTuple):
+class GoldenQuestion(NamedTuple):
     """What a model is asked: bars, and what it reads beside them."""
 
     bars: BarPanel
     covariates: Covariates
 
 
-def question(model: Model) -> Question:
+def golden_question(model: Model) -> GoldenQuestion:
     """The golden instance of a model, made up; where there is a graph, the first two are stocks that it links."""
     pipeline = model.pipeline
     linked = _linked(model) or SYMBOLS[:2]
     others = (name if name not in linked else f"{name}-2" for name in SYMBOLS[2:])
     bars = replace(made_up([pipeline]), symbols=(*linked, *others))
     future = pipeline.following(int(bars.sessions[-1]))
-    return Question(bars, made_up_covariates(pipeline.covariates, bars, future))
+    return GoldenQuestion(bars, made_up_covariates(pipeline.covariates, bars, future))
 
 
 def _linked(model: Model) -> tuple[str, str] | None:
@@ -172,37 +172,37 @@ def _linked(model: Model) -> tuple[str, str] | None:
     return universe[stock], universe[int(edges[stock, place])]
 
 
-def prepare(model: Model, asked: Question) -> Prepared:
+def prepare(model: Model, asked: GoldenQuestion) -> Prepared:
     """The question as the network reads it."""
     bars, covariates = asked
     return model.prepare(Instance(input=bars, covariates=covariates, allow_incomplete_last_bar=True), LONG_AFTER)
 
 
 def golden_inputs(model: Model) -> Inputs:
-    """The inputs of the golden instance, one row a symbol; recorded and found ones are the same after a check."""
-    return prepare(model, question(model)).inputs
+    """The inputs of the golden instance, one row a symbol; recorded and computed ones are the same after a check."""
+    return prepare(model, golden_question(model)).inputs
 
 
-def stages_of(model: Model, asked: Question) -> Stages:
+def stages_of(model: Model, asked: GoldenQuestion) -> Stages:
     """Every stage by name, in the order of computation; S symbols, N of them usable."""
     prepared = prepare(model, asked)
     forecast = model.forecast([prepared])[0]
     return {
         **_before_scaling(model, asked),
         **_inputs(model, prepared),
-        "units": model.asking.units(prepared).numpy(),
+        "units": model.runner.units(prepared).numpy(),
         **forecast_stages(forecast),
         **({} if forecast.scores is None else {"scores": forecast.scores}),
         **_attribution(model, prepared),
     }
 
 
-def units_in_float64(model: Model, asked: Question) -> NDArray[np.float64]:
+def units_in_float64(model: Model, asked: GoldenQuestion) -> NDArray[np.float64]:
     """The network's output in float64 arithmetic: how far float32 itself is off."""
     return model.units_in_float64(prepare(model, asked)).numpy()
 
 
-def _before_scaling(model: Model, asked: Question) -> Stages:
+def _before_scaling(model: Model, asked: GoldenQuestion) -> Stages:
     """Adjusted bars, features before they are scaled, and the steps to fitted levels."""
     pipeline = model.pipeline
     adjusted, window = asked.bars.adjusted(), pipeline.normaliser.window
@@ -226,33 +226,39 @@ def _inputs(model: Model, prepared: Prepared) -> Stages:
 
 def forecast_stages(forecast: Forecast) -> Stages:
     """The answer's parts by name."""
-    found: Stages = {
+    stages: Stages = {
         "values": forecast.values,
         "as_of_session": np.array([forecast.as_of_session], np.int32),
         "target_sessions": forecast.target_sessions,
     }
     if forecast.prices is not None:
-        found["prices"] = forecast.prices
+        stages["prices"] = forecast.prices
     if forecast.anchor_price is not None:
-        found["anchor_price"] = forecast.anchor_price
-    return found
+        stages["anchor_price"] = forecast.anchor_price
+    return stages
 
 
 def _attribution(model: Model, prepared: Prepared) -> Stages:
     """The longest horizon's median: the rule, both ends of the path, every contribution and their sum."""
     manifest = model.manifest
     point = model.default_targets()[-1].index_in(manifest.target.horizons, manifest.quantiles)
-    (found,) = model.asking.contributions(prepared, [point], deadline=Deadline(), node_counts=(NODES,))
+    (contributions,) = model.runner.contributions(prepared, [point], deadline=Deadline(), node_counts=(NODES,))
     positions, weights = gauss_legendre(NODES)
     return {
         "attribution_positions": positions,
         "attribution_weights": weights,
-        "attribution_ends": np.stack([found.baseline_prediction, found.prediction], axis=-1),
-        "attribution_observed": found.observed,
-        "attribution_known": found.known,
-        "attribution_static": found.static,
+        "attribution_ends": np.stack([contributions.baseline_prediction, contributions.prediction], axis=-1),
+        "attribution_observed": contributions.observed,
+        "attribution_known": contributions.known,
+        "attribution_static": contributions.static,
         "attribution_alone": np.stack(
-            [found.location, found.scale, found.conformal, found.neighbours.sum(axis=1)], axis=-1
+            [
+                contributions.location,
+                contributions.scale,
+                contributions.conformal,
+                contributions.neighbours.sum(axis=1),
+            ],
+            axis=-1,
         ),
-        "attribution_sum": found.total(),
+        "attribution_sum": contributions.total(),
     }

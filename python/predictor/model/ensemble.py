@@ -70,11 +70,11 @@ class JointlyPrepared:
     @property
     def refusals(self) -> dict[str, QuantraError]:
         """Why each symbol that a member cannot forecast cannot be forecast, by the first such member."""
-        found: dict[str, QuantraError] = {}
+        refusals: dict[str, QuantraError] = {}
         for prepared in self.members:
             for symbol, error in prepared.refusals.items():
-                found.setdefault(symbol, error)
-        return found
+                refusals.setdefault(symbol, error)
+        return refusals
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -119,11 +119,11 @@ class JointReading:
                 "the members of this ensemble read different windows: their features, fitted numbers, encoder lengths "
                 "or normalisers differ; send bars, from which each member makes its own"
             )
-        found = {
+        prepared_of = {
             place: prepared_by(pipeline, _read_by(pipeline, instance), now)
             for place, pipeline in self._pipelines.items()
         }
-        prepared = JointlyPrepared(members=tuple(member.warned(found[place]) for place, member in self._members))
+        prepared = JointlyPrepared(members=tuple(member.warned(prepared_of[place]) for place, member in self._members))
         if not prepared.usable.any():
             raise nothing_usable(prepared.refusals)
         symbols = [symbol for symbol, known in zip(prepared.symbols, prepared.usable, strict=True) if known]
@@ -138,11 +138,11 @@ def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:
 
 def named_once(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
     """What any member has, once each by name, in the order in which they first appear."""
-    found: dict[str, NamedT] = {}
+    named: dict[str, NamedT] = {}
     for group in groups:
         for item in group:
-            found.setdefault(item.name, item)
-    return tuple(found.values())
+            named.setdefault(item.name, item)
+    return tuple(named.values())
 
 
 KIND = "ensemble"
@@ -288,7 +288,7 @@ class Ensemble:
         """
         asked = replace(query, targets=query.targets or self.default_targets())
         prepared = self.prepare(asked.instance, now)
-        found = [
+        attributions = [
             member.attributions(asked, panel, deadline)
             for member, panel in zip(self.members.values(), prepared.members, strict=True)
         ]
@@ -301,7 +301,7 @@ class Ensemble:
                 prepared.warnings,
                 self._skill,
             )
-            for target, answers in zip(asked.targets, zip(*found, strict=True), strict=True)
+            for target, answers in zip(asked.targets, zip(*attributions, strict=True), strict=True)
         )
 
     def default_targets(self) -> tuple[TargetPoint, ...]:

@@ -89,17 +89,17 @@ def joint_attribution(
     """
     members = list(by_member.values())
     rows = _rows(members)
-    longest = max(members, key=lambda found: len(found.sessions))
-    per_row = np.mean(np.stack([_on_rows(found, rows) for found in members]), axis=0)
+    longest = max(members, key=lambda attribution: len(attribution.sessions))
+    per_row = np.mean(np.stack([_on_rows(attribution, rows) for attribution in members]), axis=0)
     per_row[:, rows.index((RowKind.CONFORMAL, RowKind.CONFORMAL.value))] += prediction.values - _mean(
-        [found.prediction for found in members]
+        [attribution.prediction for attribution in members]
     )
-    baseline = _mean([found.baseline_prediction for found in members])
+    baseline = _mean([attribution.baseline_prediction for attribution in members])
     gap = _gap(members, per_row, baseline, prediction)
     usable = prediction.usable
     return replace(
         longest,
-        baseline=", ".join(dict.fromkeys(found.baseline for found in members)),
+        baseline=", ".join(dict.fromkeys(attribution.baseline for attribution in members)),
         row_names=tuple(name for _, name in rows),
         row_kinds=tuple(kind for kind, _ in rows),
         per_row=_only(per_row, usable),
@@ -109,7 +109,7 @@ def joint_attribution(
         baseline_prediction=_only(baseline, usable),
         relative_gap=gap,
         converged=gap <= prediction.tolerance,
-        nodes=np.where(usable, np.maximum.reduce([found.nodes for found in members]), 0).astype(np.int32),
+        nodes=np.where(usable, np.maximum.reduce([attribution.nodes for attribution in members]), 0).astype(np.int32),
         model=identity.name,
         version=identity.version,
         weights_hash=identity.weights_hash,
@@ -123,26 +123,26 @@ def _named_internals(by_member: Mapping[str, Attribution], usable: BoolArray) ->
     """Those of every member, such as `long: attention`."""
     return tuple(
         replace(one, name=f"{name}: {one.name}", values=np.where(usable[:, None], one.values, np.nan))
-        for name, found in by_member.items()
-        for one in found.internals
+        for name, attribution in by_member.items()
+        for one in attribution.internals
     )
 
 
 def _rows(members: Sequence[Attribution]) -> list[RowKey]:
     """The rows of all members, by kind, in the order in which they first appear."""
     kinds = list(RowKind)
-    found = dict.fromkeys(key for member in members for key in _keys(member))
-    return sorted(found, key=lambda key: kinds.index(key[0]))
+    keys = dict.fromkeys(key for member in members for key in _keys(member))
+    return sorted(keys, key=lambda key: kinds.index(key[0]))
 
 
-def _keys(found: Attribution) -> list[RowKey]:
-    return list(zip(found.row_kinds, found.row_names, strict=True))
+def _keys(attribution: Attribution) -> list[RowKey]:
+    return list(zip(attribution.row_kinds, attribution.row_names, strict=True))
 
 
-def _on_rows(found: Attribution, rows: list[RowKey]) -> FloatArray:
+def _on_rows(attribution: Attribution, rows: list[RowKey]) -> FloatArray:
     """[S, R] a member's contributions in their places among the rows of all."""
-    placed = np.zeros((len(found.symbols), len(rows)))
-    placed[:, [rows.index(key) for key in _keys(found)]] = found.per_row
+    placed = np.zeros((len(attribution.symbols), len(rows)))
+    placed[:, [rows.index(key) for key in _keys(attribution)]] = attribution.per_row
     return placed
 
 
@@ -152,12 +152,12 @@ def _gap(
     """[S] the largest of the members' gaps and the ensemble's own."""
     difference = prediction.values - baseline
     own = np.abs(per_row.sum(axis=1) - difference) / np.maximum(np.abs(difference), prediction.floor)
-    return np.maximum.reduce([own, *(found.relative_gap for found in members)])
+    return np.maximum.reduce([own, *(attribution.relative_gap for attribution in members)])
 
 
 def _joint_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArray | None:
     """[S, T] of the longest encoder; sessions that a member does not read count as 0 there."""
-    given = [found.per_time for found in members if found.per_time is not None]
+    given = [attribution.per_time for attribution in members if attribution.per_time is not None]
     if len(given) < len(members):
         return None
     length = max(times.shape[1] for times in given)
@@ -166,13 +166,13 @@ def _joint_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArra
 
 def _joint_cells(members: Sequence[Attribution], observed: Sequence[str], usable: BoolArray) -> FloatArray | None:
     """[S, T, F] of the longest encoder and the observed features of all members."""
-    given = [(found, found.cells) for found in members if found.cells is not None]
+    given = [(attribution, attribution.cells) for attribution in members if attribution.cells is not None]
     if len(given) < len(members):
         return None
     length = max(cells.shape[1] for _, cells in given)
     placed: list[FloatArray] = []
-    for found, cells in given:
-        names = [name for kind, name in _keys(found) if kind is RowKind.OBSERVED]
+    for attribution, cells in given:
+        names = [name for kind, name in _keys(attribution) if kind is RowKind.OBSERVED]
         wide = np.zeros((*cells.shape[:2], len(observed)))
         wide[..., [observed.index(name) for name in names]] = cells
         placed.append(_ended(wide, length))

@@ -15,8 +15,8 @@ from predictor.windows import Counts, Encoded, Pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
-    """What was found of S symbols on the way to their inputs."""
+class PanelState:
+    """What is known of S symbols on the way to their inputs."""
 
     bars: BarPanel
     """The sessions that the forecast depends on."""
@@ -48,23 +48,23 @@ class Found:
         )
 
 
-def refusals_of(pipeline: Pipeline, found: Found) -> dict[str, QuantraError]:
+def refusals_of(pipeline: Pipeline, panel: PanelState) -> dict[str, QuantraError]:
     """Why each symbol that cannot be forecast cannot, by symbol, in the order of the panel."""
-    bars, counts = found.bars, found.counts
+    bars, counts = panel.bars, panel.counts
     sound = can_anchor(bars.close[:, -1])
     sound &= (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values)
-    sound &= (found.scale <= LARGEST_SCALE) & found.knows_something
-    rows = sorted({*np.flatnonzero(~sound).tolist(), *found.faults})
-    return {bars.symbols[s]: _refusal(pipeline, found, s) for s in rows}
+    sound &= (panel.scale <= LARGEST_SCALE) & panel.knows_something
+    rows = sorted({*np.flatnonzero(~sound).tolist(), *panel.faults})
+    return {bars.symbols[s]: _refusal(pipeline, panel, s) for s in rows}
 
 
-def _refusal(pipeline: Pipeline, found: Found, s: int) -> QuantraError:
-    bars, counts, symbol = found.bars, found.counts, found.bars.symbols[s]
-    if s in found.faults:
-        return found.faults[s]
+def _refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
+    bars, counts, symbol = panel.bars, panel.counts, panel.bars.symbols[s]
+    if s in panel.faults:
+        return panel.faults[s]
     if np.isnan(bars.close[s, -1]):
         return _no_last_bar(symbol, bars)
-    if impossible := _impossible(found, s):
+    if impossible := _impossible(panel, s):
         return NoUsableSymbolError(f"{symbol}: has {impossible}, which no market has; check its prices")
     if counts.bars[s] < pipeline.least_bars:
         return _too_few_bars(pipeline, symbol, int(counts.bars[s]))
@@ -104,23 +104,23 @@ def _too_few_bars(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError
     return TooFewBarsError.of(symbol, have=have, need=pipeline.least_bars, what=what, best=pipeline.bars_needed)
 
 
-def _impossible(found: Found, s: int) -> str:
+def _impossible(panel: PanelState, s: int) -> str:
     """What no market has."""
-    close = found.bars.close[s, -1]
-    if found.scale[s] > LARGEST_SCALE:
-        return f"a volatility of {found.scale[s]:.3g} a day"
+    close = panel.bars.close[s, -1]
+    if panel.scale[s] > LARGEST_SCALE:
+        return f"a volatility of {panel.scale[s]:.3g} a day"
     return "" if can_anchor(close) else f"a last close of {close:.3g}"
 
 
-def warnings_of(pipeline: Pipeline, found: Found, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
+def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
     """Which symbols have no forecast, and which have one that is worth less than others."""
     for error in list(refusals.values())[:MOST_TOLD]:
         yield f"no forecast of {error.message}"
     if len(refusals) > MOST_TOLD:
         yield f"no forecast of {len(refusals) - MOST_TOLD} more symbols either; the answer holds the reason of each"
-    yield from found.bars.suspicious_jumps().lines()
-    symbols = found.bars.symbols
-    present = found.bars.present.sum(axis=1)
+    yield from panel.bars.suspicious_jumps().lines()
+    symbols = panel.bars.symbols
+    present = panel.bars.present.sum(axis=1)
     thin = [s for s, symbol in enumerate(symbols) if present[s] < pipeline.bars_needed and symbol not in refusals]
     if thin:
         fewest = min(thin, key=lambda s: present[s])
@@ -128,7 +128,7 @@ def warnings_of(pipeline: Pipeline, found: Found, refusals: Mapping[str, Quantra
             f"{listed([symbols[s] for s in thin])}: forecast from fewer than the {pipeline.bars_needed} bars that the "
             f"model reads, {symbols[fewest]} from {present[fewest]}; what its features lack counts as unknown"
         )
-    flat = [symbol for symbol, still in zip(symbols, found.is_flat, strict=True) if still and symbol not in refusals]
+    flat = [symbol for symbol, still in zip(symbols, panel.is_flat, strict=True) if still and symbol not in refusals]
     if flat:
         yield (
             f"{listed(flat)}: its price hardly moves, so the forecast is as wide as the smallest volatility that the "

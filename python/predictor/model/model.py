@@ -24,7 +24,7 @@ from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
 from predictor.model.doubts import Taught, doubts
 from predictor.model.interface import outcomes
-from predictor.model.outputs import Identity, Source, attribution_of, default_targets, forecast_of, summed
+from predictor.model.outputs import AnswerSource, Identity, attribution_of, default_targets, forecast_of, summed
 from predictor.model.prepare import prepared_by
 from predictor.model.prepared import Prepared, bounded, nothing_usable
 from predictor.model.runner import PanelRunner, RowRunner, Runner
@@ -35,7 +35,7 @@ SHARE_KNOWN = "share of known cells"
 """The last variable of every past session."""
 
 
-def internals_of(found: Internals, features: FittedFeatures, target: Target, h: int) -> tuple[Internal, ...]:
+def internals_of(internals: Internals, features: FittedFeatures, target: Target, h: int) -> tuple[Internal, ...]:
     """The internals of N windows that concern horizon `h`; those that the network lacks are left out.
 
     Variables are named as in an attribution's rows: a known or static feature of several columns is one variable, and
@@ -43,7 +43,7 @@ def internals_of(found: Internals, features: FittedFeatures, target: Target, h: 
     network does not look at, are left out.
     """
     known, ahead = features.features.known_names, target.lag + target.horizons[h]
-    length, observed = found.past.shape[1], len(features.features.names)
+    length, observed = internals.past.shape[1], len(features.features.names)
     variables = (*range(observed), *(observed + k for k in features.known_groups), observed + len(known))
     sessions = tuple("0" if k == 0 else f"{k:+d}" for k in range(1 - length, ahead + 1))
     inputs = InternalAxis.INPUTS
@@ -52,12 +52,24 @@ def internals_of(found: Internals, features: FittedFeatures, target: Target, h: 
             "selection of past variables",
             inputs,
             (*features.features.names, *known, SHARE_KNOWN),
-            found.past.mean(1),
+            internals.past.mean(1),
             variables,
         ),
-        ("selection of future variables", inputs, known, found.future[:, :ahead].mean(1), features.known_groups),
-        ("selection of static variables", inputs, features.statics.names, found.static, range(found.static.shape[1])),
-        ("attention", InternalAxis.SESSIONS, sessions, found.attention[:, h, : len(sessions)], range(len(sessions))),
+        ("selection of future variables", inputs, known, internals.future[:, :ahead].mean(1), features.known_groups),
+        (
+            "selection of static variables",
+            inputs,
+            features.statics.names,
+            internals.static,
+            range(internals.static.shape[1]),
+        ),
+        (
+            "attention",
+            InternalAxis.SESSIONS,
+            sessions,
+            internals.attention[:, h, : len(sessions)],
+            range(len(sessions)),
+        ),
     )
     return tuple(
         Internal(name=name, axis=axis, labels=labels, values=summed(weights.double().numpy(), groups, len(labels)))
@@ -70,15 +82,15 @@ class Model:
     """One version of a model, ready to answer. Nothing on it changes, so any thread may use it."""
 
     def __init__(
-        self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, asking: Runner
+        self, identity: Identity, manifest: Manifest, pipeline: Pipeline, engine: Engine, runner: Runner
     ) -> None:
         self.identity = identity
         self.manifest = manifest
         self.pipeline = pipeline
         self.engine = engine
-        self.asking = asking
+        self.runner = runner
         self.taught = Taught.of(manifest, pipeline)
-        self._source = Source(
+        self._source = AnswerSource(
             identity=identity,
             target=manifest.target,
             levels=manifest.quantiles,
@@ -123,7 +135,7 @@ class Model:
 
     def warned(self, prepared: Prepared) -> Prepared:
         """With what this network has to say of the inputs."""
-        return replace(prepared, warnings=(*prepared.warnings, *self.asking.warnings(prepared)))
+        return replace(prepared, warnings=(*prepared.warnings, *self.runner.warnings(prepared)))
 
     def forecast(self, prepared: Sequence[Prepared], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecasts of several instances; a network that reads row by row answers all of them in one pass.
@@ -131,7 +143,7 @@ class Model:
         Raises:
             DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
         """
-        answers = self.asking.answers(prepared, deadline)
+        answers = self.runner.answers(prepared, deadline)
         return [forecast_of(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
@@ -140,7 +152,7 @@ class Model:
 
     def units_in_float64(self, prepared: Prepared) -> Tensor:
         """Quantiles [N, H, Q] in units of each window's scale, with all of the network's arithmetic in float64."""
-        return self.asking.over(self.engine.in_float64()).units(prepared)
+        return self.runner.over(self.engine.in_float64()).units(prepared)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
         """Attributions of one query, one a target.
@@ -172,21 +184,23 @@ class Model:
         prepared = panel.only(query.symbols)
         if not prepared.usable.any():
             raise nothing_usable(prepared.refusals)
-        found = self.asking.contributions(prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline)
+        explained = self.runner.contributions(
+            prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline
+        )
         internals = self._internals(prepared, [h for h, _ in points], deadline)
         return tuple(
-            attribution_of(self._source, prepared, target, contributions, query.detail, told)
-            for target, contributions, told in zip(targets, found, internals, strict=True)
+            attribution_of(self._source, prepared, target, contributions, query.detail, own)
+            for target, contributions, own in zip(targets, explained, internals, strict=True)
         )
 
     def _internals(
         self, prepared: Prepared, horizons: Sequence[int], deadline: Cancellation
     ) -> list[tuple[Internal, ...]]:
         """What the network says of itself, for each of these horizons by index."""
-        found = self.engine.internals(prepared.inputs, deadline)
-        if found is None:
+        internals = self.engine.internals(prepared.inputs, deadline)
+        if internals is None:
             return [()] * len(horizons)
-        return [internals_of(found, self.pipeline.features, self.manifest.target, h) for h in horizons]
+        return [internals_of(internals, self.pipeline.features, self.manifest.target, h) for h in horizons]
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """As `Answering.default_targets`."""

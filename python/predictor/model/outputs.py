@@ -15,7 +15,7 @@ from predictor.features import FittedFeatures
 from predictor.forecast import Forecast
 from predictor.instance import INTEGRATED_GRADIENTS
 from predictor.model.prepared import Prepared
-from predictor.model.runner import Answer
+from predictor.model.runner import NetworkForecast
 from predictor.networks import Target, TargetKind, anchor_index
 from predictor.skill import Skill
 
@@ -37,7 +37,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class AnswerSource:
     """Where an answer comes from."""
 
     identity: Identity
@@ -57,7 +57,7 @@ def default_targets(target: Target, levels: tuple[float, ...]) -> tuple[TargetPo
     return tuple(TargetPoint(h, level) for h in target.horizons)
 
 
-def forecast_of(source: Source, prepared: Prepared, answer: Answer) -> Forecast:
+def forecast_of(source: AnswerSource, prepared: Prepared, answer: NetworkForecast) -> Forecast:
     """The answer to one instance.
 
     Args:
@@ -115,16 +115,16 @@ def universe_hash(symbols: Sequence[str], usable: BoolArray) -> str:
 
 
 def attribution_of(
-    source: Source,
+    source: AnswerSource,
     prepared: Prepared,
     point: TargetPoint,
-    found: Contributions,
+    contributions: Contributions,
     detail: Detail,
     internals: tuple[Internal, ...] = (),
 ) -> Attribution:
     """The answer to one point of a query; the internals are of the N usable symbols."""
     usable = prepared.usable
-    names, kinds = _rows(source.features, _alone(found))
+    names, kinds = _rows(source.features, _alone(contributions))
     return Attribution(
         symbols=prepared.symbols,
         as_of_session=prepared.as_of,
@@ -135,15 +135,15 @@ def attribution_of(
         unit=UNITS[source.target.kind],
         row_names=names,
         row_kinds=kinds,
-        per_row=_on_symbols(_per_row(source.features, found), usable),
+        per_row=_on_symbols(_per_row(source.features, contributions), usable),
         sessions=prepared.sessions,
-        per_time=None if detail is Detail.FEATURES else _on_symbols(_per_time(found), usable),
-        cells=_on_symbols(found.observed, usable) if detail is Detail.CELLS else None,
-        prediction=_on_symbols(found.prediction, usable),
-        baseline_prediction=_on_symbols(found.baseline_prediction, usable),
-        relative_gap=_on_symbols(found.relative_gap, usable),
-        converged=_placed(found.converged, usable, fill=False),
-        nodes=_placed(found.nodes.astype(np.int32), usable, fill=0),
+        per_time=None if detail is Detail.FEATURES else _on_symbols(_per_time(contributions), usable),
+        cells=_on_symbols(contributions.observed, usable) if detail is Detail.CELLS else None,
+        prediction=_on_symbols(contributions.prediction, usable),
+        baseline_prediction=_on_symbols(contributions.baseline_prediction, usable),
+        relative_gap=_on_symbols(contributions.relative_gap, usable),
+        converged=_placed(contributions.converged, usable, fill=False),
+        nodes=_placed(contributions.nodes.astype(np.int32), usable, fill=0),
         model=source.identity.name,
         version=source.identity.version,
         weights_hash=source.identity.weights_hash,
@@ -165,23 +165,23 @@ def _rows(features: FittedFeatures, alone: tuple[RowKind, ...]) -> tuple[tuple[s
     return names, kinds
 
 
-def _alone(found: Contributions) -> tuple[RowKind, ...]:
+def _alone(contributions: Contributions) -> tuple[RowKind, ...]:
     """The rows of one number a window that this explanation has."""
-    return (*ALONE, RowKind.NEIGHBOURS) if found.neighbours.shape[1] else ALONE
+    return (*ALONE, RowKind.NEIGHBOURS) if contributions.neighbours.shape[1] else ALONE
 
 
-def _per_row(features: FittedFeatures, found: Contributions) -> FloatArray:
+def _per_row(features: FittedFeatures, contributions: Contributions) -> FloatArray:
     """[N, R] every row of each symbol; what has several columns, such as a category, is one row."""
     numbers = {
-        RowKind.LOCATION: found.location,
-        RowKind.SCALE: found.scale,
-        RowKind.CONFORMAL: found.conformal,
-        RowKind.NEIGHBOURS: found.neighbours.sum(axis=1),
+        RowKind.LOCATION: contributions.location,
+        RowKind.SCALE: contributions.scale,
+        RowKind.CONFORMAL: contributions.conformal,
+        RowKind.NEIGHBOURS: contributions.neighbours.sum(axis=1),
     }
-    alone = np.stack([numbers[kind] for kind in _alone(found)], axis=-1)
-    known = summed(found.known.sum(axis=1), features.known_groups, len(features.features.known))
-    static = summed(found.static, features.static_groups, len(features.statics.names))
-    return np.concatenate([found.observed.sum(axis=1), known, static, alone], axis=-1)
+    alone = np.stack([numbers[kind] for kind in _alone(contributions)], axis=-1)
+    known = summed(contributions.known.sum(axis=1), features.known_groups, len(features.features.known))
+    static = summed(contributions.static, features.static_groups, len(features.statics.names))
+    return np.concatenate([contributions.observed.sum(axis=1), known, static, alone], axis=-1)
 
 
 def summed(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray:
@@ -192,13 +192,13 @@ def summed(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray
     return sums
 
 
-def _per_time(found: Contributions) -> FloatArray:
+def _per_time(contributions: Contributions) -> FloatArray:
     """[N, T] of the encoder; what known features of later sessions add stands in the rows alone."""
-    length = found.observed.shape[1]
-    return found.observed.sum(axis=2) + found.known[:, :length].sum(axis=2)
+    length = contributions.observed.shape[1]
+    return contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)
 
 
-def _forecast_id(source: Source, prepared: Prepared) -> str:
+def _forecast_id(source: AnswerSource, prepared: Prepared) -> str:
     """Sixteen hex digits of a SHA-256 over everything that the forecast follows from."""
     digest = hashlib.sha256(f"{source.fingerprint}|{prepared.as_of}|".encode())
     for symbol in prepared.symbols:

@@ -22,7 +22,7 @@ from predictor.errors import (
     shown_date,
 )
 from predictor.instance import FeatureWindow, GapPolicy, Instance
-from predictor.model.judging import Found, check_length, refusals_of, warnings_of
+from predictor.model.judging import PanelState, check_length, refusals_of, warnings_of
 from predictor.model.prepared import LARGEST_PRICE, LARGEST_SCALE, Prepared, can_anchor, nothing_usable
 from predictor.networks import Inputs
 from predictor.sessions import SessionCalendar
@@ -58,14 +58,14 @@ def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: da
     adjusted, faults = bars.adjusted_each()
     encoded = pipeline.encode_recent(bars, adjusted, covariates)
     rows = pipeline.latest_window(encoded)
-    found = Found.of(pipeline, bars, encoded, rows, faults)
-    refusals = refusals_of(pipeline, found)
+    panel = PanelState.of(pipeline, bars, encoded, rows, faults)
+    refusals = refusals_of(pipeline, panel)
     if len(refusals) == len(bars.symbols):
         raise nothing_usable(refusals)
     usable = np.array([symbol not in refusals for symbol in bars.symbols])
 
     def warnings() -> Iterator[str]:
-        yield from warnings_of(pipeline, found, refusals)
+        yield from warnings_of(pipeline, panel, refusals)
         if not pipeline.calendar.is_exchange:
             yield NO_EXCHANGE
             if len(given) < pipeline.encoder_length:

@@ -20,7 +20,7 @@ Point = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class NetworkForecast:
     """What a network says about the N usable symbols of an instance."""
 
     values: FloatArray
@@ -44,7 +44,7 @@ class Runner(Protocol):
         """Quantiles [N, H, Q] in units of each window's scale."""
         ...
 
-    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[Answer]:
+    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
         """One answer an instance; the deadline is looked at before every forward."""
         ...
 
@@ -91,12 +91,12 @@ class RowRunner:
         """As `Runner.units`."""
         return self._engine.units(prepared.inputs)
 
-    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[Answer]:
+    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
         """As `Runner.answers`."""
         groups = zip(*(p.inputs for p in prepared), strict=True)
         values = self._engine.values(Inputs(*(torch.cat(group) for group in groups)), deadline).numpy()
         counts = np.cumsum([len(p.inputs.observed) for p in prepared])[:-1]
-        return [Answer(values=rows) for rows in np.split(values, counts)]
+        return [NetworkForecast(values=rows) for rows in np.split(values, counts)]
 
     def contributions(
         self,
@@ -157,15 +157,15 @@ class PanelRunner:
         """As `Runner.units`."""
         return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
 
-    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[Answer]:
+    def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
         """As `Runner.answers`."""
         return [self._answer(p, deadline) for p in prepared]
 
-    def _answer(self, prepared: Prepared, deadline: Cancellation) -> Answer:
+    def _answer(self, prepared: Prepared, deadline: Cancellation) -> NetworkForecast:
         deadline.check()
-        found = self._engine.panel(prepared.inputs, self._nodes(prepared))
-        values = self._engine.calibrated(found.quantiles, prepared.inputs.location, prepared.inputs.scale)
-        return Answer(values=values.numpy(), scores=found.scores.double().numpy())
+        output = self._engine.panel(prepared.inputs, self._nodes(prepared))
+        values = self._engine.calibrated(output.quantiles, prepared.inputs.location, prepared.inputs.scale)
+        return NetworkForecast(values=values.numpy(), scores=output.scores.double().numpy())
 
     def contributions(
         self,
@@ -200,8 +200,8 @@ def _members(nodes: Tensor, neighbours: Tensor) -> Tensor:
     row_of_node = torch.full((len(neighbours) + 1,), -1)
     row_of_node[nodes] = torch.arange(len(nodes))  # strangers share the last place, which is no neighbour's
     wanted = torch.where(nodes[:, None] >= 0, neighbours[nodes], -1)
-    found = torch.where(wanted >= 0, row_of_node[wanted], -1)
-    return torch.cat([torch.arange(len(nodes))[:, None], found], dim=1)
+    places = torch.where(wanted >= 0, row_of_node[wanted], -1)
+    return torch.cat([torch.arange(len(nodes))[:, None], places], dim=1)
 
 
 def _panels(inputs: Inputs, members: Tensor) -> Inputs:

@@ -153,10 +153,10 @@ class FittedScale:
 
     def levels(self, windows: DailySeries) -> Levels:
         """As `Normaliser.levels`, [N, H]; NaN if no return of a window is known."""
-        found = self.stages(windows)
+        stages = self.stages(windows)
         shares = {"har": self.har_share, "garch": 1 - self.har_share}
         with np.errstate(all="ignore"):
-            log_scale = sum(share * found[name] for name, share in shares.items() if name in found)
+            log_scale = sum(share * stages[name] for name, share in shares.items() if name in stages)
             scale = np.maximum(np.exp(log_scale), self.floor)
         return Levels(location=np.where(np.isnan(scale), np.nan, 0.0), scale=scale)
 

@@ -78,8 +78,8 @@ class Edges:
         nodes = len(self.neighbours)
         wrong = (self.neighbours < -1) | (self.neighbours >= nodes)
         if wrong.any():
-            found = int(self.neighbours[wrong][0])
-            raise ConfigurationError(f"an edge leads to stock {found}, but there are {nodes} (-1 = none)")
+            stock = int(self.neighbours[wrong][0])
+            raise ConfigurationError(f"an edge leads to stock {stock}, but there are {nodes} (-1 = none)")
         if (self.neighbours == torch.arange(nodes)[:, None]).any():
             raise ConfigurationError("an edge leads from a stock to itself; leave it out: a stock always sees itself")
         if not torch.isfinite(self.weights).all():
@@ -275,9 +275,9 @@ class GraphForecaster(nn.Module):
         """
         window = inputs.observed.flatten(1)
         state = self._state(inputs)
-        found, weights = self._around(inputs, nodes, panels)
+        neighbours, weights = self._around(inputs, nodes, panels)
         source = torch.cat([state, inputs.observed[:, -1]], dim=-1)
-        seen = self.dropout(self.attention(state, source, found, weights))
+        seen = self.dropout(self.attention(state, source, neighbours, weights))
         context = self.context(self.norm(state + functional.glu(self.gate(seen), dim=-1)), inputs)
         level = self.level(window) + self.level_around(seen)
         return PanelOutput(
@@ -315,8 +315,8 @@ class GraphForecaster(nn.Module):
         row_of_place = torch.full((panels * (universe + 1),), -1, device=nodes.device).scatter(0, place, row)
         mine = nodes.clamp(min=0)
         wanted = torch.where((nodes >= 0)[:, None], self.neighbours[mine], -1)
-        found = row_of_place[first[:, None] + wanted.clamp(min=0)]
-        return torch.where(wanted >= 0, found, -1), self.weights[mine]
+        rows = row_of_place[first[:, None] + wanted.clamp(min=0)]
+        return torch.where(wanted >= 0, rows, -1), self.weights[mine]
 
 
 class NeighbourAttention(nn.Module):
@@ -341,17 +341,17 @@ class NeighbourAttention(nn.Module):
         self.value = nn.Linear(values, width, bias=False)
         self.slope = nn.Parameter(torch.zeros(heads))
 
-    def forward(self, state: Tensor, source: Tensor, found: Tensor, weights: Tensor) -> Tensor:
+    def forward(self, state: Tensor, source: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:
         """Attended values [N, W]; 0 for a row without neighbours.
 
         Args:
             state: [N, W]
             source: [N, V] what each row has to tell.
-            found: int64 [N, k] rows of the neighbours, -1 = none.
+            neighbours: int64 [N, k] rows of the neighbours, -1 = none.
             weights: [N, k] how near they are.
         """
         rows, width = state.shape
-        there, row = (found >= 0).unsqueeze(-1), found.clamp(min=0)
+        there, row = (neighbours >= 0).unsqueeze(-1), neighbours.clamp(min=0)
         query = self.query(state).view(rows, 1, self.heads, -1)
         key = self.key(state).view(rows, self.heads, -1)[row]
         own = self.value(source).view(rows, self.heads, -1)

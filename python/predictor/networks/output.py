@@ -77,16 +77,16 @@ class PanelOutput(NamedTuple):
     """float32 [N, H]: larger is expected to do better than the others of the same panel; without a unit."""
 
 
-def fault_of(found: object, *, rows: int, horizons: int, levels: int) -> str | None:
+def fault_of(output: object, *, rows: int, horizons: int, levels: int) -> str | None:
     """What keeps a network's answer from being a `PanelOutput` of these sizes; None if nothing does.
 
     A loss that took what it can find in a wrong answer, such as a dict with other keys, would teach nothing and say
-    nothing. The sentence names what was found and what was expected.
+    nothing. The sentence names what came and what was expected.
     """
-    if not isinstance(found, PanelOutput):
-        return f"the network returned {_what(found)}; expected PanelOutput(quantiles, scores)"
-    return _tensor_fault("quantiles", found.quantiles, (rows, horizons, levels)) or _tensor_fault(
-        "scores", found.scores, (rows, horizons)
+    if not isinstance(output, PanelOutput):
+        return f"the network returned {_what(output)}; expected PanelOutput(quantiles, scores)"
+    return _tensor_fault("quantiles", output.quantiles, (rows, horizons, levels)) or _tensor_fault(
+        "scores", output.scores, (rows, horizons)
     )
 
 

@@ -329,9 +329,9 @@ class TFTForecaster(nn.Module):
     def _fused(self, local: Tensor, contexts: StaticContexts | None) -> tuple[Tensor, Tensor]:
         """[N, H, W] for the head and the attention [N, H, T + D] (equations 18 to 22)."""
         enriched = self.enrichment(local, None if contexts is None else contexts.enrichment)
-        asking = enriched.index_select(1, self.ends)
-        found, attention = self.attention(asking, enriched, self.mask)
-        decoded = self.feed_forward(self.attended(found, asking))
+        queries = enriched.index_select(1, self.ends)
+        attended, attention = self.attention(queries, enriched, self.mask)
+        decoded = self.feed_forward(self.attended(attended, queries))
         return self.last(decoded, local.index_select(1, self.ends)), attention
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictor import charts
-from predictor.card import Calibration, Scores, Training
+from predictor.card import CalibrationFacts, Scores, Training
 from predictor.report.drawing import Drawing
 from predictor.report.texts import sessions
 
@@ -76,7 +76,7 @@ def loss_chart(training: Training | None, drawing: Drawing) -> str:
     )
 
 
-def calibration_chart(found: Calibration | None, drawing: Drawing) -> str:
+def calibration_chart(found: CalibrationFacts | None, drawing: Drawing) -> str:
     """Observed against nominal coverage; empty without any."""
     if found is None:
         return ""

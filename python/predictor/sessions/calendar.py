@@ -318,10 +318,10 @@ class SessionCalendar:
     def _require_sessions(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
         """The table's row of each session, [T]; refuse dates without trading."""
         rows = self._rows(sessions)
-        found = self._found(sessions, rows)
-        if found.all():
+        is_session = self._found(sessions, rows)
+        if is_session.all():
             return rows
-        day = int(sessions[~found][0])
+        day = int(sessions[~is_session][0])
         raise BarsError(
             f"{shown_date(day)} is no session of the calendar {self.name}; drop the bar of that date, or choose the "
             f"calendar of the exchange that it comes from",

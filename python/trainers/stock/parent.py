@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from predictor import artifact
-from predictor.artifact import MEMBERS, Stored
+from predictor.artifact import MEMBERS, StoredArtifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import UNADJUSTED, Ancestor, DataFacts, ancestors_of, data_of
@@ -35,7 +35,7 @@ FREE: Final = f"{NETWORK}dropout"
 class Parent:
     """A trained artifact to start from: its weights, and all that gives them their meaning."""
 
-    stored: Stored
+    stored: StoredArtifact
     recipe: Recipe
     """What it was trained with; a training that starts from it takes the same network, target and scale."""
     data: DataFacts

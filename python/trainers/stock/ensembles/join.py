@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from predictor import artifact, canonical, golden
-from predictor.artifact import Conformal, EnsembleManifest, Stored
+from predictor.artifact import Conformal, EnsembleManifest, StoredArtifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import Card
@@ -108,7 +108,7 @@ def join(
 _RUNTIME = Runtime(torch.device("cpu"), ROWS)
 
 
-def _stored(folder: Path) -> Stored:
+def _stored(folder: Path) -> StoredArtifact:
     if artifact.is_ensemble(folder):
         raise ConfigurationError(
             f"{folder} is an ensemble itself; give its members instead: {folder}/{artifact.MEMBERS}/NAME"
@@ -116,7 +116,7 @@ def _stored(folder: Path) -> Stored:
     return artifact.load(folder)
 
 
-def _refuse_twins(members: Mapping[str, Stored]) -> None:
+def _refuse_twins(members: Mapping[str, StoredArtifact]) -> None:
     """One model twice would count twice."""
     found: dict[str, str] = {}
     for name, member in members.items():
@@ -125,7 +125,7 @@ def _refuse_twins(members: Mapping[str, Stored]) -> None:
             raise ConfigurationError(f"{other} and {name} are the same artifact; give it once")
 
 
-def _manifest(members: Mapping[str, Stored]) -> EnsembleManifest:
+def _manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
     """Without offsets and card."""
     common = artifact.check_fit({name: member.artifact for name, member in members.items()})
     horizons = len(common.target.horizons)
