@@ -86,7 +86,7 @@ public sealed class Doors : IAsyncLifetime
             : Path.Combine(environment, "bin", "python");
     }
 
-    private static string Repository()
+    public static string Repository()
     {
         var folder = new DirectoryInfo(AppContext.BaseDirectory);
         while (!File.Exists(Path.Combine(folder.FullName, "pyproject.toml")))
