@@ -52,48 +52,34 @@ public sealed class EmbeddedPredictor : IStockPredictor
     }
 
     /// <inheritdoc/>
-    public async Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var results = await PredictManyAsync([request], cancellationToken).ConfigureAwait(false);
-        return results[0].GetForecast();
-    }
+    public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.PredictAsync(this, request, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
-        CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(requests);
-        return ByModel.PredictAsync(requests, async (model, same) =>
+        CancellationToken cancellationToken = default) =>
+        PredictorCalls.PredictManyAsync(requests, async (model, same) =>
         {
             var question = QuestionWriter.Predict(model, same, _options.Timeout);
             var reply = await CallAsync("predict", question, cancellationToken).ConfigureAwait(false);
             return AnswerReader.Read(reply, answer => answer.Objects("results", AnswerReader.Result));
         });
-    }
 
     /// <inheritdoc/>
-    public async Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var found = await ExplainManyAsync(request.ToMany(), cancellationToken).ConfigureAwait(false);
-        return found[0];
-    }
+    public Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.ExplainAsync(this, request, cancellationToken);
 
     /// <inheritdoc/>
-    public async Task<IReadOnlyList<Attribution>> ExplainManyAsync(
+    public Task<IReadOnlyList<Attribution>> ExplainManyAsync(
         ManyExplanationsRequest request,
-        CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var question = QuestionWriter.Explain(request, _options.Timeout);
-        var reply = await CallAsync("explain", question, cancellationToken).ConfigureAwait(false);
-        var found = AnswerReader.Read(reply, answer => answer.Objects("attributions", AnswerReader.Attribution));
-        if (request.Targets.Count > 0)
-            AnswerCount.Check(found.Length, request.Targets.Count);
-        return found;
-    }
+        CancellationToken cancellationToken = default) =>
+        PredictorCalls.ExplainManyAsync(request, async many =>
+        {
+            var question = QuestionWriter.Explain(many, _options.Timeout);
+            var reply = await CallAsync("explain", question, cancellationToken).ConfigureAwait(false);
+            return AnswerReader.Read(reply, answer => answer.Objects("attributions", AnswerReader.Attribution));
+        });
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)

@@ -66,48 +66,34 @@ public sealed class QuantraClient : IStockPredictor
     }
 
     /// <inheritdoc/>
-    public async Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var results = await PredictManyAsync([request], cancellationToken).ConfigureAwait(false);
-        return results[0].GetForecast();
-    }
+    public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.PredictAsync(this, request, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
-        CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(requests);
-        return ByModel.PredictAsync(requests, async (model, same) =>
+        CancellationToken cancellationToken = default) =>
+        PredictorCalls.PredictManyAsync(requests, async (model, same) =>
         {
             var answer = await CallAsync(_stub.PredictAsync, RequestWriter.Predict(model, same), cancellationToken)
                 .ConfigureAwait(false);
             return [.. answer.Results.Select(ResponseReader.Result)];
         });
-    }
 
     /// <inheritdoc/>
-    public async Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var found = await ExplainManyAsync(request.ToMany(), cancellationToken).ConfigureAwait(false);
-        return found[0];
-    }
+    public Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.ExplainAsync(this, request, cancellationToken);
 
     /// <inheritdoc/>
-    public async Task<IReadOnlyList<Attribution>> ExplainManyAsync(
+    public Task<IReadOnlyList<Attribution>> ExplainManyAsync(
         ManyExplanationsRequest request,
-        CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var answer = await CallAsync(_stub.ExplainAsync, RequestWriter.Explain(request), cancellationToken)
-            .ConfigureAwait(false);
-        Attribution[] found = [.. answer.Attributions.Select(ResponseReader.Attribution)];
-        if (request.Targets.Count > 0)
-            AnswerCount.Check(found.Length, request.Targets.Count);
-        return found;
-    }
+        CancellationToken cancellationToken = default) =>
+        PredictorCalls.ExplainManyAsync(request, async many =>
+        {
+            var answer = await CallAsync(_stub.ExplainAsync, RequestWriter.Explain(many), cancellationToken)
+                .ConfigureAwait(false);
+            return [.. answer.Attributions.Select(ResponseReader.Attribution)];
+        });
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)

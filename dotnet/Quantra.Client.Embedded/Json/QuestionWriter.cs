@@ -139,13 +139,12 @@ internal sealed class QuestionWriter : IDisposable
 
     private void Window(FeatureWindow window)
     {
-        var (s, t, d) = (window.Symbols.Count, window.EncoderLength, window.FutureLength);
         _json.WriteStartObject("window");
         Texts("symbols", window.Symbols);
-        Array("observed", window.Observed, s, t, LastAxis.Of(window.Observed.Length, s, t));
-        Array("known", window.Known, s, t + d, LastAxis.Of(window.Known.Length, s, t + d));
-        Array("static", window.Static, s, LastAxis.Of(window.Static.Length, s));
-        Optional<byte>("mask", MemoryMarshal.AsBytes(window.Mask.Span).ToArray(), s, t, LastAxis.Of(window.Mask.Length, s, t));
+        Array("observed", window.Observed, window.ObservedShape);
+        Array("known", window.Known, window.KnownShape);
+        Array("static", window.Static, window.StaticShape);
+        Optional<byte>("mask", MemoryMarshal.AsBytes(window.Mask.Span).ToArray(), window.MaskShape);
         Array("location", window.Location, window.LevelShape(window.Location));
         Array("scale", window.Scale, window.LevelShape(window.Scale));
         Optional("anchor_price", window.AnchorPrice, window.AnchorPrice.Length);

@@ -16,7 +16,7 @@ public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon,
     public ExplanationDetail Detail { get; init; }
 
     /// <summary>Largest relative gap between the contributions' sum and the difference to the baseline, in (0, 1).</summary>
-    public double Tolerance { get; init; } = 0.01;
+    public double Tolerance { get; init; } = ManyExplanationsRequest.DefaultTolerance;
 
     /// <summary>The same question as one of several.</summary>
     internal ManyExplanationsRequest ToMany() =>

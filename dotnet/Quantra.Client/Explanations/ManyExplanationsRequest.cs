@@ -5,15 +5,14 @@ namespace Quantra.Client;
 /// <param name="Targets">Which numbers; none = every horizon, at the quantile nearest to 0.5.</param>
 public sealed record ManyExplanationsRequest(PredictionRequest Instance, IReadOnlyList<ExplanationTarget> Targets)
 {
-    /// <summary>
-    /// Whose reasons, in this order; none = all of the instance's. A model that looks across a panel reads all of its bars
-    /// whoever is asked about.
-    /// </summary>
+    internal const double DefaultTolerance = 0.01;
+
+    /// <inheritdoc cref="ExplanationRequest.Symbols"/>
     public IReadOnlyList<string> Symbols { get; init; } = [];
 
     /// <summary>How fine the answers are.</summary>
     public ExplanationDetail Detail { get; init; }
 
-    /// <summary>Largest relative gap between the contributions' sum and the difference to the baseline, in (0, 1).</summary>
-    public double Tolerance { get; init; } = 0.01;
+    /// <inheritdoc cref="ExplanationRequest.Tolerance"/>
+    public double Tolerance { get; init; } = DefaultTolerance;
 }

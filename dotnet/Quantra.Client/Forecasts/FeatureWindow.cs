@@ -46,7 +46,26 @@ public sealed record FeatureWindow
     /// <summary>Session of the last row; null = unknown, then the forecast names no sessions.</summary>
     public DateOnly? AsOf { get; init; }
 
-    /// <summary>[S] or [S, H], as many numbers as there are.</summary>
+    /// <summary>[S, T, F] of <see cref="Observed"/>.</summary>
+    internal int[] ObservedShape => [Symbols.Count, EncoderLength, LastAxis.Of(Observed.Length, Symbols.Count, EncoderLength)];
+
+    /// <summary>[S, T, F] of <see cref="Mask"/>.</summary>
+    internal int[] MaskShape => [Symbols.Count, EncoderLength, LastAxis.Of(Mask.Length, Symbols.Count, EncoderLength)];
+
+    /// <summary>[S, T + D, K] of <see cref="Known"/>.</summary>
+    internal int[] KnownShape
+    {
+        get
+        {
+            var sessions = EncoderLength + FutureLength;
+            return [Symbols.Count, sessions, LastAxis.Of(Known.Length, Symbols.Count, sessions)];
+        }
+    }
+
+    /// <summary>[S, C] of <see cref="Static"/>.</summary>
+    internal int[] StaticShape => [Symbols.Count, LastAxis.Of(Static.Length, Symbols.Count)];
+
+    /// <summary>[S] or [S, H] of a level, as many numbers as there are.</summary>
     internal int[] LevelShape(ReadOnlyMemory<double> level)
     {
         var symbols = Symbols.Count;
