@@ -7,23 +7,25 @@ namespace Quantra.Client.Embedded;
 
 /// <summary>One call into Python, from its start to the copy of its answer.</summary>
 /// <remarks>
-/// It begins on the host's thread, and its answer is copied on the thread of Python's that computed it, which saves a
-/// change of threads; both hold the GIL meanwhile.
+/// It starts on the host's thread, and its answer is copied on the Python thread that computed it, which saves a thread
+/// switch; both hold the GIL while they do so.
 /// </remarks>
 internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
 {
     private readonly TaskCompletionSource<Reply> _reply = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private PyObject? _pending;
 
-    /// <summary>Starts a method of the door and waits for its reply; no thread is blocked meanwhile.</summary>
+    /// <summary>Starts a method of the door and waits for its reply without blocking a thread.</summary>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    /// <exception cref="QuantraException">DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is none of Quantra's.</exception>
+    /// <exception cref="QuantraException">
+    /// DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is not one of Quantra's.
+    /// </exception>
     public async Task<Reply> RunAsync(PyObject door, string method, Question question, CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         if (host.IsFull)
         {
-            const string Message = "too many calls wait for Python already; try again later";
+            const string Message = "too many calls are waiting for Python; try again later";
             throw Refusal(StatusCode.ResourceExhausted, QuantraReason.QueueFull, Message);
         }
 
@@ -39,7 +41,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         }
     }
 
-    /// <summary>Waits for an answer of Python's as long as a call may take.</summary>
+    /// <summary>Waits for an answer from Python, up to the timeout.</summary>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
     /// <exception cref="QuantraException">DEADLINE_EXCEEDED.</exception>
     public static async Task<T> WaitAsync<T>(Task<T> answer, TimeSpan timeout, CancellationToken cancellationToken)

@@ -7,7 +7,7 @@ namespace Quantra.Client.Embedded;
 
 /// <summary>Forecasts from Python inside this process: no server, the same numbers and the same errors.</summary>
 /// <remarks>
-/// Python lives as long as the process; dispose of a predictor to let its models go. A crash of Python ends the process:
+/// Python lives as long as the process; dispose the predictor to release its models. A crash of Python ends the process:
 /// where that must not happen, run a server and use <see cref="QuantraClient"/>.
 /// </remarks>
 /// <example>
@@ -32,14 +32,15 @@ public sealed class EmbeddedPredictor : IStockPredictor
         Problems = problems;
     }
 
-    /// <summary>Artifacts of the folder that were refused; the others are served.</summary>
+    /// <summary>Errors of the artifacts that could not be loaded; the others are served.</summary>
     public IReadOnlyList<QuantraError> Problems { get; }
 
-    /// <summary>Starts Python if it does not run yet, and loads every model of a folder.</summary>
-    /// <param name="options">What to load, and how to answer.</param>
+    /// <summary>Starts Python if it is not running yet, and loads every model of a folder.</summary>
+    /// <param name="options">What to load and how to run it.</param>
     /// <returns>A predictor that is ready to answer.</returns>
     /// <exception cref="QuantraException">
-    /// CONFIGURATION_INVALID: no such Python or models; PACKAGE_MISSING: quantra is not installed in it.
+    /// CONFIGURATION_INVALID: there is no such environment or folder of models; PACKAGE_MISSING: quantra is not installed
+    /// in the environment.
     /// </exception>
     public static async Task<EmbeddedPredictor> OpenAsync(EmbeddedPredictorOptions options)
     {
@@ -96,8 +97,8 @@ public sealed class EmbeddedPredictor : IStockPredictor
         return AnswerReader.Read(reply, answer => AnswerReader.Model(answer.Object("model")));
     }
 
-    /// <summary>Finishes the calls under way and lets the models go.</summary>
-    /// <returns>A task that ends when the models are gone.</returns>
+    /// <summary>Finishes the calls in progress and releases the models.</summary>
+    /// <returns>A task that completes when the models are released.</returns>
     public async ValueTask DisposeAsync()
     {
         if (Interlocked.Exchange(ref _disposed, 1) == 1)
@@ -151,7 +152,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
             .RunAsync(_door, method, question, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Asks the door for what it knows without computing.</summary>
+    /// <summary>Asks the door for information that needs no computation.</summary>
     private Task<Reply> AskAsync(Func<PyObject> ask, CancellationToken cancellationToken)
     {
         ObjectDisposedException.ThrowIf(_disposed == 1, this);

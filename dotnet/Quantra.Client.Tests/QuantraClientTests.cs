@@ -42,7 +42,7 @@ public sealed class QuantraClientTests(Doors doors)
     [Theory]
     [InlineData("quantra", QuantraReason.QueueFull)]
     [InlineData("elsewhere.example", QuantraReason.Unavailable)]
-    public async Task Details_of_another_system_are_no_reason_of_ours(string domain, string reason)
+    public async Task Details_of_another_system_are_not_taken_for_ours(string domain, string reason)
     {
         var status = new Rpc.Status { Details = { Any.Pack(new Rpc.ErrorInfo { Reason = QuantraReason.QueueFull, Domain = domain }) } };
         var trailers = new Metadata { { "grpc-status-details-bin", status.ToByteArray() } };

@@ -5,7 +5,7 @@ using Stub = Quantra.V1.PredictionService.PredictionServiceClient;
 
 namespace Quantra.Client;
 
-/// <summary>Asks a Quantra server over gRPC. Keep one client an application: it is safe to share between threads.</summary>
+/// <summary>Calls a Quantra server over gRPC. Keep one client per application: it is safe to share between threads.</summary>
 /// <example>
 /// <code>
 /// await using var client = new QuantraClient(new Uri("http://127.0.0.1:50051"));
@@ -30,7 +30,7 @@ public sealed class QuantraClient : IStockPredictor
 
     /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
     /// <param name="address">For example http://127.0.0.1:50051.</param>
-    /// <param name="options">How to call.</param>
+    /// <param name="options">Timeout and limits.</param>
     public QuantraClient(Uri address, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(address);
@@ -41,9 +41,9 @@ public sealed class QuantraClient : IStockPredictor
         _options = options;
     }
 
-    /// <summary>Uses a channel that stays the caller's: disposing of this client leaves it open.</summary>
+    /// <summary>Uses a channel that stays the caller's: disposing this client leaves it open.</summary>
     /// <param name="channel">An open channel.</param>
-    /// <param name="options">How to call.</param>
+    /// <param name="options">Timeout and limits.</param>
     public QuantraClient(GrpcChannel channel, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(channel);
@@ -53,9 +53,9 @@ public sealed class QuantraClient : IStockPredictor
         _options = options;
     }
 
-    /// <summary>Calls through an invoker, for example one with interceptors or a test's own.</summary>
+    /// <summary>Calls through an invoker, for example one with interceptors, or a fake in a test.</summary>
     /// <param name="invoker">Makes the calls.</param>
-    /// <param name="options">How to call.</param>
+    /// <param name="options">Timeout and limits.</param>
     public QuantraClient(CallInvoker invoker, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(invoker);
@@ -113,7 +113,7 @@ public sealed class QuantraClient : IStockPredictor
     }
 
     /// <summary>Closes the channel if this client opened it.</summary>
-    /// <returns>A finished task.</returns>
+    /// <returns>A completed task.</returns>
     public ValueTask DisposeAsync()
     {
         _disposed = true;
@@ -133,7 +133,7 @@ public sealed class QuantraClient : IStockPredictor
             MaxReceiveMessageSize = options.MaxMessageBytes,
         });
 
-    /// <summary>The one place that sets a deadline and turns a status into an exception.</summary>
+    /// <summary>Sets the deadline of a call, and turns a failed one into an exception.</summary>
     private async Task<TAnswer> CallAsync<TQuestion, TAnswer>(
         Func<TQuestion, CallOptions, AsyncUnaryCall<TAnswer>> method,
         TQuestion question,

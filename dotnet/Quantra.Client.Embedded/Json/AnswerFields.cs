@@ -8,7 +8,7 @@ internal readonly struct AnswerFields(JsonElement json, double[][] buffers)
 {
     public AnswerFields Object(string name) => new(json.GetProperty(name), buffers);
 
-    public bool Has(string name) => json.TryGetProperty(name, out var found) && found.ValueKind != JsonValueKind.Null;
+    public bool Has(string name) => json.TryGetProperty(name, out var value) && value.ValueKind != JsonValueKind.Null;
 
     public string Text(string name) => json.GetProperty(name).GetString()!;
 
@@ -39,7 +39,7 @@ internal readonly struct AnswerFields(JsonElement json, double[][] buffers)
     public ReadOnlyMemory<double>? ArrayOrNull(string name) =>
         json.GetProperty(name).ValueKind == JsonValueKind.Null ? (ReadOnlyMemory<double>?)null : Array(name);
 
-    /// <summary>A list of rows of whole numbers, row-major.</summary>
+    /// <summary>A list of rows of integers, as one row-major array.</summary>
     public ReadOnlyMemory<int>? RowsOrNull(string name) => json.GetProperty(name).ValueKind == JsonValueKind.Null
         ? (ReadOnlyMemory<int>?)null
         : List(name, row => row.EnumerateArray().Select(item => item.GetInt32())).SelectMany(row => row).ToArray();

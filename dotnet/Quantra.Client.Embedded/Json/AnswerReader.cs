@@ -2,10 +2,10 @@ using System.Text.Json;
 
 namespace Quantra.Client.Embedded.Json;
 
-/// <summary>Reads answers of the Python door; the layout is that of Python's predictor.embed.</summary>
+/// <summary>Reads answers of the Python door, in the format of Python's predictor.embed.</summary>
 internal static class AnswerReader
 {
-    /// <summary>Reads an answer, unless it is an error.</summary>
+    /// <summary>Reads an answer, or throws the error that it is.</summary>
     /// <exception cref="QuantraException">The answer is an error.</exception>
     public static T Read<T>(Reply reply, Func<AnswerFields, T> read)
     {
@@ -14,12 +14,12 @@ internal static class AnswerReader
         return answer.Has("error") ? throw answer.Object("error").Error().ToException() : read(answer);
     }
 
-    /// <summary>What became of one instance.</summary>
+    /// <summary>The result of one instance.</summary>
     public static PredictionResult Result(AnswerFields result) => result.Has("forecast")
         ? new(result.Text("request_id"), Forecast(result.Object("forecast")), null)
         : new(result.Text("request_id"), null, result.Object("error").Error());
 
-    /// <summary>The reasons behind one number.</summary>
+    /// <summary>The explanation of one number.</summary>
     public static Attribution Attribution(AnswerFields attribution) => new()
     {
         Symbols = attribution.Texts("symbols"),
@@ -120,8 +120,8 @@ internal static class AnswerReader
             skill.Text("line"));
     }
 
-    private static NetworkInternal Internal(AnswerFields found) =>
-        new(found.Text("name"), Named<InternalAxis>(found.Text("axis")), found.Texts("labels"), found.Array("values"));
+    private static NetworkInternal Internal(AnswerFields weights) =>
+        new(weights.Text("name"), Named<InternalAxis>(weights.Text("axis")), weights.Texts("labels"), weights.Array("values"));
 
     private static FeatureInfo Feature(AnswerFields feature) =>
         new(feature.Text("name"), feature.Text("expression"), feature.Text("meaning"), feature.Text("unit"));
@@ -129,7 +129,7 @@ internal static class AnswerReader
     private static CovariateInfo Covariate(AnswerFields covariate) =>
         new(covariate.Text("name"), Named<CovariateGroup>(covariate.Text("group")), covariate.Texts("categories"));
 
-    /// <summary>The value of that name; the first, which is Unknown, where a newer Python has another.</summary>
+    /// <summary>The value with a name; the first one, Unknown, for a name that a newer Python added.</summary>
     private static T Named<T>(string name)
         where T : struct, Enum => Enum.TryParse<T>(name, ignoreCase: true, out var value) ? value : default;
 }

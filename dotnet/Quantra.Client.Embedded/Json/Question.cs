@@ -1,6 +1,6 @@
 namespace Quantra.Client.Embedded.Json;
 
-/// <summary>A question to the Python door.</summary>
+/// <summary>A request to the Python door.</summary>
 /// <param name="Json">An object.</param>
-/// <param name="Buffers">The arrays that it names; Python reads them where they lie.</param>
+/// <param name="Buffers">The arrays that it refers to; Python reads them without a copy.</param>
 internal sealed record Question(string Json, IReadOnlyList<Array> Buffers);

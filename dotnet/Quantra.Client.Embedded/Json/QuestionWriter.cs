@@ -5,7 +5,7 @@ using System.Text.Json;
 
 namespace Quantra.Client.Embedded.Json;
 
-/// <summary>Puts one question into JSON and arrays; the layout is that of Python's predictor.embed.</summary>
+/// <summary>Writes one request as JSON and arrays, in the format of Python's predictor.embed.</summary>
 internal sealed class QuestionWriter : IDisposable
 {
     private readonly ArrayBufferWriter<byte> _text = new();
@@ -20,7 +20,7 @@ internal sealed class QuestionWriter : IDisposable
         _json.WriteNumber("timeout_s", timeout.TotalSeconds);
     }
 
-    /// <summary>A question for forecasts.</summary>
+    /// <summary>A request for forecasts.</summary>
     public static Question Predict(ModelReference model, IEnumerable<PredictionRequest> requests, TimeSpan timeout)
     {
         using var writer = new QuestionWriter(model, timeout);
@@ -31,7 +31,7 @@ internal sealed class QuestionWriter : IDisposable
         return writer.Finish();
     }
 
-    /// <summary>A question for reasons.</summary>
+    /// <summary>A request for explanations.</summary>
     public static Question Explain(ManyExplanationsRequest request, TimeSpan timeout)
     {
         using var writer = new QuestionWriter(request.Instance.Model, timeout);
@@ -182,7 +182,7 @@ internal sealed class QuestionWriter : IDisposable
         _buffers.Add(WholeArray(array));
     }
 
-    /// <summary>The array itself where the memory is all of one, else a copy.</summary>
+    /// <summary>The array itself if the memory covers all of one, otherwise a copy.</summary>
     private static T[] WholeArray<T>(ReadOnlyMemory<T> memory) =>
         MemoryMarshal.TryGetArray(memory, out var part) && part.Array is { } array && array.Length == part.Count
             ? array

@@ -2,8 +2,8 @@ namespace Quantra.Client;
 
 /// <summary>Daily bars of S symbols on one axis of T sessions, oldest first.</summary>
 /// <remarks>
-/// Every column is row-major [S, T]; a bar whose fields are all NaN means that the symbol had none that day. Columns are
-/// sent without a copy: leave the arrays alone until the call is over. The predictor checks the bars, not this type.
+/// Every column is row-major [S, T]; a bar whose fields are all NaN means that the symbol had no bar that day. Columns
+/// are sent without a copy: do not change the arrays until the call is over. The predictor checks the bars, not this type.
 /// </remarks>
 public sealed record BarPanel
 {
@@ -25,42 +25,42 @@ public sealed record BarPanel
     /// <summary>[S, T] last price of the day, not adjusted.</summary>
     public required ReadOnlyMemory<double> Close { get; init; }
 
-    /// <summary>[S, T] shares traded.</summary>
+    /// <summary>[S, T] number of shares traded.</summary>
     public required ReadOnlyMemory<double> Volume { get; init; }
 
-    /// <summary>[S, T] close adjusted for splits and dividends, on any scale; empty = none. Never beside the two following.</summary>
+    /// <summary>[S, T] close adjusted for splits and dividends, on any scale; empty = none. Never together with the next two.</summary>
     public ReadOnlyMemory<double> AdjustedClose { get; init; }
 
-    /// <summary>[S, T] 3 on the day of a 3:1 split, else 1 or NaN; empty = none.</summary>
+    /// <summary>[S, T] 3 on the day of a 3:1 split, otherwise 1 or NaN; empty = none.</summary>
     public ReadOnlyMemory<double> SplitRatio { get; init; }
 
-    /// <summary>[S, T] paid per share on the ex-date, else 0 or NaN; empty = none.</summary>
+    /// <summary>[S, T] cash paid per share, on the ex-date, otherwise 0 or NaN; empty = none.</summary>
     public ReadOnlyMemory<double> CashDividend { get; init; }
 
-    /// <summary>Exchange code such as "XNYS"; empty = the model's.</summary>
+    /// <summary>Exchange code, such as "XNYS"; empty = the model's.</summary>
     public string Calendar { get; init; } = "";
 
-    /// <summary>Code of the quote currency; empty = unknown.</summary>
+    /// <summary>Currency code of the prices; empty = unknown.</summary>
     public string Currency { get; init; } = "";
 
-    /// <summary>Reads a CSV file of one row a bar, oldest first within each symbol.</summary>
+    /// <summary>Reads a CSV file with one row per bar, oldest first within each symbol.</summary>
     /// <param name="path">
-    /// Columns, in any case and order: symbol or ticker (optional when there is one: then the file's name in capitals), date
-    /// (2013-12-31 or 20131231), open, high, low, close, volume, and adj_close, or split_ratio and cash_dividend. Other
-    /// columns are ignored. An empty cell is NaN.
+    /// Columns, in any case and order: symbol or ticker (optional for a single symbol, which is then the file's name in upper
+    /// case), date (2013-12-31 or 20131231), open, high, low, close, volume, and optionally adj_close, or split_ratio and
+    /// cash_dividend. Other columns are ignored. An empty cell is NaN.
     /// </param>
-    /// <returns>A panel over all dates of the file; a symbol without a row on one of them has no bar there.</returns>
-    /// <exception cref="QuantraException">BARS_INVALID, naming row, column and value.</exception>
+    /// <returns>A panel over all dates of the file; a symbol without a row for a date has no bar there.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the message names row, column and value.</exception>
     public static BarPanel ReadCsv(string path)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
         return BarsCsv.Read(path);
     }
 
-    /// <summary>Takes one symbol's bars out.</summary>
-    /// <param name="symbol">A symbol of the panel.</param>
-    /// <returns>Its bars on the panel's sessions.</returns>
-    /// <exception cref="QuantraException">BARS_INVALID: the panel has no such symbol; the message lists those it has.</exception>
+    /// <summary>Selects one symbol's bars.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <returns>Its bars, one per session of the panel.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the panel has no such symbol; the message lists those that it has.</exception>
     public BarSeries Select(string symbol)
     {
         var row = RowOf(symbol);

@@ -1,7 +1,7 @@
 namespace Quantra.Client;
 
 /// <summary>Daily bars of one symbol, oldest first.</summary>
-/// <remarks>A bar whose fields are all NaN means that there was none that day. The predictor checks the bars, not this type.</remarks>
+/// <remarks>A bar whose fields are all NaN means that there was no bar that day. The predictor checks the bars, not this type.</remarks>
 public sealed record BarSeries
 {
     /// <summary>The symbol's name.</summary>
@@ -22,26 +22,26 @@ public sealed record BarSeries
     /// <summary>[T] last price of the day, not adjusted.</summary>
     public required ReadOnlyMemory<double> Close { get; init; }
 
-    /// <summary>[T] shares traded.</summary>
+    /// <summary>[T] number of shares traded.</summary>
     public required ReadOnlyMemory<double> Volume { get; init; }
 
-    /// <summary>[T] close adjusted for splits and dividends, on any scale; empty = none. Never beside the two following.</summary>
+    /// <summary>[T] close adjusted for splits and dividends, on any scale; empty = none. Never together with the next two.</summary>
     public ReadOnlyMemory<double> AdjustedClose { get; init; }
 
-    /// <summary>[T] 3 on the day of a 3:1 split, else 1 or NaN; empty = none.</summary>
+    /// <summary>[T] 3 on the day of a 3:1 split, otherwise 1 or NaN; empty = none.</summary>
     public ReadOnlyMemory<double> SplitRatio { get; init; }
 
-    /// <summary>[T] paid per share on the ex-date, else 0 or NaN; empty = none.</summary>
+    /// <summary>[T] cash paid per share, on the ex-date, otherwise 0 or NaN; empty = none.</summary>
     public ReadOnlyMemory<double> CashDividend { get; init; }
 
-    /// <summary>Exchange code such as "XNYS"; empty = the model's.</summary>
+    /// <summary>Exchange code, such as "XNYS"; empty = the model's.</summary>
     public string Calendar { get; init; } = "";
 
-    /// <summary>Code of the quote currency; empty = unknown.</summary>
+    /// <summary>Currency code of the prices; empty = unknown.</summary>
     public string Currency { get; init; } = "";
 
-    /// <summary>The newest sessions alone, without a copy.</summary>
-    /// <param name="count">How many, at least 1; all of them where there are fewer.</param>
+    /// <summary>The most recent sessions, without a copy.</summary>
+    /// <param name="count">How many, at least 1; all of them if there are fewer.</param>
     /// <returns>A shorter series.</returns>
     public BarSeries Last(int count)
     {

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Quantra.Client;
 
-/// <summary>Reads bars out of CSV text, by the rules of <see cref="BarPanel.ReadCsv"/>.</summary>
+/// <summary>Reads bars from a CSV file, by the rules of <see cref="BarPanel.ReadCsv"/>.</summary>
 internal sealed class BarsCsv
 {
     private static readonly string[] Required = ["open", "high", "low", "close", "volume"];
@@ -21,7 +21,7 @@ internal sealed class BarsCsv
     }
 
     /// <summary>Reads a whole file.</summary>
-    /// <param name="path">The file; names the symbol if there is no such column.</param>
+    /// <param name="path">The file; its name is the symbol if no column is.</param>
     public static BarPanel Read(string path)
     {
         var table = CsvTable.Open(path, QuantraReason.BarsInvalid);
@@ -70,7 +70,7 @@ internal sealed class BarsCsv
         };
     }
 
-    /// <summary>A column on the panel's [S, T], NaN where a symbol has no row; empty if the file has no such column.</summary>
+    /// <summary>A column as [S, T], NaN where a symbol has no row; empty if the file has no such column.</summary>
     private double[] Spread(string column, DateOnly[] sessions)
     {
         var index = Array.IndexOf(_columns, column);
@@ -88,8 +88,8 @@ internal sealed class BarsCsv
     }
 
     /// <summary>
-    /// The refusal of rows that are of several symbols though no column names them: a day stands there twice, or a column
-    /// of few texts tells the rows apart. Null if there is such a column, or nothing tells.
+    /// The error for rows of several symbols that no column names: a day appears twice, or a text column with few values
+    /// tells the rows apart. Null if a column does name them, or nothing gives them away.
     /// </summary>
     private QuantraException? Several()
     {
@@ -105,13 +105,13 @@ internal sealed class BarsCsv
         ];
         var renaming = CsvTable.Renaming(likely);
         if (twice is null)
-            return likely.Length == 0 ? null : _table.Refusal($"no column symbol, and its dates do not rise; {renaming}");
+            return likely.Length == 0 ? null : _table.Refusal($"no column symbol, and its dates are not in order; {renaming}");
         var advice = likely.Length == 0 ? "give each day one row, or " : "";
         return _table.Refusal(string.Create(
-            CultureInfo.InvariantCulture, $"no column symbol, and {twice.Key:yyyy-MM-dd} stands twice; {advice}{renaming}"));
+            CultureInfo.InvariantCulture, $"no column symbol, and {twice.Key:yyyy-MM-dd} appears twice; {advice}{renaming}"));
     }
 
-    /// <summary>Whether these texts would make the rows those of several symbols, each of several days.</summary>
+    /// <summary>Whether these texts, read as symbols, would give each symbol several days in order.</summary>
     private static bool IsLikelySymbol(string[] texts, DateOnly[] days, bool sorted)
     {
         var groups = texts.Zip(days).GroupBy(one => one.First, one => one.Second).Select(group => group.ToArray()).ToArray();
@@ -121,8 +121,8 @@ internal sealed class BarsCsv
 
     private QuantraException Disorder(string symbol, DateOnly day, DateOnly before) =>
         _table.Refusal(day == before
-            ? string.Create(CultureInfo.InvariantCulture, $"{symbol} {day:yyyy-MM-dd} stands twice; give each day one row")
+            ? string.Create(CultureInfo.InvariantCulture, $"{symbol} {day:yyyy-MM-dd} appears twice; give each day one row")
             : string.Create(
                 CultureInfo.InvariantCulture,
-                $"{symbol} {day:yyyy-MM-dd} stands after {before:yyyy-MM-dd}; sort each symbol's rows, oldest first"));
+                $"{symbol} {day:yyyy-MM-dd} comes after {before:yyyy-MM-dd}; sort each symbol's rows, oldest first"));
 }

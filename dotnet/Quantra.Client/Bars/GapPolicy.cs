@@ -1,14 +1,14 @@
 namespace Quantra.Client;
 
-/// <summary>What to do about sessions that the exchange held and the bars lack.</summary>
+/// <summary>What to do about sessions of the exchange that the bars do not have.</summary>
 public enum GapPolicy
 {
-    /// <summary>Refuse the bars with SESSION_GAP and name the sessions.</summary>
+    /// <summary>Refuse the bars with SESSION_GAP and name the missing sessions.</summary>
     Refuse,
 
-    /// <summary>Count them as sessions without a bar.</summary>
+    /// <summary>Keep them as sessions without a bar.</summary>
     Mask,
 
-    /// <summary>Take the bars as consecutive.</summary>
+    /// <summary>Treat the bars as consecutive.</summary>
     Ignore,
 }

@@ -1,9 +1,9 @@
 namespace Quantra.Client;
 
-/// <summary>How long a call may take, the same at both doors.</summary>
+/// <summary>How long a call may take, over gRPC and in this process alike.</summary>
 internal static class CallTimeout
 {
-    /// <summary>Where the caller says nothing.</summary>
+    /// <summary>Unless the caller sets another.</summary>
     public static readonly TimeSpan Default = TimeSpan.FromSeconds(30);
 
     private static readonly TimeSpan Longest = TimeSpan.FromDays(1);

@@ -4,7 +4,7 @@ namespace Quantra.Client;
 internal static class LastAxis
 {
     /// <summary>Elements divided by the lengths of the axes before the last.</summary>
-    /// <remarks>Rounded down: whoever reads the array refuses one whose shape does not fit its bytes.</remarks>
+    /// <remarks>Rounded down: the predictor refuses an array whose shape does not fit its bytes.</remarks>
     public static int Of(int elements, params ReadOnlySpan<int> axes)
     {
         var cells = 1;

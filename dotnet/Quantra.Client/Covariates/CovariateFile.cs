@@ -2,13 +2,13 @@ using System.Text.RegularExpressions;
 
 namespace Quantra.Client;
 
-/// <summary>Reads covariates out of CSV text, by the rules of <see cref="CovariateSource.ReadCsv"/>.</summary>
+/// <summary>Reads covariates from CSV files, by the rules of <see cref="CovariateSource.ReadCsv"/>.</summary>
 internal static partial class CovariateFile
 {
     private const string KnownFrom = "known_from";
     private static readonly string[] Keys = [CsvTable.Symbol, "date", KnownFrom];
 
-    /// <summary>A file of dated values: one series a column, and the symbols that it names.</summary>
+    /// <summary>A file of dated values: one series per column, and the symbols that it names.</summary>
     public static (IReadOnlyList<CovariateSeries> Series, IReadOnlyList<string> Symbols) ReadDated(string path)
     {
         var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
@@ -16,7 +16,7 @@ internal static partial class CovariateFile
         {
             throw table.Refusal(
                 $"no column {KnownFrom}, the day on which each row became known: without it a value would be used before "
-                + $"anybody knew it. Where both are one day, repeat the date; it has {string.Join(", ", table.Columns)}");
+                + $"anybody knew it. If both are the same day, repeat the date; it has {string.Join(", ", table.Columns)}");
         }
 
         table.Require(["date"]);
@@ -30,7 +30,7 @@ internal static partial class CovariateFile
         return ([.. names.Select(name => new CovariateSeries(name, !table.Has(CsvTable.Symbol), statements[name]))], symbols);
     }
 
-    /// <summary>A file of values that stay the same: the text of each symbol, by column; empty = unknown.</summary>
+    /// <summary>A file of static values: the text of each symbol, by column; empty = unknown.</summary>
     public static IReadOnlyDictionary<string, Dictionary<string, string>> ReadStatic(string path)
     {
         var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
@@ -46,22 +46,22 @@ internal static partial class CovariateFile
             foreach (var (name, texts) in columns)
             {
                 if (!texts.TryAdd(row.Symbol(), row.Text(name)))
-                    throw table.Refusal($"symbol {row.Symbol()} has several rows; static values stay the same, keep one");
+                    throw table.Refusal($"symbol {row.Symbol()} has several rows; static values do not change, keep one");
             }
         }
 
         return columns;
     }
 
-    /// <summary>Refuses columns of texts in a file about all symbols: one of them may say whom each row is about.</summary>
+    /// <summary>Refuses text columns in a file about all symbols: one of them may be the symbol.</summary>
     private static void RefuseTexts(CsvTable table)
     {
-        var found = table.NamedTexts(Keys).ToArray();
-        if (found.Length > 0)
+        var texts = table.NamedTexts(Keys).ToArray();
+        if (texts.Length > 0)
         {
             throw table.Refusal(
-                $"row 1 after the header, column {found[0].Name}: '{found[0].Texts[0]}' is no number, and the file has no column "
-                + $"symbol; {CsvTable.Renaming([.. found.Select(one => one.Name)])}");
+                $"row 1 after the header, column {texts[0].Name}: '{texts[0].Texts[0]}' is not a number, and the file has no column "
+                + $"symbol; {CsvTable.Renaming([.. texts.Select(one => one.Name)])}");
         }
     }
 
@@ -73,12 +73,12 @@ internal static partial class CovariateFile
             throw row.Refusal(
                 KnownFrom,
                 $"'{text}' has a time of day, but a value is used from the close of its day on, which may come before that "
-                + "time; write the first day whose close knows it");
+                + "time; write the first day by whose close it was known");
         }
 
         foreach (var (name, rows) in statements)
         {
-            if (row.Text(name).Length > 0) // an empty cell says nothing
+            if (row.Text(name).Length > 0) // an empty cell states nothing
                 rows.Add(new(symbol, day, known, Finite(row, name), row.Place));
         }
     }
@@ -87,7 +87,7 @@ internal static partial class CovariateFile
     {
         var value = row.Number(column);
         return double.IsInfinity(value)
-            ? throw row.Refusal(column, "is not finite; leave the cell empty, or write nan to withdraw what was said")
+            ? throw row.Refusal(column, "is not finite; leave the cell empty, or write nan to withdraw the value before")
             : value;
     }
 
@@ -95,10 +95,10 @@ internal static partial class CovariateFile
     {
         string[] names = [.. table.Columns.Except(Keys)];
         if (names.Length == 0)
-            throw table.Refusal("no column of values");
+            throw table.Refusal("no value columns");
         return Array.Find(names, name => !Name().IsMatch(name)) is { } wrong
             ? throw table.Refusal(
-                $"column '{wrong}' must have 1 to 64 small letters, digits and underscores, and start with a letter")
+                $"column '{wrong}' must have 1 to 64 lower-case letters, digits and underscores, and start with a letter")
             : names;
     }
 

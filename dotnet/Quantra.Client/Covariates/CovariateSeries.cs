@@ -2,10 +2,10 @@ using System.Globalization;
 
 namespace Quantra.Client;
 
-/// <summary>One column of a covariate file: who stated which value, about which day, and since when it is known.</summary>
+/// <summary>One column of a covariate file: values, the days they are about, and the days from which they are known.</summary>
 /// <remarks>
-/// At a session the value is that of the latest day among the rows known by its close; of several rows about the same day
-/// it is the one that became known last. So a restated value comes in when it is known, and not before.
+/// The value at a session is that of the latest day among the rows known by its close; of several rows about the same day,
+/// the one that became known last. So a restated value counts from when it was known, and not before.
 /// </remarks>
 internal sealed class CovariateSeries
 {
@@ -17,9 +17,9 @@ internal sealed class CovariateSeries
 
     /// <summary>Sorts the statements of each symbol by when they became known, then by their day.</summary>
     /// <param name="name">The column.</param>
-    /// <param name="isAboutAll">Whether the file names no symbols.</param>
-    /// <param name="statements">All rows that say something; the symbol is empty where the file names none.</param>
-    /// <exception cref="QuantraException">COVARIATES_INVALID: two about one day became known on the same day.</exception>
+    /// <param name="isAboutAll">Whether the file has no symbols, and so is about all.</param>
+    /// <param name="statements">All rows with a value; the symbol is empty if the file has none.</param>
+    /// <exception cref="QuantraException">COVARIATES_INVALID: two rows about one day became known on the same day.</exception>
     public CovariateSeries(string name, bool isAboutAll, IEnumerable<Statement> statements)
     {
         (Name, _isAboutAll) = (name, isAboutAll);
@@ -33,7 +33,7 @@ internal sealed class CovariateSeries
     /// <summary>The column.</summary>
     public string Name { get; }
 
-    private string Advice => _isAboutAll ? "keep one, or say whose each is in a column symbol" : "keep one";
+    private string Advice => _isAboutAll ? "keep one, or add a column symbol that tells them apart" : "keep one";
 
     /// <summary>What was known at the close of each session, [S, T].</summary>
     public double[] AsOf(IReadOnlyList<string> symbols, ReadOnlySpan<DateOnly> sessions)
@@ -44,7 +44,7 @@ internal sealed class CovariateSeries
         return values;
     }
 
-    /// <summary>The value of each day or the last one stated before it, as far as known by one day's close, [S, A].</summary>
+    /// <summary>The value of each of A days, or the last one before it, as known at the close of one day, [S, A].</summary>
     public double[] OfDays(IReadOnlyList<string> symbols, ReadOnlySpan<DateOnly> days, DateOnly knownBy)
     {
         var values = new double[symbols.Count * days.Length];
@@ -58,7 +58,7 @@ internal sealed class CovariateSeries
         return values;
     }
 
-    /// <summary>On each day, of the rows that count from it or an earlier day, the one about the latest day; NaN of none.</summary>
+    /// <summary>For each day, of the rows that count from it or before, the one about the latest day; NaN if none.</summary>
     private static void Fill(Span<double> values, ReadOnlySpan<DateOnly> days, Statement[] rows, Func<Statement, DateOnly> countsFrom)
     {
         Statement? latest = null;
@@ -92,9 +92,9 @@ internal sealed class CovariateSeries
     }
 
     /// <summary>One row.</summary>
-    /// <param name="Symbol">Whom it is about; empty = all.</param>
-    /// <param name="Day">What it is about.</param>
-    /// <param name="KnownFrom">The first day whose close knows it.</param>
+    /// <param name="Symbol">Which symbol it is about; empty = all.</param>
+    /// <param name="Day">Which day it is about.</param>
+    /// <param name="KnownFrom">The first day by whose close it was known.</param>
     /// <param name="Value">NaN = withdrawn.</param>
     /// <param name="Row">Counted from 1 after the header.</param>
     internal sealed record Statement(string Symbol, DateOnly Day, DateOnly KnownFrom, double Value, int Row);

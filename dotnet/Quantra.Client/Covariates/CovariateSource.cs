@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Quantra.Client;
 
-/// <summary>What CSV files say of covariates, and the values that stand beside one panel of bars.</summary>
+/// <summary>Covariates from CSV files, and their values for one panel of bars.</summary>
 /// <example>
 /// <code>
 /// var files = CovariateSource.ReadCsv(["short_interest.csv", "calendar.csv"], "sectors.csv");
@@ -12,7 +12,7 @@ namespace Quantra.Client;
 /// </example>
 public sealed class CovariateSource
 {
-    private const int MostClosed = 15; // weekdays on which an exchange may be closed, beside one for every second session
+    private const int MostClosed = 15; // weekdays on which an exchange may be closed, besides one for every second session
 
     private readonly Dictionary<string, CovariateSeries> _series;
     private readonly IReadOnlyDictionary<string, Dictionary<string, string>> _statics;
@@ -25,15 +25,16 @@ public sealed class CovariateSource
 
     /// <summary>Reads CSV files; header names in any case.</summary>
     /// <param name="paths">
-    /// Files of one row a statement: symbol or ticker (a file without this column is about all symbols), date (the day that
-    /// the values are about), known_from (the first day whose close knows them: they are used from the close of the first
-    /// session on or after it), then columns of numbers. An empty cell says nothing; "nan" withdraws what was said before.
+    /// Files with one row per statement: symbol or ticker (a file without this column is about all symbols), date (the day
+    /// that the values are about), known_from (the first day by whose close they were known: they are used from the close of
+    /// the first session on or after it), then columns of numbers. An empty cell states nothing; "nan" withdraws the value
+    /// before.
     /// </param>
     /// <param name="staticPath">
-    /// A file of one row a symbol: symbol or ticker, then columns of numbers or texts; an empty cell is unknown. Null = none.
+    /// A file with one row per symbol: symbol or ticker, then columns of numbers or texts; an empty cell is unknown. Null = none.
     /// </param>
-    /// <returns>Everything that the files say.</returns>
-    /// <exception cref="QuantraException">COVARIATES_INVALID, naming file, row, column and value.</exception>
+    /// <returns>All covariates of the files.</returns>
+    /// <exception cref="QuantraException">COVARIATES_INVALID: the message names file, row, column and value.</exception>
     public static CovariateSource ReadCsv(IEnumerable<string> paths, string? staticPath = null)
     {
         ArgumentNullException.ThrowIfNull(paths);
@@ -43,16 +44,16 @@ public sealed class CovariateSource
         foreach (var one in files.SelectMany(file => file.Series))
         {
             if (statics.ContainsKey(one.Name) || !series.TryAdd(one.Name, one))
-                throw QuantraError.BadCovariates($"covariate {one.Name} is given twice; name each column once over all files").ToException();
+                throw QuantraError.BadCovariates($"covariate {one.Name} appears twice; use each name once across all files").ToException();
         }
 
         var symbols = files.SelectMany(file => file.Symbols).Concat(statics.Values.SelectMany(texts => texts.Keys));
         return new CovariateSource(series, statics, [.. symbols.Distinct()]);
     }
 
-    /// <summary>The values that a model needs beside one symbol's bars; see the other overload.</summary>
+    /// <summary>The values that a model needs with one symbol's bars; see the other overload.</summary>
     /// <param name="model">What the model needs.</param>
-    /// <param name="bars">The bars that are sent.</param>
+    /// <param name="bars">The bars to send.</param>
     /// <returns>What goes into <see cref="PredictionRequest.Covariates"/>.</returns>
     public Covariates ForModel(ModelInfo model, BarSeries bars)
     {
@@ -60,16 +61,16 @@ public sealed class CovariateSource
         return ForModel(model, bars.ToPanel());
     }
 
-    /// <summary>The values that a model needs beside these bars, as known at the close of the last one.</summary>
+    /// <summary>The values that a model needs with these bars, as known at the close of the last one.</summary>
     /// <remarks>
-    /// Columns that the model does not read are left out; what it reads and no file has stays missing, and the predictor
-    /// names it. The future is given for weekdays enough: the model's calendar picks its sessions.
+    /// Columns that the model does not read are left out; one that it reads and no file has stays missing, and the predictor
+    /// names it. Future values are given for more weekdays than needed: the model's calendar picks its sessions.
     /// </remarks>
     /// <param name="model">What the model needs.</param>
-    /// <param name="bars">The bars that are sent.</param>
+    /// <param name="bars">The bars to send.</param>
     /// <returns>What goes into <see cref="PredictionRequest.Covariates"/>.</returns>
     /// <exception cref="QuantraException">
-    /// COVARIATES_INVALID: a file writes a symbol in other letters than the bars, or a text where a number is needed.
+    /// COVARIATES_INVALID: a symbol differs from the bars' in letter case alone, or a text stands where a number is needed.
     /// </exception>
     public Covariates ForModel(ModelInfo model, BarPanel bars)
     {
@@ -97,14 +98,14 @@ public sealed class CovariateSource
 
     private static ReadOnlyMemory<double> Memory(double[] values) => values;
 
-    /// <summary>Monday to Friday, enough of them to hold so many sessions of any exchange.</summary>
+    /// <summary>Mondays to Fridays, enough of them to contain that many sessions of any exchange.</summary>
     private static DateOnly[] WeekdaysAfter(DateOnly day, int sessions) =>
         [.. Enumerable.Range(1, int.MaxValue)
             .Select(day.AddDays)
             .Where(one => one.DayOfWeek is not (DayOfWeek.Saturday or DayOfWeek.Sunday))
             .Take(sessions + (sessions / 2) + MostClosed)];
 
-    /// <summary>NaN of an empty text, null of one that is no finite number.</summary>
+    /// <summary>NaN for an empty text, null for one that is not a finite number.</summary>
     private static double? Number(string text)
     {
         if (text.Length == 0)
@@ -127,15 +128,15 @@ public sealed class CovariateSource
             if (Number(text) is null)
             {
                 throw QuantraError.BadCovariates(
-                    $"static covariate {name} must be a number for every symbol, but that of {symbol} is '{text}'; leave a cell "
-                    + "empty where it is unknown").ToException();
+                    $"static covariate {name} must be a number for every symbol, but that of {symbol} is '{text}'; leave the "
+                    + "cell empty if it is unknown").ToException();
             }
         }
 
         return [.. TextsOf(name, symbols).Select(text => Number(text)!.Value)];
     }
 
-    /// <summary>Refuses a symbol that only capital letters keep from its bars: it would be unknown, and nobody would be told.</summary>
+    /// <summary>Refuses a symbol that differs from the bars' in letter case alone: its values would silently be unknown.</summary>
     private void CheckLetters(IReadOnlyList<string> symbols)
     {
         var meant = new Dictionary<string, string>(StringComparer.OrdinalIgnoreCase);
@@ -146,7 +147,7 @@ public sealed class CovariateSource
             if (meant.TryGetValue(written, out var symbol))
             {
                 throw QuantraError.BadCovariates(
-                    $"the covariates are about {written}, the bars about {symbol}; write a symbol in the same letters everywhere").ToException();
+                    $"the covariates are about {written}, the bars about {symbol}; write the symbol the same way in both").ToException();
             }
         }
     }

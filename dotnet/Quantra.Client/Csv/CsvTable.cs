@@ -2,13 +2,13 @@ using System.Globalization;
 
 namespace Quantra.Client;
 
-/// <summary>A CSV file: a header line, then rows of as many cells. The symbol's column is called symbol, whatever the file calls it.</summary>
+/// <summary>A CSV file: a header, then rows with as many cells. The column of symbols is always called symbol here.</summary>
 internal sealed class CsvTable
 {
     /// <summary>The column of symbols.</summary>
     public const string Symbol = "symbol";
 
-    // Names that mean nothing else; such as code, name or isin may, so they are named in errors and not guessed.
+    // Names with no other meaning. Names such as code, name or isin may have one: errors suggest them, and none is assumed.
     private static readonly string[] SymbolNames = [Symbol, "ticker", "ticker_symbol", "stock_symbol"];
 
     private readonly string[] _lines;
@@ -32,13 +32,13 @@ internal sealed class CsvTable
         Columns = [.. names.Except(_symbolColumns.Skip(1)).Select(name => name == _symbolColumns.FirstOrDefault() ? Symbol : name)];
     }
 
-    /// <summary>The header's names, in small letters, underscores for blanks; the symbol's once, under its own name.</summary>
+    /// <summary>The header's names, in lower case, with underscores for spaces; the column of symbols once, as symbol.</summary>
     public IReadOnlyList<string> Columns { get; }
 
     /// <summary>Opens a file and reads its header.</summary>
     /// <param name="path">The file.</param>
     /// <param name="reason">The reason of every error about it.</param>
-    /// <exception cref="QuantraException">It cannot be read, or a column stands twice.</exception>
+    /// <exception cref="QuantraException">It cannot be read, or a column appears twice.</exception>
     public static CsvTable Open(string path, string reason)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
@@ -52,7 +52,7 @@ internal sealed class CsvTable
         }
     }
 
-    /// <summary>Whether there is such a column.</summary>
+    /// <summary>Whether the file has a column.</summary>
     public bool Has(string column) => _places.ContainsKey(column);
 
     /// <summary>Refuses a file that lacks a column.</summary>
@@ -63,7 +63,7 @@ internal sealed class CsvTable
             throw Refusal($"no column {string.Join(", ", missing)}; it has {string.Join(", ", Columns)}");
     }
 
-    /// <summary>The rows that are not empty, of which there is at least one.</summary>
+    /// <summary>The rows that are not empty, at least one.</summary>
     public IEnumerable<CsvRow> Rows()
     {
         if (_lines.Skip(1).All(line => line.Length == 0))
@@ -80,9 +80,9 @@ internal sealed class CsvTable
         }
     }
 
-    /// <summary>The columns of texts beside those that are read: one may say what each row is about.</summary>
-    /// <param name="read">Names whose meaning is known.</param>
-    /// <returns>The text of every row by column, where each says something and none is a number.</returns>
+    /// <summary>The text columns besides those that are read: one of them may be the symbol.</summary>
+    /// <param name="read">Names of columns whose meaning is known.</param>
+    /// <returns>The texts of each column in which every cell has a text and none is a number.</returns>
     public IEnumerable<(string Name, string[] Texts)> NamedTexts(IEnumerable<string> read)
     {
         CsvRow[] rows = [.. Rows()];
@@ -91,19 +91,19 @@ internal sealed class CsvTable
             .Where(one => one.Item2.All(text => text.Length > 0 && !double.TryParse(text, NumberStyles.Float, CultureInfo.InvariantCulture, out _)));
     }
 
-    /// <summary>What to do about a file without a column symbol, in which these columns may hold it.</summary>
+    /// <summary>Advice for a file without a column symbol, where one of these columns may hold it.</summary>
     public static string Renaming(IReadOnlyList<string> names) =>
         names.Count > 0
             ? $"if column {Listed.First([.. names.Select(name => $"'{name}'")])} holds it, rename it to {Symbol}"
             : $"give the table a column {Symbol}";
 
-    /// <summary>Where a column stands.</summary>
+    /// <summary>The position of a column.</summary>
     public int PlaceOf(string column) => _places[column];
 
-    /// <summary>What is wrong with the file.</summary>
+    /// <summary>The error for a problem with the file.</summary>
     public QuantraException Refusal(string problem) => QuantraError.BadFile(_reason, $"{_file}: {problem}").ToException();
 
-    /// <summary>Refuses a row whose columns of symbols do not agree.</summary>
+    /// <summary>Refuses a row in which the columns of symbols differ.</summary>
     private void CheckSame(int number, List<string> cells)
     {
         foreach (var other in _symbolColumns.Skip(1))

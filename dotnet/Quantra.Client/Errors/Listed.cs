@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>Names as messages show them.</summary>
+/// <summary>Lists of names in messages.</summary>
 internal static class Listed
 {
     private const int Most = 5;

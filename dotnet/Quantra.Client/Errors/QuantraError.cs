@@ -4,10 +4,10 @@ using Grpc.Core;
 namespace Quantra.Client;
 
 /// <summary>What went wrong, for people and for programs.</summary>
-/// <param name="Code">gRPC's canonical code; the same from a predictor inside this process.</param>
-/// <param name="Reason">One of <see cref="QuantraReason"/>, or a newer server's.</param>
-/// <param name="Message">What, which value, what to do.</param>
-/// <param name="Metadata">The message's facts as text.</param>
+/// <param name="Code">gRPC's status code; the same from a predictor inside this process.</param>
+/// <param name="Reason">One of <see cref="QuantraReason"/>, or one that a newer server added.</param>
+/// <param name="Message">What is wrong, which value, and what to do.</param>
+/// <param name="Metadata">The values in the message, as text by name.</param>
 public sealed record QuantraError(
     StatusCode Code,
     string Reason,
@@ -15,7 +15,7 @@ public sealed record QuantraError(
     IReadOnlyDictionary<string, string> Metadata)
 {
     /// <summary>This error as an exception.</summary>
-    /// <param name="inner">What caused it, if it is known.</param>
+    /// <param name="inner">What caused it, if known.</param>
     /// <returns>An exception to throw.</returns>
     public QuantraException ToException(Exception? inner = null) => new(this, inner);
 

@@ -19,7 +19,7 @@ public sealed record Attribution
     /// <summary>How it was computed: "integrated-gradients".</summary>
     public required string Method { get; init; }
 
-    /// <summary>What the forecast is compared with.</summary>
+    /// <summary>The input that the forecast is compared with.</summary>
     public required string Baseline { get; init; }
 
     /// <summary>Unit of every contribution.</summary>
@@ -34,28 +34,28 @@ public sealed record Attribution
     /// <summary>[S, R] contributions, row-major.</summary>
     public required ReadOnlyMemory<double> PerRow { get; init; }
 
-    /// <summary>[T] sessions that the network read; empty if unknown.</summary>
+    /// <summary>[T] sessions that the network reads; empty if unknown.</summary>
     public required IReadOnlyList<DateOnly> Sessions { get; init; }
 
-    /// <summary>[S, T] contributions by session; null unless asked for.</summary>
+    /// <summary>[S, T] contributions by session; null unless requested.</summary>
     public required ReadOnlyMemory<double>? PerTime { get; init; }
 
-    /// <summary>[S, T, F] contributions of each observed cell; null unless asked for.</summary>
+    /// <summary>[S, T, F] contributions of each observed cell; null unless requested.</summary>
     public required ReadOnlyMemory<double>? Cells { get; init; }
 
-    /// <summary>[S] the number that is explained.</summary>
+    /// <summary>[S] the number explained.</summary>
     public required ReadOnlyMemory<double> Prediction { get; init; }
 
-    /// <summary>[S] the baseline's number.</summary>
+    /// <summary>[S] the model's number for the baseline.</summary>
     public required ReadOnlyMemory<double> BaselinePrediction { get; init; }
 
     /// <summary>[S] how far the sum of the rows misses the difference, relative to the difference.</summary>
     public required ReadOnlyMemory<double> RelativeGap { get; init; }
 
-    /// <summary>[S] whether the gap is within the tolerance that was asked for.</summary>
+    /// <summary>[S] whether the gap is within the requested tolerance.</summary>
     public required IReadOnlyList<bool> Converged { get; init; }
 
-    /// <summary>[S] points at which gradients were computed.</summary>
+    /// <summary>[S] number of points at which gradients were computed.</summary>
     public required IReadOnlyList<int> Nodes { get; init; }
 
     /// <summary>Name of the model that answered.</summary>
@@ -67,13 +67,13 @@ public sealed record Attribution
     /// <summary>SHA-256 of the model's weights.</summary>
     public required string WeightsHash { get; init; }
 
-    /// <summary>What a reader of the numbers has to know.</summary>
+    /// <summary>What to know before using the numbers.</summary>
     public required IReadOnlyList<string> Warnings { get; init; }
 
-    /// <summary>What the network says of itself, where it does: its selection of variables, its attention.</summary>
+    /// <summary>Weights that the network itself reports, if any: its variable selection, its attention.</summary>
     public required IReadOnlyList<NetworkInternal> Internals { get; init; }
 
-    /// <summary>How the model did on days that it had not seen; null if its card does not tell.</summary>
+    /// <summary>How the model did on days that it had not seen; null if its card does not say.</summary>
     public required Skill? Skill { get; init; }
 
     /// <summary>The contributions to one symbol's number.</summary>
@@ -88,16 +88,16 @@ public sealed record Attribution
             .OrderByDescending(row => Math.Abs(row.Value))];
     }
 
-    /// <summary>What the network turned to on the way to one symbol's number: not what moved it.</summary>
+    /// <summary>What the network weighted in computing one symbol's number, which is not what moved the number.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="name">The name of one of <see cref="Internals"/>.</param>
     /// <returns>L shares, largest first.</returns>
     /// <exception cref="ArgumentException">The attribution has no such symbol or internal.</exception>
     public IReadOnlyList<Share> Shares(string symbol, string name)
     {
-        var found = Internals[Axis.IndexOf([.. Internals.Select(one => one.Name)], name, nameof(name))];
+        var weights = Internals[Axis.IndexOf([.. Internals.Select(one => one.Name)], name, nameof(name))];
         var row = Axis.IndexOf(Symbols, symbol, nameof(symbol));
-        var values = found.Values.Slice(row * found.Labels.Count, found.Labels.Count).ToArray();
-        return [.. values.Select((value, place) => new Share(found.InWords(place), value)).OrderByDescending(share => share.Value)];
+        var values = weights.Values.Slice(row * weights.Labels.Count, weights.Labels.Count).ToArray();
+        return [.. values.Select((value, place) => new Share(weights.InWords(place), value)).OrderByDescending(share => share.Value)];
     }
 }

@@ -1,14 +1,14 @@
 namespace Quantra.Client;
 
-/// <summary>How fine an attribution is.</summary>
+/// <summary>How detailed an attribution is.</summary>
 public enum ExplanationDetail
 {
-    /// <summary>One number an input.</summary>
+    /// <summary>One number per input.</summary>
     Features,
 
-    /// <summary>Also one a session.</summary>
+    /// <summary>Also one per session.</summary>
     Times,
 
-    /// <summary>Also one an observed cell.</summary>
+    /// <summary>Also one per observed cell.</summary>
     Cells,
 }

@@ -1,24 +1,24 @@
 namespace Quantra.Client;
 
-/// <summary>A question for the reasons behind one number of a forecast.</summary>
-/// <param name="Instance">The question that the forecast answers.</param>
+/// <summary>A request to explain one number of a forecast.</summary>
+/// <param name="Instance">The request for the forecast.</param>
 /// <param name="Horizon">Trading days ahead; one of the model's.</param>
 /// <param name="Quantile">Level in (0, 1); one of the model's.</param>
 public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon, double Quantile = 0.5)
 {
     /// <summary>
-    /// Whose reasons, in this order; none = all of the instance's. A model that looks across a panel reads all of its bars
-    /// whoever is asked about.
+    /// The symbols to explain, in this order; empty = all of the instance's. A model that looks across a panel reads the bars
+    /// of all symbols in any case.
     /// </summary>
     public IReadOnlyList<string> Symbols { get; init; } = [];
 
-    /// <summary>How fine the answer is.</summary>
+    /// <summary>How detailed the answer is.</summary>
     public ExplanationDetail Detail { get; init; }
 
-    /// <summary>Largest relative gap between the contributions' sum and the difference to the baseline, in (0, 1).</summary>
+    /// <summary>Largest relative gap between the sum of the contributions and the difference from the baseline, in (0, 1).</summary>
     public double Tolerance { get; init; } = ManyExplanationsRequest.DefaultTolerance;
 
-    /// <summary>The same question as one of several.</summary>
+    /// <summary>The same request, in the form for several numbers.</summary>
     internal ManyExplanationsRequest ToMany() =>
         new(Instance, [new(Horizon, Quantile)]) { Symbols = Symbols, Detail = Detail, Tolerance = Tolerance };
 }

@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>What the shares of a <see cref="NetworkInternal"/> are shares of.</summary>
+/// <summary>What the shares of a <see cref="NetworkInternal"/> are distributed over.</summary>
 public enum InternalAxis
 {
     /// <summary>An axis that this version of the client does not know.</summary>

@@ -2,15 +2,15 @@ using System.Globalization;
 
 namespace Quantra.Client;
 
-/// <summary>Weights of a network's own, such as attention: what it turned to on the way to one number of a forecast.</summary>
-/// <remarks>They are no contributions and say nothing of what moved the forecast; <see cref="Attribution.Table"/> does.</remarks>
-/// <param name="Name">Such as "attention"; that of an ensemble's member has the member's name in front.</param>
+/// <summary>A network's own weights, such as attention, in computing one number of a forecast.</summary>
+/// <remarks>They are not contributions and do not say what moved the forecast; <see cref="Attribution.Table"/> does.</remarks>
+/// <param name="Name">Such as "attention"; for a member of an ensemble, preceded by the member's name.</param>
 /// <param name="Axis">What the labels are.</param>
-/// <param name="Labels">L names, or distances from the last bar's session; <see cref="Attribution.Shares"/> puts these into words.</param>
+/// <param name="Labels">L names, or distances from the last bar's session, which <see cref="Attribution.Shares"/> puts into words.</param>
 /// <param name="Values">[S, L] shares that add up to 1, row-major; NaN = no forecast for this symbol.</param>
 public sealed record NetworkInternal(string Name, InternalAxis Axis, IReadOnlyList<string> Labels, ReadOnlyMemory<double> Values)
 {
-    /// <summary>One label as people read it, such as "26 sessions before the last" for the session "-26".</summary>
+    /// <summary>One label in words, such as "26 sessions before the last" for the session "-26".</summary>
     internal string InWords(int place)
     {
         var label = Labels[place];

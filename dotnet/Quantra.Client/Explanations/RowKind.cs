@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>Which kind of input an attribution's row stands for.</summary>
+/// <summary>The kind of input that a row of an attribution stands for.</summary>
 public enum RowKind
 {
     /// <summary>A kind that this version of the client does not know.</summary>
@@ -12,18 +12,18 @@ public enum RowKind
     /// <summary>A feature that is also known of the future.</summary>
     Known,
 
-    /// <summary>A feature that stays the same.</summary>
+    /// <summary>A static feature.</summary>
     Static,
 
-    /// <summary>The window's own level.</summary>
+    /// <summary>The level of the window.</summary>
     Location,
 
-    /// <summary>The window's own volatility.</summary>
+    /// <summary>The volatility of the window.</summary>
     Scale,
 
     /// <summary>The calibration's offset.</summary>
     Conformal,
 
-    /// <summary>The other stocks that a forecast depends on, all their inputs together.</summary>
+    /// <summary>All inputs of the other stocks that a forecast depends on, together.</summary>
     Neighbours,
 }

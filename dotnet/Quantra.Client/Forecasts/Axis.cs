@@ -3,7 +3,7 @@ namespace Quantra.Client;
 /// <summary>An axis of an array with named positions.</summary>
 internal static class Axis
 {
-    /// <summary>The position of a name, or an exception that lists the names there are.</summary>
+    /// <summary>The position of a name, or an exception that lists the names that exist.</summary>
     public static int IndexOf<T>(IReadOnlyList<T> axis, T name, string parameter)
         where T : notnull
     {

@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>Inputs of the network for S symbols, for callers that compute the model's features themselves.</summary>
+/// <summary>Inputs of the network for S symbols, for callers who compute the model's features themselves.</summary>
 /// <remarks>
 /// T encoder sessions, D future sessions, F observed, K known and C static features: see <see cref="ModelInfo"/>. Arrays
 /// are row-major and sent without a copy.
@@ -25,25 +25,25 @@ public sealed record FeatureWindow
     /// <summary>[S, C]; empty if the model has none.</summary>
     public ReadOnlyMemory<float> Static { get; init; }
 
-    /// <summary>[S, T, F] true where the cell is known; empty = every cell is.</summary>
+    /// <summary>[S, T, F] true where the cell is known; empty = every cell is known.</summary>
     public ReadOnlyMemory<bool> Mask { get; init; }
 
-    /// <summary>[S] level of the target; [S, H], one a horizon, for a model whose levels are fitted.</summary>
+    /// <summary>[S] level of the target; [S, H], one per horizon, for a model whose levels are fitted.</summary>
     public required ReadOnlyMemory<double> Location { get; init; }
 
     /// <summary>Volatility, positive, in the shape of <see cref="Location"/>.</summary>
     public required ReadOnlyMemory<double> Scale { get; init; }
 
-    /// <summary>Names the features; must equal the model's.</summary>
+    /// <summary>Hash of the features; must equal <see cref="ModelInfo.SchemaHash"/>.</summary>
     public required string SchemaHash { get; init; }
 
-    /// <summary>Names of the F observed features, in order; empty = <see cref="SchemaHash"/> alone says which.</summary>
+    /// <summary>Names of the F observed features, in order; empty = only <see cref="SchemaHash"/> is checked.</summary>
     public IReadOnlyList<string> Features { get; init; } = [];
 
-    /// <summary>[S] last close; empty = none, then the forecast has no prices.</summary>
+    /// <summary>[S] last close; empty = unknown: the forecast then has no prices.</summary>
     public ReadOnlyMemory<double> AnchorPrice { get; init; }
 
-    /// <summary>Session of the last row; null = unknown, then the forecast names no sessions.</summary>
+    /// <summary>Session of the last row; null = unknown: the forecast then names no sessions.</summary>
     public DateOnly? AsOf { get; init; }
 
     /// <summary>[S, T, F] of <see cref="Observed"/>.</summary>
@@ -65,7 +65,7 @@ public sealed record FeatureWindow
     /// <summary>[S, C] of <see cref="Static"/>.</summary>
     internal int[] StaticShape => [Symbols.Count, LastAxis.Of(Static.Length, Symbols.Count)];
 
-    /// <summary>[S] or [S, H] of a level, as many numbers as there are.</summary>
+    /// <summary>[S] or [S, H] of a level, depending on its length.</summary>
     internal int[] LevelShape(ReadOnlyMemory<double> level)
     {
         var symbols = Symbols.Count;

@@ -4,7 +4,7 @@ using System.Text;
 namespace Quantra.Client;
 
 /// <summary>Quantiles of a target for S symbols, H horizons and Q quantiles.</summary>
-/// <remarks>A symbol that could not be forecast has NaN rows, and its reason in <see cref="Refusals"/>.</remarks>
+/// <remarks>A symbol that could not be forecast has NaN rows, and its error in <see cref="Refusals"/>.</remarks>
 public sealed record Forecast
 {
     /// <summary>S names, in the order of the request.</summary>
@@ -13,35 +13,35 @@ public sealed record Forecast
     /// <summary>Session of the last bar; null if feature windows were sent without it.</summary>
     public required DateOnly? AsOf { get; init; }
 
-    /// <summary>[H] session that each horizon ends on; empty if <see cref="AsOf"/> is null.</summary>
+    /// <summary>[H] session on which each horizon ends; empty if <see cref="AsOf"/> is null.</summary>
     public required IReadOnlyList<DateOnly> TargetSessions { get; init; }
 
-    /// <summary>Sessions between the last bar and the session that horizons, and so returns, count from.</summary>
+    /// <summary>Sessions between the last bar and the session from which horizons, and so returns, are counted.</summary>
     public required int Lag { get; init; }
 
-    /// <summary>That session: <see cref="AsOf"/> without a lag; null if unknown.</summary>
+    /// <summary>The session from which horizons are counted: <see cref="AsOf"/> if the lag is 0; null if unknown.</summary>
     public required DateOnly? BaseSession { get; init; }
 
     /// <summary>H horizons in trading days.</summary>
     public required IReadOnlyList<int> Horizons { get; init; }
 
-    /// <summary>Q levels, rising, each in (0, 1).</summary>
+    /// <summary>Q levels, in increasing order, each in (0, 1).</summary>
     public required IReadOnlyList<double> Quantiles { get; init; }
 
     /// <summary>"log-return" or "log-volatility".</summary>
     public required string TargetKind { get; init; }
 
-    /// <summary>[S, H, Q] in the target's unit, row-major, never falling along Q: log returns, or logs of daily volatilities.</summary>
+    /// <summary>[S, H, Q] in the target's unit, row-major, non-decreasing along Q: log returns, or logs of daily volatilities.</summary>
     public required ReadOnlyMemory<double> Values { get; init; }
 
     /// <summary>[S, H, Q] log returns from the close of <see cref="BaseSession"/>; null for other targets.</summary>
-    /// <remarks>exp(r) - 1 is the simple return, the one to show in per cent: <see cref="SimpleReturn"/>.</remarks>
+    /// <remarks>exp(r) - 1 is the simple return, the one to show as a percentage: <see cref="SimpleReturn"/>.</remarks>
     public required ReadOnlyMemory<double>? Returns { get; init; }
 
-    /// <summary>[S, H, Q] in the bars' currency; null without a last close, with a lag, and for other targets than returns.</summary>
+    /// <summary>[S, H, Q] in the bars' currency; null without a last close, with a lag, and for targets other than returns.</summary>
     public required ReadOnlyMemory<double>? Prices { get; init; }
 
-    /// <summary>[S] last close, that of <see cref="AsOf"/>, not adjusted; null if unknown. With a lag returns count from a later one.</summary>
+    /// <summary>[S] close of <see cref="AsOf"/>, not adjusted; null if unknown. With a lag, returns are counted from a later close.</summary>
     public required ReadOnlyMemory<double>? AnchorPrice { get; init; }
 
     /// <summary>Name of the model that answered.</summary>
@@ -53,28 +53,28 @@ public sealed record Forecast
     /// <summary>SHA-256 of the model's weights.</summary>
     public required string WeightsHash { get; init; }
 
-    /// <summary>What a reader of the numbers has to know.</summary>
+    /// <summary>What to know before using the numbers.</summary>
     public required IReadOnlyList<string> Warnings { get; init; }
 
-    /// <summary>Names this answer: a hash of weights, input, symbols and engine.</summary>
+    /// <summary>Identifies this forecast: a hash of weights, input, symbols and engine.</summary>
     public required string ForecastId { get; init; }
 
-    /// <summary>[S, H] of a model that ranks a panel, larger = expected to do better than its others; null from other models.</summary>
+    /// <summary>[S, H] from a model that ranks a panel, larger = expected to do better than the others; null from other models.</summary>
     public required ReadOnlyMemory<double>? Scores { get; init; }
 
-    /// <summary>[S, H] place by score, 1 = best, 0 = the symbol could not be forecast; null from models that do not rank.</summary>
+    /// <summary>[S, H] rank by score, 1 = best, 0 = the symbol could not be forecast; null from models that do not rank.</summary>
     public required ReadOnlyMemory<int>? Ranks { get; init; }
 
-    /// <summary>Names the symbols that were ranked together; ranks of others are not comparable. Empty = no ranks.</summary>
+    /// <summary>Hash of the symbols that were ranked together; ranks with another hash are not comparable. Empty = no ranks.</summary>
     public required string UniverseHash { get; init; }
 
-    /// <summary>Why each symbol without a forecast has none: the error that it would get alone.</summary>
+    /// <summary>Why each symbol without a forecast has none: the error that a request for it alone would get.</summary>
     public required IReadOnlyDictionary<string, QuantraError> Refusals { get; init; }
 
-    /// <summary>How the model did on days that it had not seen; null if its card does not tell.</summary>
+    /// <summary>How the model did on days that it had not seen; null if its card does not say.</summary>
     public required Skill? Skill { get; init; }
 
-    /// <summary>What horizons count from, such as "the close of 2013-03-04, 1 session after the last bar".</summary>
+    /// <summary>What horizons are counted from, such as "the close of 2013-03-04, 1 session after the last bar".</summary>
     public string CountedFrom
     {
         get
@@ -99,34 +99,34 @@ public sealed record Forecast
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
     /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
-    /// <returns>In the bars' currency; NaN = no forecast for this symbol, or a forecast without prices.</returns>
+    /// <returns>In the bars' currency; NaN = no forecast for this symbol, or no prices.</returns>
     /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
     public double Price(string symbol, int horizon, double quantile) => PriceAt(IndexOf(symbol, horizon, quantile));
 
-    /// <summary>One return of the forecast as people mean it: what a per cent sign stands for.</summary>
+    /// <summary>One number of the forecast as a simple return, the one to show as a percentage.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
     /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
-    /// <returns>0.15 = 15 %, from <see cref="CountedFrom"/>; NaN = no forecast for this symbol, or of another target.</returns>
+    /// <returns>0.15 = 15 %, from <see cref="CountedFrom"/>; NaN = no forecast for this symbol, or not of returns.</returns>
     /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
     public double SimpleReturn(string symbol, int horizon, double quantile) => SimpleReturnAt(IndexOf(symbol, horizon, quantile));
 
-    /// <summary>How a symbol is expected to do beside the others of its panel.</summary>
+    /// <summary>How a symbol is expected to do relative to the others of its panel.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
-    /// <returns>Without a unit, larger = better; NaN = no forecast for this symbol, or a model that does not rank.</returns>
+    /// <returns>Has no unit, larger = better; NaN = no forecast for this symbol, or a model that does not rank.</returns>
     /// <exception cref="ArgumentException">The forecast has no such symbol or horizon.</exception>
     public double Score(string symbol, int horizon) => ScoreAt(IndexOf(symbol, horizon));
 
-    /// <summary>A symbol's place by score.</summary>
+    /// <summary>A symbol's rank by score.</summary>
     /// <param name="symbol">One of <see cref="Symbols"/>.</param>
     /// <param name="horizon">One of <see cref="Horizons"/>.</param>
     /// <returns>1 = best; 0 = no forecast for this symbol, or a model that does not rank.</returns>
     /// <exception cref="ArgumentException">The forecast has no such symbol or horizon.</exception>
     public int Rank(string symbol, int horizon) => RankAt(IndexOf(symbol, horizon));
 
-    /// <summary>Every number of the forecast with its names.</summary>
-    /// <returns>One row a symbol, horizon and quantile.</returns>
+    /// <summary>Every number of the forecast, with its symbol, horizon and quantile.</summary>
+    /// <returns>One row per symbol, horizon and quantile.</returns>
     public IReadOnlyList<ForecastRow> Table()
     {
         var rows = new List<ForecastRow>(Values.Length);
@@ -135,7 +135,7 @@ public sealed record Forecast
         return rows;
     }
 
-    /// <summary>A text table: a line a symbol and horizon, of prices, else simple returns in per cent, else values.</summary>
+    /// <summary>A table, one line per symbol and horizon: of prices, or else simple returns in per cent, or else values.</summary>
     /// <returns>Text of several lines, the same in every culture.</returns>
     public override string ToString()
     {

@@ -1,10 +1,10 @@
 namespace Quantra.Client;
 
-/// <summary>One question to one model: a panel of bars, or feature windows.</summary>
+/// <summary>A request for one forecast: a model, and a panel of bars or feature windows.</summary>
 public sealed record PredictionRequest
 {
-    /// <summary>Asks for a forecast of several symbols.</summary>
-    /// <param name="model">Which model.</param>
+    /// <summary>Requests a forecast of several symbols.</summary>
+    /// <param name="model">The model.</param>
     /// <param name="bars">At least <see cref="ModelInfo.BarsNeeded"/> sessions, oldest first.</param>
     public PredictionRequest(ModelReference model, BarPanel bars)
     {
@@ -14,17 +14,17 @@ public sealed record PredictionRequest
         Bars = bars;
     }
 
-    /// <summary>Asks for a forecast of one symbol.</summary>
-    /// <param name="model">Which model.</param>
+    /// <summary>Requests a forecast of one symbol.</summary>
+    /// <param name="model">The model.</param>
     /// <param name="bars">At least <see cref="ModelInfo.BarsNeeded"/> bars, oldest first.</param>
     public PredictionRequest(ModelReference model, BarSeries bars)
         : this(model, Panel(bars))
     {
     }
 
-    /// <summary>Asks for a forecast from features that the caller has computed.</summary>
-    /// <param name="model">Which model.</param>
-    /// <param name="window">Inputs made with the model's schema.</param>
+    /// <summary>Requests a forecast from features that the caller has computed.</summary>
+    /// <param name="model">The model.</param>
+    /// <param name="window">Inputs computed by the model's schema.</param>
     public PredictionRequest(ModelReference model, FeatureWindow window)
     {
         ArgumentNullException.ThrowIfNull(model);
@@ -33,19 +33,19 @@ public sealed record PredictionRequest
         Window = window;
     }
 
-    /// <summary>Which model.</summary>
+    /// <summary>The model.</summary>
     public ModelReference Model { get; init; }
 
-    /// <summary>The bars, unless <see cref="Window"/> is given.</summary>
+    /// <summary>The bars; null if <see cref="Window"/> is given.</summary>
     public BarPanel? Bars { get; }
 
-    /// <summary>The feature windows, unless <see cref="Bars"/> are given.</summary>
+    /// <summary>The feature windows; null if <see cref="Bars"/> are given.</summary>
     public FeatureWindow? Window { get; }
 
-    /// <summary>What the model reads beside the bars; windows hold it already.</summary>
+    /// <summary>What the model reads with the bars; windows contain it already.</summary>
     public Covariates Covariates { get; init; } = Covariates.None;
 
-    /// <summary>Comes back with the result; may be empty.</summary>
+    /// <summary>Returned with the result; may be empty.</summary>
     public string RequestId { get; init; } = "";
 
     /// <summary>Whether to accept a last bar whose session has not closed yet.</summary>

@@ -1,7 +1,7 @@
 namespace Quantra.Client;
 
-/// <summary>What became of one request: a forecast or an error, never both.</summary>
-/// <param name="RequestId">The request's own.</param>
+/// <summary>The result of one request: a forecast or an error, never both.</summary>
+/// <param name="RequestId">Of the request.</param>
 /// <param name="Forecast">The forecast, or null.</param>
 /// <param name="Error">The error, or null.</param>
 public sealed record PredictionResult(string RequestId, Forecast? Forecast, QuantraError? Error)
@@ -10,5 +10,5 @@ public sealed record PredictionResult(string RequestId, Forecast? Forecast, Quan
     /// <returns>The forecast.</returns>
     /// <exception cref="QuantraException">The request was refused.</exception>
     public Forecast GetForecast() =>
-        Forecast ?? throw (Error ?? throw new InvalidOperationException("a result is a forecast or an error")).ToException();
+        Forecast ?? throw (Error ?? throw new InvalidOperationException("a result must have a forecast or an error")).ToException();
 }

@@ -9,13 +9,13 @@ public sealed record ModelInfo
     /// <summary>Its version, from 1.</summary>
     public required int Version { get; init; }
 
-    /// <summary>Aliases that point at this version.</summary>
+    /// <summary>Aliases of this version.</summary>
     public required IReadOnlyList<string> Aliases { get; init; }
 
-    /// <summary>Whether the plain name means this version.</summary>
+    /// <summary>Whether the name alone means this version.</summary>
     public required bool IsDefault { get; init; }
 
-    /// <summary>The network, for example "lstm".</summary>
+    /// <summary>The kind of network, for example "lstm".</summary>
     public required string Kind { get; init; }
 
     /// <summary>Features of the past.</summary>
@@ -24,34 +24,34 @@ public sealed record ModelInfo
     /// <summary>Features that are also known of the future.</summary>
     public required IReadOnlyList<FeatureInfo> KnownFeatures { get; init; }
 
-    /// <summary>Features that stay the same.</summary>
+    /// <summary>Static features.</summary>
     public required IReadOnlyList<FeatureInfo> StaticFeatures { get; init; }
 
-    /// <summary>What has to be sent beside the bars: every one, and no other.</summary>
+    /// <summary>What must be sent with the bars: all of them, and no others.</summary>
     public required IReadOnlyList<CovariateInfo> Covariates { get; init; }
 
-    /// <summary>Names the features, for <see cref="FeatureWindow.SchemaHash"/>.</summary>
+    /// <summary>Hash of the features, for <see cref="FeatureWindow.SchemaHash"/>.</summary>
     public required string SchemaHash { get; init; }
 
     /// <summary>Sessions that the network reads.</summary>
     public required int EncoderLength { get; init; }
 
-    /// <summary>Bars that the features look back on, the bar itself included.</summary>
+    /// <summary>Bars that the features read, counting the bar itself.</summary>
     public required int Lookback { get; init; }
 
-    /// <summary>Bars to send at least.</summary>
+    /// <summary>Number of bars to send, at least.</summary>
     public required int BarsNeeded { get; init; }
 
     /// <summary>Sessions after the last bar that known features cover.</summary>
     public required int FutureLength { get; init; }
 
-    /// <summary>Trading days ahead that are forecast.</summary>
+    /// <summary>Horizons that are forecast, in trading days.</summary>
     public required IReadOnlyList<int> Horizons { get; init; }
 
     /// <summary>Levels that are forecast, each in (0, 1).</summary>
     public required IReadOnlyList<double> Quantiles { get; init; }
 
-    /// <summary>0: returns count from the last close. 1: from the close of the next session.</summary>
+    /// <summary>0: returns are counted from the last close. 1: from the close of the next session.</summary>
     public required int Lag { get; init; }
 
     /// <summary>"log-return" or "log-volatility".</summary>
@@ -72,6 +72,6 @@ public sealed record ModelInfo
     /// <summary>SHA-256 of the model's weights.</summary>
     public required string WeightsHash { get; init; }
 
-    /// <summary>JSON: data, splits, training recipe, held-out scores beside the baselines.</summary>
+    /// <summary>JSON: data, splits, training recipe, and scores on held-out days next to those of the baselines.</summary>
     public required string CardJson { get; init; }
 }

@@ -2,8 +2,8 @@ using System.Globalization;
 
 namespace Quantra.Client;
 
-/// <summary>Which model is meant: "NAME" (the version in use), "NAME@VERSION" or "NAME@ALIAS".</summary>
-/// <param name="Text">The reference as it is written.</param>
+/// <summary>A reference to a model: "NAME" (its default version), "NAME@VERSION" or "NAME@ALIAS".</summary>
+/// <param name="Text">The reference as text.</param>
 public sealed record ModelReference(string Text)
 {
     /// <summary>One version of a model.</summary>
@@ -13,12 +13,12 @@ public sealed record ModelReference(string Text)
     public static ModelReference To(string name, int version) =>
         new(string.Create(CultureInfo.InvariantCulture, $"{name}@{version}"));
 
-    /// <summary>Takes text as a reference.</summary>
+    /// <summary>Reads text as a reference.</summary>
     /// <param name="text">"NAME", "NAME@VERSION" or "NAME@ALIAS".</param>
     /// <returns>The reference.</returns>
     public static ModelReference FromString(string text) => new(text);
 
-    /// <summary>Takes text as a reference.</summary>
+    /// <summary>Reads text as a reference.</summary>
     /// <param name="text">"NAME", "NAME@VERSION" or "NAME@ALIAS".</param>
     public static implicit operator ModelReference(string text) => new(text);
 

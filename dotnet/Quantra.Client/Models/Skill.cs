@@ -1,15 +1,15 @@
 namespace Quantra.Client;
 
-/// <summary>How much smaller a model's loss was than its best rival's on days that it had not seen.</summary>
+/// <summary>How much smaller a model's loss was than that of the best baseline, on days that it had not seen.</summary>
 /// <param name="Rival">The best baseline on the same days.</param>
-/// <param name="Improvement">As a share of the rival's loss: 0.01 is one per cent better.</param>
+/// <param name="Improvement">As a fraction of the rival's loss: 0.01 is one per cent better.</param>
 /// <param name="Lower">Lower end of the interval.</param>
 /// <param name="Upper">Upper end of the interval.</param>
-/// <param name="Level">Of the interval, such as 0.9.</param>
-/// <param name="Verdict">Whether the improvement can be told from luck.</param>
-/// <param name="Sentence">The same in words.</param>
-/// <param name="DaysShort">Days that are lacking for any verdict; 0 = none.</param>
-/// <param name="Line">A short line for people, the same at every door.</param>
+/// <param name="Level">Confidence level of the interval, such as 0.9.</param>
+/// <param name="Verdict">Whether the improvement can be told from chance.</param>
+/// <param name="Sentence">The verdict in words.</param>
+/// <param name="DaysShort">How many more days a verdict would need; 0 = none.</param>
+/// <param name="Line">A short line for people, the same from every client.</param>
 public sealed record Skill(
     string Rival,
     double Improvement,
@@ -25,8 +25,8 @@ public sealed record Skill(
     /// <returns>Such as "skill: not shown, improvement -0.4 % (90 %: -2.3 to +1.0 %) on held-out days against GARCH(1,1)-t".</returns>
     public override string ToString() => Line;
 
-    /// <summary>The line that stands below every answer for people, also where nothing is known.</summary>
-    /// <param name="skill">An answer's.</param>
-    /// <returns><see cref="Line"/>, or words that nothing is known.</returns>
+    /// <summary>The line to show below every answer, also if nothing is known.</summary>
+    /// <param name="skill">Of a forecast or an attribution.</param>
+    /// <returns><see cref="Line"/>, or a line that says that nothing is known.</returns>
     public static string LineOf(Skill? skill) => skill?.Line ?? "skill: unknown, the model's card compares it with nothing";
 }

@@ -1,15 +1,15 @@
 namespace Quantra.Client;
 
-/// <summary>What the interval of an improvement says.</summary>
+/// <summary>What the confidence interval of an improvement says.</summary>
 public enum SkillVerdict
 {
-    /// <summary>A newer server's verdict.</summary>
+    /// <summary>A verdict that this version of the client does not know.</summary>
     Unknown,
 
     /// <summary>All of it lies above zero.</summary>
     Better,
 
-    /// <summary>Zero lies within, or the days are too few to tell.</summary>
+    /// <summary>Zero lies in it, or there are too few days to tell.</summary>
     Undecided,
 
     /// <summary>All of it lies below zero.</summary>

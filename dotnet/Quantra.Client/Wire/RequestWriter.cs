@@ -2,14 +2,14 @@ using Google.Protobuf;
 
 namespace Quantra.Client.Wire;
 
-/// <summary>Puts questions on the wire.</summary>
+/// <summary>Writes requests as messages of the wire.</summary>
 internal static class RequestWriter
 {
-    /// <summary>A question for forecasts.</summary>
+    /// <summary>A request for forecasts.</summary>
     public static V1.PredictRequest Predict(ModelReference model, IEnumerable<PredictionRequest> requests) =>
         new() { Model = model.Text, Instances = { requests.Select(Instance) } };
 
-    /// <summary>A question for reasons.</summary>
+    /// <summary>A request for explanations.</summary>
     public static V1.ExplainRequest Explain(ManyExplanationsRequest request) => new()
     {
         Model = request.Instance.Model.Text,

@@ -5,7 +5,7 @@ using System.Runtime.CompilerServices;
 namespace Quantra.Client.Tests;
 
 /// <summary>The public API of an assembly as text: one line per public or protected type and member.</summary>
-internal static class PublicSurface
+internal static class PublicApi
 {
     private const BindingFlags Declared =
         BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.Instance | BindingFlags.Static | BindingFlags.DeclaredOnly;

@@ -3,7 +3,7 @@ using Quantra.Client.Embedded;
 namespace Quantra.Client.Tests;
 
 /// <summary>What other programs compile against.</summary>
-public sealed class PublicSurfaceTests
+public sealed class PublicApiTests
 {
     [Theory]
     [InlineData(typeof(QuantraClient))]
@@ -13,9 +13,9 @@ public sealed class PublicSurfaceTests
         ArgumentNullException.ThrowIfNull(member);
         var name = member.Assembly.GetName().Name!;
         var written = File.ReadAllLines(Path.Combine(Doors.Repository(), "dotnet", name, "PublicApi.txt"));
-        var found = PublicSurface.Of(member.Assembly);
-        var changes = found.Except(written).Select(line => $"+ {line}").Concat(written.Except(found).Select(line => $"- {line}"));
+        var offered = PublicApi.Of(member.Assembly);
+        var changes = offered.Except(written).Select(line => $"+ {line}").Concat(written.Except(offered).Select(line => $"- {line}"));
         var advice = $"the public API of {name} changed; if that is meant, update {name}/PublicApi.txt:\n{string.Join("\n", changes)}";
-        Assert.True(written.SequenceEqual(found), advice);
+        Assert.True(written.SequenceEqual(offered), advice);
     }
 }
