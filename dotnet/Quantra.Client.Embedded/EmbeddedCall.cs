@@ -12,15 +12,15 @@ namespace Quantra.Client.Embedded;
 /// </remarks>
 internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
 {
-    private readonly TaskCompletionSource<Reply> _reply = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly TaskCompletionSource<JsonResponse> _response = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private PyObject? _pending;
 
-    /// <summary>Starts a method of the door and waits for its reply without blocking a thread.</summary>
+    /// <summary>Starts a method of the door and waits for its response without blocking a thread.</summary>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
     /// <exception cref="QuantraException">
     /// DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is not one of Quantra's.
     /// </exception>
-    public async Task<Reply> RunAsync(PyObject door, string method, Question question, CancellationToken cancellationToken)
+    public async Task<JsonResponse> RunAsync(PyObject door, string method, JsonRequest request, CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         if (host.IsFull)
@@ -29,10 +29,10 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
             throw Refusal(StatusCode.ResourceExhausted, QuantraReason.QueueFull, Message);
         }
 
-        host.Post(() => Begin(door, method, question), Fail);
+        host.Post(() => Begin(door, method, request), Fail);
         try
         {
-            return await WaitAsync(_reply.Task, timeout, cancellationToken).ConfigureAwait(false);
+            return await WaitAsync(_response.Task, timeout, cancellationToken).ConfigureAwait(false);
         }
         catch
         {
@@ -69,11 +69,11 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         return copy;
     }
 
-    private void Begin(PyObject door, string method, Question question)
+    private void Begin(PyObject door, string method, JsonRequest request)
     {
-        using var text = new PyString(question.Json);
+        using var text = new PyString(request.Json);
         using var buffers = new PyList();
-        foreach (var array in question.Buffers)
+        foreach (var array in request.Buffers)
         {
             using var view = PyObject.FromManagedObject(array);
             buffers.Append(view);
@@ -88,9 +88,9 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     {
         using var pending = _pending!;
         _pending = null;
-        using var reply = pending.InvokeMethod("reply");
-        using var text = reply[0];
-        using var arrays = reply[1];
+        using var response = pending.InvokeMethod("reply");
+        using var text = response[0];
+        using var arrays = response[1];
         var buffers = new double[arrays.Length()][];
         for (var index = 0; index < buffers.Length; index++)
         {
@@ -98,10 +98,10 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
             buffers[index] = Copy(array);
         }
 
-        _reply.TrySetResult(new Reply(text.As<string>(), buffers));
+        _response.TrySetResult(new JsonResponse(text.As<string>(), buffers));
     }
 
     private void Cancel() => _pending?.InvokeMethod("cancel").Dispose();
 
-    private void Fail(Exception error) => _reply.TrySetException(error);
+    private void Fail(Exception error) => _response.TrySetException(error);
 }

@@ -48,7 +48,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
         var environment = PythonEnvironment.Find(options.PythonEnvironment);
         var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
         var (door, text) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
-        var problems = AnswerReader.Read(new Reply(text, []), answer => answer.Objects("problems", problem => problem.Error()));
+        var problems = JsonResponseReader.Read(new JsonResponse(text, []), answer => answer.Objects("problems", problem => problem.Error()));
         return new EmbeddedPredictor(host, door, options, problems);
     }
 
@@ -62,9 +62,9 @@ public sealed class EmbeddedPredictor : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.PredictManyAsync(requests, async (model, same) =>
         {
-            var question = QuestionWriter.Predict(model, same, _options.Timeout);
-            var reply = await CallAsync("predict", question, cancellationToken).ConfigureAwait(false);
-            return AnswerReader.Read(reply, answer => answer.Objects("results", AnswerReader.Result));
+            var json = JsonRequestWriter.Predict(model, same, _options.Timeout);
+            var response = await CallAsync("predict", json, cancellationToken).ConfigureAwait(false);
+            return JsonResponseReader.Read(response, answer => answer.Objects("results", JsonResponseReader.Result));
         });
 
     /// <inheritdoc/>
@@ -77,24 +77,24 @@ public sealed class EmbeddedPredictor : IStockPredictor
         CancellationToken cancellationToken = default) =>
         PredictorCalls.ExplainManyAsync(request, async many =>
         {
-            var question = QuestionWriter.Explain(many, _options.Timeout);
-            var reply = await CallAsync("explain", question, cancellationToken).ConfigureAwait(false);
-            return AnswerReader.Read(reply, answer => answer.Objects("attributions", AnswerReader.Attribution));
+            var json = JsonRequestWriter.Explain(many, _options.Timeout);
+            var response = await CallAsync("explain", json, cancellationToken).ConfigureAwait(false);
+            return JsonResponseReader.Read(response, answer => answer.Objects("attributions", JsonResponseReader.Attribution));
         });
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
     {
-        var reply = await AskAsync(() => _door.InvokeMethod("list_models"), cancellationToken).ConfigureAwait(false);
-        return AnswerReader.Read(reply, answer => answer.Objects("models", AnswerReader.Model));
+        var response = await AskAsync(() => _door.InvokeMethod("list_models"), cancellationToken).ConfigureAwait(false);
+        return JsonResponseReader.Read(response, answer => answer.Objects("models", JsonResponseReader.Model));
     }
 
     /// <inheritdoc/>
     public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(model);
-        var reply = await AskAsync(() => Describe(model), cancellationToken).ConfigureAwait(false);
-        return AnswerReader.Read(reply, answer => AnswerReader.Model(answer.Object("model")));
+        var response = await AskAsync(() => Describe(model), cancellationToken).ConfigureAwait(false);
+        return JsonResponseReader.Read(response, answer => JsonResponseReader.Model(answer.Object("model")));
     }
 
     /// <summary>Finishes the calls in progress and releases the models.</summary>
@@ -139,24 +139,24 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
     }
 
-    private static Reply Answered(Func<PyObject> ask)
+    private static JsonResponse Respond(Func<PyObject> ask)
     {
         using var text = ask();
-        return new Reply(text.As<string>(), []);
+        return new JsonResponse(text.As<string>(), []);
     }
 
-    private async Task<Reply> CallAsync(string method, Question question, CancellationToken cancellationToken)
+    private async Task<JsonResponse> CallAsync(string method, JsonRequest request, CancellationToken cancellationToken)
     {
         ObjectDisposedException.ThrowIf(_disposed == 1, this);
         return await new EmbeddedCall(_host, _options.Timeout)
-            .RunAsync(_door, method, question, cancellationToken).ConfigureAwait(false);
+            .RunAsync(_door, method, request, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>Asks the door for information that needs no computation.</summary>
-    private Task<Reply> AskAsync(Func<PyObject> ask, CancellationToken cancellationToken)
+    private Task<JsonResponse> AskAsync(Func<PyObject> ask, CancellationToken cancellationToken)
     {
         ObjectDisposedException.ThrowIf(_disposed == 1, this);
-        return EmbeddedCall.WaitAsync(_host.RunAsync(() => Answered(ask)), _options.Timeout, cancellationToken);
+        return EmbeddedCall.WaitAsync(_host.RunAsync(() => Respond(ask)), _options.Timeout, cancellationToken);
     }
 
     private PyObject Describe(ModelReference model)

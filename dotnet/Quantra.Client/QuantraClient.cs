@@ -134,16 +134,16 @@ public sealed class QuantraClient : IStockPredictor
         });
 
     /// <summary>Sets the deadline of a call, and turns a failed one into an exception.</summary>
-    private async Task<TAnswer> CallAsync<TQuestion, TAnswer>(
-        Func<TQuestion, CallOptions, AsyncUnaryCall<TAnswer>> method,
-        TQuestion question,
+    private async Task<TResponse> CallAsync<TRequest, TResponse>(
+        Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
+        TRequest request,
         CancellationToken cancellationToken)
     {
         ObjectDisposedException.ThrowIf(_disposed, this);
         var deadline = DateTime.UtcNow + _options.Timeout;
         try
         {
-            using var call = method(question, new CallOptions(null, deadline, cancellationToken));
+            using var call = method(request, new CallOptions(null, deadline, cancellationToken));
             return await call.ResponseAsync.ConfigureAwait(false);
         }
         catch (RpcException error) when (cancellationToken.IsCancellationRequested)

@@ -6,13 +6,13 @@ using System.Text.Json;
 namespace Quantra.Client.Embedded.Json;
 
 /// <summary>Writes one request as JSON and arrays, in the format of Python's predictor.embed.</summary>
-internal sealed class QuestionWriter : IDisposable
+internal sealed class JsonRequestWriter : IDisposable
 {
     private readonly ArrayBufferWriter<byte> _text = new();
     private readonly Utf8JsonWriter _json;
     private readonly List<Array> _buffers = [];
 
-    private QuestionWriter(ModelReference model, TimeSpan timeout)
+    private JsonRequestWriter(ModelReference model, TimeSpan timeout)
     {
         _json = new Utf8JsonWriter(_text);
         _json.WriteStartObject();
@@ -21,9 +21,9 @@ internal sealed class QuestionWriter : IDisposable
     }
 
     /// <summary>A request for forecasts.</summary>
-    public static Question Predict(ModelReference model, IEnumerable<PredictionRequest> requests, TimeSpan timeout)
+    public static JsonRequest Predict(ModelReference model, IEnumerable<PredictionRequest> requests, TimeSpan timeout)
     {
-        using var writer = new QuestionWriter(model, timeout);
+        using var writer = new JsonRequestWriter(model, timeout);
         writer._json.WriteStartArray("instances");
         foreach (var request in requests)
             writer.Instance(request);
@@ -32,9 +32,9 @@ internal sealed class QuestionWriter : IDisposable
     }
 
     /// <summary>A request for explanations.</summary>
-    public static Question Explain(ManyExplanationsRequest request, TimeSpan timeout)
+    public static JsonRequest Explain(ManyExplanationsRequest request, TimeSpan timeout)
     {
-        using var writer = new QuestionWriter(request.Instance.Model, timeout);
+        using var writer = new JsonRequestWriter(request.Instance.Model, timeout);
         writer._json.WritePropertyName("instance");
         writer.Instance(request.Instance);
         writer._json.WriteStartArray("targets");
@@ -59,11 +59,11 @@ internal sealed class QuestionWriter : IDisposable
     private static string NameOf<T>(T value)
         where T : struct, Enum => value.ToString().ToLowerInvariant();
 
-    private Question Finish()
+    private JsonRequest Finish()
     {
         _json.WriteEndObject();
         _json.Flush();
-        return new Question(Encoding.UTF8.GetString(_text.WrittenSpan), _buffers);
+        return new JsonRequest(Encoding.UTF8.GetString(_text.WrittenSpan), _buffers);
     }
 
     private void Instance(PredictionRequest request)

@@ -4,9 +4,9 @@ using Grpc.Core;
 namespace Quantra.Client.Embedded.Json;
 
 /// <summary>One object of an answer, read by field.</summary>
-internal readonly struct AnswerFields(JsonElement json, double[][] buffers)
+internal readonly struct JsonFields(JsonElement json, double[][] buffers)
 {
-    public AnswerFields Object(string name) => new(json.GetProperty(name), buffers);
+    public JsonFields Object(string name) => new(json.GetProperty(name), buffers);
 
     public bool Has(string name) => json.TryGetProperty(name, out var value) && value.ValueKind != JsonValueKind.Null;
 
@@ -28,10 +28,10 @@ internal readonly struct AnswerFields(JsonElement json, double[][] buffers)
 
     public DateOnly[] Days(string name) => List(name, item => SessionNumber.ToDate(item.GetInt32()));
 
-    public T[] Objects<T>(string name, Func<AnswerFields, T> read)
+    public T[] Objects<T>(string name, Func<JsonFields, T> read)
     {
         var all = buffers;
-        return List(name, item => read(new AnswerFields(item, all)));
+        return List(name, item => read(new JsonFields(item, all)));
     }
 
     public double[] Array(string name) => buffers[json.GetProperty(name).GetProperty("buffer").GetInt32()];

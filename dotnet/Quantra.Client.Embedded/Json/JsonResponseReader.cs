@@ -3,24 +3,24 @@ using System.Text.Json;
 namespace Quantra.Client.Embedded.Json;
 
 /// <summary>Reads answers of the Python door, in the format of Python's predictor.embed.</summary>
-internal static class AnswerReader
+internal static class JsonResponseReader
 {
     /// <summary>Reads an answer, or throws the error that it is.</summary>
     /// <exception cref="QuantraException">The answer is an error.</exception>
-    public static T Read<T>(Reply reply, Func<AnswerFields, T> read)
+    public static T Read<T>(JsonResponse response, Func<JsonFields, T> read)
     {
-        using var json = JsonDocument.Parse(reply.Json);
-        var answer = new AnswerFields(json.RootElement, reply.Buffers);
+        using var json = JsonDocument.Parse(response.Json);
+        var answer = new JsonFields(json.RootElement, response.Buffers);
         return answer.Has("error") ? throw answer.Object("error").Error().ToException() : read(answer);
     }
 
     /// <summary>The result of one instance.</summary>
-    public static PredictionResult Result(AnswerFields result) => result.Has("forecast")
+    public static PredictionResult Result(JsonFields result) => result.Has("forecast")
         ? new(result.Text("request_id"), Forecast(result.Object("forecast")), null)
         : new(result.Text("request_id"), null, result.Object("error").Error());
 
     /// <summary>The explanation of one number.</summary>
-    public static Attribution Attribution(AnswerFields attribution) => new()
+    public static Attribution Attribution(JsonFields attribution) => new()
     {
         Symbols = attribution.Texts("symbols"),
         AsOf = SessionNumber.ToDateOrNull(attribution.Whole("as_of_session")),
@@ -49,7 +49,7 @@ internal static class AnswerReader
     };
 
     /// <summary>A version of a model.</summary>
-    public static ModelInfo Model(AnswerFields model) => new()
+    public static ModelInfo Model(JsonFields model) => new()
     {
         Name = model.Text("name"),
         Version = model.Whole("version"),
@@ -77,7 +77,7 @@ internal static class AnswerReader
         CardJson = model.Text("card_json"),
     };
 
-    private static Forecast Forecast(AnswerFields forecast) => new()
+    private static Forecast Forecast(JsonFields forecast) => new()
     {
         Symbols = forecast.Texts("symbols"),
         AsOf = SessionNumber.ToDateOrNull(forecast.Whole("as_of_session")),
@@ -103,7 +103,7 @@ internal static class AnswerReader
         Skill = Skill(forecast),
     };
 
-    private static Skill? Skill(AnswerFields answer)
+    private static Skill? Skill(JsonFields answer)
     {
         if (!answer.Has("skill"))
             return null;
@@ -120,13 +120,13 @@ internal static class AnswerReader
             skill.Text("line"));
     }
 
-    private static NetworkInternal Internal(AnswerFields weights) =>
+    private static NetworkInternal Internal(JsonFields weights) =>
         new(weights.Text("name"), Named<InternalAxis>(weights.Text("axis")), weights.Texts("labels"), weights.Array("values"));
 
-    private static FeatureInfo Feature(AnswerFields feature) =>
+    private static FeatureInfo Feature(JsonFields feature) =>
         new(feature.Text("name"), feature.Text("expression"), feature.Text("meaning"), feature.Text("unit"));
 
-    private static CovariateInfo Covariate(AnswerFields covariate) =>
+    private static CovariateInfo Covariate(JsonFields covariate) =>
         new(covariate.Text("name"), Named<CovariateGroup>(covariate.Text("group")), covariate.Texts("categories"));
 
     /// <summary>The value with a name; the first one, Unknown, for a name that a newer Python added.</summary>
