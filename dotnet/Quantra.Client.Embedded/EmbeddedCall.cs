@@ -7,30 +7,32 @@ namespace Quantra.Client.Embedded;
 
 /// <summary>One call into Python, from its start to the copy of its answer.</summary>
 /// <remarks>
-/// It begins on the host's thread, and its answer is copied on the thread of Python's that computed it, which saves a
-/// change of threads; both hold the GIL meanwhile.
+/// It starts on the host's thread, and its answer is copied on the Python thread that computed it, which saves a thread
+/// switch; both hold the GIL while they do so.
 /// </remarks>
 internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
 {
-    private readonly TaskCompletionSource<Reply> _reply = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly TaskCompletionSource<JsonResponse> _response = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private PyObject? _pending;
 
-    /// <summary>Starts a method of the door and waits for its reply; no thread is blocked meanwhile.</summary>
+    /// <summary>Starts a method of the door and waits for its response without blocking a thread.</summary>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    /// <exception cref="QuantraException">DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is none of Quantra's.</exception>
-    public async Task<Reply> RunAsync(PyObject door, string method, Question question, CancellationToken cancellationToken)
+    /// <exception cref="QuantraException">
+    /// DEADLINE_EXCEEDED, QUEUE_FULL, or INTERNAL for an exception that is not one of Quantra's.
+    /// </exception>
+    public async Task<JsonResponse> RunAsync(PyObject door, string method, JsonRequest request, CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         if (host.IsFull)
         {
-            const string Message = "too many calls wait for Python already; try again later";
+            const string Message = "too many calls are waiting for Python; try again later";
             throw Refusal(StatusCode.ResourceExhausted, QuantraReason.QueueFull, Message);
         }
 
-        host.Post(() => Begin(door, method, question), Fail);
+        host.Post(() => Begin(door, method, request), Fail);
         try
         {
-            return await WaitAsync(_reply.Task, timeout, cancellationToken).ConfigureAwait(false);
+            return await WaitAsync(_response.Task, timeout, cancellationToken).ConfigureAwait(false);
         }
         catch
         {
@@ -39,7 +41,7 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         }
     }
 
-    /// <summary>Waits for an answer of Python's as long as a call may take.</summary>
+    /// <summary>Waits for an answer from Python, up to the timeout.</summary>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
     /// <exception cref="QuantraException">DEADLINE_EXCEEDED.</exception>
     public static async Task<T> WaitAsync<T>(Task<T> answer, TimeSpan timeout, CancellationToken cancellationToken)
@@ -67,11 +69,11 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
         return copy;
     }
 
-    private void Begin(PyObject door, string method, Question question)
+    private void Begin(PyObject door, string method, JsonRequest request)
     {
-        using var text = new PyString(question.Json);
+        using var text = new PyString(request.Json);
         using var buffers = new PyList();
-        foreach (var array in question.Buffers)
+        foreach (var array in request.Buffers)
         {
             using var view = PyObject.FromManagedObject(array);
             buffers.Append(view);
@@ -86,9 +88,9 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
     {
         using var pending = _pending!;
         _pending = null;
-        using var reply = pending.InvokeMethod("reply");
-        using var text = reply[0];
-        using var arrays = reply[1];
+        using var response = pending.InvokeMethod("reply");
+        using var text = response[0];
+        using var arrays = response[1];
         var buffers = new double[arrays.Length()][];
         for (var index = 0; index < buffers.Length; index++)
         {
@@ -96,10 +98,10 @@ internal sealed class EmbeddedCall(PythonHost host, TimeSpan timeout)
             buffers[index] = Copy(array);
         }
 
-        _reply.TrySetResult(new Reply(text.As<string>(), buffers));
+        _response.TrySetResult(new JsonResponse(text.As<string>(), buffers));
     }
 
     private void Cancel() => _pending?.InvokeMethod("cancel").Dispose();
 
-    private void Fail(Exception error) => _reply.TrySetException(error);
+    private void Fail(Exception error) => _response.TrySetException(error);
 }

@@ -7,7 +7,7 @@ namespace Quantra.Client.Embedded;
 
 /// <summary>Forecasts from Python inside this process: no server, the same numbers and the same errors.</summary>
 /// <remarks>
-/// Python lives as long as the process; dispose of a predictor to let its models go. A crash of Python ends the process:
+/// Python lives as long as the process; dispose the predictor to release its models. A crash of Python ends the process:
 /// where that must not happen, run a server and use <see cref="QuantraClient"/>.
 /// </remarks>
 /// <example>
@@ -32,14 +32,15 @@ public sealed class EmbeddedPredictor : IStockPredictor
         Problems = problems;
     }
 
-    /// <summary>Artifacts of the folder that were refused; the others are served.</summary>
+    /// <summary>Errors of the artifacts that could not be loaded; the others are served.</summary>
     public IReadOnlyList<QuantraError> Problems { get; }
 
-    /// <summary>Starts Python if it does not run yet, and loads every model of a folder.</summary>
-    /// <param name="options">What to load, and how to answer.</param>
+    /// <summary>Starts Python if it is not running yet, and loads every model of a folder.</summary>
+    /// <param name="options">What to load and how to run it.</param>
     /// <returns>A predictor that is ready to answer.</returns>
     /// <exception cref="QuantraException">
-    /// CONFIGURATION_INVALID: no such Python or models; PACKAGE_MISSING: quantra is not installed in it.
+    /// CONFIGURATION_INVALID: there is no such environment or folder of models; PACKAGE_MISSING: quantra is not installed
+    /// in the environment.
     /// </exception>
     public static async Task<EmbeddedPredictor> OpenAsync(EmbeddedPredictorOptions options)
     {
@@ -47,71 +48,57 @@ public sealed class EmbeddedPredictor : IStockPredictor
         var environment = PythonEnvironment.Find(options.PythonEnvironment);
         var host = await PythonHost.StartAsync(environment).ConfigureAwait(false);
         var (door, text) = await host.RunAsync(() => Open(options, environment)).ConfigureAwait(false);
-        var problems = AnswerReader.Read(new Reply(text, []), answer => answer.Objects("problems", problem => problem.Error()));
+        var problems = JsonResponseReader.Read(new JsonResponse(text, []), answer => answer.Objects("problems", problem => problem.Error()));
         return new EmbeddedPredictor(host, door, options, problems);
     }
 
     /// <inheritdoc/>
-    public async Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var results = await PredictManyAsync([request], cancellationToken).ConfigureAwait(false);
-        return results[0].GetForecast();
-    }
+    public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.PredictAsync(this, request, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
-        CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(requests);
-        return ByModel.PredictAsync(requests, async (model, same) =>
+        CancellationToken cancellationToken = default) =>
+        PredictorCalls.PredictManyAsync(requests, async (model, same) =>
         {
-            var question = QuestionWriter.Predict(model, same, _options.Timeout);
-            var reply = await CallAsync("predict", question, cancellationToken).ConfigureAwait(false);
-            return AnswerReader.Read(reply, answer => answer.Objects("results", AnswerReader.Result));
+            var json = JsonRequestWriter.Predict(model, same, _options.Timeout);
+            var response = await CallAsync("predict", json, cancellationToken).ConfigureAwait(false);
+            return JsonResponseReader.Read(response, answer => answer.Objects("results", JsonResponseReader.Result));
         });
-    }
 
     /// <inheritdoc/>
-    public async Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var found = await ExplainManyAsync(request.ToMany(), cancellationToken).ConfigureAwait(false);
-        return found[0];
-    }
+    public Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.ExplainAsync(this, request, cancellationToken);
 
     /// <inheritdoc/>
-    public async Task<IReadOnlyList<Attribution>> ExplainManyAsync(
+    public Task<IReadOnlyList<Attribution>> ExplainManyAsync(
         ManyExplanationsRequest request,
-        CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var question = QuestionWriter.Explain(request, _options.Timeout);
-        var reply = await CallAsync("explain", question, cancellationToken).ConfigureAwait(false);
-        var found = AnswerReader.Read(reply, answer => answer.Objects("attributions", AnswerReader.Attribution));
-        if (request.Targets.Count > 0)
-            AnswerCount.Check(found.Length, request.Targets.Count);
-        return found;
-    }
+        CancellationToken cancellationToken = default) =>
+        PredictorCalls.ExplainManyAsync(request, async many =>
+        {
+            var json = JsonRequestWriter.Explain(many, _options.Timeout);
+            var response = await CallAsync("explain", json, cancellationToken).ConfigureAwait(false);
+            return JsonResponseReader.Read(response, answer => answer.Objects("attributions", JsonResponseReader.Attribution));
+        });
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
     {
-        var reply = await AskAsync(() => _door.InvokeMethod("list_models"), cancellationToken).ConfigureAwait(false);
-        return AnswerReader.Read(reply, answer => answer.Objects("models", AnswerReader.Model));
+        var response = await AskAsync(() => _door.InvokeMethod("list_models"), cancellationToken).ConfigureAwait(false);
+        return JsonResponseReader.Read(response, answer => answer.Objects("models", JsonResponseReader.Model));
     }
 
     /// <inheritdoc/>
     public async Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(model);
-        var reply = await AskAsync(() => Describe(model), cancellationToken).ConfigureAwait(false);
-        return AnswerReader.Read(reply, answer => AnswerReader.Model(answer.Object("model")));
+        var response = await AskAsync(() => Describe(model), cancellationToken).ConfigureAwait(false);
+        return JsonResponseReader.Read(response, answer => JsonResponseReader.Model(answer.Object("model")));
     }
 
-    /// <summary>Finishes the calls under way and lets the models go.</summary>
-    /// <returns>A task that ends when the models are gone.</returns>
+    /// <summary>Finishes the calls in progress and releases the models.</summary>
+    /// <returns>A task that completes when the models are released.</returns>
     public async ValueTask DisposeAsync()
     {
         if (Interlocked.Exchange(ref _disposed, 1) == 1)
@@ -152,24 +139,24 @@ public sealed class EmbeddedPredictor : IStockPredictor
         }
     }
 
-    private static Reply Answered(Func<PyObject> ask)
+    private static JsonResponse Respond(Func<PyObject> ask)
     {
         using var text = ask();
-        return new Reply(text.As<string>(), []);
+        return new JsonResponse(text.As<string>(), []);
     }
 
-    private async Task<Reply> CallAsync(string method, Question question, CancellationToken cancellationToken)
+    private async Task<JsonResponse> CallAsync(string method, JsonRequest request, CancellationToken cancellationToken)
     {
         ObjectDisposedException.ThrowIf(_disposed == 1, this);
         return await new EmbeddedCall(_host, _options.Timeout)
-            .RunAsync(_door, method, question, cancellationToken).ConfigureAwait(false);
+            .RunAsync(_door, method, request, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Asks the door for what it knows without computing.</summary>
-    private Task<Reply> AskAsync(Func<PyObject> ask, CancellationToken cancellationToken)
+    /// <summary>Asks the door for information that needs no computation.</summary>
+    private Task<JsonResponse> AskAsync(Func<PyObject> ask, CancellationToken cancellationToken)
     {
         ObjectDisposedException.ThrowIf(_disposed == 1, this);
-        return EmbeddedCall.WaitAsync(_host.RunAsync(() => Answered(ask)), _options.Timeout, cancellationToken);
+        return EmbeddedCall.WaitAsync(_host.RunAsync(() => Respond(ask)), _options.Timeout, cancellationToken);
     }
 
     private PyObject Describe(ModelReference model)

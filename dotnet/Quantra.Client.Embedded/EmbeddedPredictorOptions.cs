@@ -1,23 +1,26 @@
 namespace Quantra.Client.Embedded;
 
-/// <summary>What an <see cref="EmbeddedPredictor"/> loads, and how it answers.</summary>
+/// <summary>What an <see cref="EmbeddedPredictor"/> loads and how it runs it.</summary>
 public sealed record EmbeddedPredictorOptions
 {
     private readonly TimeSpan _timeout = CallTimeout.Default;
     private readonly int _maxBatchRows = 256;
     private readonly int _threads = 1;
 
-    /// <summary>Folder of NAME/VERSION artifacts, as <c>quantra serve --models</c> takes.</summary>
+    /// <summary>Folder of NAME/VERSION artifacts, as for <c>quantra serve --models</c>.</summary>
     public required string Models { get; init; }
 
-    /// <summary>Virtual environment in which quantra is installed; null = the variable QUANTRA_VENV, else VIRTUAL_ENV.</summary>
-    /// <remarks>A process has one Python: every predictor in it must name the same environment.</remarks>
+    /// <summary>
+    /// Virtual environment in which quantra is installed; null = that of the environment variable QUANTRA_VENV, or else of
+    /// VIRTUAL_ENV.
+    /// </summary>
+    /// <remarks>A process can run only one Python: all its predictors must use the same environment.</remarks>
     public string? PythonEnvironment { get; init; }
 
     /// <summary>"auto", "cpu", "cuda" or "cuda:N".</summary>
     public string Device { get; init; } = "auto";
 
-    /// <summary>Rows of one forward.</summary>
+    /// <summary>Largest number of rows in one forward pass.</summary>
     /// <value>At least 1; 256 by default.</value>
     public int MaxBatchRows
     {
@@ -29,7 +32,7 @@ public sealed record EmbeddedPredictorOptions
         }
     }
 
-    /// <summary>CPU threads of one forward, for the whole process. One is fastest for small networks.</summary>
+    /// <summary>CPU threads of one forward pass, for the whole process. One is fastest for small networks.</summary>
     /// <value>At least 1; 1 by default.</value>
     public int Threads
     {
@@ -41,7 +44,7 @@ public sealed record EmbeddedPredictorOptions
         }
     }
 
-    /// <summary>Longest wait for an answer. Work that has begun by then is finished, but nobody waits for it.</summary>
+    /// <summary>Longest wait for an answer. Work that has started by then runs to its end, and its result is dropped.</summary>
     /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan Timeout
     {

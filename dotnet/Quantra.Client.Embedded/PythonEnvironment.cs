@@ -9,7 +9,7 @@ internal static class PythonEnvironment
 
     /// <summary>The full path of the environment's folder.</summary>
     /// <param name="given">The caller's choice; null = the environment variables decide.</param>
-    /// <exception cref="QuantraException">CONFIGURATION_INVALID: there is none, or the folder is none.</exception>
+    /// <exception cref="QuantraException">CONFIGURATION_INVALID: none is set, or the folder is not a virtual environment.</exception>
     public static string Find(string? given)
     {
         var folder = given ?? Variables.Select(Environment.GetEnvironmentVariable).FirstOrDefault(path => !string.IsNullOrEmpty(path));
@@ -21,11 +21,11 @@ internal static class PythonEnvironment
 
         return File.Exists(Path.Combine(folder, "pyvenv.cfg"))
             ? Path.GetFullPath(folder)
-            : throw Refusal($"{folder} is no virtual environment: it has no pyvenv.cfg; name the folder that "
-                + "'python -m venv FOLDER' made");
+            : throw Refusal($"{folder} is not a virtual environment: it has no pyvenv.cfg; name a folder that "
+                + "'python -m venv FOLDER' created");
     }
 
-    /// <summary>An environment that cannot be used.</summary>
+    /// <summary>The error for an environment that cannot be used.</summary>
     public static QuantraException Refusal(string message, Exception? cause = null) =>
         QuantraError.Of(StatusCode.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException(cause);
 }

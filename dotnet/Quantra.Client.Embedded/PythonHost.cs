@@ -4,18 +4,18 @@ using Python.Runtime;
 
 namespace Quantra.Client.Embedded;
 
-/// <summary>The one Python of this process, and the one thread that begins work in it.</summary>
+/// <summary>The Python of this process, and the thread that starts all work in it.</summary>
 /// <remarks>
-/// Work begins in order on a thread of its own, each piece wholly inside one GIL region, so no await can ever sit in
-/// one and no caller's thread waits for Python. The host stays for the life of the process, because Python.NET cannot
-/// start a second time; predictors come and go on it.
+/// Work starts in order on a thread of its own, each piece entirely while the thread holds the GIL, so no await can happen
+/// while it is held and no caller's thread waits for Python. The host lives as long as the process, because Python.NET
+/// cannot start a second time; predictors come and go.
 /// </remarks>
 internal sealed class PythonHost
 {
-    /// <summary>How long one thread of Python keeps others waiting; the server's own value.</summary>
+    /// <summary>How long a Python thread runs before others get their turn; the same value as the server's.</summary>
     private const double SwitchIntervalSeconds = 0.0002;
 
-    /// <summary>Calls that may wait for their begin; the service has its own bounds for what has begun.</summary>
+    /// <summary>Calls that may wait to start; the service has its own limits for those that have.</summary>
     private const int Capacity = 1024;
 
     private static readonly object Gate = new();
@@ -41,9 +41,11 @@ internal sealed class PythonHost
         }
     }
 
-    /// <summary>Starts Python, or joins the one that runs.</summary>
+    /// <summary>Starts Python, or joins the one that is running.</summary>
     /// <param name="environment">Full path of a virtual environment.</param>
-    /// <exception cref="QuantraException">CONFIGURATION_INVALID: Python does not start, or runs from another environment.</exception>
+    /// <exception cref="QuantraException">
+    /// CONFIGURATION_INVALID: Python does not start, or is already running from another environment.
+    /// </exception>
     public static async Task<PythonHost> StartAsync(string environment)
     {
         var host = Running(environment);
@@ -51,13 +53,13 @@ internal sealed class PythonHost
         return host._environment == environment
             ? host
             : throw PythonEnvironment.Refusal(
-                $"this process runs the Python of {host._environment} already and can have no other, but {environment} "
-                + "was asked for; use one environment in a process");
+                $"this process already runs the Python of {host._environment} and cannot start that of {environment}; "
+                + "use one environment per process");
     }
 
     /// <summary>Runs a piece of work on the Python thread.</summary>
-    /// <param name="work">Runs inside the GIL; whatever it returns must not be Python's.</param>
-    /// <exception cref="QuantraException">INTERNAL: Python raised an exception that is none of Quantra's.</exception>
+    /// <param name="work">Runs while the thread holds the GIL; must not return a Python object.</param>
+    /// <exception cref="QuantraException">INTERNAL: Python raised an exception that is not one of Quantra's.</exception>
     public Task<T> RunAsync<T>(Func<T> work)
     {
         var done = new TaskCompletionSource<T>(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -66,8 +68,8 @@ internal sealed class PythonHost
     }
 
     /// <summary>Queues a piece of work for the Python thread.</summary>
-    /// <param name="work">Runs inside the GIL.</param>
-    /// <param name="fail">Told about an exception.</param>
+    /// <param name="work">Runs while the thread holds the GIL.</param>
+    /// <param name="fail">Called with an exception.</param>
     public void Post(Action work, Action<Exception> fail)
     {
         lock (_work)
@@ -77,10 +79,10 @@ internal sealed class PythonHost
         }
     }
 
-    /// <summary>Makes the garbage collector forget what lives on, after models were loaded or let go.</summary>
+    /// <summary>Takes lasting objects out of Python's garbage collection, after models were loaded or released.</summary>
     /// <remarks>
-    /// At the process' exit Python.NET runs Python's garbage collector 80 times. With torch loaded that takes 8 seconds,
-    /// with the lasting objects frozen a tenth of one.
+    /// When the process exits, Python.NET runs Python's garbage collector 80 times. With torch loaded that takes 8 seconds;
+    /// with the lasting objects frozen, a tenth of a second.
     /// </remarks>
     public static void Settle()
     {
@@ -96,7 +98,7 @@ internal sealed class PythonHost
             return _running ??= new PythonHost(environment);
     }
 
-    [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "handed on to whoever waits")]
+    [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "passed on to the caller who waits")]
     private void Serve()
     {
         try
@@ -117,7 +119,7 @@ internal sealed class PythonHost
             Next()();
     }
 
-    /// <summary>Waits without spinning, which would take the processor from the threads that compute.</summary>
+    /// <summary>Waits without spinning, which would take CPU time from the threads that compute.</summary>
     private Action Next()
     {
         lock (_work)
@@ -138,10 +140,10 @@ internal sealed class PythonHost
         PythonEngine.BeginAllowThreads();
     }
 
-    /// <summary>Runs a piece of work on this thread, which must be one of Python's or free to wait for the GIL.</summary>
-    /// <param name="work">Runs inside the GIL.</param>
-    /// <param name="fail">Told about an exception.</param>
-    [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "handed on to whoever waits")]
+    /// <summary>Runs a piece of work on this thread, which must be a Python thread or free to wait for the GIL.</summary>
+    /// <param name="work">Runs while the thread holds the GIL.</param>
+    /// <param name="fail">Called with an exception.</param>
+    [SuppressMessage("Design", "CA1031:Do not catch general exception types", Justification = "passed on to the caller who waits")]
     public static void Guard(Action work, Action<Exception> fail)
     {
         using var gil = Py.GIL();

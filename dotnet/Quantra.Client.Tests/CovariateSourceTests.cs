@@ -48,13 +48,13 @@ public sealed class CovariateSourceTests : IDisposable
 
     [Theory]
     [InlineData("date,rate\n20130701,1\n", "no column known_from")]
-    [InlineData("date,known_from\n20130701,20130701\n", "no column of values")]
+    [InlineData("date,known_from\n20130701,20130701\n", "no value columns")]
     [InlineData("date,known_from,rate\n", "no rows")]
     [InlineData("date,known_from,1st\n20130701,20130701,1\n", "column '1st' must have")]
     [InlineData("date,known_from,rate\n20130701,2013-07-01T18:00,1\n", "row 1 after the header, column known_from: '2013-07-01T18:00' has a time of day")]
-    [InlineData("date,known_from,rate\n20130701,2013-07-01,high\n", "row 1 after the header, column rate: 'high' is no number")]
-    [InlineData("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,2\n20130701,20130701,3\n", "rows 1 and 3 after the header give 2013-07-01 two values that became known on the same day; keep one, or say whose each is in a column symbol")]
-    [InlineData("instrument,date,known_from,rate\nA,20130701,20130701,1\nB,20130701,20130701,1\n", "column instrument: 'A' is no number, and the file has no column symbol; if column 'instrument' holds it, rename it to symbol")]
+    [InlineData("date,known_from,rate\n20130701,2013-07-01,high\n", "row 1 after the header, column rate: 'high' is not a number")]
+    [InlineData("date,known_from,rate\n20130701,20130701,1\n20130702,20130702,2\n20130701,20130701,3\n", "rows 1 and 3 after the header give 2013-07-01 two values that became known on the same day; keep one, or add a column symbol that tells them apart")]
+    [InlineData("instrument,date,known_from,rate\nA,20130701,20130701,1\nB,20130701,20130701,1\n", "column instrument: 'A' is not a number, and the file has no column symbol; if column 'instrument' holds it, rename it to symbol")]
     [InlineData("ticker,date,known_from,rate\na,20130701,20130701,1\n", "about a, the bars about A")]
     [InlineData("symbol,date,known_from,rate\na,20130701,20130701,1\n", "about a, the bars about A")]
     public void A_bad_file_is_refused(string text, string problem)
@@ -69,7 +69,7 @@ public sealed class CovariateSourceTests : IDisposable
     [InlineData("Ticker,sector\nA,x\nA,y\n", "symbol A has several rows")]
     [InlineData("symbol,sector\nA,x\nA,y\n", "symbol A has several rows")]
     [InlineData("symbol,cap\nA,large\n", "static covariate cap must be a number for every symbol, but that of A is 'large'")]
-    [InlineData("symbol,rate\nA,1\n", "covariate rate is given twice")]
+    [InlineData("symbol,rate\nA,1\n", "covariate rate appears twice")]
     public void Bad_static_values_are_refused(string text, string problem)
     {
         const string Rate = "date,known_from,rate\n20130701,20130701,1\n";
@@ -78,7 +78,7 @@ public sealed class CovariateSourceTests : IDisposable
         Assert.Contains(problem, failure.Message, StringComparison.Ordinal);
     }
 
-    /// <summary>What stands beside two symbols' bars of five days, for a model that looks two sessions ahead.</summary>
+    /// <summary>The covariates of two symbols' bars of five days, for a model that looks two sessions ahead.</summary>
     private Covariates Read(string dated, CovariateGroup group = CovariateGroup.Observed, string? statics = null)
     {
         var (path, staticPath) = (Path.Combine(_folder.FullName, "dated.csv"), Path.Combine(_folder.FullName, "static.csv"));

@@ -49,7 +49,7 @@ public sealed class Doors : IAsyncLifetime
         string[] quiet = ["--device", "cpu", "--log-level", "error"];
         _server = Python(["-m", "predictor.server", "--models", Models, "--listen", "127.0.0.1:0", .. quiet]);
         var ready = await _server.StandardOutput.ReadLineAsync()
-            ?? throw new InvalidOperationException("the Python server ended before it was ready; its errors stand above");
+            ?? throw new InvalidOperationException("the Python server ended before it was ready; see its errors above");
         Address = new Uri($"http://127.0.0.1:{JsonDocument.Parse(ready).RootElement.GetProperty("port").GetInt32()}");
         _grpc = new QuantraClient(Address);
         _embedded = await EmbeddedPredictor.OpenAsync(EmbeddedOptions);
@@ -80,17 +80,17 @@ public sealed class Doors : IAsyncLifetime
             return python;
         var environment = Environment.GetEnvironmentVariable("VIRTUAL_ENV")
             ?? throw new InvalidOperationException(
-                "these tests need Python with quantra: activate its virtual environment, or set QUANTRA_PYTHON to its python");
+                "these tests need a Python with quantra: activate its virtual environment, or set QUANTRA_PYTHON to its python");
         return OperatingSystem.IsWindows()
             ? Path.Combine(environment, "Scripts", "python.exe")
             : Path.Combine(environment, "bin", "python");
     }
 
-    private static string Repository()
+    public static string Repository()
     {
         var folder = new DirectoryInfo(AppContext.BaseDirectory);
         while (!File.Exists(Path.Combine(folder.FullName, "pyproject.toml")))
-            folder = folder.Parent ?? throw new InvalidOperationException("the tests run from the repository's own build folders");
+            folder = folder.Parent ?? throw new InvalidOperationException("run these tests from the build folders of the repository");
         return folder.FullName;
     }
 }

@@ -25,7 +25,7 @@ public sealed class Expected(JsonElement root)
     public T[] Array<T>(string name)
         where T : unmanaged => MemoryMarshal.Cast<byte, T>(Convert.FromBase64String(Text(name))).ToArray();
 
-    /// <summary>Days that stand as yyyymmdd.</summary>
+    /// <summary>Days written as yyyymmdd.</summary>
     public DateOnly[] Days(string name) =>
         [.. Array<int>(name).Select(day => new DateOnly(day / 10000, day / 100 % 100, day % 100))];
 

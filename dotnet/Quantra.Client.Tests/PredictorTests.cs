@@ -3,7 +3,7 @@ using Grpc.Core;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>What every predictor answers, whichever way it is reached.</summary>
+/// <summary>What every predictor answers, over gRPC and inside this process.</summary>
 public abstract class PredictorTests
 {
     private const int Last = 199; // the fixture's panels have 200 sessions
@@ -97,10 +97,10 @@ public abstract class PredictorTests
         Assert.Equal(["short_interest", "credit_spread", "rebalance", "cap", "sector"], model.Covariates.Select(one => one.Name));
         Assert.Equal((CovariateGroup.Known, 0), (model.Covariates[2].Group, model.Covariates[2].Categories.Count));
         Assert.Equal((CovariateGroup.Static, "Hardware"), (model.Covariates[4].Group, model.Covariates[4].Categories[0]));
-        var forecast = await _predictor.PredictAsync(Beside(), Token);
+        var forecast = await _predictor.PredictAsync(WithCovariates(), Token);
         AssertSame(_expected.Of("beside"), forecast);
         Assert.Contains("GOOG: cap is unknown, and the forecast is made without it", forecast.Warnings);
-        var attribution = await _predictor.ExplainAsync(new ExplanationRequest(Beside(), 5), Token);
+        var attribution = await _predictor.ExplainAsync(new ExplanationRequest(WithCovariates(), 5), Token);
         Assert.Equal(_expected.Of("reasons_beside").Bits("per_row"), Expected.BitsOf(attribution.PerRow));
         Assert.Contains(("sector", RowKind.Static), attribution.RowNames.Zip(attribution.RowKinds));
     }
@@ -110,7 +110,7 @@ public abstract class PredictorTests
     {
         string[] dated = ["short_interest.csv", "market.csv", "rebalance.csv"];
         var files = CovariateSource.ReadCsv(dated.Select(Doors.PathOf), Doors.PathOf("static.csv"));
-        var (byHand, request) = (Beside().Covariates, Beside());
+        var (byHand, request) = (WithCovariates().Covariates, WithCovariates());
         var read = files.ForModel(await _predictor.GetModelAsync("beside", Token), request.Bars!);
         Assert.Equal(byHand.FutureSessions.ToArray(), read.FutureSessions.ToArray());
         Assert.Equal(Bits(byHand.Observed), Bits(read.Observed));
@@ -126,7 +126,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_covariate_that_is_not_sent_is_named()
     {
-        var failure = await RefusalAsync(Beside() with { Covariates = Covariates.None });
+        var failure = await RefusalAsync(WithCovariates() with { Covariates = Covariates.None });
         Assert.Equal((StatusCode.InvalidArgument, QuantraReason.CovariateMissing), (failure.Code, failure.Reason));
         Assert.Equal("short_interest", failure.Metadata["covariate"]);
     }
@@ -134,7 +134,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_covariate_that_nobody_reads_is_named()
     {
-        var failure = await RefusalAsync(Beside() with { Model = "small" });
+        var failure = await RefusalAsync(WithCovariates() with { Model = "small" });
         Assert.Equal(QuantraReason.UnknownCovariate, failure.Reason);
         Assert.Equal("short_interest", failure.Metadata["covariate"]);
     }
@@ -304,15 +304,15 @@ public abstract class PredictorTests
     public async Task Several_numbers_are_explained_at_once()
     {
         var instance = new PredictionRequest("small", Bars);
-        var found = await _predictor.ExplainManyAsync(new ManyExplanationsRequest(instance, [new(5), new(20, 0.9)]), Token);
-        Assert.Equal([(5, 0.5), (20, 0.9)], found.Select(one => (one.Horizon, one.Quantile)));
-        Assert.Equal(_expected.Of("reasons_of_one").Array<double>("prediction")[0], found[0].Prediction.Span[0], 1e-9);
+        var attributions = await _predictor.ExplainManyAsync(new ManyExplanationsRequest(instance, [new(5), new(20, 0.9)]), Token);
+        Assert.Equal([(5, 0.5), (20, 0.9)], attributions.Select(one => (one.Horizon, one.Quantile)));
+        Assert.Equal(_expected.Of("reasons_of_one").Array<double>("prediction")[0], attributions[0].Prediction.Span[0], 1e-9);
         var medians = await _predictor.ExplainManyAsync(new ManyExplanationsRequest(instance, []), Token);
         Assert.Equal([(1, 0.5), (5, 0.5), (10, 0.5), (20, 0.5)], medians.Select(one => (one.Horizon, one.Quantile)));
     }
 
     [Fact]
-    public async Task A_network_that_tells_has_Pythons_internals()
+    public async Task A_network_with_internals_has_Pythons()
     {
         var attribution = await _predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("tft", Panel), 5), Token);
         var expected = _expected.Of("reasons_tft").All("internals").ToList();
@@ -398,7 +398,7 @@ public abstract class PredictorTests
         var results = await _predictor.PredictManyAsync([new("small", Bars), bad, new("small", Bars)], Token);
         Assert.Equal([null, QuantraReason.NoUsableSymbol, null], results.Select(result => result.Error?.Reason));
         AssertNear(_expected.Of("one").Array<double>("values"), results[0].GetForecast());
-        var beside = panel with
+        var mixed = panel with
         {
             Open = SecondRow(panel.Open, wild),
             High = SecondRow(panel.High, wild),
@@ -406,13 +406,13 @@ public abstract class PredictorTests
             Close = SecondRow(panel.Close, wild),
             AdjustedClose = SecondRow(panel.AdjustedClose, wild),
         };
-        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", beside), Token);
+        var forecast = await _predictor.PredictAsync(new PredictionRequest("small", mixed), Token);
         Assert.Equal("IBM", Assert.Single(forecast.Refusals).Key);
         AssertNear(_expected.Of("panel").Array<double>("values")[..12], forecast);
 
         // Rows that share a forward with others may end in other last bits.
-        static void AssertNear(double[] expected, Forecast found) =>
-            Assert.All(expected.Zip(found.Values.ToArray()), pair => Assert.Equal(pair.First, pair.Second, 1e-6));
+        static void AssertNear(double[] expected, Forecast forecast) =>
+            Assert.All(expected.Zip(forecast.Values.ToArray()), pair => Assert.Equal(pair.First, pair.Second, 1e-6));
         static double[] Swinging(int sessions) => [.. Enumerable.Range(0, sessions).Select(day => day % 2 == 0 ? 1e-200 : 1e200)];
         static double[] SecondRow(ReadOnlyMemory<double> column, double[] row) => [.. column[..row.Length].Span, .. row];
     }
@@ -603,7 +603,7 @@ public abstract class PredictorTests
         await Assert.ThrowsAsync<ObjectDisposedException>(() => predictor.ListModelsAsync(Token));
     }
 
-    private PredictionRequest Beside()
+    private PredictionRequest WithCovariates()
     {
         var sent = _expected.Of("sent_beside");
         return new PredictionRequest("beside", BarPanel.ReadCsv(Doors.PathOf("beside.csv")))

@@ -42,12 +42,27 @@ public sealed class QuantraClientTests(Doors doors)
     [Theory]
     [InlineData("quantra", QuantraReason.QueueFull)]
     [InlineData("elsewhere.example", QuantraReason.Unavailable)]
-    public async Task Details_of_another_system_are_no_reason_of_ours(string domain, string reason)
+    public async Task Details_of_another_system_are_not_taken_for_ours(string domain, string reason)
     {
         var status = new Rpc.Status { Details = { Any.Pack(new Rpc.ErrorInfo { Reason = QuantraReason.QueueFull, Domain = domain }) } };
-        await using var client = new QuantraClient(new Failing(status), new QuantraClientOptions());
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
-        Assert.Equal(reason, failure.Reason);
+        var trailers = new Metadata { { "grpc-status-details-bin", status.ToByteArray() } };
+        var failure = new RpcException(new Status(StatusCode.Unavailable, ""), trailers);
+        await using var client = new QuantraClient(new Answering(Task.FromException<object>(failure)), new QuantraClientOptions());
+        var refusal = await Assert.ThrowsAsync<QuantraException>(() => client.ListModelsAsync(Token));
+        Assert.Equal(reason, refusal.Reason);
+    }
+
+    [Fact]
+    public async Task An_answer_with_too_few_results_is_INTERNAL()
+    {
+        var request = new PredictionRequest("small", BarPanel.ReadCsv(doors.PathOf("bars.csv")));
+        await using var predicting = Client(new V1.PredictResponse());
+        var unpredicted = await Assert.ThrowsAsync<QuantraException>(() => predicting.PredictAsync(request, Token));
+        await using var explaining = Client(new V1.ExplainResponse());
+        var unexplained = await Assert.ThrowsAsync<QuantraException>(() => explaining.ExplainAsync(new ExplanationRequest(request, 5), Token));
+        Assert.Equal([QuantraReason.Internal, QuantraReason.Internal], [unpredicted.Reason, unexplained.Reason]);
+
+        static QuantraClient Client(object answer) => new(new Answering(Task.FromResult(answer)), new QuantraClientOptions());
     }
 
     [Fact]
@@ -89,8 +104,8 @@ public sealed class QuantraClientTests(Doors doors)
         Assert.Throws<ArgumentException>(() => forecast.Value("IBM", 5, 0.5));
     }
 
-    /// <summary>Fails every call as UNAVAILABLE, with these details.</summary>
-    private sealed class Failing(Rpc.Status details) : CallInvoker
+    /// <summary>Gives every call the same answer, or the same failure.</summary>
+    private sealed class Answering(Task<object> answer) : CallInvoker
     {
         public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(
             Method<TRequest, TResponse> method,
@@ -98,9 +113,9 @@ public sealed class QuantraClientTests(Doors doors)
             CallOptions options,
             TRequest request)
         {
-            var trailers = new Metadata { { "grpc-status-details-bin", details.ToByteArray() } };
-            var failure = Task.FromException<TResponse>(new RpcException(new Status(StatusCode.Unavailable, ""), trailers));
-            return new(failure, Task.FromResult(trailers), () => Status.DefaultCancelled, () => trailers, () => { });
+            return new(AnswerAsync(), Task.FromResult(Metadata.Empty), () => Status.DefaultSuccess, () => Metadata.Empty, () => { });
+
+            async Task<TResponse> AnswerAsync() => (TResponse)await answer;
         }
 
         public override TResponse BlockingUnaryCall<TRequest, TResponse>(

@@ -5,7 +5,7 @@ using Stub = Quantra.V1.PredictionService.PredictionServiceClient;
 
 namespace Quantra.Client;
 
-/// <summary>Asks a Quantra server over gRPC. Keep one client an application: it is safe to share between threads.</summary>
+/// <summary>Calls a Quantra server over gRPC. Keep one client per application: it is safe to share between threads.</summary>
 /// <example>
 /// <code>
 /// await using var client = new QuantraClient(new Uri("http://127.0.0.1:50051"));
@@ -30,7 +30,7 @@ public sealed class QuantraClient : IStockPredictor
 
     /// <summary>Opens a channel of its own; nothing is sent before the first call.</summary>
     /// <param name="address">For example http://127.0.0.1:50051.</param>
-    /// <param name="options">How to call.</param>
+    /// <param name="options">Timeout and limits.</param>
     public QuantraClient(Uri address, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(address);
@@ -41,9 +41,9 @@ public sealed class QuantraClient : IStockPredictor
         _options = options;
     }
 
-    /// <summary>Uses a channel that stays the caller's: disposing of this client leaves it open.</summary>
+    /// <summary>Uses a channel that stays the caller's: disposing this client leaves it open.</summary>
     /// <param name="channel">An open channel.</param>
-    /// <param name="options">How to call.</param>
+    /// <param name="options">Timeout and limits.</param>
     public QuantraClient(GrpcChannel channel, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(channel);
@@ -53,9 +53,9 @@ public sealed class QuantraClient : IStockPredictor
         _options = options;
     }
 
-    /// <summary>Calls through an invoker, for example one with interceptors or a test's own.</summary>
+    /// <summary>Calls through an invoker, for example one with interceptors, or a fake in a test.</summary>
     /// <param name="invoker">Makes the calls.</param>
-    /// <param name="options">How to call.</param>
+    /// <param name="options">Timeout and limits.</param>
     public QuantraClient(CallInvoker invoker, QuantraClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(invoker);
@@ -66,48 +66,34 @@ public sealed class QuantraClient : IStockPredictor
     }
 
     /// <inheritdoc/>
-    public async Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var results = await PredictManyAsync([request], cancellationToken).ConfigureAwait(false);
-        return results[0].GetForecast();
-    }
+    public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.PredictAsync(this, request, cancellationToken);
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
-        CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(requests);
-        return ByModel.PredictAsync(requests, async (model, same) =>
+        CancellationToken cancellationToken = default) =>
+        PredictorCalls.PredictManyAsync(requests, async (model, same) =>
         {
             var answer = await CallAsync(_stub.PredictAsync, RequestWriter.Predict(model, same), cancellationToken)
                 .ConfigureAwait(false);
             return [.. answer.Results.Select(ResponseReader.Result)];
         });
-    }
 
     /// <inheritdoc/>
-    public async Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var found = await ExplainManyAsync(request.ToMany(), cancellationToken).ConfigureAwait(false);
-        return found[0];
-    }
+    public Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.ExplainAsync(this, request, cancellationToken);
 
     /// <inheritdoc/>
-    public async Task<IReadOnlyList<Attribution>> ExplainManyAsync(
+    public Task<IReadOnlyList<Attribution>> ExplainManyAsync(
         ManyExplanationsRequest request,
-        CancellationToken cancellationToken = default)
-    {
-        ArgumentNullException.ThrowIfNull(request);
-        var answer = await CallAsync(_stub.ExplainAsync, RequestWriter.Explain(request), cancellationToken)
-            .ConfigureAwait(false);
-        Attribution[] found = [.. answer.Attributions.Select(ResponseReader.Attribution)];
-        if (request.Targets.Count > 0)
-            AnswerCount.Check(found.Length, request.Targets.Count);
-        return found;
-    }
+        CancellationToken cancellationToken = default) =>
+        PredictorCalls.ExplainManyAsync(request, async many =>
+        {
+            var answer = await CallAsync(_stub.ExplainAsync, RequestWriter.Explain(many), cancellationToken)
+                .ConfigureAwait(false);
+            return [.. answer.Attributions.Select(ResponseReader.Attribution)];
+        });
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
@@ -127,7 +113,7 @@ public sealed class QuantraClient : IStockPredictor
     }
 
     /// <summary>Closes the channel if this client opened it.</summary>
-    /// <returns>A finished task.</returns>
+    /// <returns>A completed task.</returns>
     public ValueTask DisposeAsync()
     {
         _disposed = true;
@@ -147,17 +133,17 @@ public sealed class QuantraClient : IStockPredictor
             MaxReceiveMessageSize = options.MaxMessageBytes,
         });
 
-    /// <summary>The one place that sets a deadline and turns a status into an exception.</summary>
-    private async Task<TAnswer> CallAsync<TQuestion, TAnswer>(
-        Func<TQuestion, CallOptions, AsyncUnaryCall<TAnswer>> method,
-        TQuestion question,
+    /// <summary>Sets the deadline of a call, and turns a failed one into an exception.</summary>
+    private async Task<TResponse> CallAsync<TRequest, TResponse>(
+        Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
+        TRequest request,
         CancellationToken cancellationToken)
     {
         ObjectDisposedException.ThrowIf(_disposed, this);
         var deadline = DateTime.UtcNow + _options.Timeout;
         try
         {
-            using var call = method(question, new CallOptions(null, deadline, cancellationToken));
+            using var call = method(request, new CallOptions(null, deadline, cancellationToken));
             return await call.ResponseAsync.ConfigureAwait(false);
         }
         catch (RpcException error) when (cancellationToken.IsCancellationRequested)

@@ -1,6 +1,6 @@
 namespace Quantra.Client;
 
-/// <summary>How a <see cref="QuantraClient"/> calls.</summary>
+/// <summary>Timeout and limits of a <see cref="QuantraClient"/>.</summary>
 public sealed record QuantraClientOptions
 {
     private readonly TimeSpan _timeout = CallTimeout.Default;
@@ -14,7 +14,7 @@ public sealed record QuantraClientOptions
         init => _timeout = CallTimeout.Checked(value);
     }
 
-    /// <summary>Largest answer that is accepted, for a client that opens its own channel.</summary>
+    /// <summary>Largest answer that is accepted, by a client that opens its own channel.</summary>
     /// <value>Bytes, positive; 64 MiB by default.</value>
     public int MaxMessageBytes
     {

@@ -12,7 +12,7 @@ internal static class ArrayBytes
         where T : unmanaged
     {
         if (!BitConverter.IsLittleEndian)
-            throw new PlatformNotSupportedException("arrays travel as little-endian bytes, and this machine has another order");
+            throw new PlatformNotSupportedException("arrays are sent as little-endian bytes, and this machine is big-endian");
         return UnsafeByteOperations.UnsafeWrap(new View<T>(array).Memory);
     }
 
@@ -29,7 +29,7 @@ internal static class ArrayBytes
         public override Span<byte> GetSpan() => MemoryMarshal.AsBytes(MemoryMarshal.AsMemory(array).Span);
 
         public override MemoryHandle Pin(int elementIndex = 0) =>
-            throw new NotSupportedException("the bytes are read through spans alone");
+            throw new NotSupportedException("the bytes are only read through spans");
 
         public override void Unpin()
         {

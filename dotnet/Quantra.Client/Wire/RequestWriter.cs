@@ -2,14 +2,14 @@ using Google.Protobuf;
 
 namespace Quantra.Client.Wire;
 
-/// <summary>Puts questions on the wire.</summary>
+/// <summary>Writes requests as messages of the wire.</summary>
 internal static class RequestWriter
 {
-    /// <summary>A question for forecasts.</summary>
+    /// <summary>A request for forecasts.</summary>
     public static V1.PredictRequest Predict(ModelReference model, IEnumerable<PredictionRequest> requests) =>
         new() { Model = model.Text, Instances = { requests.Select(Instance) } };
 
-    /// <summary>A question for reasons.</summary>
+    /// <summary>A request for explanations.</summary>
     public static V1.ExplainRequest Explain(ManyExplanationsRequest request) => new()
     {
         Model = request.Instance.Model.Text,
@@ -75,13 +75,12 @@ internal static class RequestWriter
 
     private static V1.FeatureWindow Window(FeatureWindow window)
     {
-        var (s, t, d) = (window.Symbols.Count, window.EncoderLength, window.FutureLength);
         var wire = new V1.FeatureWindow
         {
             Symbols = { window.Symbols },
-            Observed = Tensor(V1.DataType.Float32, window.Observed, s, t, LastAxis.Of(window.Observed.Length, s, t)),
-            Known = Tensor(V1.DataType.Float32, window.Known, s, t + d, LastAxis.Of(window.Known.Length, s, t + d)),
-            Static = Tensor(V1.DataType.Float32, window.Static, s, LastAxis.Of(window.Static.Length, s)),
+            Observed = Tensor(V1.DataType.Float32, window.Observed, window.ObservedShape),
+            Known = Tensor(V1.DataType.Float32, window.Known, window.KnownShape),
+            Static = Tensor(V1.DataType.Float32, window.Static, window.StaticShape),
             Location = Tensor(V1.DataType.Float64, window.Location, window.LevelShape(window.Location)),
             Scale = Tensor(V1.DataType.Float64, window.Scale, window.LevelShape(window.Scale)),
             SchemaHash = window.SchemaHash,
@@ -90,7 +89,7 @@ internal static class RequestWriter
             Features = { window.Features },
         };
         if (!window.Mask.IsEmpty)
-            wire.Mask = Tensor(V1.DataType.Bool, window.Mask, s, t, LastAxis.Of(window.Mask.Length, s, t));
+            wire.Mask = Tensor(V1.DataType.Bool, window.Mask, window.MaskShape);
         return wire;
     }
 

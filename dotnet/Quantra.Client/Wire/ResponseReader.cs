@@ -1,9 +1,9 @@
 namespace Quantra.Client.Wire;
 
-/// <summary>Reads answers off the wire.</summary>
+/// <summary>Reads answers from messages of the wire.</summary>
 internal static class ResponseReader
 {
-    /// <summary>What became of one instance.</summary>
+    /// <summary>The result of one instance.</summary>
     public static PredictionResult Result(V1.Result result) => result.OutcomeCase == V1.Result.OutcomeOneofCase.Forecast
         ? new(result.RequestId, Forecast(result.Forecast), null)
         : new(result.RequestId, null, StatusReader.Error(result.Error ?? new V1.Error()));
@@ -35,7 +35,7 @@ internal static class ResponseReader
         Skill = Skill(forecast.Skill),
     };
 
-    /// <summary>The reasons behind one number.</summary>
+    /// <summary>The explanation of one number.</summary>
     public static Attribution Attribution(V1.Attribution attribution) => new()
     {
         Symbols = attribution.Symbols,
@@ -116,15 +116,15 @@ internal static class ResponseReader
             skill.Line);
     }
 
-    private static NetworkInternal Internal(V1.Internal found)
+    private static NetworkInternal Internal(V1.Internal weights)
     {
-        var axis = found.Axis switch
+        var axis = weights.Axis switch
         {
             V1.InternalAxis.Inputs => InternalAxis.Inputs,
             V1.InternalAxis.Sessions => InternalAxis.Sessions,
             _ => InternalAxis.Unknown,
         };
-        return new(found.Name, axis, found.Labels, ArrayBytes.Doubles(found.Values));
+        return new(weights.Name, axis, weights.Labels, ArrayBytes.Doubles(weights.Values));
     }
 
     private static CovariateInfo Covariate(V1.CovariateInfo covariate)

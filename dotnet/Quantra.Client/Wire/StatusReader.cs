@@ -3,16 +3,16 @@ using Grpc.Core;
 
 namespace Quantra.Client.Wire;
 
-/// <summary>Reads errors off the wire.</summary>
+/// <summary>Reads errors from the wire.</summary>
 internal static class StatusReader
 {
     private const string Domain = "quantra";
     private const string DetailsTrailer = "grpc-status-details-bin";
 
-    /// <summary>The error of a failed call: the server's own details, else what the transport says.</summary>
+    /// <summary>The error of a failed call: from the server's details, or else from the status alone.</summary>
     /// <param name="error">The call's status.</param>
-    /// <param name="target">Who was asked.</param>
-    /// <param name="timeout">How long an answer was waited for.</param>
+    /// <param name="target">The server's address.</param>
+    /// <param name="timeout">How long the client waited.</param>
     public static QuantraError Error(RpcException error, string target, TimeSpan timeout) =>
         ErrorInfo(error.Trailers.GetValueBytes(DetailsTrailer)) is { } info
             ? new(error.StatusCode, info.Reason, error.Status.Detail, info.Metadata)
@@ -33,11 +33,11 @@ internal static class StatusReader
         }
         catch (InvalidProtocolBufferException)
         {
-            return null; // a proxy's own trailer, as one of another domain: the code alone must do
+            return null; // a proxy's own trailer: like details of another domain, it does not count
         }
     }
 
-    /// <summary>The reason of a status that no Quantra server made: the transport, a proxy or the client itself.</summary>
+    /// <summary>The reason for a status that did not come from a Quantra server, but from the transport, a proxy or the client.</summary>
     private static string ReasonOf(StatusCode code) => code switch
     {
         StatusCode.Unavailable => QuantraReason.Unavailable,
@@ -50,7 +50,7 @@ internal static class StatusReader
 
     private static string MessageOf(Status status, string target, TimeSpan timeout) => status.StatusCode switch
     {
-        StatusCode.Unavailable => $"nobody answers at {target} ({status.Detail}); start a server there, or check the address",
+        StatusCode.Unavailable => $"no server answers at {target} ({status.Detail}); start one there, or check the address",
         StatusCode.DeadlineExceeded => FormattableString.Invariant(
             $"no answer from {target} within {timeout.TotalSeconds:g} s; allow more time"),
         _ => $"{target}: {status.Detail}",

@@ -5,8 +5,8 @@ using Grpc.Net.Client;
 using Quantra.Client;
 using Quantra.Client.Embedded;
 
-// Times calls in turns that the driver (benchmarks/dotnet.py) asks for: each line on stdin, "NAME CALLS", is answered with
-// the median of that many calls in milliseconds.
+// Times calls when the driver (benchmarks/dotnet.py) asks for it: the answer to each line on stdin, "NAME CALLS", is the
+// median time of that many calls in milliseconds.
 //
 //   Quantra.Benchmark grpc ADDRESS BARS ECHO_ADDRESS ECHO_BYTES        names: predict, echo
 //   Quantra.Benchmark embedded MODELS BARS                              names: predict

@@ -2,7 +2,7 @@ using Spectre.Console;
 
 namespace Quantra.Terminal;
 
-/// <summary>A drawing of braille dots: each character is 2 dots wide and 4 high, and has one colour.</summary>
+/// <summary>A drawing of braille dots: each character is 2 dots wide and 4 high and has one colour.</summary>
 internal sealed class Canvas(int columns, int rows)
 {
     private const int Blank = 0x2800;
@@ -15,7 +15,7 @@ internal sealed class Canvas(int columns, int rows)
 
     public int Height => rows * 4;
 
-    /// <summary>Sets one dot; y counts from the top. What lies outside is not drawn.</summary>
+    /// <summary>Sets one dot, y counted from the top. A dot outside is not drawn.</summary>
     public void Dot(int x, int y, Color color)
     {
         if (x < 0 || x >= Width || y < 0 || y >= Height)

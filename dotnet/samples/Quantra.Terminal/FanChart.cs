@@ -3,10 +3,10 @@ using Spectre.Console;
 
 namespace Quantra.Terminal;
 
-/// <summary>The last closes and the fan of quantiles that goes on from them.</summary>
-/// <param name="past">Closes, oldest first, the last one at the fan's root; NaN = no bar.</param>
+/// <summary>The last closes, and the fan of quantiles that continues them.</summary>
+/// <param name="past">Closes, oldest first; the fan starts at the last one; NaN = no bar.</param>
 /// <param name="horizons">Sessions after the last close.</param>
-/// <param name="fan">One line of values a quantile, each with one value a horizon.</param>
+/// <param name="fan">One line of values per quantile, each with one value per horizon.</param>
 /// <param name="middle">Which line is the median.</param>
 internal sealed class FanChart(
     IReadOnlyList<double> past,
@@ -62,7 +62,7 @@ internal sealed class FanChart(
             canvas.Line(points[point - 1], points[point], color);
     }
 
-    /// <summary>Sprinkles the band between the outer lines, so that it is seen and the median stands out.</summary>
+    /// <summary>Dots the band between the outer lines, so that it shows and the median stands out.</summary>
     private static void Fill(Canvas canvas, List<(double X, double Y)> low, List<(double X, double Y)> high)
     {
         for (var x = (int)Math.Ceiling(low[0].X); x <= (int)low[^1].X; x++)

@@ -5,7 +5,7 @@ using Spectre.Console.Rendering;
 
 namespace Quantra.Terminal;
 
-/// <summary>A forecast as a fan and a table.</summary>
+/// <summary>A forecast as a fan chart and a table.</summary>
 internal sealed class ForecastView(BarSeries bars, Forecast forecast)
 {
     private const int PastSessions = 60;

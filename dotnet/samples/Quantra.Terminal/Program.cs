@@ -5,12 +5,12 @@ using Quantra.Terminal;
 using Spectre.Console;
 
 var server = new Option<string>("--server") { Description = "HOST:PORT of a Quantra server", DefaultValueFactory = _ => "127.0.0.1:50051" };
-var embedded = new Option<bool>("--embedded") { Description = "run Python inside this process, without a server" };
-var models = new Option<string?>("--models") { Description = "folder of NAME/VERSION artifacts, with --embedded" };
-var model = new Option<string?>("--model") { Description = "NAME, NAME@VERSION or NAME@ALIAS; not needed where there is one" };
+var embedded = new Option<bool>("--embedded") { Description = "run Python inside this process instead of calling a server" };
+var models = new Option<string?>("--models") { Description = "folder of NAME/VERSION artifacts for --embedded" };
+var model = new Option<string?>("--model") { Description = "NAME, NAME@VERSION or NAME@ALIAS; not needed if there is only one model" };
 var file = new Option<string>("--bars") { Description = "CSV file of daily bars", Required = true };
-var symbol = new Option<string?>("--symbol") { Description = "whose forecast; asked for if not given" };
-var command = new RootCommand("Draws a forecast and the reasons behind it.") { server, embedded, models, model, file, symbol };
+var symbol = new Option<string?>("--symbol") { Description = "symbol to forecast; asked for if not given" };
+var command = new RootCommand("Draws a forecast and explains it.") { server, embedded, models, model, file, symbol };
 
 command.SetAction(async (arguments, cancellationToken) =>
 {

@@ -3,15 +3,15 @@ using Spectre.Console;
 
 namespace Quantra.Terminal;
 
-/// <summary>Asks which symbol and which model, and shows what they come to.</summary>
+/// <summary>Asks for a symbol and a model, and shows the forecast.</summary>
 internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor predictor)
 {
-    /// <summary>Shows one symbol's forecast and its reasons.</summary>
+    /// <summary>Shows one symbol's forecast and its explanation.</summary>
     public async Task ShowAsync(BarPanel bars, string? modelName, string? symbol, CancellationToken cancellationToken)
     {
         var model = await ModelAsync(modelName, cancellationToken);
         var series = bars.Select(symbol ?? Choose("Which symbol?", bars.Symbols, "--symbol"));
-        // A model that looks across a panel forecasts a stock from the others too.
+        // A model that looks across a panel also reads the other stocks.
         var request = new PredictionRequest($"{model.Name}@{model.Version}", model.IsPanelModel ? bars : series.ToPanel());
         var forecast = await predictor.PredictAsync(request, cancellationToken);
         var horizon = Middle(forecast.Horizons);
@@ -33,7 +33,7 @@ internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor pred
         return await predictor.GetModelAsync(Choose("Which model?", names, "--model"), cancellationToken);
     }
 
-    /// <summary>The only choice, or the user's, or the first where nobody can be asked.</summary>
+    /// <summary>The only choice, or the user's, or the first if there is no user to ask.</summary>
     private string Choose(string question, IReadOnlyList<string> choices, string option)
     {
         if (choices.Count == 1)

@@ -1,0 +1,97 @@
+namespace Quantra.Client;
+
+/// <summary>Daily bars of S symbols on one axis of T sessions, oldest first.</summary>
+/// <remarks>
+/// Every column is row-major [S, T]; a bar whose fields are all NaN means that the symbol had no bar that day. Columns
+/// are sent without a copy: do not change the arrays until the call is over. The predictor checks the bars, not this type.
+/// </remarks>
+public sealed record BarPanel
+{
+    /// <summary>S unique names.</summary>
+    public required IReadOnlyList<string> Symbols { get; init; }
+
+    /// <summary>[T] trading days, oldest first.</summary>
+    public required ReadOnlyMemory<DateOnly> Sessions { get; init; }
+
+    /// <summary>[S, T] first price of the day, in the bars' currency.</summary>
+    public required ReadOnlyMemory<double> Open { get; init; }
+
+    /// <summary>[S, T] highest price of the day.</summary>
+    public required ReadOnlyMemory<double> High { get; init; }
+
+    /// <summary>[S, T] lowest price of the day.</summary>
+    public required ReadOnlyMemory<double> Low { get; init; }
+
+    /// <summary>[S, T] last price of the day, not adjusted.</summary>
+    public required ReadOnlyMemory<double> Close { get; init; }
+
+    /// <summary>[S, T] number of shares traded.</summary>
+    public required ReadOnlyMemory<double> Volume { get; init; }
+
+    /// <summary>[S, T] close adjusted for splits and dividends, on any scale; empty = none. Never together with the next two.</summary>
+    public ReadOnlyMemory<double> AdjustedClose { get; init; }
+
+    /// <summary>[S, T] 3 on the day of a 3:1 split, otherwise 1 or NaN; empty = none.</summary>
+    public ReadOnlyMemory<double> SplitRatio { get; init; }
+
+    /// <summary>[S, T] cash paid per share, on the ex-date, otherwise 0 or NaN; empty = none.</summary>
+    public ReadOnlyMemory<double> CashDividend { get; init; }
+
+    /// <summary>Exchange code, such as "XNYS"; empty = the model's.</summary>
+    public string Calendar { get; init; } = "";
+
+    /// <summary>Currency code of the prices; empty = unknown.</summary>
+    public string Currency { get; init; } = "";
+
+    /// <summary>Reads a CSV file with one row per bar, oldest first within each symbol.</summary>
+    /// <param name="path">
+    /// Columns, in any case and order: symbol or ticker (optional for a single symbol, which is then the file's name in upper
+    /// case), date (2013-12-31 or 20131231), open, high, low, close, volume, and optionally adj_close, or split_ratio and
+    /// cash_dividend. Other columns are ignored. An empty cell is NaN.
+    /// </param>
+    /// <returns>A panel over all dates of the file; a symbol without a row for a date has no bar there.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the message names row, column and value.</exception>
+    public static BarPanel ReadCsv(string path)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(path);
+        return BarsCsv.Read(path);
+    }
+
+    /// <summary>Selects one symbol's bars.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <returns>Its bars, one per session of the panel.</returns>
+    /// <exception cref="QuantraException">BARS_INVALID: the panel has no such symbol; the message lists those that it has.</exception>
+    public BarSeries Select(string symbol)
+    {
+        var row = RowOf(symbol);
+        return new BarSeries
+        {
+            Symbol = symbol,
+            Sessions = Sessions,
+            Open = Row(Open, row),
+            High = Row(High, row),
+            Low = Row(Low, row),
+            Close = Row(Close, row),
+            Volume = Row(Volume, row),
+            AdjustedClose = Row(AdjustedClose, row),
+            SplitRatio = Row(SplitRatio, row),
+            CashDividend = Row(CashDividend, row),
+            Calendar = Calendar,
+            Currency = Currency,
+        };
+    }
+
+    private int RowOf(string symbol)
+    {
+        for (var row = 0; row < Symbols.Count; row++)
+        {
+            if (Symbols[row] == symbol)
+                return row;
+        }
+
+        throw QuantraError.BadBars($"no bars of {symbol}; the panel has {Listed.First(Symbols)}").ToException();
+    }
+
+    private ReadOnlyMemory<double> Row(ReadOnlyMemory<double> column, int row) =>
+        column.IsEmpty ? column : column.Slice(row * Sessions.Length, Sessions.Length);
+}

@@ -1,7 +1,0 @@
-namespace Quantra.Client;
-
-/// <summary>One row of an attribution: an input and what it added.</summary>
-/// <param name="Name">The input's name.</param>
-/// <param name="Kind">Which kind of input.</param>
-/// <param name="Value">Signed, in the target's unit.</param>
-public readonly record struct Contribution(string Name, RowKind Kind, double Value);

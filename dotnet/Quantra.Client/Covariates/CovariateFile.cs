@@ -1,0 +1,110 @@
+using System.Text.RegularExpressions;
+
+namespace Quantra.Client;
+
+/// <summary>Reads covariates from CSV files, by the rules of <see cref="CovariateSource.ReadCsv"/>.</summary>
+internal static partial class CovariateFile
+{
+    private const string KnownFrom = "known_from";
+    private static readonly string[] Keys = [CsvTable.Symbol, "date", KnownFrom];
+
+    /// <summary>A file of dated values: one series per column, and the symbols that it names.</summary>
+    public static (IReadOnlyList<CovariateSeries> Series, IReadOnlyList<string> Symbols) ReadDated(string path)
+    {
+        var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
+        if (!table.Has(KnownFrom))
+        {
+            throw table.Refusal(
+                $"no column {KnownFrom}, the day on which each row became known: without it a value would be used before "
+                + $"anybody knew it. If both are the same day, repeat the date; it has {string.Join(", ", table.Columns)}");
+        }
+
+        table.Require(["date"]);
+        var names = ValueColumns(table);
+        if (!table.Has(CsvTable.Symbol))
+            RefuseTexts(table);
+        var statements = names.ToDictionary(name => name, _ => new List<CovariateSeries.Statement>());
+        foreach (var row in table.Rows())
+            Add(row, table.Has(CsvTable.Symbol) ? row.Symbol() : "", statements);
+        string[] symbols = [.. statements.Values.SelectMany(rows => rows).Select(one => one.Symbol).Where(one => one.Length > 0).Distinct()];
+        return ([.. names.Select(name => new CovariateSeries(name, !table.Has(CsvTable.Symbol), statements[name]))], symbols);
+    }
+
+    /// <summary>A file of static values: the text of each symbol, by column; empty = unknown.</summary>
+    public static IReadOnlyDictionary<string, Dictionary<string, string>> ReadStatic(string path)
+    {
+        var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
+        if (!table.Has(CsvTable.Symbol))
+        {
+            string[] likely = [.. table.NamedTexts([]).Where(one => one.Texts.Distinct().Count() == one.Texts.Length).Select(one => one.Name)];
+            throw table.Refusal($"no column symbol; it has {string.Join(", ", table.Columns)}; {CsvTable.Renaming(likely)}");
+        }
+
+        var columns = ValueColumns(table).ToDictionary(name => name, _ => new Dictionary<string, string>());
+        foreach (var row in table.Rows())
+        {
+            foreach (var (name, texts) in columns)
+            {
+                if (!texts.TryAdd(row.Symbol(), row.Text(name)))
+                    throw table.Refusal($"symbol {row.Symbol()} has several rows; static values do not change, keep one");
+            }
+        }
+
+        return columns;
+    }
+
+    /// <summary>Refuses text columns in a file about all symbols: one of them may be the symbol.</summary>
+    private static void RefuseTexts(CsvTable table)
+    {
+        var texts = table.NamedTexts(Keys).ToArray();
+        if (texts.Length > 0)
+        {
+            throw table.Refusal(
+                $"row 1 after the header, column {texts[0].Name}: '{texts[0].Texts[0]}' is not a number, and the file has no column "
+                + $"symbol; {CsvTable.Renaming([.. texts.Select(one => one.Name)])}");
+        }
+    }
+
+    private static void Add(CsvRow row, string symbol, Dictionary<string, List<CovariateSeries.Statement>> statements)
+    {
+        var (day, known) = (row.Day("date"), row.Day(KnownFrom));
+        if (row.Text(KnownFrom) is { Length: > 10 } text && !Midnight().IsMatch(text[10..]))
+        {
+            throw row.Refusal(
+                KnownFrom,
+                $"'{text}' has a time of day, but a value is used from the close of its day on, which may come before that "
+                + "time; write the first day by whose close it was known");
+        }
+
+        foreach (var (name, rows) in statements)
+        {
+            if (row.Text(name).Length > 0) // an empty cell states nothing
+                rows.Add(new(symbol, day, known, Finite(row, name), row.Place));
+        }
+    }
+
+    private static double Finite(CsvRow row, string column)
+    {
+        var value = row.Number(column);
+        return double.IsInfinity(value)
+            ? throw row.Refusal(column, "is not finite; leave the cell empty, or write nan to withdraw the value before")
+            : value;
+    }
+
+    private static string[] ValueColumns(CsvTable table)
+    {
+        string[] names = [.. table.Columns.Except(Keys)];
+        if (names.Length == 0)
+            throw table.Refusal("no value columns");
+        return Array.Find(names, name => !Name().IsMatch(name)) is { } wrong
+            ? throw table.Refusal(
+                $"column '{wrong}' must have 1 to 64 lower-case letters, digits and underscores, and start with a letter")
+            : names;
+    }
+
+    [GeneratedRegex("^[T ]00:00(:00(\\.0+)?)?(Z|[+-][0-9:]+)?$")]
+    private static partial Regex Midnight();
+
+    [GeneratedRegex("^[a-z][a-z0-9_]{0,63}$")]
+    private static partial Regex Name();
+}

@@ -1,0 +1,101 @@
+using System.Globalization;
+
+namespace Quantra.Client;
+
+/// <summary>One column of a covariate file: values, the days they are about, and the days from which they are known.</summary>
+/// <remarks>
+/// The value at a session is that of the latest day among the rows known by its close; of several rows about the same day,
+/// the one that became known last. So a restated value counts from when it was known, and not before.
+/// </remarks>
+internal sealed class CovariateSeries
+{
+    private static readonly Comparer<Statement> ByKnowledge =
+        Comparer<Statement>.Create((one, other) => (one.KnownFrom, one.Day).CompareTo((other.KnownFrom, other.Day)));
+
+    private readonly bool _isAboutAll;
+    private readonly Dictionary<string, Statement[]> _bySymbol;
+
+    /// <summary>Sorts the statements of each symbol by when they became known, then by their day.</summary>
+    /// <param name="name">The column.</param>
+    /// <param name="isAboutAll">Whether the file has no symbols, and so is about all.</param>
+    /// <param name="statements">All rows with a value; the symbol is empty if the file has none.</param>
+    /// <exception cref="QuantraException">COVARIATES_INVALID: two rows about one day became known on the same day.</exception>
+    public CovariateSeries(string name, bool isAboutAll, IEnumerable<Statement> statements)
+    {
+        (Name, _isAboutAll) = (name, isAboutAll);
+        _bySymbol = statements
+            .GroupBy(one => one.Symbol)
+            .ToDictionary(group => group.Key, group => group.Order(ByKnowledge).ToArray());
+        foreach (var rows in _bySymbol.Values)
+            CheckOnce(rows);
+    }
+
+    /// <summary>The column.</summary>
+    public string Name { get; }
+
+    private string Advice => _isAboutAll ? "keep one, or add a column symbol that tells them apart" : "keep one";
+
+    /// <summary>What was known at the close of each session, [S, T].</summary>
+    public double[] AsOf(IReadOnlyList<string> symbols, ReadOnlySpan<DateOnly> sessions)
+    {
+        var values = new double[symbols.Count * sessions.Length];
+        for (var row = 0; row < symbols.Count; row++)
+            Fill(values.AsSpan(row * sessions.Length, sessions.Length), sessions, RowsOf(symbols[row]), one => one.KnownFrom);
+        return values;
+    }
+
+    /// <summary>The value of each of A days, or the last one before it, as known at the close of one day, [S, A].</summary>
+    public double[] OfDays(IReadOnlyList<string> symbols, ReadOnlySpan<DateOnly> days, DateOnly knownBy)
+    {
+        var values = new double[symbols.Count * days.Length];
+        for (var row = 0; row < symbols.Count; row++)
+        {
+            // Rows about one day stay in the order in which they became known.
+            var heard = RowsOf(symbols[row]).Where(one => one.KnownFrom <= knownBy).OrderBy(one => one.Day).ToArray();
+            Fill(values.AsSpan(row * days.Length, days.Length), days, heard, one => one.Day);
+        }
+
+        return values;
+    }
+
+    /// <summary>For each day, of the rows that count from it or before, the one about the latest day; NaN if none.</summary>
+    private static void Fill(Span<double> values, ReadOnlySpan<DateOnly> days, Statement[] rows, Func<Statement, DateOnly> countsFrom)
+    {
+        Statement? latest = null;
+        var next = 0;
+        for (var place = 0; place < days.Length; place++)
+        {
+            for (; next < rows.Length && countsFrom(rows[next]) <= days[place]; next++)
+            {
+                if (latest is null || rows[next].Day >= latest.Day)
+                    latest = rows[next];
+            }
+
+            values[place] = latest?.Value ?? double.NaN;
+        }
+    }
+
+    private Statement[] RowsOf(string symbol) => _bySymbol.GetValueOrDefault(_isAboutAll ? "" : symbol) ?? [];
+
+    private void CheckOnce(Statement[] rows)
+    {
+        foreach (var (one, other) in rows.Zip(rows.Skip(1)))
+        {
+            if (ByKnowledge.Compare(one, other) == 0)
+            {
+                throw QuantraError.BadCovariates(string.Create(
+                    CultureInfo.InvariantCulture,
+                    $"covariate {Name}: rows {Math.Min(one.Row, other.Row)} and {Math.Max(one.Row, other.Row)} after the header "
+                    + $"give {one.Day:yyyy-MM-dd} two values that became known on the same day; {Advice}")).ToException();
+            }
+        }
+    }
+
+    /// <summary>One row.</summary>
+    /// <param name="Symbol">Which symbol it is about; empty = all.</param>
+    /// <param name="Day">Which day it is about.</param>
+    /// <param name="KnownFrom">The first day by whose close it was known.</param>
+    /// <param name="Value">NaN = withdrawn.</param>
+    /// <param name="Row">Counted from 1 after the header.</param>
+    internal sealed record Statement(string Symbol, DateOnly Day, DateOnly KnownFrom, double Value, int Row);
+}

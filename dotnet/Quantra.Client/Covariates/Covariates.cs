@@ -1,0 +1,36 @@
+namespace Quantra.Client;
+
+/// <summary>What a model reads with a panel of bars: values by name, aligned with its S symbols and T sessions.</summary>
+/// <remarks>
+/// <see cref="ModelInfo.Covariates"/> lists what a model needs: send all of them, and no others. Arrays are row-major
+/// and sent without a copy. NaN, or an empty text, means unknown; a static text that the model does not know counts as
+/// unknown, and the forecast warns about it.
+/// </remarks>
+public sealed record Covariates
+{
+    /// <summary>None.</summary>
+    public static Covariates None { get; } = new();
+
+    /// <summary>[S, T] each, as known at the close of each session.</summary>
+    public IReadOnlyDictionary<string, ReadOnlyMemory<double>> Observed { get; init; } = Empty<ReadOnlyMemory<double>>();
+
+    /// <summary>[S, T + D] each, for the bars' sessions and then for <see cref="FutureSessions"/>.</summary>
+    public IReadOnlyDictionary<string, ReadOnlyMemory<double>> Known { get; init; } = Empty<ReadOnlyMemory<double>>();
+
+    /// <summary>
+    /// [D] days after the last bar, in order; at least the next <see cref="ModelInfo.FutureLength"/> sessions of the model's
+    /// calendar. Extra days do no harm.
+    /// </summary>
+    public ReadOnlyMemory<DateOnly> FutureSessions { get; init; }
+
+    /// <summary>[S] each: static numbers.</summary>
+    public IReadOnlyDictionary<string, ReadOnlyMemory<double>> Numbers { get; init; } = Empty<ReadOnlyMemory<double>>();
+
+    /// <summary>Static texts, one per symbol each, such as its sector.</summary>
+    public IReadOnlyDictionary<string, IReadOnlyList<string>> Categories { get; init; } = Empty<IReadOnlyList<string>>();
+
+    /// <summary>Whether there are none.</summary>
+    public bool IsEmpty => Observed.Count + Known.Count + Numbers.Count + Categories.Count == 0;
+
+    private static Dictionary<string, T> Empty<T>() => [];
+}

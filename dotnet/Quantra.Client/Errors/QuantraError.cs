@@ -1,0 +1,30 @@
+using System.Collections.ObjectModel;
+using Grpc.Core;
+
+namespace Quantra.Client;
+
+/// <summary>What went wrong, for people and for programs.</summary>
+/// <param name="Code">gRPC's status code; the same from a predictor inside this process.</param>
+/// <param name="Reason">One of <see cref="QuantraReason"/>, or one that a newer server added.</param>
+/// <param name="Message">What is wrong, which value, and what to do.</param>
+/// <param name="Metadata">The values in the message, as text by name.</param>
+public sealed record QuantraError(
+    StatusCode Code,
+    string Reason,
+    string Message,
+    IReadOnlyDictionary<string, string> Metadata)
+{
+    /// <summary>This error as an exception.</summary>
+    /// <param name="inner">What caused it, if known.</param>
+    /// <returns>An exception to throw.</returns>
+    public QuantraException ToException(Exception? inner = null) => new(this, inner);
+
+    internal static QuantraError BadBars(string message) => BadFile(QuantraReason.BarsInvalid, message);
+
+    internal static QuantraError BadCovariates(string message) => BadFile(QuantraReason.CovariatesInvalid, message);
+
+    internal static QuantraError BadFile(string reason, string message) => Of(StatusCode.InvalidArgument, reason, message);
+
+    internal static QuantraError Of(StatusCode code, string reason, string message) =>
+        new(code, reason, message, ReadOnlyDictionary<string, string>.Empty);
+}

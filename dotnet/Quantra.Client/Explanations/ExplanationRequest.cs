@@ -1,0 +1,24 @@
+namespace Quantra.Client;
+
+/// <summary>A request to explain one number of a forecast.</summary>
+/// <param name="Instance">The request for the forecast.</param>
+/// <param name="Horizon">Trading days ahead; one of the model's.</param>
+/// <param name="Quantile">Level in (0, 1); one of the model's.</param>
+public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon, double Quantile = 0.5)
+{
+    /// <summary>
+    /// The symbols to explain, in this order; empty = all of the instance's. A model that looks across a panel reads the bars
+    /// of all symbols in any case.
+    /// </summary>
+    public IReadOnlyList<string> Symbols { get; init; } = [];
+
+    /// <summary>How detailed the answer is.</summary>
+    public ExplanationDetail Detail { get; init; }
+
+    /// <summary>Largest relative gap between the sum of the contributions and the difference from the baseline, in (0, 1).</summary>
+    public double Tolerance { get; init; } = ManyExplanationsRequest.DefaultTolerance;
+
+    /// <summary>The same request, in the form for several numbers.</summary>
+    internal ManyExplanationsRequest ToMany() =>
+        new(Instance, [new(Horizon, Quantile)]) { Symbols = Symbols, Detail = Detail, Tolerance = Tolerance };
+}

@@ -1,0 +1,14 @@
+namespace Quantra.Client;
+
+/// <summary>What the shares of a <see cref="NetworkInternal"/> are distributed over.</summary>
+public enum InternalAxis
+{
+    /// <summary>An axis that this version of the client does not know.</summary>
+    Unknown,
+
+    /// <summary>Labels are names of variables.</summary>
+    Inputs,
+
+    /// <summary>Labels count sessions from the last bar's: "-59" to "0", then "+1".</summary>
+    Sessions,
+}

@@ -1,8 +1,0 @@
-namespace Quantra.Client;
-
-/// <summary>One feature of a model.</summary>
-/// <param name="Name">Its name.</param>
-/// <param name="Expression">How it is computed, in the feature language.</param>
-/// <param name="Meaning">In words.</param>
-/// <param name="Unit">Of its values.</param>
-public sealed record FeatureInfo(string Name, string Expression, string Meaning, string Unit);

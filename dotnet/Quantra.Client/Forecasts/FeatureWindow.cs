@@ -1,0 +1,74 @@
+namespace Quantra.Client;
+
+/// <summary>Inputs of the network for S symbols, for callers who compute the model's features themselves.</summary>
+/// <remarks>
+/// T encoder sessions, D future sessions, F observed, K known and C static features: see <see cref="ModelInfo"/>. Arrays
+/// are row-major and sent without a copy.
+/// </remarks>
+public sealed record FeatureWindow
+{
+    /// <summary>S unique names.</summary>
+    public required IReadOnlyList<string> Symbols { get; init; }
+
+    /// <summary>T, the sessions that the network reads.</summary>
+    public required int EncoderLength { get; init; }
+
+    /// <summary>D, the sessions after the last bar that known features cover.</summary>
+    public required int FutureLength { get; init; }
+
+    /// <summary>[S, T, F] scaled features; 0 where <see cref="Mask"/> is false.</summary>
+    public required ReadOnlyMemory<float> Observed { get; init; }
+
+    /// <summary>[S, T + D, K]; empty if the model has none.</summary>
+    public ReadOnlyMemory<float> Known { get; init; }
+
+    /// <summary>[S, C]; empty if the model has none.</summary>
+    public ReadOnlyMemory<float> Static { get; init; }
+
+    /// <summary>[S, T, F] true where the cell is known; empty = every cell is known.</summary>
+    public ReadOnlyMemory<bool> Mask { get; init; }
+
+    /// <summary>[S] level of the target; [S, H], one per horizon, for a model whose levels are fitted.</summary>
+    public required ReadOnlyMemory<double> Location { get; init; }
+
+    /// <summary>Volatility, positive, in the shape of <see cref="Location"/>.</summary>
+    public required ReadOnlyMemory<double> Scale { get; init; }
+
+    /// <summary>Hash of the features; must equal <see cref="ModelInfo.SchemaHash"/>.</summary>
+    public required string SchemaHash { get; init; }
+
+    /// <summary>Names of the F observed features, in order; empty = only <see cref="SchemaHash"/> is checked.</summary>
+    public IReadOnlyList<string> Features { get; init; } = [];
+
+    /// <summary>[S] last close; empty = unknown: the forecast then has no prices.</summary>
+    public ReadOnlyMemory<double> AnchorPrice { get; init; }
+
+    /// <summary>Session of the last row; null = unknown: the forecast then names no sessions.</summary>
+    public DateOnly? AsOf { get; init; }
+
+    /// <summary>[S, T, F] of <see cref="Observed"/>.</summary>
+    internal int[] ObservedShape => [Symbols.Count, EncoderLength, LastAxis.Of(Observed.Length, Symbols.Count, EncoderLength)];
+
+    /// <summary>[S, T, F] of <see cref="Mask"/>.</summary>
+    internal int[] MaskShape => [Symbols.Count, EncoderLength, LastAxis.Of(Mask.Length, Symbols.Count, EncoderLength)];
+
+    /// <summary>[S, T + D, K] of <see cref="Known"/>.</summary>
+    internal int[] KnownShape
+    {
+        get
+        {
+            var sessions = EncoderLength + FutureLength;
+            return [Symbols.Count, sessions, LastAxis.Of(Known.Length, Symbols.Count, sessions)];
+        }
+    }
+
+    /// <summary>[S, C] of <see cref="Static"/>.</summary>
+    internal int[] StaticShape => [Symbols.Count, LastAxis.Of(Static.Length, Symbols.Count)];
+
+    /// <summary>[S] or [S, H] of a level, depending on its length.</summary>
+    internal int[] LevelShape(ReadOnlyMemory<double> level)
+    {
+        var symbols = Symbols.Count;
+        return level.Length > symbols && symbols > 0 ? [symbols, LastAxis.Of(level.Length, symbols)] : [level.Length];
+    }
+}

@@ -1,0 +1,201 @@
+using System.Globalization;
+using System.Text;
+
+namespace Quantra.Client;
+
+/// <summary>Quantiles of a target for S symbols, H horizons and Q quantiles.</summary>
+/// <remarks>A symbol that could not be forecast has NaN rows, and its error in <see cref="Refusals"/>.</remarks>
+public sealed record Forecast
+{
+    /// <summary>S names, in the order of the request.</summary>
+    public required IReadOnlyList<string> Symbols { get; init; }
+
+    /// <summary>Session of the last bar; null if feature windows were sent without it.</summary>
+    public required DateOnly? AsOf { get; init; }
+
+    /// <summary>[H] session on which each horizon ends; empty if <see cref="AsOf"/> is null.</summary>
+    public required IReadOnlyList<DateOnly> TargetSessions { get; init; }
+
+    /// <summary>Sessions between the last bar and the session from which horizons, and so returns, are counted.</summary>
+    public required int Lag { get; init; }
+
+    /// <summary>The session from which horizons are counted: <see cref="AsOf"/> if the lag is 0; null if unknown.</summary>
+    public required DateOnly? BaseSession { get; init; }
+
+    /// <summary>H horizons in trading days.</summary>
+    public required IReadOnlyList<int> Horizons { get; init; }
+
+    /// <summary>Q levels, in increasing order, each in (0, 1).</summary>
+    public required IReadOnlyList<double> Quantiles { get; init; }
+
+    /// <summary>"log-return" or "log-volatility".</summary>
+    public required string TargetKind { get; init; }
+
+    /// <summary>[S, H, Q] in the target's unit, row-major, non-decreasing along Q: log returns, or logs of daily volatilities.</summary>
+    public required ReadOnlyMemory<double> Values { get; init; }
+
+    /// <summary>[S, H, Q] log returns from the close of <see cref="BaseSession"/>; null for other targets.</summary>
+    /// <remarks>exp(r) - 1 is the simple return, the one to show as a percentage: <see cref="SimpleReturn"/>.</remarks>
+    public required ReadOnlyMemory<double>? Returns { get; init; }
+
+    /// <summary>[S, H, Q] in the bars' currency; null without a last close, with a lag, and for targets other than returns.</summary>
+    public required ReadOnlyMemory<double>? Prices { get; init; }
+
+    /// <summary>[S] close of <see cref="AsOf"/>, not adjusted; null if unknown. With a lag, returns are counted from a later close.</summary>
+    public required ReadOnlyMemory<double>? AnchorPrice { get; init; }
+
+    /// <summary>Name of the model that answered.</summary>
+    public required string Model { get; init; }
+
+    /// <summary>Version of the model that answered.</summary>
+    public required int Version { get; init; }
+
+    /// <summary>SHA-256 of the model's weights.</summary>
+    public required string WeightsHash { get; init; }
+
+    /// <summary>What to know before using the numbers.</summary>
+    public required IReadOnlyList<string> Warnings { get; init; }
+
+    /// <summary>Identifies this forecast: a hash of weights, input, symbols and engine.</summary>
+    public required string ForecastId { get; init; }
+
+    /// <summary>[S, H] from a model that ranks a panel, larger = expected to do better than the others; null from other models.</summary>
+    public required ReadOnlyMemory<double>? Scores { get; init; }
+
+    /// <summary>[S, H] rank by score, 1 = best, 0 = the symbol could not be forecast; null from models that do not rank.</summary>
+    public required ReadOnlyMemory<int>? Ranks { get; init; }
+
+    /// <summary>Hash of the symbols that were ranked together; ranks with another hash are not comparable. Empty = no ranks.</summary>
+    public required string UniverseHash { get; init; }
+
+    /// <summary>Why each symbol without a forecast has none: the error that a request for it alone would get.</summary>
+    public required IReadOnlyDictionary<string, QuantraError> Refusals { get; init; }
+
+    /// <summary>How the model did on days that it had not seen; null if its card does not say.</summary>
+    public required Skill? Skill { get; init; }
+
+    /// <summary>What horizons are counted from, such as "the close of 2013-03-04, 1 session after the last bar".</summary>
+    public string CountedFrom
+    {
+        get
+        {
+            var what = Returns is null ? "session" : "close";
+            if (Lag == 0)
+                return $"the last {what}";
+            var day = BaseSession is { } session ? string.Create(CultureInfo.InvariantCulture, $" of {session:yyyy-MM-dd},") : "";
+            return $"the {what}{day} {Lag} session{(Lag == 1 ? "" : "s")} after the last bar";
+        }
+    }
+
+    /// <summary>One number of the forecast.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
+    /// <returns>In the target's unit, such as a log return; NaN = no forecast for this symbol.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
+    public double Value(string symbol, int horizon, double quantile) => Values.Span[IndexOf(symbol, horizon, quantile)];
+
+    /// <summary>One price of the forecast.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
+    /// <returns>In the bars' currency; NaN = no forecast for this symbol, or no prices.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
+    public double Price(string symbol, int horizon, double quantile) => PriceAt(IndexOf(symbol, horizon, quantile));
+
+    /// <summary>One number of the forecast as a simple return, the one to show as a percentage.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <param name="quantile">One of <see cref="Quantiles"/>.</param>
+    /// <returns>0.15 = 15 %, from <see cref="CountedFrom"/>; NaN = no forecast for this symbol, or not of returns.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol, horizon or quantile.</exception>
+    public double SimpleReturn(string symbol, int horizon, double quantile) => SimpleReturnAt(IndexOf(symbol, horizon, quantile));
+
+    /// <summary>How a symbol is expected to do relative to the others of its panel.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <returns>Has no unit, larger = better; NaN = no forecast for this symbol, or a model that does not rank.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol or horizon.</exception>
+    public double Score(string symbol, int horizon) => ScoreAt(IndexOf(symbol, horizon));
+
+    /// <summary>A symbol's rank by score.</summary>
+    /// <param name="symbol">One of <see cref="Symbols"/>.</param>
+    /// <param name="horizon">One of <see cref="Horizons"/>.</param>
+    /// <returns>1 = best; 0 = no forecast for this symbol, or a model that does not rank.</returns>
+    /// <exception cref="ArgumentException">The forecast has no such symbol or horizon.</exception>
+    public int Rank(string symbol, int horizon) => RankAt(IndexOf(symbol, horizon));
+
+    /// <summary>Every number of the forecast, with its symbol, horizon and quantile.</summary>
+    /// <returns>One row per symbol, horizon and quantile.</returns>
+    public IReadOnlyList<ForecastRow> Table()
+    {
+        var rows = new List<ForecastRow>(Values.Length);
+        for (var cell = 0; cell < Values.Length; cell++)
+            rows.Add(RowAt(cell));
+        return rows;
+    }
+
+    /// <summary>A table, one line per symbol and horizon: of prices, or else simple returns in per cent, or else values.</summary>
+    /// <returns>Text of several lines, the same in every culture.</returns>
+    public override string ToString()
+    {
+        var text = new StringBuilder(Heading());
+        var cells = Table();
+        for (var cell = 0; cell < cells.Count; cell += Quantiles.Count)
+            text.Append('\n').Append(Line(cells, cell));
+        foreach (var warning in Warnings)
+            text.Append("\n! ").Append(warning);
+        if (Lag > 0)
+            text.Append('\n').Append(Returns is null ? "horizons" : "returns").Append(" count from ").Append(CountedFrom);
+        return text.Append('\n').Append(Client.Skill.LineOf(Skill)).ToString();
+    }
+
+    private string Number(int cell) => (Prices, Returns) switch
+    {
+        ({ } prices, _) => prices.Span[cell].ToString("F4", CultureInfo.InvariantCulture),
+        (null, not null) => SimpleReturnAt(cell).ToString("+0.00 %;-0.00 %", CultureInfo.InvariantCulture),
+        _ => Values.Span[cell].ToString("F4", CultureInfo.InvariantCulture),
+    };
+
+    private string Heading()
+    {
+        var names = Quantiles.Select(q => string.Create(CultureInfo.InvariantCulture, $"q{q:0.###}").PadLeft(12));
+        return string.Create(CultureInfo.InvariantCulture, $"{Model}@{Version} as of {AsOf:yyyy-MM-dd}")
+            + $"\n{"symbol",-10}{"days",6}{"session",12}{string.Concat(names)}{(Ranks is null ? "" : $"{"score",12}{"rank",6}")}";
+    }
+
+    private string Line(IReadOnlyList<ForecastRow> cells, int first)
+    {
+        var (symbol, horizon, session) = (cells[first].Symbol, cells[first].Horizon, cells[first].Session);
+        var numbers = Enumerable.Range(first, Quantiles.Count).Select(cell => Number(cell).PadLeft(12));
+        return string.Create(CultureInfo.InvariantCulture, $"{symbol,-10}{horizon,6}{session,12:yyyy-MM-dd}")
+            + string.Concat(numbers)
+            + (Ranks is null ? "" : string.Create(CultureInfo.InvariantCulture, $"{cells[first].Score,12:F4}{cells[first].Rank,6}"));
+    }
+
+    private ForecastRow RowAt(int cell)
+    {
+        var (rest, q) = Math.DivRem(cell, Quantiles.Count);
+        var (s, h) = Math.DivRem(rest, Horizons.Count);
+        var session = TargetSessions.Count > 0 ? TargetSessions[h] : (DateOnly?)null;
+        var place = (s * Horizons.Count) + h;
+        return new(Symbols[s], Horizons[h], session, Quantiles[q], Values.Span[cell], PriceAt(cell), ScoreAt(place), RankAt(place));
+    }
+
+    private double PriceAt(int cell) => Prices is { } prices ? prices.Span[cell] : double.NaN;
+
+    private double SimpleReturnAt(int cell) => Returns is { } returns ? Math.Exp(returns.Span[cell]) - 1 : double.NaN;
+
+    private double ScoreAt(int place) => Scores is { } scores ? scores.Span[place] : double.NaN;
+
+    private int RankAt(int place) => Ranks is { } ranks ? ranks.Span[place] : 0;
+
+    private int IndexOf(string symbol, int horizon)
+    {
+        var s = Axis.IndexOf(Symbols, symbol, nameof(symbol));
+        return (s * Horizons.Count) + Axis.IndexOf(Horizons, horizon, nameof(horizon));
+    }
+
+    private int IndexOf(string symbol, int horizon, double quantile) =>
+        (IndexOf(symbol, horizon) * Quantiles.Count) + Axis.IndexOf(Quantiles, quantile, nameof(quantile));
+}

@@ -1,0 +1,77 @@
+namespace Quantra.Client;
+
+/// <summary>One version of a model: what it reads, what it forecasts and where it came from.</summary>
+public sealed record ModelInfo
+{
+    /// <summary>The model's name.</summary>
+    public required string Name { get; init; }
+
+    /// <summary>Its version, from 1.</summary>
+    public required int Version { get; init; }
+
+    /// <summary>Aliases of this version.</summary>
+    public required IReadOnlyList<string> Aliases { get; init; }
+
+    /// <summary>Whether the name alone means this version.</summary>
+    public required bool IsDefault { get; init; }
+
+    /// <summary>The kind of network, for example "lstm".</summary>
+    public required string Kind { get; init; }
+
+    /// <summary>Features of the past.</summary>
+    public required IReadOnlyList<FeatureInfo> ObservedFeatures { get; init; }
+
+    /// <summary>Features that are also known of the future.</summary>
+    public required IReadOnlyList<FeatureInfo> KnownFeatures { get; init; }
+
+    /// <summary>Static features.</summary>
+    public required IReadOnlyList<FeatureInfo> StaticFeatures { get; init; }
+
+    /// <summary>What must be sent with the bars: all of them, and no others.</summary>
+    public required IReadOnlyList<CovariateInfo> Covariates { get; init; }
+
+    /// <summary>Hash of the features, for <see cref="FeatureWindow.SchemaHash"/>.</summary>
+    public required string SchemaHash { get; init; }
+
+    /// <summary>Sessions that the network reads.</summary>
+    public required int EncoderLength { get; init; }
+
+    /// <summary>Bars that the features read, counting the bar itself.</summary>
+    public required int Lookback { get; init; }
+
+    /// <summary>Number of bars to send, at least.</summary>
+    public required int BarsNeeded { get; init; }
+
+    /// <summary>Sessions after the last bar that known features cover.</summary>
+    public required int FutureLength { get; init; }
+
+    /// <summary>Horizons that are forecast, in trading days.</summary>
+    public required IReadOnlyList<int> Horizons { get; init; }
+
+    /// <summary>Levels that are forecast, each in (0, 1).</summary>
+    public required IReadOnlyList<double> Quantiles { get; init; }
+
+    /// <summary>0: returns are counted from the last close. 1: from the close of the next session.</summary>
+    public required int Lag { get; init; }
+
+    /// <summary>"log-return" or "log-volatility".</summary>
+    public required string TargetKind { get; init; }
+
+    /// <summary>Exchange code of the model's calendar; "weekdays" if the exchange is unknown.</summary>
+    public required string Calendar { get; init; }
+
+    /// <summary>Last day that the calendar covers; null if it has no end.</summary>
+    public required DateOnly? CalendarEnds { get; init; }
+
+    /// <summary>Whether the model looks across the symbols of a panel.</summary>
+    public required bool IsPanelModel { get; init; }
+
+    /// <summary>Explanation methods that the model has, for example "integrated-gradients".</summary>
+    public required IReadOnlyList<string> ExplainMethods { get; init; }
+
+    /// <summary>SHA-256 of the model's weights.</summary>
+    public required string WeightsHash { get; init; }
+
+    /// <summary>JSON: data, splits, training recipe, and scores on held-out days next to those of the baselines.</summary>
+    public required string CardJson { get; init; }
+}

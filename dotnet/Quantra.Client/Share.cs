@@ -1,6 +1,0 @@
-namespace Quantra.Client;
-
-/// <summary>One entry of an <see cref="NetworkInternal"/>.</summary>
-/// <param name="Label">A variable, or a session in words, such as "26 sessions before the last".</param>
-/// <param name="Value">Its share of the whole, 0 to 1.</param>
-public readonly record struct Share(string Label, double Value);
