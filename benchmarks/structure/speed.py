@@ -1,0 +1,2 @@
+"""stub"""
+def rows(*a, **k): return []
