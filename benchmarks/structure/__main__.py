@@ -48,7 +48,7 @@ def main() -> int:
         parser.error(f"--against: there is no commit {given.against!r} here")
     with checked_out(given.against) as files, tempfile.TemporaryDirectory() as folder:
         lines = lines_of(given, Checkout(files), Path(folder))
-    return publish(lines, given.json, given.against, details=given.list or given.bits)
+    return publish(lines, given.json, given.against, details=given.list or given.bits or given.speed)
 
 
 if __name__ == "__main__":

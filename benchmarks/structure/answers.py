@@ -16,7 +16,6 @@ import numpy as np
 
 from predictor import BarPanel, Forecaster
 from predictor.covariates import Covariates, CovariateSource
-from predictor.errors import QuantraError
 
 SESSIONS = 300
 CLOCK = ("queue_ms", "compute_ms")
@@ -30,28 +29,32 @@ def facts(value: object, path: str) -> Iterator[tuple[str, str]]:
         TypeError: There is something that this does not know how to compare.
     """
     match value:
-        case np.ndarray():
-            whole = np.ascontiguousarray(value)
-            digest = hashlib.sha256(str(whole.tolist()).encode() if whole.dtype == object else whole.tobytes())
-            yield path, f"{whole.dtype} {whole.shape} {digest.hexdigest()}"
-        case float():
-            yield path, value.hex()
-        case enum.Enum():
-            yield path, value.name
-        case None | bool() | int() | str() | bytes():
-            yield path, repr(value)
-        case QuantraError():
-            yield path, f"{value.reason} {value.message}"
         case Mapping():
             for name, part in cast("Mapping[object, object]", value).items():
                 yield from facts(part, f"{path}[{name}]")
-        case Sequence():
+        case list() | tuple():
             for place, part in enumerate(cast("Sequence[object]", value)):
                 yield from facts(part, f"{path}[{place}]")
         case _ if is_dataclass(value):
             for field in fields(value):
                 if field.name not in CLOCK:
                     yield from facts(getattr(value, field.name), f"{path}.{field.name}")
+        case _:
+            yield path, _bits(value, path)
+
+
+def _bits(value: object, path: str) -> str:
+    match value:
+        case np.ndarray():
+            content = np.ascontiguousarray(value)
+            bits = repr(content.tolist()).encode() if content.dtype == object else content.tobytes()
+            return f"{content.dtype} {content.shape} {hashlib.sha256(bits).hexdigest()}"
+        case float():
+            return value.hex()
+        case enum.Enum():
+            return value.name
+        case None | bool() | int() | str() | bytes():
+            return repr(value)
         case _:
             raise TypeError(f"{path}: cannot compare a {type(value).__name__}; say here how")
 

@@ -17,6 +17,7 @@ from benchmarks.structure.table import Line
 
 ENSEMBLE: Final = ("lstm", "gru")
 STOPPED: Final = ("--model", "lstm", "--epochs", "3", "--hidden", "8", "--dropout", "0.2", "--ema", "0.99")
+STOPPED_AT: Final = (1, 7)
 SHOWN: Final = 5
 
 
@@ -53,21 +54,20 @@ def _judged(name: str, before: Checkout, now: Checkout, artifact: Path, beside: 
 
 
 def _resumed(before: Checkout, now: Checkout, folder: Path) -> Line:
-    trainings.train_half(before, folder, "stopped", STOPPED, epoch=1, window=7)
+    trainings.train_half(before, folder, "stopped", STOPPED, STOPPED_AT)
     files: list[dict[str, str]] = []
     for name, checkout in (("before", before), ("now", now)):
         copy = folder / name
         shutil.copytree(folder / "models" / "stopped", copy / "models" / "stopped")
         shutil.copy(folder / trainings.BARS, copy)
         files.append(_files(trainings.resume(checkout, copy, "stopped", STOPPED)))
-    return _line("resumed training: files that differ", _different(*files), len(files[0]), _digest(files[0]))
+    once, again = files
+    return _line("resumed training: files that differ", _different(once, again), len(once), _digest(once))
 
 
 def _files(artifact: Path) -> dict[str, str]:
     paths = sorted(path for path in artifact.rglob("*") if path.is_file())
-    return {
-        path.relative_to(artifact).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths
-    }
+    return {path.relative_to(artifact).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 def _different(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:

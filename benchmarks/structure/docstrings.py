@@ -19,7 +19,6 @@ from benchmarks.structure.checkout import GENERATED, PACKAGES, Checkout
 from benchmarks.structure.sources import Function, array_types
 from benchmarks.structure.table import Line, at_most, shown
 
-RULES: Final = ("D",)
 UNWANTED: Final = ("D105", "D107", "D203", "D205", "D212")
 """Off in the project, and those that contradict others."""
 SHAPE: Final = re.compile(r"\[[A-Za-z0-9_*][^\]\"']*\]|\b(shapes?|scalars?)\b")
@@ -29,30 +28,28 @@ PROPERTIES: Final = frozenset({"property", "cached_property"})
 def rows(before: Checkout, now: Checkout) -> list[Line]:
     """Both of ruff's, and the shapes of either package."""
     missing = (_findings(before, "D", UNWANTED), _findings(now, "D", UNWANTED))
-    untyped = (_untyped(before), _untyped(now))
+    untyped = [len(_findings(checkout, "ANN", ("ANN401",))) for checkout in (before, now)]
     return [
-        at_most("faults of public docstrings (ruff D)", len(missing[0]), len(missing[1]), 0, ", ".join(missing[1])),
-        at_most("parameters and results without a type (ruff ANN)", untyped[0], untyped[1], 0, _places(now)),
+        at_most("faults of public docstrings (ruff D)", (len(missing[0]), len(missing[1])), 0, ", ".join(missing[1])),
+        at_most("parameters and results without a type (ruff ANN)", (untyped[0], untyped[1]), 0, _places(now)),
         *(_shapes(package, before, now) for package in PACKAGES),
     ]
 
 
-def array_functions(texts: Mapping[str, str]) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Public functions that take or give arrays, by module and name."""
+def array_functions(texts: Mapping[str, str]) -> dict[str, str]:
+    """The docstrings of public functions that take or give arrays, by module and name."""
     named = {"NDArray", "Tensor", *(alias for alias, _ in array_types(texts))}
     return {
-        f"{name}:{node.lineno} {node.name}": node
+        f"{name}:{node.lineno} {node.name}": docstring
         for name, text in texts.items()
-        for node in _functions(ast.parse(text))
+        for node, docstring in _functions(ast.parse(text), "")
         if any(part in named for part in _annotated(node))
     }
 
 
 def without_shape(texts: Mapping[str, str]) -> list[str]:
     """Those of them whose docstring names no shape."""
-    return [
-        place for place, node in array_functions(texts).items() if not SHAPE.search(ast.get_docstring(node) or "")
-    ]
+    return [place for place, docstring in array_functions(texts).items() if not SHAPE.search(docstring)]
 
 
 def _shapes(package: str, before: Checkout, now: Checkout) -> Line:
@@ -62,16 +59,16 @@ def _shapes(package: str, before: Checkout, now: Checkout) -> Line:
     lacking = [without_shape(part) for part in parts]
     of = len(array_functions(parts[1]))
     detail = f"of {of} now: {', '.join(lacking[1])}" if lacking[1] else f"of {of} now"
-    return shown(f"{package}: functions of arrays that name no shape", len(lacking[0]), len(lacking[1]), detail)
+    return shown(f"{package}: functions of arrays that name no shape", (len(lacking[0]), len(lacking[1])), detail)
 
 
-def _functions(node: ast.AST) -> Iterator[Function]:
-    """Public functions of a module and of its classes, properties aside."""
+def _functions(node: ast.AST, around: str) -> Iterator[tuple[Function, str]]:
+    """Public functions of a module and of its classes with their docstrings; `__init__` has its class's, `around`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef) and not child.name.startswith("_"):
-            yield from _functions(child)
+            yield from _functions(child, ast.get_docstring(child) or "")
         elif isinstance(child, Function) and _is_public(child.name) and not _decorators(child) & PROPERTIES:
-            yield child
+            yield child, around if child.name == "__init__" else ast.get_docstring(child) or ""
 
 
 def _is_public(name: str) -> bool:
@@ -88,10 +85,6 @@ def _annotated(node: Function) -> Iterator[str]:
     for annotation in [*annotations, node.returns]:
         if annotation is not None:
             yield from re.findall(r"\w+", ast.unparse(annotation))
-
-
-def _untyped(checkout: Checkout) -> int:
-    return len(_findings(checkout, "ANN", ("ANN401",)))
 
 
 def _places(checkout: Checkout) -> str:

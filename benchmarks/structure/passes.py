@@ -23,7 +23,7 @@ def rows(before: Checkout, now: Checkout, folder: Path) -> list[Line]:
     artifact = trainings.train(before, folder, "lstm", LSTM)
     files = [_files(checkout, artifact) for checkout in (before, now)]
     return [
-        at_most(name, len(files[0][key]), len(files[1][key]), REACH[key], ", ".join(files[1][key]))
+        at_most(name, (len(files[0][key]), len(files[1][key])), REACH[key], ", ".join(files[1][key]))
         for key, name in NAMES.items()
     ]
 

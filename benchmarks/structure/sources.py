@@ -18,19 +18,25 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 def rows(before: Checkout, now: Checkout) -> list[Line]:
     """Everything that is counted in the texts alone."""
-    texts = (before.texts, now.texts)
-    small, long, twice = (
-        [count(each) for each in texts] for count in (small_modules, long_functions, classes_defined_twice)
-    )
-    aliases = [len(array_types(each)) for each in texts]
+    old, new = before.texts, now.texts
+    small = small_modules(old), small_modules(new)
+    long = long_functions(old), long_functions(new)
+    twice = classes_defined_twice(old), classes_defined_twice(new)
+    lines = lengths(old), lengths(new)
+    aliases = len(array_types(old)), len(array_types(new))
     return [
-        at_most_share("Python modules", *(len(each) for each in texts), 0.70),
-        at_most(f"modules of at most {SMALL} lines", len(small[0]), len(small[1]), 15, ", ".join(small[1])),
-        at_most_share("lines of Python", *(sum(lengths(each).values()) for each in texts), 0.93),
-        at_most("largest file, lines", *(max(lengths(each).values()) for each in texts), 400, _largest(texts[1])),
-        at_most(f"functions of more than {LONG} lines", len(long[0]), len(long[1]), 2, ", ".join(long[1])),
-        at_most("public class names defined twice or more", len(twice[0]), len(twice[1]), 5, _homes(twice[1])),
-        shown("definitions of an array type such as FloatArray", *aliases),
+        at_most_share("Python modules", (len(old), len(new)), 0.70),
+        at_most(f"modules of at most {SMALL} lines", (len(small[0]), len(small[1])), 15, ", ".join(small[1])),
+        at_most_share("lines of Python", (sum(lines[0].values()), sum(lines[1].values())), 0.93),
+        at_most(
+            "largest file, lines",
+            (max(lines[0].values()), max(lines[1].values())),
+            400,
+            max(lines[1], key=lines[1].__getitem__),
+        ),
+        at_most(f"functions of more than {LONG} lines", (len(long[0]), len(long[1])), 2, ", ".join(long[1])),
+        at_most("public class names defined twice or more", (len(twice[0]), len(twice[1])), 5, _homes(twice[1])),
+        shown("definitions of an array type such as FloatArray", aliases),
     ]
 
 
@@ -42,9 +48,7 @@ def lengths(texts: Mapping[str, str]) -> dict[str, int]:
 def small_modules(texts: Mapping[str, str]) -> list[str]:
     """Modules of at most 40 lines."""
     return [
-        name
-        for name, lines in lengths(texts).items()
-        if lines <= SMALL and PurePosixPath(name).stem not in UNCOUNTED
+        name for name, lines in lengths(texts).items() if lines <= SMALL and PurePosixPath(name).stem not in UNCOUNTED
     ]
 
 
@@ -78,21 +82,17 @@ def _aliases(body: Sequence[ast.stmt]) -> Iterator[str]:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() as value):
                 pass
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias"), value=ast.expr() as value):
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias"), value=value):
                 pass
             case _:
                 continue
-        if any(isinstance(part, ast.Name) and part.id in {"NDArray", "Tensor"} for part in ast.walk(value)):
+        if value and any(isinstance(part, ast.Name) and part.id in {"NDArray", "Tensor"} for part in ast.walk(value)):
             yield name
 
 
 def _lines(node: Function) -> int:
     assert node.end_lineno is not None
     return node.end_lineno - node.lineno + 1
-
-
-def _largest(texts: Mapping[str, str]) -> str:
-    return max(texts, key=lengths(texts).__getitem__)
 
 
 def _homes(twice: Mapping[str, Sequence[str]]) -> str:

@@ -4,9 +4,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import final
+from typing import TypeAlias, final
 
 from benchmarks.report import Row, commit, machine
+
+Both: TypeAlias = tuple[float, float]
+"""A number before and now."""
 
 
 @final
@@ -31,18 +34,21 @@ class Line:
     detail: str = ""
 
 
-def shown(name: str, before: float, now: float, detail: str = "") -> Line:
+def shown(name: str, values: Both, detail: str = "") -> Line:
     """A row of which nothing is promised."""
+    before, now = values
     return Line(name=name, before=before, now=now, reach="", met=None, detail=detail)
 
 
-def at_most(name: str, before: float, now: float, limit: float, detail: str = "") -> Line:
+def at_most(name: str, values: Both, limit: float, detail: str = "") -> Line:
     """A row whose number must not exceed a limit."""
+    before, now = values
     return Line(name=name, before=before, now=now, reach=f"<= {limit:g}", met=now <= limit, detail=detail)
 
 
-def at_most_share(name: str, before: float, now: float, share: float, detail: str = "") -> Line:
+def at_most_share(name: str, values: Both, share: float, detail: str = "") -> Line:
     """A row whose number must not exceed a share of the one before."""
+    before, now = values
     limit = share * before
     return Line(
         name=name,

@@ -93,7 +93,7 @@ def join(checkout: Checkout, folder: Path, name: str, members: Sequence[str]) ->
     return folder / out
 
 
-def train_half(checkout: Checkout, folder: Path, name: str, settings: Sequence[str], *, epoch: int, window: int) -> None:
+def train_half(checkout: Checkout, folder: Path, name: str, settings: Sequence[str], at: tuple[int, int]) -> None:
     """A training that is told to stop within an epoch; it leaves checkpoints and no artifact.
 
     Args:
@@ -101,8 +101,7 @@ def train_half(checkout: Checkout, folder: Path, name: str, settings: Sequence[s
         folder: As for `train`.
         name: Of the artifact that would come.
         settings: Flags of the training.
-        epoch: In which it is stopped, from 0.
-        window: After which, from 0.
+        at: The epoch and the window after which it is told to, both from 0.
 
     Raises:
         ProgramError: It ended before.
@@ -114,12 +113,12 @@ def train_half(checkout: Checkout, folder: Path, name: str, settings: Sequence[s
         assert process.stdout is not None
         for line in process.stdout:
             report = json.loads(line)
-            if report["kind"] == "window" and (report["epoch"], report["window"]) == (epoch, window):
+            if report["kind"] == "window" and (report["epoch"], report["window"]) == at:
                 os.kill(process.pid, signal.SIGTERM)
                 break
         process.communicate()
     if (folder / "models" / name / "1").exists():
-        raise ProgramError(f"the training {name} ended before it could be stopped in epoch {epoch}")
+        raise ProgramError(f"the training {name} ended before it could be stopped in epoch {at[0]}")
 
 
 def resume(checkout: Checkout, folder: Path, name: str, settings: Sequence[str]) -> Path:

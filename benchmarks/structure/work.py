@@ -1,0 +1,131 @@
+"""What `speed` times, with the packages of either checkout: one JSON question a line, seconds as the answer.
+
+python -m benchmarks.structure.work ARTIFACT
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.structure.trainings import BARS
+from benchmarks.training.job import Kind, Timing, fastest_optimizer, seconds_per_step
+from benchmarks.training.ours import SUBJECT
+from predictor import BarPanel, Forecaster
+from predictor.client import QuantraClient
+from predictor.features import FittedFeatures, default_features
+
+ONE, MANY, LISTED, SESSIONS = 1, 1000, 500, 140
+STEPS = {"mlp": 1500, "lstm": 400}
+WARM_STEPS = 200
+
+
+def walks(symbols: int) -> BarPanel:
+    """Random walks of so many stocks over 140 days."""
+    random = np.random.default_rng(0)
+    close = 50 * np.exp(np.cumsum(0.015 * random.standard_normal((symbols, SESSIONS)), axis=1))
+    days = np.busday_offset("2012-01-02", np.arange(SESSIONS), roll="forward")
+    return BarPanel(
+        symbols=tuple(f"S{place}" for place in range(symbols)),
+        sessions=np.array([int(str(day).replace("-", "")) for day in days], np.int32),
+        open=close,
+        high=close * 1.01,
+        low=close * 0.99,
+        close=close,
+        volume=np.full_like(close, 1e6),
+    )
+
+
+def worked(work: Callable[[], object], calls: int) -> float:
+    """Processor time of a call, in all threads of this process."""
+    start = time.process_time()
+    for _ in range(calls):
+        work()
+    return (time.process_time() - start) / calls
+
+
+def waited(work: Callable[[], object], calls: int) -> float:
+    """What a caller waits, the median."""
+    seconds: list[float] = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def load(artifact: Path) -> None:
+    """Load it, the golden check included, and let it go."""
+    Forecaster.load(artifact, device="cpu").close()
+
+
+def step(kind: Kind) -> float:
+    """Processor time of a step of the training loop."""
+    return seconds_per_step(SUBJECT.train, kind, fastest_optimizer, Timing(warm=WARM_STEPS, steps=STEPS[kind]))
+
+
+def features_of(panel: BarPanel) -> Callable[[], object]:
+    """From the bars of a panel to what a network reads."""
+    features = default_features()
+    fitted = FittedFeatures.fit(features, features.columns(panel.adjusted()))
+    return lambda: fitted.observed(panel.adjusted())
+
+
+@contextmanager
+def served(artifact: Path) -> Generator[QuantraClient]:
+    """A client of a server process."""
+    command = [sys.executable, "-m", "predictor.server", "--models", str(artifact.parents[1]), "--log-level", "error"]
+    with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            port = json.loads(process.stdout.readline())["port"]
+            with QuantraClient(f"127.0.0.1:{port}", model=artifact.parent.name) as client:
+                yield client
+        finally:
+            process.terminate()
+
+
+def works(artifact: Path, forecaster: Forecaster, client: QuantraClient) -> Mapping[str, Callable[[], float]]:
+    """By the names of the rows."""
+    bars = BarPanel.read(artifact.parents[2] / BARS).select(["AAPL"]).last(200)
+    many = walks(MANY)
+    one_listed, many_listed = features_of(walks(ONE)), features_of(walks(LISTED))
+    return {
+        "predict, 1 window": lambda: worked(lambda: forecaster.predict(bars), 60),
+        "predict, 1000 windows": lambda: worked(lambda: forecaster.predict(many), 2),
+        "predict over gRPC, p50": lambda: waited(lambda: client.predict(bars), 80),
+        "explain": lambda: worked(lambda: forecaster.feature_importance(bars), 10),
+        "features, 1 symbol": lambda: worked(one_listed, 100),
+        "features, 500 symbols": lambda: worked(many_listed, 3),
+        "load an artifact": lambda: worked(partial(load, artifact), 2),
+        "training loop, tiny MLP, a step": lambda: step("mlp"),
+        "training loop, tiny LSTM, a step": lambda: step("lstm"),
+    }
+
+
+def main() -> int:
+    """Answer until there are no more questions; what libraries print goes to standard error."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    torch.set_num_threads(1)
+    artifact = Path(sys.argv[1])
+    with Forecaster.load(artifact, device="cpu") as forecaster, served(artifact) as client:
+        timed = works(artifact, forecaster, client)
+        for line in sys.stdin:
+            question = json.loads(line)
+            told = list(timed) if question["what"] == "names" else timed[question["what"]]()
+            print(json.dumps(told), file=answers, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
