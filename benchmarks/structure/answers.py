@@ -1,6 +1,6 @@
 """All that a model answers, as text that can be compared bit by bit; runs with the packages of either checkout.
 
-python -m benchmarks.structure.answers ARTIFACT BARS [COVARIATES STATIC]
+python -m benchmarks.structure.answers ARTIFACT BARS [COVARIATES … STATIC]
 """
 
 import enum
@@ -79,7 +79,7 @@ def main() -> int:
     """Print a JSON object of all facts."""
     artifact, bars, *beside = sys.argv[1:]
     panel = BarPanel.read(bars).last(SESSIONS)
-    files = CovariateSource.read(beside[:1], static=beside[1]) if beside else None
+    files = CovariateSource.read(beside[:-1], static=beside[-1]) if beside else None
     with Forecaster.load(Path(artifact), device="cpu") as forecaster:
         told = answers(forecaster, panel, files)
         print(json.dumps(dict(fact for name, value in told for fact in facts(value, name))))

@@ -7,6 +7,7 @@ either code, and the artifacts that come of it are compared byte by byte.
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -33,13 +34,14 @@ def rows(before: Checkout, now: Checkout, folder: Path, *, quick: bool) -> Itera
     trainings.write_files(folder)
     for name, settings in trainings.ARTIFACTS.items():
         if name in ENSEMBLE or not quick:
+            print(f"{name} …", file=sys.stderr, flush=True)
             yield _judged(name, before, now, trainings.train(before, folder, name, settings), _beside(settings))
     yield _judged("ensemble", before, now, trainings.join(before, folder, "ensemble", ENSEMBLE), ())
     yield _resumed(before, now, folder)
 
 
 def _beside(settings: Sequence[str]) -> tuple[str, ...]:
-    return (trainings.COVARIATES, trainings.STATIC) if "--covariates" in settings else ()
+    return (trainings.MOOD, trainings.PHASE, trainings.STATIC) if "--covariates" in settings else ()
 
 
 def _judged(name: str, before: Checkout, now: Checkout, artifact: Path, beside: Sequence[str]) -> Line:

@@ -17,7 +17,7 @@ from benchmarks.structure.checkout import Checkout, ProgramError
 
 SYMBOLS: Final = ("AAPL", "GOOG", "IBM", "MSFT")
 FIRST_DAY: Final = "2007-01-01"
-BARS, COVARIATES, STATIC = "bars.csv", "covariates.csv", "static.csv"
+BARS, MOOD, PHASE, STATIC = "bars.csv", "mood.csv", "phase.csv", "static.csv"
 
 _COLUMNS: Final = {
     "symbol": "Ticker",
@@ -46,7 +46,8 @@ ARTIFACTS: Final[Mapping[str, Sequence[str]]] = {
     "har-volatility": ("--model", "har", "--target", "log-volatility"),
     "lstm-alpha158": ("--model", "lstm", *_SMALL, "--features", "alpha158"),
     "tft-covariates": (
-        *("--model", "tft", *_SMALL, "--covariates", COVARIATES, "--known", "phase", "--static", STATIC),
+        *("--model", "tft", *_SMALL, "--covariates", MOOD, "--covariates", PHASE, "--known", "phase"),
+        *("--static", STATIC),
     ),
 }
 """What is trained: every kind of network, every kind of units, both targets, and what may be read beside bars."""
@@ -62,11 +63,10 @@ def write_files(folder: Path) -> None:
     ]
     days = sorted({row["Date"] for row in rows})
     _write(folder / BARS, tuple(_COLUMNS), [[row[name] for name in _COLUMNS.values()] for row in rows])
-    dated = [
-        [day, FIRST_DAY if n % 5 == 0 else day, math.sin(n / 9), n % 3 if n % 5 == 0 else ""]
-        for n, day in enumerate(days)
-    ]
-    _write(folder / COVARIATES, ("date", "known_from", "mood", "phase"), dated)
+    mood = [[day, day, math.sin(n / 9)] for n, day in enumerate(days)]
+    phase = [[day, FIRST_DAY, n % 3] for n, day in enumerate(days[::5])]
+    _write(folder / MOOD, ("date", "known_from", "mood"), mood)
+    _write(folder / PHASE, ("date", "known_from", "phase"), phase)
     _write(folder / STATIC, ("symbol", "sector", "size"), [[s, "AB"[n % 2], n] for n, s in enumerate(SYMBOLS)])
 
 
