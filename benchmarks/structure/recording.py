@@ -3,10 +3,11 @@
 python -m benchmarks.structure.recording PACKAGES MODEL BARS     prints {name: [files]} as JSON
 python -m benchmarks.structure.recording --serve PACKAGES MODELS  a server that records between two lines of its input
 
-A file counts if Python runs a function of it; module bodies do not count, nor methods that `dataclasses` generates,
+A file counts if Python runs a function of it; bodies of modules and classes do not count, nor methods that `dataclasses` generates,
 which have no file. Every thread that Python starts is watched.
 """
 
+import inspect
 import json
 import os
 import runpy
@@ -64,7 +65,8 @@ class Recorder:
         if self._on and event == "call":
             code = frame.f_code
             name = code.co_filename
-            if name.startswith(self._start) and code.co_name != "<module>" and f"{os.sep}{GENERATED}" not in name:
+            is_function = bool(code.co_flags & inspect.CO_OPTIMIZED)  # which bodies of modules and classes are not
+            if is_function and name.startswith(self._start) and f"{os.sep}{GENERATED}{os.sep}" not in name:
                 self._files.add(name)
 
 

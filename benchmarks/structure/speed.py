@@ -2,14 +2,17 @@
 
 Every pair has two new processes, one of each commit, which run `work` of this checkout. Each work is done before, now,
 now, before, so that neither a drift of the machine nor the place that a process got in memory counts for one side. A
-whole training by the command line is timed in pairs too; both begin from nothing.
+server's start and the windows of a training by the command line are timed in pairs too, each from nothing.
 """
 
 import json
 import statistics
+import subprocess
 import sys
+import tempfile
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +24,8 @@ from benchmarks.training.against import PAIRS, QUICK_PAIRS, Pair, interval
 from benchmarks.training.asking import Respondent
 
 HIGHEST: Final = 1.03
-TRAINING: Final = "train stock, LSTM, a window"
+TFT: Final = ("--model", "tft", "--epochs", "1")
+TRAINING, SERVING = "train stock, LSTM, a window", "serve to SERVING"
 
 
 def rows(before: Checkout, now: Checkout, folder: Path, *, quick: bool) -> list[Line]:
@@ -34,23 +38,24 @@ def rows(before: Checkout, now: Checkout, folder: Path, *, quick: bool) -> list[
         quick: Two pairs instead of ten, which are not judged.
     """
     trainings.write_files(folder)
-    artifact = trainings.train(before, folder, "lstm", LSTM)
+    for name, settings in (("lstm", LSTM), ("tft", TFT)):
+        trainings.train(before, folder, name, settings)
     pairs: dict[str, list[Pair]] = defaultdict(list)
     for turn in range(QUICK_PAIRS if quick else PAIRS):
-        for name, pair in _pair(before, now, artifact).items():
+        print(f"pair {turn + 1} …", file=sys.stderr, flush=True)
+        for name, pair in _pair(before, now, folder / "models").items():
             pairs[name].append(pair)
-        sides = [(checkout, f"{turn}-{side}") for side, checkout in enumerate((before, now))]
-        seconds = {name: _window(checkout, folder, name) for checkout, name in sides[:: 1 if turn % 2 else -1]}
-        pairs[TRAINING].append((seconds[f"{turn}-0"], seconds[f"{turn}-1"]))
+        pairs[SERVING].append(_in_turn(before, now, turn, lambda checkout: _start(checkout, folder / "models")))
+        pairs[TRAINING].append(_in_turn(before, now, turn, lambda checkout: _window(checkout, folder)))
     return [_line(name, found, judged=not quick) for name, found in pairs.items()]
 
 
-def _pair(before: Checkout, now: Checkout, artifact: Path) -> Mapping[str, Pair]:
+def _pair(before: Checkout, now: Checkout, models: Path) -> Mapping[str, Pair]:
     """One pair of every work."""
     python, module = Path(sys.executable), "benchmarks.structure.work"
     with (
-        Respondent(python, str(artifact), before.root, module) as one,
-        Respondent(python, str(artifact), now.root, module) as other,
+        Respondent(python, str(models), before.root, module) as one,
+        Respondent(python, str(models), now.root, module) as other,
     ):
         names: list[str] = other.ask("names")
         found: dict[str, Pair] = {}
@@ -62,12 +67,35 @@ def _pair(before: Checkout, now: Checkout, artifact: Path) -> Mapping[str, Pair]
     return found
 
 
-def _window(checkout: Checkout, folder: Path, name: str) -> float:
+def _in_turn(before: Checkout, now: Checkout, turn: int, seconds: Callable[[Checkout], float]) -> Pair:
+    """A pair of what is done once, every other time in the other order."""
+    if turn % 2:
+        after = seconds(now)
+        return seconds(before), after
+    return seconds(before), seconds(now)
+
+
+def _start(checkout: Checkout, models: Path) -> float:
+    """From the start of a server process to the line that says that it answers."""
+    command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0"]
+    start = time.perf_counter()
+    with subprocess.Popen(
+        command, env=checkout.environment, cwd=models, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["ready"]
+        seconds = time.perf_counter() - start
+        process.terminate()
+    return seconds
+
+
+def _window(checkout: Checkout, folder: Path) -> float:
     """Median seconds of a window of a training by the command line."""
-    trainings.train(checkout, folder, name, LSTM)
-    reports = (folder / "models" / name / "1.run" / "reports.jsonl").read_text(encoding="utf-8").splitlines()
-    windows = [report["seconds"] for report in map(json.loads, reports) if report["kind"] == "window"]
-    return statistics.median(windows)
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        trainings.write_files(Path(place))
+        run = trainings.train(checkout, Path(place), "lstm", LSTM).with_name("1.run")
+        reports = map(json.loads, (run / "reports.jsonl").read_text(encoding="utf-8").splitlines())
+        return statistics.median(report["seconds"] for report in reports if report["kind"] == "window")
 
 
 def _line(name: str, pairs: list[Pair], *, judged: bool) -> Line:

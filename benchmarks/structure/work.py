@@ -1,6 +1,6 @@
 """What `speed` times, with the packages of either checkout: one JSON question a line, seconds as the answer.
 
-python -m benchmarks.structure.work ARTIFACT
+python -m benchmarks.structure.work MODELS     a folder with an LSTM and a TFT beside the files of `trainings`
 """
 
 import json
@@ -24,7 +24,7 @@ from predictor import BarPanel, Forecaster
 from predictor.client import QuantraClient
 from predictor.features import FittedFeatures, default_features
 
-ONE, MANY, LISTED, SESSIONS = 1, 1000, 500, 140
+SESSIONS = 140
 STEPS = {"mlp": 1500, "lstm": 400}
 WARM_STEPS = 200
 
@@ -81,32 +81,35 @@ def features_of(panel: BarPanel) -> Callable[[], object]:
 
 
 @contextmanager
-def served(artifact: Path) -> Generator[QuantraClient]:
-    """A client of a server process."""
-    command = [sys.executable, "-m", "predictor.server", "--models", str(artifact.parents[1]), "--log-level", "error"]
+def served(models: Path) -> Generator[QuantraClient]:
+    """A client of a server process, which asks the LSTM."""
+    command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--log-level", "error"]
     with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
             port = json.loads(process.stdout.readline())["port"]
-            with QuantraClient(f"127.0.0.1:{port}", model=artifact.parent.name) as client:
+            with QuantraClient(f"127.0.0.1:{port}", model="lstm") as client:
                 yield client
         finally:
             process.terminate()
 
 
-def works(artifact: Path, forecaster: Forecaster, client: QuantraClient) -> Mapping[str, Callable[[], float]]:
+def works(models: Path, lstm: Forecaster, tft: Forecaster, client: QuantraClient) -> Mapping[str, Callable[[], float]]:
     """By the names of the rows."""
-    bars = BarPanel.read(artifact.parents[2] / BARS).select(["AAPL"]).last(200)
-    many = walks(MANY)
-    one_listed, many_listed = features_of(walks(ONE)), features_of(walks(LISTED))
+    bars = BarPanel.read(models.parent / BARS).select(["AAPL"]).last(200)
+    many, some = walks(1000), walks(256)
+    one_observed, many_observed = features_of(walks(1)), features_of(walks(500))
     return {
-        "predict, 1 window": lambda: worked(lambda: forecaster.predict(bars), 60),
-        "predict, 1000 windows": lambda: worked(lambda: forecaster.predict(many), 2),
-        "predict over gRPC, p50": lambda: waited(lambda: client.predict(bars), 80),
-        "explain": lambda: worked(lambda: forecaster.feature_importance(bars), 10),
-        "features, 1 symbol": lambda: worked(one_listed, 100),
-        "features, 500 symbols": lambda: worked(many_listed, 3),
-        "load an artifact": lambda: worked(partial(load, artifact), 2),
+        "LSTM, predict, 1 window": lambda: worked(lambda: lstm.predict(bars), 60),
+        "LSTM, predict, 1000 windows": lambda: worked(lambda: lstm.predict(many), 2),
+        "LSTM, predict over gRPC, p50": lambda: waited(lambda: client.predict(bars), 80),
+        "LSTM, explain": lambda: worked(lambda: lstm.feature_importance(bars), 10),
+        "LSTM, load": lambda: worked(partial(load, models / "lstm" / "1"), 2),
+        "TFT, predict, 1 window": lambda: worked(lambda: tft.predict(bars), 30),
+        "TFT, predict, 256 windows": lambda: worked(lambda: tft.predict(some), 2),
+        "TFT, explain": lambda: worked(lambda: tft.feature_importance(bars), 3),
+        "features, 1 symbol": lambda: worked(one_observed, 100),
+        "features, 500 symbols": lambda: worked(many_observed, 3),
         "training loop, tiny MLP, a step": lambda: step("mlp"),
         "training loop, tiny LSTM, a step": lambda: step("lstm"),
     }
@@ -117,9 +120,10 @@ def main() -> int:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     torch.set_num_threads(1)
-    artifact = Path(sys.argv[1])
-    with Forecaster.load(artifact, device="cpu") as forecaster, served(artifact) as client:
-        timed = works(artifact, forecaster, client)
+    models = Path(sys.argv[1])
+    lstm, tft = (Forecaster.load(models / name / "1", device="cpu") for name in ("lstm", "tft"))
+    with lstm, tft, served(models) as client:
+        timed = works(models, lstm, tft, client)
         for line in sys.stdin:
             question = json.loads(line)
             told = list(timed) if question["what"] == "names" else timed[question["what"]]()

@@ -1,6 +1,9 @@
 """What `benchmarks.structure` counts, on texts small enough to count by hand."""
 
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ from benchmarks.structure.imports import circles
 from benchmarks.structure.moves import Move, moves, reaches_past
 from benchmarks.structure.sources import array_types, classes_defined_twice, lengths, long_functions, small_modules
 from predictor import BarPanel
+
+ROOT = Path(__file__).parents[2]
 
 
 def function(name: str, lines: int, *, decorators: int = 0) -> str:
@@ -120,3 +125,32 @@ def test_answers_that_differ_by_a_bit_differ() -> None:
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(TypeError, match="bars\\[0\\]: cannot compare a object"):
         list(facts([object()], "bars"))
+
+
+def test_a_file_counts_if_a_function_of_it_runs_in_any_thread_while_recording(tmp_path: Path) -> None:
+    (tmp_path / "asked.py").write_text("def f():\n    import loaded\n    return loaded")
+    (tmp_path / "loaded.py").write_text("x = 1\nfrom dataclasses import dataclass\n@dataclass\nclass D:\n    x: int")
+    (tmp_path / "threaded.py").write_text("def f(): ...")
+    (tmp_path / "early.py").write_text("def f(): ...")
+    program = """
+import sys, threading
+from pathlib import Path
+from benchmarks.structure.recording import Recorder
+
+recorder = Recorder(Path(sys.argv[1]))
+sys.path.insert(0, sys.argv[1])
+import asked, early, threaded
+
+early.f()
+recorder.begin()
+asked.f().D(1)
+thread = threading.Thread(target=threaded.f)
+thread.start()
+thread.join()
+print(recorder.end())
+early.f()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "['asked.py', 'threaded.py']"
