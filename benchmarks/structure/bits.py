@@ -51,20 +51,25 @@ def _judged(name: str, before: Checkout, now: Checkout, artifact: Path, beside: 
     try:
         again: dict[str, str] = json.loads(now.run(arguments, folder))
     except ProgramError as error:
-        return _line(f"{name}: loads", ["all"], 1, str(error))
+        return _line(f"{name}: facts that differ", ["all"], len(told), str(error))
     return _line(f"{name}: facts that differ", _different(told, again), len(told), _digest(told))
 
 
 def _resumed(before: Checkout, now: Checkout, folder: Path) -> Line:
     trainings.train_half(before, folder, "stopped", STOPPED, STOPPED_AT)
-    files: list[dict[str, str]] = []
-    for name, checkout in (("before", before), ("now", now)):
-        copy = folder / name
-        shutil.copytree(folder / "models" / "stopped", copy / "models" / "stopped")
-        shutil.copy(folder / trainings.BARS, copy)
-        files.append(_files(trainings.resume(checkout, copy, "stopped", STOPPED)))
-    once, again = files
+    once = _resumed_files(before, folder, folder / "before")
+    try:
+        again = _resumed_files(now, folder, folder / "now")
+    except ProgramError as error:
+        return _line("resumed training: files that differ", ["all"], len(once), str(error))
     return _line("resumed training: files that differ", _different(once, again), len(once), _digest(once))
+
+
+def _resumed_files(checkout: Checkout, folder: Path, copy: Path) -> dict[str, str]:
+    """The files of the artifact that comes of the stopped training, which goes on in a copy of its folder."""
+    shutil.copytree(folder / "models" / "stopped", copy / "models" / "stopped")
+    shutil.copy(folder / trainings.BARS, copy)
+    return _files(trainings.resume(checkout, copy, "stopped", STOPPED))
 
 
 def _files(artifact: Path) -> dict[str, str]:

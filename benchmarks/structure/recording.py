@@ -3,8 +3,8 @@
 python -m benchmarks.structure.recording PACKAGES MODEL BARS     prints {name: [files]} as JSON
 python -m benchmarks.structure.recording --serve PACKAGES MODELS  a server that records between two lines of its input
 
-A file counts if Python runs a function of it; bodies of modules and classes do not count, nor methods that `dataclasses` generates,
-which have no file. Every thread that Python starts is watched.
+A file counts if Python runs a function of it; bodies of modules and classes do not count, nor methods that
+`dataclasses` generates, which have no file. Every thread that Python starts is watched.
 """
 
 import inspect

@@ -104,7 +104,7 @@ def train_half(checkout: Checkout, folder: Path, name: str, settings: Sequence[s
         at: The epoch and the window after which it is told to, both from 0.
 
     Raises:
-        ProgramError: It ended before.
+        ProgramError: It ended before, or left no checkpoint of within the epoch.
     """
     command = [sys.executable, *_command(Path("models") / name / "1"), *settings, "--json"]
     with subprocess.Popen(
@@ -117,8 +117,9 @@ def train_half(checkout: Checkout, folder: Path, name: str, settings: Sequence[s
                 os.kill(process.pid, signal.SIGTERM)
                 break
         process.communicate()
-    if (folder / "models" / name / "1").exists():
-        raise ProgramError(f"the training {name} ended before it could be stopped in epoch {at[0]}")
+    reached = _last_checkpoint(folder / "models" / name / "1.run")
+    if reached <= (at[0], 0) or (folder / "models" / name / "1").exists():
+        raise ProgramError(f"the training {name} was to stop with a checkpoint in epoch {at[0]}; its last is {reached}")
 
 
 def resume(checkout: Checkout, folder: Path, name: str, settings: Sequence[str]) -> Path:
@@ -128,6 +129,13 @@ def resume(checkout: Checkout, folder: Path, name: str, settings: Sequence[str])
         ProgramError: The training failed.
     """
     return train(checkout, folder, name, [*settings, "--resume"])
+
+
+def _last_checkpoint(run: Path) -> tuple[int, int]:
+    """Epoch and window, both from 0, at which a training would go on; 0, 0 if it has saved nothing."""
+    reports = map(json.loads, (run / "reports.jsonl").read_text(encoding="utf-8").splitlines())
+    saved = [(report["epoch"], report["window"]) for report in reports if report["kind"] == "checkpoint"]
+    return saved[-1] if saved else (0, 0)
 
 
 def _command(out: Path) -> list[str]:
