@@ -29,19 +29,20 @@ STEPS = {"mlp": 1500, "lstm": 400}
 WARM_STEPS = 200
 
 
-def walks(symbols: int) -> BarPanel:
-    """Random walks of so many stocks over 140 days."""
+def walks(symbols: int, days: BarPanel) -> BarPanel:
+    """Random walks of so many stocks over the last 140 sessions of real bars."""
     random = np.random.default_rng(0)
-    close = 50 * np.exp(np.cumsum(0.015 * random.standard_normal((symbols, SESSIONS)), axis=1))
-    days = np.busday_offset("2012-01-02", np.arange(SESSIONS), roll="forward")
+    shape = (symbols, SESSIONS)
+    close = 50 * np.exp(np.cumsum(0.015 * random.standard_normal(shape), axis=1))
+    open_ = close * np.exp(0.01 * random.standard_normal(shape))
     return BarPanel(
         symbols=tuple(f"S{place}" for place in range(symbols)),
-        sessions=np.array([int(str(day).replace("-", "")) for day in days], np.int32),
-        open=close,
-        high=close * 1.01,
-        low=close * 0.99,
+        sessions=days.sessions[-SESSIONS:],
+        open=open_,
+        high=np.maximum(open_, close) * np.exp(0.005 * random.random(shape)),
+        low=np.minimum(open_, close) * np.exp(-0.005 * random.random(shape)),
         close=close,
-        volume=np.full_like(close, 1e6),
+        volume=1e6 * np.exp(random.standard_normal(shape)),
     )
 
 
@@ -97,8 +98,8 @@ def served(models: Path) -> Generator[QuantraClient]:
 def works(models: Path, lstm: Forecaster, tft: Forecaster, client: QuantraClient) -> Mapping[str, Callable[[], float]]:
     """By the names of the rows."""
     bars = BarPanel.read(models.parent / BARS).select(["AAPL"]).last(200)
-    many, some = walks(1000), walks(256)
-    one_observed, many_observed = features_of(walks(1)), features_of(walks(500))
+    many, some = walks(1000, bars), walks(256, bars)
+    one_observed, many_observed = features_of(walks(1, bars)), features_of(walks(500, bars))
     return {
         "LSTM, predict, 1 window": lambda: worked(lambda: lstm.predict(bars), 60),
         "LSTM, predict, 1000 windows": lambda: worked(lambda: lstm.predict(many), 2),
