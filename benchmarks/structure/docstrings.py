@@ -36,39 +36,48 @@ def rows(before: Checkout, now: Checkout) -> list[Line]:
     ]
 
 
-def array_functions(texts: Mapping[str, str]) -> dict[str, str]:
-    """The docstrings of public functions that take or give arrays, by module and name."""
+def array_functions(texts: Mapping[str, str], package: str) -> dict[str, str]:
+    """The docstrings of a package's public functions that take or give arrays, by module and name.
+
+    Args:
+        texts: All modules, as a type that one package defines may be used in the other.
+        package: The package whose functions are wanted.
+    """
     named = {"NDArray", "Tensor", *(alias for alias, _ in array_types(texts))}
     return {
         f"{name}:{node.lineno} {node.name}": docstring
         for name, text in texts.items()
+        if name.startswith(f"{package}/")
         for node, docstring in _functions(ast.parse(text), "")
         if any(part in named for part in _annotated(node))
     }
 
 
-def without_shape(texts: Mapping[str, str]) -> list[str]:
+def without_shape(texts: Mapping[str, str], package: str) -> list[str]:
     """Those of them whose docstring names no shape."""
-    return [place for place, docstring in array_functions(texts).items() if not SHAPE.search(docstring)]
+    return [place for place, docstring in array_functions(texts, package).items() if not SHAPE.search(docstring)]
 
 
 def _shapes(package: str, before: Checkout, now: Checkout) -> Line:
-    parts = [
-        {name: text for name, text in each.texts.items() if name.startswith(f"{package}/")} for each in (before, now)
-    ]
-    lacking = [without_shape(part) for part in parts]
-    of = len(array_functions(parts[1]))
+    lacking = [without_shape(each.texts, package) for each in (before, now)]
+    of = len(array_functions(now.texts, package))
     detail = f"of {of} now: {', '.join(lacking[1])}" if lacking[1] else f"of {of} now"
     return shown(f"{package}: functions of arrays that name no shape", (len(lacking[0]), len(lacking[1])), detail)
 
 
 def _functions(node: ast.AST, around: str) -> Iterator[tuple[Function, str]]:
-    """Public functions of a module and of its classes with their docstrings; `__init__` has its class's, `around`."""
+    """Public functions of a module and of its classes, each with its docstring; `__init__` has its class's too.
+
+    Args:
+        node: The module or the class.
+        around: The docstring of the class.
+    """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef) and not child.name.startswith("_"):
             yield from _functions(child, ast.get_docstring(child) or "")
         elif isinstance(child, Function) and _is_public(child.name) and not _decorators(child) & PROPERTIES:
-            yield child, around if child.name == "__init__" else ast.get_docstring(child) or ""
+            own = ast.get_docstring(child) or ""
+            yield child, f"{around}\n{own}" if child.name == "__init__" else own
 
 
 def _is_public(name: str) -> bool:

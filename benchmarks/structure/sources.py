@@ -1,7 +1,7 @@
 """What the syntax trees of a checkout say: modules, lines, long functions, class names, definitions of one type."""
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TypeAlias
@@ -23,7 +23,7 @@ def rows(before: Checkout, now: Checkout) -> list[Line]:
     long = long_functions(old), long_functions(new)
     twice = classes_defined_twice(old), classes_defined_twice(new)
     lines = lengths(old), lengths(new)
-    aliases = len(array_types(old)), len(array_types(new))
+    arrays = array_types(old), array_types(new)
     return [
         at_most_share("Python modules", (len(old), len(new)), 0.70),
         at_most(f"modules of at most {SMALL} lines", (len(small[0]), len(small[1])), 15, ", ".join(small[1])),
@@ -36,7 +36,9 @@ def rows(before: Checkout, now: Checkout) -> list[Line]:
         ),
         at_most(f"functions of more than {LONG} lines", (len(long[0]), len(long[1])), 2, ", ".join(long[1])),
         at_most("public class names defined twice or more", (len(twice[0]), len(twice[1])), 5, _homes(twice[1])),
-        shown("definitions of an array type such as FloatArray", aliases),
+        shown(
+            "definitions of types made of arrays, as FloatArray", (len(arrays[0]), len(arrays[1])), _named(arrays[1])
+        ),
     ]
 
 
@@ -93,6 +95,11 @@ def _aliases(body: Sequence[ast.stmt]) -> Iterator[str]:
 def _lines(node: Function) -> int:
     assert node.end_lineno is not None
     return node.end_lineno - node.lineno + 1
+
+
+def _named(types: Sequence[tuple[str, str]]) -> str:
+    """Each name with how often it is defined."""
+    return ", ".join(f"{name} {count}" for name, count in Counter(name for name, _ in types).most_common())
 
 
 def _homes(twice: Mapping[str, Sequence[str]]) -> str:

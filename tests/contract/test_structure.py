@@ -53,7 +53,7 @@ def test_modules_of_forty_lines_are_small_but_those_that_only_export_or_start() 
 
 
 ARRAYS: Mapping[str, str] = {
-    "predictor/types.py": "FloatArray = NDArray[np.float64]\nRows: TypeAlias = tuple[Tensor, ...]\nNames = list[str]\n",
+    "trainers/types.py": "FloatArray = NDArray[np.float64]\nRows: TypeAlias = tuple[Tensor, ...]\nNames = list[str]\n",
     "predictor/a.py": '''
 def bracketed(x: FloatArray) -> int:
     """The middle of [N, T] values."""
@@ -81,9 +81,9 @@ def test_array_types_are_found_by_what_they_are_made_of() -> None:
 
 
 def test_public_functions_of_arrays_name_a_shape_and_a_constructor_has_its_class_docstring() -> None:
-    names = [place.split()[-1] for place in array_functions(ARRAYS)]
+    names = [place.split()[-1] for place in array_functions(ARRAYS, "predictor")]
     assert names == ["bracketed", "worded", "silent", "__init__", "__call__"]
-    assert [place.split()[-1] for place in without_shape(ARRAYS)] == ["silent", "__call__"]
+    assert [place.split()[-1] for place in without_shape(ARRAYS, "predictor")] == ["silent", "__call__"]
 
 
 def test_modules_that_reach_one_another_are_a_circle() -> None:
