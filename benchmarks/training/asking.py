@@ -21,11 +21,14 @@ class Respondent:
 
     Args:
         python: The interpreter of the environment.
-        name: The subject.
-        checkout: Whose training loop it has; the benchmarks are those of this one.
+        name: The subject, or what else the module takes as its argument.
+        checkout: Whose packages it has; the benchmarks are those of this one.
+        module: The program that answers.
     """
 
-    def __init__(self, python: Path, name: str, checkout: Path = ROOT) -> None:
+    def __init__(
+        self, python: Path, name: str, checkout: Path = ROOT, module: str = "benchmarks.training.answering"
+    ) -> None:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(checkout / "python")]),
@@ -34,7 +37,7 @@ class Respondent:
         }
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed in __exit__
         self._process = subprocess.Popen(
-            [str(python), "-m", "benchmarks.training.answering", name],
+            [str(python), "-m", module, name],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,
