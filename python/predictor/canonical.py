@@ -12,13 +12,16 @@ from dataclasses import MISSING, fields
 from enum import StrEnum
 from math import isfinite
 from types import UnionType
-from typing import Any, Final, NoReturn, Self, TypeVar, final, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, final, get_args, get_origin, get_type_hints
 
 from predictor.errors import ArtifactError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 ValueT = TypeVar("ValueT")
-FactsT = TypeVar("FactsT")
+FactsT = TypeVar("FactsT", bound="DataclassInstance")
 
 MAX_DEPTH = 64
 """Objects and lists inside each other."""

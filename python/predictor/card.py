@@ -5,13 +5,17 @@ Nothing is ever computed from a card. Each section may be absent, and may hold m
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from predictor.canonical import Json, Record, read_as
 from predictor.skill import Skill
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Matrix = tuple[tuple[float, ...], ...]
 SectionT = TypeVar("SectionT")
+FactsT = TypeVar("FactsT", bound="DataclassInstance")
 
 SOURCE: Final = "manifest.json"
 MEAN_EXPLAINED: Final = "mean: over horizons, each first divided by how far outcomes spread at it"
@@ -241,11 +245,11 @@ def _section(record: Record, key: str, read: Callable[[Record], SectionT]) -> Se
     return read(record.record(key)) if record.has(key) else None
 
 
-def _facts(record: Record, key: str, kind: type[SectionT]) -> SectionT | None:
+def _facts(record: Record, key: str, kind: type[FactsT]) -> FactsT | None:
     return _section(record, key, lambda section: read_as(section, kind))
 
 
-def _listed(record: Record, key: str, kind: type[SectionT]) -> tuple[SectionT, ...]:
+def _listed(record: Record, key: str, kind: type[FactsT]) -> tuple[FactsT, ...]:
     return tuple(read_as(one, kind) for one in record.records(key)) if record.has(key) else ()
 
 
