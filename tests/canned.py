@@ -8,12 +8,12 @@ from typing import final
 
 import numpy as np
 
-from predictor.attribution import Attribution, Explanation, Internal, InternalAxis, RowKind
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.deadline import Deadline
 from predictor.errors import ModelNotFoundError, QuantraError
-from predictor.forecast import Forecast, Outcome
+from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
+from predictor.internals import Internal, InternalAxis
 
 _LONGEST_S = 30
 """A test that fails must not hold its process."""

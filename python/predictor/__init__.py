@@ -8,9 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from predictor.attribution import Attribution
     from predictor.bars import BarPanel
-    from predictor.forecast import Forecast
+    from predictor.forecast import Attribution, Forecast
     from predictor.forecaster import Forecaster
 
 __all__ = ["Attribution", "BarPanel", "Forecast", "Forecaster"]

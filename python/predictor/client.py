@@ -16,7 +16,6 @@ from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
-from predictor.attribution import Attribution, Explanation
 from predictor.catalog import ModelInfo
 from predictor.covariates import Covariates
 from predictor.errors import (
@@ -29,7 +28,7 @@ from predictor.errors import (
     RequestTooLargeError,
     UnavailableError,
 )
-from predictor.forecast import Forecast, Outcome, forecast_or_raise
+from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.instance import Query, Question, importance_query, instance_of
 from predictor.wire import attributions, errors, forecasts, instances, models
 

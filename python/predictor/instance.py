@@ -6,10 +6,10 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.attribution import Detail, TargetPoint
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
 from predictor.errors import CovariatesError, QuantraError
+from predictor.forecast import Detail, TargetPoint
 
 
 class GapPolicy(StrEnum):

@@ -17,11 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar, final
 
-from predictor.attribution import Explanation
 from predictor.catalog import ModelInfo
 from predictor.deadline import Cancellation, Deadline
 from predictor.errors import ArtifactError, QuantraError, QueueFullError, UnavailableError
-from predictor.forecast import Outcome
+from predictor.forecast import Explanation, Outcome
 from predictor.inference import choose_device, use_threads
 from predictor.instance import Query, ReadInstance
 from predictor.model import Answering

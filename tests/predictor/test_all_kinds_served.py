@@ -10,10 +10,9 @@ from artifacts import UNIVERSE, recent_bars, save_small_artifact
 from ensembles import save_ensemble
 from serving import serving
 
-from predictor.attribution import Attribution, Detail, RowKind, TargetPoint
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.networks import KINDS
 from predictor.service import PredictionService

@@ -22,13 +22,13 @@ from serving import serving
 
 from predictor import canonical, golden
 from predictor.artifact import load, save
-from predictor.attribution import Attribution, session_in_words
 from predictor.audit_record import AuditRecord, write_audit
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.cli import app, run
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
+from predictor.internals import session_in_words
 from predictor.service import PredictionService
 
 Capture = pytest.CaptureFixture[str]

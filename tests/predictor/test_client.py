@@ -15,7 +15,6 @@ from artifacts import recent_bars, small_models
 from canned import CannedService, forecast_of
 from serving import server_process, serving
 
-from predictor.attribution import Attribution, Detail, TargetPoint
 from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.errors import (
     CallCancelledError,
@@ -30,7 +29,7 @@ from predictor.errors import (
     UnknownQuantileError,
     VersionNotFoundError,
 )
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.server import ServerLimits

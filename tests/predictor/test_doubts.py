@@ -14,12 +14,11 @@ from serving import serving
 
 from predictor import artifact
 from predictor.artifact import Artifact
-from predictor.attribution import TargetPoint
 from predictor.bars import BarPanel
 from predictor.cli import app, run
 from predictor.client import QuantraClient
 from predictor.deadline import Deadline
-from predictor.forecast import Forecast
+from predictor.forecast import Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance, Query
 from predictor.model import Answering, Model

@@ -10,11 +10,10 @@ from artifacts import recent_bars, save_small_artifact, small_models
 from market import without_last_bar
 from numpy.typing import NDArray
 
-from predictor.attribution import TargetPoint
 from predictor.bars import BarPanel
 from predictor.deadline import Deadline
 from predictor.embed import Door, open_door
-from predictor.forecast import Forecast
+from predictor.forecast import Forecast, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.service import PredictionService

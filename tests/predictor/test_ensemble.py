@@ -17,7 +17,6 @@ from serving import serving
 
 from predictor import artifact
 from predictor.artifact import Artifact, Conformal, check_fit
-from predictor.attribution import Attribution, Detail, RowKind, TargetPoint
 from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.cli import app, run
@@ -33,7 +32,7 @@ from predictor.errors import (
 )
 from predictor.explain.integrated_gradients import FLOOR
 from predictor.features import FeatureDefinition, StaticCategory, StaticFeatures, StaticNumber
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
 from predictor.instance import FeatureWindow, Instance, Query

@@ -11,8 +11,8 @@ from artifacts import UNIVERSE, recent_bars
 from numpy.typing import NDArray
 
 from predictor import artifact
-from predictor.attribution import TargetPoint
 from predictor.errors import TooFewBarsError
+from predictor.forecast import TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.networks import WindowNormaliser

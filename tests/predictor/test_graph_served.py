@@ -11,11 +11,10 @@ from market import without_last_bar
 from numpy.typing import NDArray
 from serving import serving
 
-from predictor.attribution import Attribution, RowKind, TargetPoint
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
 from predictor.errors import InvalidInputError, NoUsableSymbolError, QuantraError
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.model.outputs import ranks_of

@@ -13,20 +13,13 @@ from ensembles import ensemble_of, manifest_of
 from market import without_last_bar
 
 from predictor import artifact
-from predictor.attribution import (
-    Attribution,
-    Internal,
-    InternalAxis,
-    RowKind,
-    TargetPoint,
-    largest_shares,
-    session_in_words,
-)
 from predictor.bars import BarPanel
 from predictor.deadline import Deadline
 from predictor.features import FittedFeatures
+from predictor.forecast import Attribution, RowKind, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance, Query
+from predictor.internals import Internal, InternalAxis, largest_shares, session_in_words
 from predictor.model import Model
 from predictor.model.model import SHARE_KNOWN, internals_of
 from predictor.networks import Internals, Target, TFTForecaster

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from levels import levels_at
 from numpy.typing import NDArray
 
-from predictor.attribution import Detail, TargetPoint
 from predictor.bars import BarPanel
 from predictor.deadline import Deadline
 from predictor.errors import (
@@ -31,7 +30,7 @@ from predictor.errors import (
     UnknownHorizonError,
     WindowShapeError,
 )
-from predictor.forecast import Forecast
+from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model

@@ -15,11 +15,11 @@ from market import bokeh_panel
 from pages import HOSTILE, assert_loads_nothing, page_of
 
 from predictor import canonical
-from predictor.attribution import INTERNALS_NOTE, Attribution, Internal, InternalAxis
 from predictor.canonical import Json
 from predictor.card import FITS_EXPLAINED
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Forecast
+from predictor.internals import INTERNALS_NOTE, Internal, InternalAxis
 from predictor.report import ReportContent, check_report, render_report, write_report
 
 QUANTILES = (0.1, 0.5, 0.9)

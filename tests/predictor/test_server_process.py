@@ -12,9 +12,9 @@ import pytest
 from artifacts import recent_bars, small_models
 from serving import failed_start, lines_of, server_process
 
-from predictor.attribution import Explanation
 from predictor.client import QuantraClient
 from predictor.errors import UnavailableError
+from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
 
 CALLS = 8

@@ -13,7 +13,6 @@ import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model
 from numpy.typing import NDArray
 
-from predictor.attribution import TargetPoint
 from predictor.bars import BarPanel
 from predictor.deadline import Deadline
 from predictor.errors import (
@@ -31,7 +30,7 @@ from predictor.errors import (
     UnknownQuantileError,
     VersionNotFoundError,
 )
-from predictor.forecast import Forecast
+from predictor.forecast import Forecast, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.model import Model
 from predictor.registry import ModelLine, Registry

@@ -29,7 +29,7 @@ from predictor.skill import Skill
 from predictor.wire import forecasts
 
 if TYPE_CHECKING:
-    from predictor.attribution import Attribution
+    from predictor.forecast import Attribution
 
 Capture = pytest.CaptureFixture[str]
 UNKNOWN = "skill: unknown, the model's card compares it with nothing"

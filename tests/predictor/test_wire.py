@@ -12,7 +12,6 @@ from market import bokeh_panel
 
 from predictor import errors
 from predictor._pb import prediction_pb2 as pb
-from predictor.attribution import Attribution, Detail, Explanation, TargetPoint
 from predictor.bars import BarPanel
 from predictor.errors import (
     ExplainUnsupportedError,
@@ -21,6 +20,7 @@ from predictor.errors import (
     RequestTooLargeError,
     TooFewBarsError,
 )
+from predictor.forecast import Attribution, Detail, Explanation, TargetPoint
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
 from predictor.wire import attributions, forecasts, instances, limits, models
 from predictor.wire import errors as wire_errors

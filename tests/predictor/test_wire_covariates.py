@@ -9,11 +9,11 @@ from beside import bars, save_artifact_with, source
 from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.attribution import TargetPoint
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import CovariateMissingError, CovariatesError, MalformedRequestError, UnknownCovariateError
+from predictor.forecast import TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.service import PredictionService

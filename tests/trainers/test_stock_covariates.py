@@ -17,14 +17,13 @@ from beside import write_files as files
 from numpy.typing import NDArray
 
 from predictor import golden
-from predictor.attribution import RowKind, TargetPoint
 from predictor.bars import BarPanel
 from predictor.canonical import Record
 from predictor.cli import run
 from predictor.covariates import Covariates, CovariateSource, Series
 from predictor.errors import ArtifactError, ConfigurationError, CovariateMissingError, CovariatesError, ExpressionError
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet, default_features
-from predictor.forecast import Forecast
+from predictor.forecast import Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
 from predictor.instance import Instance, Query

@@ -8,7 +8,6 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from predictor.attribution import Attribution, TargetPoint, session_in_words
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.charts import write_charts
 from predictor.cli.machine import explanation_json, forecast_json, write_json
@@ -27,8 +26,9 @@ from predictor.cli.options import (
 )
 from predictor.cli.source import bars_to_send, beside_bars, doubted, open_source
 from predictor.cli.tables import contributions_table, forecast_table, internals_table
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.instance import GapPolicy, Instance, Query
+from predictor.internals import session_in_words
 from predictor.report import forecast_chart
 from predictor.skill import line_of
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor import canonical
-from predictor.attribution import Attribution, Explanation, Internal
 from predictor.canonical import Json
 from predictor.catalog import ModelInfo
 from predictor.errors import QuantraError, answer_of
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Explanation, Forecast
+from predictor.internals import Internal
 from predictor.skill import Skill
 
 

@@ -6,12 +6,12 @@ from typing import Annotated, Final
 
 import typer
 
-from predictor.attribution import Detail, TargetPoint
 from predictor.audit_record import read_audit
 from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
 from predictor.cli.machine import write_json
 from predictor.cli.options import AllowIncomplete, AsJson, CovariateFiles, Device, Gaps, StaticFile, named_symbols
 from predictor.cli.source import bars_to_send, beside_bars, open_source
+from predictor.forecast import Detail, TargetPoint
 from predictor.instance import GapPolicy, Instance, Query
 from predictor.report import ReportContent, check_report, write_report
 

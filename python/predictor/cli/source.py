@@ -8,12 +8,11 @@ from typing import NamedTuple, Protocol, Self
 
 import typer
 
-from predictor.attribution import Explanation
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.client import QuantraClient
 from predictor.covariates import Covariates, CovariateSource
-from predictor.forecast import Forecast
+from predictor.forecast import Explanation, Forecast
 from predictor.instance import Instance, Query
 from predictor.interruption import loading
 

@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from predictor.attribution import INTERNALS_NOTE, Attribution, Contribution, RowKind, largest_shares
-from predictor.forecast import Forecast, simple_return
+from predictor.forecast import Attribution, Contribution, Forecast, RowKind, simple_return
+from predictor.internals import INTERNALS_NOTE, largest_shares
 from predictor.report.texts import iso, level
 
 BASIS_POINTS: Final = 10_000.0

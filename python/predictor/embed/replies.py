@@ -7,10 +7,10 @@ from typing import cast, final
 
 import numpy as np
 
-from predictor.attribution import Attribution, Explanation, Internal
 from predictor.embed.fields import AnyArray, Json
 from predictor.errors import QuantraError, answer_of
-from predictor.forecast import Forecast, Outcome
+from predictor.forecast import Attribution, Explanation, Forecast, Outcome
+from predictor.internals import Internal
 from predictor.skill import Skill
 
 Reply = tuple[str, list[AnyArray]]

@@ -6,11 +6,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.attribution import Detail, TargetPoint
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
 from predictor.embed.fields import FLOAT32, FLOAT64, INT32, AnyArray, Fields, wrong
 from predictor.errors import MalformedRequestError, QuantraError
+from predictor.forecast import Detail, TargetPoint
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
 from predictor.wire.limits import MAX_FEATURES, MAX_SESSIONS, MAX_SYMBOLS, MAX_TARGETS, check_count, check_text
 

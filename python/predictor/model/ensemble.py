@@ -12,7 +12,6 @@ import torch
 from predictor import canonical
 from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import COMBINATION, EnsembleManifest, StoredEnsemble
-from predictor.attribution import Attribution, TargetPoint
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import skill_of
@@ -21,7 +20,7 @@ from predictor.covariates import check_sent
 from predictor.deadline import NEVER, Cancellation
 from predictor.errors import FeatureMismatchError, QuantraError
 from predictor.explain.integrated_gradients import FLOOR
-from predictor.forecast import Forecast, Outcome
+from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
 from predictor.model.doubts import doubts
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking

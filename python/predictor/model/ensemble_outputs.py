@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import EnsembleManifest
-from predictor.attribution import Attribution, Internal, RowKind
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Forecast, RowKind
+from predictor.internals import Internal
 from predictor.model.outputs import Identity, ranks_of, universe_hash
 from predictor.networks import anchor_index, uncrossed
 from predictor.skill import Skill

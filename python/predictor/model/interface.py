@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from predictor.attribution import Attribution, TargetPoint
 from predictor.catalog import ModelInfo
 from predictor.deadline import Cancellation
 from predictor.errors import QuantraError
-from predictor.forecast import Forecast, Outcome
+from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import Instance, Query, ReadInstance
 from predictor.model.outputs import Identity
 

@@ -12,16 +12,16 @@ from torch import Tensor, nn
 
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
-from predictor.attribution import Attribution, Internal, InternalAxis, TargetPoint
 from predictor.card import skill_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.deadline import NEVER, Cancellation
 from predictor.errors import ExplainUnsupportedError, InvalidInputError
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
-from predictor.forecast import Forecast, Outcome
+from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
+from predictor.internals import Internal, InternalAxis
 from predictor.model.doubts import Taught, doubts
 from predictor.model.interface import outcomes
 from predictor.model.outputs import AnswerSource, Identity, attribution_of, default_targets, forecast_of, summed

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.attribution import Attribution, Detail, Internal, RowKind, TargetPoint
 from predictor.explain import Contributions
 from predictor.features import FittedFeatures
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS
+from predictor.internals import Internal
 from predictor.model.prepared import Prepared
 from predictor.model.runner import NetworkForecast
 from predictor.networks import Target, TargetKind, anchor_index

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from predictor.attribution import Attribution
 from predictor.audit_record import AuditRecord
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
-from predictor.forecast import Forecast
+from predictor.forecast import Attribution, Forecast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

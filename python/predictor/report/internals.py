@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictor import charts
-from predictor.attribution import Attribution, Internal, InternalAxis
+from predictor.forecast import Attribution
+from predictor.internals import Internal, InternalAxis
 from predictor.report.drawing import Drawing
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from predictor.attribution import INTERNALS_NOTE
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card
+from predictor.internals import INTERNALS_NOTE
 from predictor.replacement import replace_file
 from predictor.report.content import ReportContent
 from predictor.report.drawing import Drawing

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor import charts
-from predictor.attribution import Attribution, RowKind
 from predictor.errors import ConfigurationError
+from predictor.forecast import Attribution, RowKind
 from predictor.report.drawing import Drawing
 from predictor.report.internals import InternalView, internal_views
 from predictor.report.texts import level, sessions

@@ -16,7 +16,6 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.attribution import Explanation
 from predictor.catalog import ModelInfo
 from predictor.deadline import Deadline
 from predictor.errors import (
@@ -29,7 +28,7 @@ from predictor.errors import (
     UnavailableError,
     answer_of,
 )
-from predictor.forecast import Forecast, Outcome
+from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.instance import Query, ReadInstance
 from predictor.server.settings import ServerLimits
 from predictor.wire import attributions, errors, forecasts, instances, models

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.attribution import Attribution, Detail, Explanation, Internal, InternalAxis, RowKind, TargetPoint
 from predictor.errors import ExplainUnsupportedError, MalformedRequestError
+from predictor.forecast import Attribution, Detail, Explanation, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, Query
+from predictor.internals import Internal, InternalAxis
 from predictor.wire import arrays, forecasts, instances
 from predictor.wire.limits import MAX_TARGETS, check_count
 

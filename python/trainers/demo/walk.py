@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from predictor.attribution import Attribution, Detail, TargetPoint
 from predictor.audit_record import read_audit
 from predictor.bars import BarPanel
 from predictor.cli.scores import judgement
@@ -18,6 +17,7 @@ from predictor.cli.tables import contributions_table, forecast_table
 from predictor.client import QuantraClient
 from predictor.errors import UnavailableError
 from predictor.features import default_features
+from predictor.forecast import Attribution, Detail, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.registry import CHAMPION, set_alias
 from predictor.replacement import check_folder
