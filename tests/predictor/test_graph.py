@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from predictor.errors import ConfigurationError
 from predictor.inference import freeze
 from predictor.networks import Inputs, InputSizes, Target
-from predictor.networks.graph import Edges, GraphConfig, GraphForecaster, NeighbourAttention
+from predictor.networks.graph import GraphConfig, GraphForecaster, NeighbourAttention
+from predictor.networks.inputs import Edges
 from predictor.networks.output import PanelOutput, fault_of
 
 STOCKS = 6

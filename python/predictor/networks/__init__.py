@@ -1,22 +1,23 @@
 """Networks and what stands around them: inputs, target, normaliser, quantile head, and the kinds there are."""
 
 from predictor.networks.econometric import FittedLevel, FittedNormaliser, FittedScale, Garch, Har
-from predictor.networks.graph import Edges, GraphConfig, GraphForecaster
-from predictor.networks.inputs import Inputs, InputSizes
-from predictor.networks.kinds import (
-    KINDS,
+from predictor.networks.graph import GraphConfig, GraphForecaster
+from predictor.networks.inputs import Edges, Inputs, InputSizes
+from predictor.networks.kind import (
     Forecasting,
+    Internals,
     Introspective,
     NetworkConfig,
     NetworkKind,
     PanelForecasting,
     Setting,
+    TrainingDefaults,
     build_network,
     configured,
-    kind_named,
     read_config,
     write_config,
 )
+from predictor.networks.kinds import KINDS, kind_named
 from predictor.networks.layers import Highway
 from predictor.networks.normaliser import DailySeries, Levels, Normaliser, WindowNormaliser
 from predictor.networks.output import (
@@ -39,7 +40,7 @@ from predictor.networks.recurrent import (
     LSTMForecaster,
 )
 from predictor.networks.target import Target, TargetKind
-from predictor.networks.tft import Internals, TFTConfig, TFTForecaster
+from predictor.networks.tft import TFTConfig, TFTForecaster
 from predictor.networks.unconditional import UnconditionalConfig, UnconditionalForecaster
 
 __all__ = [
@@ -78,6 +79,7 @@ __all__ = [
     "TFTForecaster",
     "Target",
     "TargetKind",
+    "TrainingDefaults",
     "UnconditionalConfig",
     "UnconditionalForecaster",
     "WindowNormaliser",

@@ -1,16 +1,16 @@
 """A forecaster of many stocks at once: an encoder for each stock, attention over a graph of stocks, all horizons."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from predictor.errors import ConfigurationError
-from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
+from predictor.networks.inputs import ROW_ARITHMETIC, Edges, Inputs, InputSizes, row_width, session_rows
+from predictor.networks.kind import NetworkKind, TrainingDefaults
 from predictor.networks.layers import (
     CONTEXT_ARITHMETIC,
     MOST_HIDDEN,
@@ -54,48 +54,6 @@ GRAPH_ARITHMETIC: Mapping[str, str | float] = {
     "head": HEAD_ARITHMETIC,
 }
 """What the settings leave open and another implementation must know: orders, functions, epsilons."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Edges:
-    """Each stock's neighbours and how near they are. Legend: U stocks of the universe, k neighbours at most.
-
-    Raises:
-        ConfigurationError: shapes differ, a neighbour does not exist or is the stock itself, or a weight is no number.
-    """
-
-    neighbours: Tensor
-    """int64 [U, k] place of each neighbour in the universe, -1 = none."""
-    weights: Tensor
-    """float32 [U, k] such as a correlation; 0 where there is no neighbour."""
-
-    def __post_init__(self) -> None:
-        if self.neighbours.ndim != 2 or self.neighbours.shape != self.weights.shape:  # noqa: PLR2004 - [U, k]
-            raise ConfigurationError(
-                f"edges have neighbours {list(self.neighbours.shape)} and weights {list(self.weights.shape)}, but both "
-                "must be [stocks, neighbours]"
-            )
-        nodes = len(self.neighbours)
-        wrong = (self.neighbours < -1) | (self.neighbours >= nodes)
-        if wrong.any():
-            stock = int(self.neighbours[wrong][0])
-            raise ConfigurationError(f"an edge leads to stock {stock}, but there are {nodes} (-1 = none)")
-        if (self.neighbours == torch.arange(nodes)[:, None]).any():
-            raise ConfigurationError("an edge leads from a stock to itself; leave it out: a stock always sees itself")
-        if not torch.isfinite(self.weights).all():
-            raise ConfigurationError("a weight of the edges is infinite or not a number")
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of neighbours and weights, in hex."""
-        return hashlib.sha256(self.neighbours.numpy().tobytes() + self.weights.numpy().tobytes()).hexdigest()
-
-    @classmethod
-    def none(cls, nodes: int, neighbours: int) -> Self:
-        """A graph without edges: every stock stands for itself."""
-        return cls(
-            neighbours=torch.full((nodes, neighbours), -1), weights=torch.zeros(nodes, neighbours, dtype=torch.float32)
-        )
 
 
 class Parted(NamedTuple):
@@ -365,3 +323,10 @@ def _zero_linear(inputs: int, outputs: int) -> nn.Linear:
     linear = nn.Linear(inputs, outputs, bias=False)
     nn.init.zeros_(linear.weight)
     return linear
+
+
+# Few days and many stocks: without a strong decay the network learns the level of those days by heart.
+_TRAINING: Final = TrainingDefaults(learning_rate=2e-3, weight_decay=6.0, schedule="cosine", ema=0.99, max_epochs=6)
+GRAPH: Final = NetworkKind(
+    "graph", 1, GraphConfig, GraphForecaster, GRAPH_ARITHMETIC, is_panel_model=True, training=_TRAINING
+)

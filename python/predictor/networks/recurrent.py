@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from torch import Tensor, nn
 
 from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
+from predictor.networks.kind import NetworkKind
 from predictor.networks.layers import (
     CONTEXT_ARITHMETIC,
     MOST_HIDDEN,
@@ -169,3 +171,8 @@ class GRUForecaster(nn.Module):
         """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
         states, _ = self.gru(session_rows(inputs))
         return self.head(self.context(states[:, -1], inputs))
+
+
+LSTM: Final = NetworkKind("lstm", 1, LSTMConfig, LSTMForecaster, LSTM_ARITHMETIC)
+GRU: Final = NetworkKind("gru", 1, GRUConfig, GRUForecaster, GRU_ARITHMETIC)
+HYBRID: Final = NetworkKind("hybrid", 1, HybridConfig, HybridForecaster, HYBRID_ARITHMETIC)

@@ -12,6 +12,7 @@ from predictor.errors import ConfigurationError
 from predictor.networks.gated_sum import GatedSumWeights, gated_sum
 from predictor.networks.gating import NORM_EPSILON, GatedAddNorm, GatedResidual, GatedResiduals, GatedRest
 from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
+from predictor.networks.kind import Internals, NetworkKind, TrainingDefaults
 from predictor.networks.layers import (
     HIGHWAY_ARITHMETIC,
     MOST_HIDDEN,
@@ -194,23 +195,6 @@ class TFTConfig:
         check_dropout(self.dropout)
 
 
-class Internals(NamedTuple):
-    """What the network says of itself. Weights along the last axis sum to 1.
-
-    They tell what the network turned to, not what moved the forecast. Legend: N rows, T encoder sessions, D future
-    sessions, H horizons, F observed, K known features, V static variables.
-    """
-
-    past: Tensor
-    """[N, T, F + K + 1] selection weights of the observed features, the known features, the share of known cells."""
-    future: Tensor
-    """[N, D, K] selection weights of the known features."""
-    static: Tensor
-    """[N, V] selection weights of the static variables."""
-    attention: Tensor
-    """[N, H, T + D] what the session that a horizon ends on attends to, mean of the heads."""
-
-
 class StaticContexts(NamedTuple):
     """What static features give to the rest of the network."""
 
@@ -353,3 +337,13 @@ def _causal_mask(ends: list[int], sessions: int) -> Tensor:
     """[H, sessions] 0 up to the session that each horizon ends on, minus infinity after it."""
     after = torch.arange(sessions) > torch.tensor(ends).unsqueeze(-1)
     return torch.zeros(len(ends), sessions).masked_fill(after, float("-inf"))
+
+
+TFT: Final = NetworkKind(
+    "tft",
+    1,
+    TFTConfig,
+    TFTForecaster,
+    TFT_ARITHMETIC,
+    training=TrainingDefaults(learning_rate=5e-3, weight_decay=0.01, schedule="cosine", max_epochs=4),
+)

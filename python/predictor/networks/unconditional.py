@@ -10,6 +10,7 @@ from typing import Final
 from torch import Tensor, nn
 
 from predictor.networks.inputs import Inputs, InputSizes
+from predictor.networks.kind import NetworkKind
 from predictor.networks.output import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.target import Target
 
@@ -39,3 +40,9 @@ class UnconditionalForecaster(nn.Module):
     def forward(self, inputs: Inputs) -> Tensor:
         """Quantiles [N, H, Q] float32 in units of the window's scale."""
         return self.head.rising(self.head.bias.expand(inputs.observed.shape[0], -1, -1))
+
+
+HAR: Final = NetworkKind("har", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False)
+GARCH: Final = NetworkKind(
+    "garch", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False
+)

@@ -5,13 +5,13 @@ network learns what no linear map knows, and the highway's gate how far to trust
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictor.networks import GraphForecaster, Highway, QuantileHead, TFTForecaster
+from predictor.networks import Highway, PanelForecasting, QuantileHead
 from trainers.loop import Taken, take_weights
 from trainers.stock.data import Batch
 
@@ -23,6 +23,13 @@ TRIED_ON: Final = 0.2
 """Share of the training windows, the newest, on which a penalty is chosen; then all of them are used."""
 
 Batches = Callable[[], Iterable[Batch]]
+
+
+@runtime_checkable
+class WithHighway(Protocol):
+    """A network that may have a highway beside it."""
+
+    highway: Highway | None
 
 
 @torch.no_grad()
@@ -61,14 +68,14 @@ def start_from(network: nn.Module, weights: Mapping[str, Tensor], batches: Batch
 
 def _anew(network: nn.Module) -> tuple[str, ...]:
     """What each training finds for itself: a line of its windows, edges of its stocks."""
-    if isinstance(network, GraphForecaster):
+    if isinstance(network, PanelForecasting):
         return ("neighbours", "weights")
-    return ("highway.weight",) if isinstance(network, TFTForecaster) and network.highway is not None else ()
+    return ("highway.weight",) if isinstance(network, WithHighway) and network.highway is not None else ()
 
 
 def _solved_highway(network: nn.Module, batches: Batches) -> Highway | None:
     """The network's highway, its map set for good; None where it has none."""
-    highway = network.highway if isinstance(network, TFTForecaster) else None
+    highway = network.highway if isinstance(network, WithHighway) else None
     if highway is not None:
         highway.weight.copy_(_least_squares(highway, batches))
         highway.weight.requires_grad = False
