@@ -18,7 +18,7 @@ from typing import IO, Annotated
 import typer
 
 from trainers.loop.assembly import Shortage
-from trainers.loop.machine.precision import PrecisionName
+from trainers.loop.device.precision import PrecisionName
 from trainers.loop.profiling import profiled
 from trainers.loop.window.guards import Nonfinite
 from trainers.progress import Chain, Consumer, JsonLines, JsonlLog, TensorBoardLog, progress_for

@@ -8,6 +8,10 @@ from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.contract import Contract
 from trainers.loop.data.cutting import BySamples, Cutting, Whole
 from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, permutation
+from trainers.loop.device.hardware import DeviceChoice, Hardware, choose_device
+from trainers.loop.device.memory import free_bytes
+from trainers.loop.device.precision import LossScaler, Precision, PrecisionName, choose_precision
+from trainers.loop.device.seeding import seed_everything
 from trainers.loop.errors import (
     BatchCoupledError,
     CheckpointError,
@@ -36,10 +40,6 @@ from trainers.loop.group.joining import launched_rank, launched_size, local_rank
 from trainers.loop.heads import summed_loss
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss, Term
-from trainers.loop.machine.footprint import free_bytes
-from trainers.loop.machine.hardware import DeviceChoice, Hardware, choose_device
-from trainers.loop.machine.precision import LossScaler, Precision, PrecisionName, choose_precision
-from trainers.loop.machine.seeding import seed_everything
 from trainers.loop.optimizers import adamw
 from trainers.loop.phase import Frozen, Phase
 from trainers.loop.profiling import profiled

@@ -15,10 +15,10 @@ from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.cutting import Cutter, Cutting
 from trainers.loop.data.feeding import feeder_for
+from trainers.loop.device.precision import Precision
 from trainers.loop.errors import listed
 from trainers.loop.group.agreement import check_phases
 from trainers.loop.group.group import Group
-from trainers.loop.machine.precision import Precision
 from trainers.loop.notices import kept_graphs
 from trainers.loop.phase import Phase
 from trainers.loop.run import Run, Setup

@@ -13,18 +13,15 @@ from trainers.loop.checkpoint.rates import Rates, ResumeRates, Started, started_
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.cutting import BySamples, Cutting
+from trainers.loop.device.compilation import compact, compiled
+from trainers.loop.device.hardware import Hardware, check_device, choose_device, made_current
+from trainers.loop.device.memory import keep_freed_memory
+from trainers.loop.device.precision import Precision, choose_precision
+from trainers.loop.device.seeding import deterministic, mixed, seed_everything
 from trainers.loop.errors import SettingsError, listed
 from trainers.loop.group.fitness import check_modules
 from trainers.loop.group.group import Group
 from trainers.loop.group.joining import joined, local_rank
-from trainers.loop.machine.compilation import compiled
-from trainers.loop.machine.determinism import deterministic
-from trainers.loop.machine.hardware import Hardware, choose_device, made_current
-from trainers.loop.machine.heap import keep_freed_memory
-from trainers.loop.machine.precision import Precision, choose_precision
-from trainers.loop.machine.recurrent import compact
-from trainers.loop.machine.seeding import mixed, seed_everything
-from trainers.loop.machine.selftest import check_device
 from trainers.loop.phase import Frozen, Phase
 from trainers.loop.run import Run
 from trainers.loop.stateful import Stateful

@@ -15,12 +15,12 @@ from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.data.feeding import Feeder, foreseeable
 from trainers.loop.data.reading import Placed, order_digest, read_apart, remarks
 from trainers.loop.data.sources import Source, check_source
+from trainers.loop.device.memory import peak_bytes
+from trainers.loop.device.seeding import mixed
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
 from trainers.loop.group.group import Group
 from trainers.loop.ledger import Worked
 from trainers.loop.loss import Loss
-from trainers.loop.machine.footprint import peak_bytes
-from trainers.loop.machine.seeding import mixed
 from trainers.loop.notices import farewell, shortage, validation_shortage
 from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
 from trainers.loop.standing import Standing

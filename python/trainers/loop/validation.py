@@ -12,6 +12,9 @@ from torch import nn
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.sources import Source
 from trainers.loop.data.tree import mover
+from trainers.loop.device.memory import cause_of, is_out_of_memory, release, usage
+from trainers.loop.device.precision import Precision
+from trainers.loop.device.seeding import captured, restore, seed_everything
 from trainers.loop.loss import (
     Loss,
     Tally,
@@ -22,10 +25,6 @@ from trainers.loop.loss import (
     scalars_of,
     tally_of,
 )
-from trainers.loop.machine.generators import captured, restore
-from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
-from trainers.loop.machine.precision import Precision
-from trainers.loop.machine.seeding import seed_everything
 from trainers.loop.window.guards import Nonfinite
 from trainers.loop.window.position import Position
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.machine.compilation import compiled
+from trainers.loop.device.compilation import compiled
 
 # torch's compiler itself looks at the gradient of its inputs.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf Tensor:UserWarning")

@@ -21,7 +21,7 @@ from trainers.loop import (
     choose_device,
     choose_precision,
 )
-from trainers.loop.machine.hardware import made_current
+from trainers.loop.device.hardware import made_current
 
 NOTHING = Hardware()
 NEW_GPUS = Hardware(cuda=("H200", "H200"), cuda_bf16=True)

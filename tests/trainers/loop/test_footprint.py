@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from trainers.loop.machine.footprint import in_words, peak_bytes, total_bytes, used_bytes
+from trainers.loop.device.memory import in_words, peak_bytes, total_bytes, used_bytes
 
 CPU = torch.device("cpu")
 MEBIBYTE = 2**20

@@ -33,7 +33,7 @@ from trainers.loop import (
     Run,
     WindowReport,
 )
-from trainers.loop.machine.memory import is_out_of_memory, usage
+from trainers.loop.device.memory import is_out_of_memory, usage
 
 STAGES: tuple[Stage, ...] = ("forward", "backward")
 

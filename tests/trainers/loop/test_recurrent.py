@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainers.loop.machine.recurrent import compact
+from trainers.loop.device.compilation import compact
 from trainers.loop.weights.average import Average
 
 

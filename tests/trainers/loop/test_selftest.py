@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainers.loop.device.hardware import CPU, Probe, check_device, figures
 from trainers.loop.errors import SelfTestError
-from trainers.loop.machine.selftest import CPU, Probe, check_device, figures
 
 SOME_GPU = torch.device("cuda", 0)
 

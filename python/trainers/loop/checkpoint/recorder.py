@@ -15,10 +15,10 @@ from trainers.loop.checkpoint.layout import check_layout, layout
 from trainers.loop.checkpoint.rates import Rates
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
+from trainers.loop.device.compilation import compact
+from trainers.loop.device.seeding import captured, restore
 from trainers.loop.errors import CheckpointError, listed
 from trainers.loop.group.group import Group
-from trainers.loop.machine.generators import captured, restore
-from trainers.loop.machine.recurrent import compact
 from trainers.loop.reports import CheckpointReport, Notice
 from trainers.loop.standing import Standing
 from trainers.loop.stateful import Stateful

@@ -8,9 +8,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from trainers.loop.data.order import Epochal, Order, Pick, Samplers, Wanted
+from trainers.loop.device.seeding import LighterGenerators, mixed, seed_host
 from trainers.loop.errors import ContractError
-from trainers.loop.machine.generators import LighterGenerators
-from trainers.loop.machine.seeding import mixed, seed_host
 
 
 def taken_apart(loader: DataLoader[Any]) -> bool:

@@ -19,9 +19,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from trainers.loop.device.seeding import HostGenerators, TorchGenerator, mixed
 from trainers.loop.errors import ContractError
-from trainers.loop.machine.generators import HostGenerators, TorchGenerator
-from trainers.loop.machine.seeding import mixed
 
 Item = TypeVar("Item")
 

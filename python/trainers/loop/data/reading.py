@@ -7,8 +7,8 @@ from typing import TypeVar, cast, final
 import torch
 
 from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source
+from trainers.loop.device.seeding import mixed
 from trainers.loop.errors import LoopError
-from trainers.loop.machine.seeding import mixed
 
 Batch = TypeVar("Batch")
 

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from trainers.loop.data.loading import Loading, Streaming, taken_apart
 from trainers.loop.data.tree import describe, leaves, map_tensors, of_one_piece
+from trainers.loop.device.seeding import mixed
 from trainers.loop.errors import ContractError, SettingsError
-from trainers.loop.machine.seeding import mixed
 
 Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)

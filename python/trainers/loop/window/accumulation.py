@@ -22,9 +22,9 @@ from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import mover
+from trainers.loop.device.memory import cause_of, is_out_of_memory, release, usage
+from trainers.loop.device.precision import LossScaler, Precision
 from trainers.loop.loss import Loss, check_loss, check_width
-from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
-from trainers.loop.machine.precision import LossScaler, Precision
 from trainers.loop.phase import Phase
 from trainers.loop.window.direct import backward
 from trainers.loop.window.guards import detached

@@ -20,8 +20,8 @@ from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Piece
 from trainers.loop.data.tree import check_tree, indivisible, leaves, leaves_and_others, map_tensors
+from trainers.loop.device.precision import Precision
 from trainers.loop.errors import ContractError, SettingsError, listed
-from trainers.loop.machine.precision import Precision
 from trainers.loop.phase import Phase
 from trainers.loop.window.rewind import Mark, Rewind
 

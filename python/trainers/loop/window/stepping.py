@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from trainers.loop.device.memory import is_out_of_memory, release
 from trainers.loop.errors import OutOfMemoryError
-from trainers.loop.machine.memory import is_out_of_memory, release
 
 
 @final

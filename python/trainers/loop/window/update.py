@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from trainers.loop.device.precision import LossScaler
 from trainers.loop.errors import ContractError, EmptyTargetError
 from trainers.loop.loss import Tally, read
-from trainers.loop.machine.precision import LossScaler
 from trainers.loop.phase import Phase
 from trainers.loop.window.direct import DirectStep
 from trainers.loop.window.gradients import clip_factor, clip_factor_on_device, norms_of, rescale, total_of

@@ -1,5 +1,6 @@
-"""The state of every generator that a training may draw from."""
+"""Random numbers: one seed for every generator, their states, and kernels that give the same bits every time."""
 
+import os
 import random
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -9,9 +10,39 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from trainers.loop.machine.seeding import seed_host
+from trainers.loop.errors import SettingsError
 
 CPU = torch.device("cpu")
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+REPRODUCIBLE_WORKSPACES = (":4096:8", ":16:8")
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and torch, on every device. Call it before the network is built.
+
+    Args:
+        seed: 0 to 2**32 - 1.
+    """
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  libraries that a task uses may draw from the global generator
+    torch.manual_seed(seed)
+
+
+def seed_host(seed: int) -> None:
+    """Seed Python's, NumPy's and torch's generators on the host, and leave those of accelerators alone.
+
+    Args:
+        seed: 0 to 2**64 - 1.
+    """
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  the global one
+    torch.default_generator.manual_seed(seed)
+
+
+def mixed(*numbers: int) -> int:
+    """One seed, 0 to 2**64 - 1, made of several numbers that are 0 or more; another for other numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
 def device_generator(device: torch.device) -> torch.Generator | None:
@@ -133,3 +164,42 @@ class LighterGenerators:
         random.setstate(self._python)
         numpy.set_bit_generator(self._numpy)
         self._python, self._numpy = outside
+
+
+@contextmanager
+def deterministic(device: torch.device) -> Generator[None]:
+    """Inside, torch uses algorithms whose results repeat, and raises a RuntimeError where it has none.
+
+    The settings are torch's own and hold for the whole process; at the end they are as they were.
+
+    Args:
+        device: The device of the training.
+
+    Raises:
+        SettingsError: A CUDA device, and cuBLAS was not told at the process's start to work reproducibly.
+    """
+    if device.type == "cuda":
+        _check_workspace()
+    enabled = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    kernels = torch.backends.cudnn
+    chosen, searched = kernels.deterministic, kernels.benchmark
+    try:
+        torch.use_deterministic_algorithms(mode=True)
+        kernels.deterministic, kernels.benchmark = True, False
+        yield
+    finally:
+        kernels.deterministic, kernels.benchmark = chosen, searched
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+
+
+def _check_workspace() -> None:
+    found = os.environ.get(WORKSPACE)
+    if found in REPRODUCIBLE_WORKSPACES:
+        return
+    state = "is not set" if found is None else f"is {found!r}"
+    raise SettingsError(
+        f"deterministic training on CUDA needs cuBLAS to work in a fixed workspace, but {WORKSPACE} {state}; set it to "
+        f"{' or '.join(REPRODUCIBLE_WORKSPACES)} in the environment before the program starts, because cuBLAS reads it "
+        "only once"
+    )

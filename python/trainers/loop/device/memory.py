@@ -1,14 +1,34 @@
-"""How much memory is used, was used at most, and is there."""
+"""Memory: how much is used and free, how to know that it ran out, and how to give it back or keep it."""
 
+import gc
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 import torch
 
 KIBIBYTE = 1024
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 STATM = Path("/proc/self/statm")  # Linux: sizes of the process in pages; the second is what is resident
+
+TEXTS = (
+    "out of memory",  # CUDA, HIP and XPU; "MPS backend out of memory" is a plain RuntimeError
+    "can't allocate memory",  # the CPU's allocator, and that is a plain RuntimeError too
+    "not enough memory",  # the same on Windows
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+WITHOUT_KERNEL = (
+    "nable to find an engine to execute this computation",  # after "GET was u", "FIND was u" or, of older torch, "U"
+    "Unable to find a valid cuDNN algorithm to run convolution",
+)
+"""Convolutions on CUDA. Torch tries one kernel after the other, passes over those whose workspace finds no memory, and
+says this when none is left (aten/src/ATen/native/cudnn, Conv_v8.cpp and Conv_v7.cpp). It also says so where cuDNN has
+no kernel at all, such as for depthwise convolutions in bfloat16 on older GPUs; then no smaller piece helps."""
+
+_BLOCK: Final = 2**24
+"""Bytes. Larger arrays go back to the system when they are freed, as glibc has them."""
 
 
 def peak_bytes(device: torch.device) -> int | None:
@@ -103,3 +123,54 @@ def _host_bytes() -> int | None:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return physical if limit == resource.RLIM_INFINITY else min(physical, limit)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on whatever device.
+
+    Other CUDA errors are not among them: after those the device cannot be used any more.
+    """
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in (*TEXTS, *WITHOUT_KERNEL))
+
+
+def cause_of(error: BaseException) -> str:
+    """What the allocator said, in one line; where it may mean something else, that too."""
+    said = str(error).partition("\n")[0]
+    if isinstance(error, torch.OutOfMemoryError) or not any(text in said for text in WITHOUT_KERNEL):
+        return said
+    return (
+        f"{said}: cuDNN found no memory for its workspace, or it has no kernel for these shapes in this precision; if "
+        "there is memory left, take another precision, or set torch.backends.cudnn.enabled = False"
+    )
+
+
+def usage(device: torch.device) -> str:
+    """How much memory is in use now and how much there is, in words."""
+    used, total = used_bytes(device), total_bytes(device)
+    known = "an unknown amount" if used is None else in_words(used)
+    return f"{known} in use on {device}" + ("" if total is None else f" of {in_words(total)}")
+
+
+def release(device: torch.device, *, thorough: bool = True) -> None:
+    """Free what nobody refers to any more; call it outside of the `except` block, which keeps the failed frames.
+
+    Args:
+        device: Whose cache is emptied.
+        thorough: Look for old garbage too, which takes longer than many a window.
+    """
+    gc.collect(2 if thorough else 1)
+    if device.type != "cpu":
+        torch.accelerator.empty_cache()
+
+
+def keep_freed_memory() -> None:
+    """Let the process keep up to 32 MiB of freed memory, so that a training step finds again what the last one freed.
+
+    glibc returns the free end of its heap once that is twice as large as the largest block it has seen freed (see
+    M_MMAP_THRESHOLD in mallopt(3)). Small networks free a little more at the end of every step, and the pages, which
+    the system must clear and hand out anew, then cost as much as the step itself. A large block that is taken and
+    freed, and never written to, moves that limit. Where the C library is another one, nothing changes.
+    """
+    torch.empty(_BLOCK, dtype=torch.uint8)

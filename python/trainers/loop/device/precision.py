@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from trainers.loop.device.hardware import Hardware
 from trainers.loop.errors import PrecisionError
-from trainers.loop.machine.hardware import Hardware
 
 PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
 PRECISIONS: tuple[str, ...] = ("auto", "fp32", "bf16", "fp16")
