@@ -36,7 +36,7 @@ from trainers.loop.errors import (
     WeightsMismatchError,
     ZeroGradientError,
 )
-from trainers.loop.group.joining import launched_rank, launched_size, local_rank
+from trainers.loop.group.processes import launched_rank, launched_size, local_rank
 from trainers.loop.heads import summed_loss
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss, Term
@@ -56,7 +56,7 @@ from trainers.loop.run import Run
 from trainers.loop.schedules import cosine, warmup_cosine
 from trainers.loop.stateful import Stateful
 from trainers.loop.validation import Validation
-from trainers.loop.weights.best import Best
+from trainers.loop.weights.copies import Best
 from trainers.loop.weights.taking import Taken, take_weights
 
 __all__ = [

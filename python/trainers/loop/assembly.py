@@ -17,7 +17,7 @@ from trainers.loop.data.cutting import Cutter, Cutting
 from trainers.loop.data.feeding import feeder_for
 from trainers.loop.device.precision import Precision
 from trainers.loop.errors import listed
-from trainers.loop.group.agreement import check_phases
+from trainers.loop.group.ddp_checks import check_phases
 from trainers.loop.group.group import Group
 from trainers.loop.notices import kept_graphs
 from trainers.loop.phase import Phase
@@ -25,11 +25,9 @@ from trainers.loop.run import Run, Setup
 from trainers.loop.standing import Standing
 from trainers.loop.stateful import Stateful
 from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.average import Average
-from trainers.loop.weights.best import Best
+from trainers.loop.weights.copies import Average, Best
 from trainers.loop.window.accumulation import Accumulator
-from trainers.loop.window.coupling import coupled_layers
-from trainers.loop.window.guards import GradientGuard, Nonfinite
+from trainers.loop.window.guards import GradientGuard, Nonfinite, coupled_layers
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.rewind import Rewind
 from trainers.loop.window.sharing import SharedForward, Withheld

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from trainers.loop.loss import Tally
+from trainers.loop.loss import WeightedMean
 from trainers.loop.reports import PhaseTotals, WindowReport
 
-Worked = tuple[WindowReport, Tally]
+Worked = tuple[WindowReport, WeightedMean]
 """What a phase did in a window, and the loss behind the report's numbers."""
 
 
@@ -24,7 +24,7 @@ class Ledger:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._tallies = {name: Tally() for name in names}
+        self._tallies = {name: WeightedMean() for name in names}
         self._skipped = dict.fromkeys(names, 0)
         self._zeros = dict.fromkeys(names, 0)
         self._shortages = dict.fromkeys(names, 0)

@@ -19,15 +19,14 @@ from trainers.loop.device.memory import keep_freed_memory
 from trainers.loop.device.precision import Precision, choose_precision
 from trainers.loop.device.seeding import deterministic, mixed, seed_everything
 from trainers.loop.errors import SettingsError, listed
-from trainers.loop.group.fitness import check_modules
+from trainers.loop.group.ddp_checks import check_modules
 from trainers.loop.group.group import Group
-from trainers.loop.group.joining import joined, local_rank
+from trainers.loop.group.processes import joined, local_rank
 from trainers.loop.phase import Frozen, Phase
 from trainers.loop.run import Run
 from trainers.loop.stateful import Stateful
-from trainers.loop.weights.coverage import check_coverage, named_tensors, parameter_names
-from trainers.loop.window.coupling import check_uncoupled
-from trainers.loop.window.guards import Nonfinite
+from trainers.loop.weights.named import check_coverage, named_tensors, parameter_names
+from trainers.loop.window.guards import Nonfinite, check_uncoupled
 
 Batch = TypeVar("Batch")
 

@@ -99,7 +99,7 @@ class Loss:
 
 
 @final
-class Tally:
+class WeightedMean:
     """A mean over batches of different sizes, each weighted by its count; of several terms, each by its own."""
 
     __slots__ = ("_parts", "_sum", "_terms", "count")
@@ -132,7 +132,7 @@ class Tally:
         """Whether the mean is that of several terms, each over targets of its own."""
         return bool(self._terms)
 
-    def merge(self, other: "Tally") -> None:
+    def merge(self, other: "WeightedMean") -> None:
         """Count in what another tally has counted."""
         self.count += other.count
         self._sum += other._sum  # noqa: SLF001  of the same class
@@ -211,13 +211,13 @@ def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
     ]
 
 
-def tally_of(losses: Sequence[Loss], values: Iterator[float]) -> Tally:
+def weighted_mean_of(losses: Sequence[Loss], values: Iterator[float]) -> WeightedMean:
     """The weighted mean of losses, given the values of their scalars.
 
     Raises:
         ContractError: Some have terms and others have not.
     """
-    total = Tally()
+    total = WeightedMean()
     plain = 0
     for loss in losses:
         if loss.terms:

@@ -18,26 +18,24 @@ from trainers.loop.data.sources import Source, check_source
 from trainers.loop.device.memory import peak_bytes
 from trainers.loop.device.seeding import mixed
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
-from trainers.loop.group.group import Group
+from trainers.loop.group.group import Group, Requests
 from trainers.loop.ledger import Worked
 from trainers.loop.loss import Loss
 from trainers.loop.notices import farewell, shortage, validation_shortage
 from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
 from trainers.loop.standing import Standing
 from trainers.loop.validation import ScoreGuard, Scorer, Validation, evaluating
-from trainers.loop.weights.average import Average
-from trainers.loop.weights.best import Best
-from trainers.loop.weights.coverage import kept_buffers
+from trainers.loop.weights.copies import Average, Best
+from trainers.loop.weights.named import kept_buffers
 from trainers.loop.window.accumulation import windows
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.position import Position
 from trainers.loop.window.sharing import SharedForward
-from trainers.loop.window.totals import Wishes
 
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")
 
-NO_WISHES = Wishes()
+NO_WISHES = Requests()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +279,7 @@ class Run(Generic[Batch]):
 
     def _work(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
-    ) -> tuple[list[Worked], Wishes]:
+    ) -> tuple[list[Worked], Requests]:
         """All phases that are due, before the first of their reports is handed out."""
         standing = self._standing
         number, last = standing.windows + 1, standing.ledger.windows + 1 == total
@@ -346,7 +344,7 @@ class Run(Generic[Batch]):
         standing.complete(report)
         return report
 
-    def _wishes(self, number: int, *, last: bool) -> Wishes:
+    def _wishes(self, number: int, *, last: bool) -> Requests:
         """What this process wants to happen after the window of a number; after the last, the epoch's end is better.
 
         Asked at the end of each phase's backward, so that the other processes hear of it with the gradients; where
@@ -355,15 +353,15 @@ class Run(Generic[Batch]):
         recorder, stop = self._setup.recorder, self._setup.signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
         if save or stop:
-            return Wishes(stop=stop, save=save)
+            return Requests(stop=stop, save=save)
         self._setup.feeder.look_ahead()
         return NO_WISHES
 
-    def _agreed(self, own: Wishes) -> Wishes:
+    def _agreed(self, own: Requests) -> Requests:
         """What any process wants."""
-        return reduce(Wishes.and_those, self.group.gather(own), NO_WISHES)
+        return reduce(Requests.and_those, self.group.gather(own), NO_WISHES)
 
-    def _fulfil(self, wishes: Wishes, *, epoch_end: bool) -> Iterator[CheckpointReport | Notice]:
+    def _fulfil(self, wishes: Requests, *, epoch_end: bool) -> Iterator[CheckpointReport | Notice]:
         """Write a checkpoint, and stop if that is wanted.
 
         Raises:
@@ -388,7 +386,7 @@ class Run(Generic[Batch]):
         if recorder is None:
             return
         due = recorder.is_due(self._standing.windows, epoch_end=True)
-        wishes = self._agreed(Wishes(stop=self._setup.signals.requested, save=due))
+        wishes = self._agreed(Requests(stop=self._setup.signals.requested, save=due))
         if wishes.any:
             yield from self._fulfil(wishes, epoch_end=True)
 

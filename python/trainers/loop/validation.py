@@ -17,13 +17,13 @@ from trainers.loop.device.precision import Precision
 from trainers.loop.device.seeding import captured, restore, seed_everything
 from trainers.loop.loss import (
     Loss,
-    Tally,
+    WeightedMean,
     check_finite_score,
     check_loss,
     check_width,
     read,
     scalars_of,
-    tally_of,
+    weighted_mean_of,
 )
 from trainers.loop.window.guards import Nonfinite
 from trainers.loop.window.position import Position
@@ -71,7 +71,9 @@ class Scorer:
         """Go on with the limit of a checkpoint."""
         self._cutter.limit = limit
 
-    def total(self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int) -> Tally:
+    def total(
+        self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int
+    ) -> WeightedMean:
         """The weighted mean over all batches; the modules must be in evaluation mode.
 
         Random numbers are the same for the same seed, and the training does not notice that they were drawn. Where
@@ -92,7 +94,7 @@ class Scorer:
             while losses is None:
                 seed_everything(seed % 2**32)
                 losses = self._losses(score, batches(), epoch)
-            return tally_of(losses, iter(read(scalars_of(losses))))
+            return weighted_mean_of(losses, iter(read(scalars_of(losses))))
 
     def _losses(self, score: Score[Sample], batches: Iterator[Sample], epoch: int) -> list[Loss] | None:
         """The scores of all pieces that have targets; None if memory ran out, and pieces will now be smaller."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from trainers.loop.errors import ResumeMismatchError, SettingsError
-from trainers.loop.weights.average import Average
+from trainers.loop.weights.copies import Average
 
 
 def parameter(*values: float, dtype: torch.dtype = torch.float32) -> Parameter:

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from trainers.loop.weights.digest import digest
+from trainers.loop.weights.named import digest
 
 
 def test_equal_weights_have_one_digest_and_any_other_bit_another() -> None:

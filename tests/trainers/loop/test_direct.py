@@ -15,7 +15,7 @@ from torch.optim.optimizer import (
 )
 from torch.profiler import ProfilerActivity, profile
 
-from trainers.loop.window.direct import DirectStep, backward
+from trainers.loop.window.update import DirectStep, backward
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from trainers.loop import Best, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
 from trainers.loop.data.feeding import UNPINNED, Direct, SideStream
-from trainers.loop.weights.average import Average
-from trainers.loop.weights.keeping import LARGE, copies_of
+from trainers.loop.weights.copies import LARGE, Average, copies_of
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,7 +12,7 @@ from torch.nn import functional
 from trainers.loop.contract import Contract
 from trainers.loop.errors import ContractError
 from trainers.loop.heads import summed_loss
-from trainers.loop.loss import Loss, Tally
+from trainers.loop.loss import Loss, WeightedMean
 
 squares = partial(functional.mse_loss, reduction="none")
 MISSING = math.nan
@@ -41,7 +41,7 @@ def test_the_parts_tell_what_every_output_adds_to_the_mean() -> None:
 
 
 def added(losses: list[Loss]) -> tuple[float, Mapping[str, float]]:
-    total = Tally()
+    total = WeightedMean()
     for loss in losses:
         total.add(loss.mean.item(), loss.count, {name: part.item() for name, part in loss.parts.items()})
     return total.mean(), total.parts()

@@ -7,9 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop import Best
-from trainers.loop.weights import keeping
-from trainers.loop.weights.average import Average
-from trainers.loop.weights.keeping import LARGE, copies_of, is_large
+from trainers.loop.weights.copies import LARGE, Average, copies_of, is_large
 
 BYTES = 4 * 10
 
@@ -43,7 +41,7 @@ def test_small_copies_stay_on_the_device_and_large_ones_leave_it() -> None:
 def test_a_copy_has_neither_graph_nor_memory_of_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = nn.Parameter(torch.randn(4, 3).t())
     (beside,) = copies_of([weight])
-    monkeypatch.setattr(keeping, "is_large", _always)
+    monkeypatch.setattr(copies, "is_large", _always)
     (aside,) = copies_of([weight])
     for copy in (beside, aside):
         assert torch.equal(copy, weight)
@@ -53,8 +51,8 @@ def test_a_copy_has_neither_graph_nor_memory_of_the_weight(monkeypatch: pytest.M
 
 
 def test_weights_that_were_kept_on_the_host_come_back_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "is_large", _always)
-    monkeypatch.setattr("trainers.loop.weights.best.is_large", _always)
+    monkeypatch.setattr(copies, "is_large", _always)
+    monkeypatch.setattr("trainers.loop.weights.copies.is_large", _always)
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     expected = {name: tensor.clone() for name, tensor in net.state_dict().items()}
@@ -71,7 +69,7 @@ def test_weights_that_were_kept_on_the_host_come_back_to_the_bit(monkeypatch: py
 
 
 def test_weights_that_gave_way_to_their_average_come_back_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "is_large", _always)
+    monkeypatch.setattr(copies, "is_large", _always)
     weight = nn.Parameter(torch.tensor([0.1, 0.2]))
     average = Average([weight], 0.5)
     with torch.no_grad():

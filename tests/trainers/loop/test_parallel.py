@@ -43,7 +43,7 @@ from trainers.loop import (
     WindowReport,
     seed_everything,
 )
-from trainers.loop.group.joining import launched_rank
+from trainers.loop.group.processes import launched_rank
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "train_your_own_module.py"
 ENDLESS = 10_000

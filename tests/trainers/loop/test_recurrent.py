@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from trainers.loop.device.compilation import compact
-from trainers.loop.weights.average import Average
+from trainers.loop.weights.copies import Average
 
 
 def strided() -> nn.Linear:

@@ -30,7 +30,7 @@ from trainers.loop import (
     WindowReport,
     seed_everything,
 )
-from trainers.loop.group.joining import launched_rank
+from trainers.loop.group.processes import launched_rank
 from trainers.loop.window.phase_run import PhaseRun
 
 Order = Literal["owner last", "owner first"]

@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from torch.optim import SGD, AdamW, Optimizer
 
 from trainers.loop import IterableSource, Loop, Loss, OutOfMemoryError, Phase, Precision, WindowReport
-from trainers.loop.window.stepping import Stepper
+from trainers.loop.window.update import Stepper
 
 KINDS = [{"fused": True}, {"foreach": True}, {"foreach": False}]
 IDS = ["fused", "foreach", "one by one"]

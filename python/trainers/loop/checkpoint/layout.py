@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from trainers.loop.errors import ResumeMismatchError, listed
-from trainers.loop.weights.coverage import named_tensors, parameter_names
+from trainers.loop.weights.named import named_tensors, parameter_names
 from trainers.loop.window.phase_run import PhaseRun
 
 

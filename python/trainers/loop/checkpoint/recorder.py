@@ -23,9 +23,8 @@ from trainers.loop.reports import CheckpointReport, Notice
 from trainers.loop.standing import Standing
 from trainers.loop.stateful import Stateful
 from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.best import Best
-from trainers.loop.weights.coverage import named_tensors
-from trainers.loop.weights.digest import digest
+from trainers.loop.weights.copies import Best
+from trainers.loop.weights.named import digest, named_tensors
 from trainers.loop.window.phase_run import PhaseRun
 
 SHARE = 0.05

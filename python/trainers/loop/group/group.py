@@ -1,15 +1,186 @@
-"""What the loop asks of the processes that train together."""
+"""What the loop asks of the processes that train together, and what they tell each other at the end of a window."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar, final
 
 from torch import Tensor
 from torch.nn import Parameter
 
-from trainers.loop.loss import Tally
-from trainers.loop.window.totals import LocalTotals, Totals
+from trainers.loop.errors import EmptyTargetError
+from trainers.loop.loss import Loss, WeightedMean, scalars_of, weighted_mean_of
 
 Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """What a process wants to happen at the window's end; in a group, one that wants it is enough.
+
+    Attributes:
+        stop: The number of the signal that ends the training; 0 to go on.
+        save: Whether a checkpoint is due.
+    """
+
+    stop: int = 0
+    save: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is wanted."""
+        return self.save or self.stop != 0
+
+    def and_those(self, others: "Requests") -> "Requests":
+        """These and others."""
+        return Requests(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
+
+
+class WindowTotals(NamedTuple):
+    """A window's totals as plain numbers.
+
+    Attributes:
+        loss: Weighted mean, count and parts.
+        correction: What the gradients must still be multiplied by.
+        wishes: What everybody wants.
+    """
+
+    loss: WeightedMean
+    correction: float
+    wishes: Requests
+
+
+class Totals(Protocol):
+    """Totals that are still on the device, so that they are waited for once, together with the gradient's norm."""
+
+    @property
+    def correction(self) -> float | Tensor:
+        """What the gradients must still be multiplied by, without waiting for it."""
+        ...
+
+    def means(self) -> Sequence[Tensor]:
+        """Scalars that are all finite if the window's loss is."""
+        ...
+
+    def scalars(self) -> Sequence[Tensor]:
+        """The scalars that must be read."""
+        ...
+
+    def reading(self, values: Iterator[float]) -> WindowTotals:
+        """What the values of those scalars mean.
+
+        Raises:
+            EmptyTargetError: There was no target.
+        """
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTotals:
+    """The totals of this process.
+
+    Attributes:
+        losses: The detached loss of every piece that had targets; none if there was no target.
+        expected: The count that the backward reckoned with: a piece with n targets started from n / expected; 1 where
+            the true counts were known before it.
+        wishes: What this process wants.
+        targets: The targets of every term over all processes, where they were known before the first backward.
+    """
+
+    losses: Sequence[Loss]
+    expected: float
+    wishes: Requests
+    targets: Mapping[str, int] | None = None
+
+    @property
+    def count(self) -> int:
+        """Targets in the window."""
+        return sum(loss.count for loss in self.losses)
+
+    @property
+    def correction(self) -> float:
+        """Expected by true count; 1 if that was known, or if there is no target."""
+        return 1.0 if self.targets is not None else self.expected / (self.count or 1)
+
+    def means(self) -> Sequence[Tensor]:
+        """The means of the pieces."""
+        return [loss.mean for loss in self.losses]
+
+    def scalars(self) -> Sequence[Tensor]:
+        """The means and parts."""
+        return scalars_of(self.losses)
+
+    def reading(self, values: Iterator[float]) -> WindowTotals:
+        """Their weighted mean.
+
+        Raises:
+            EmptyTargetError: There was no target.
+        """
+        loss = weighted_mean_of(self.losses, values)
+        check_targets(loss.count)
+        known = self.targets is not None
+        return WindowTotals(loss=loss, correction=1.0 if known else self.expected / loss.count, wishes=self.wishes)
+
+
+def check_targets(count: int) -> None:
+    """Check a window's count.
+
+    Raises:
+        EmptyTargetError: It is 0.
+    """
+    if not count:
+        raise EmptyTargetError(
+            "no batch of the window has a target (every Loss.count is 0, terms of weight 0 not counted), so there is "
+            "nothing to learn from; look at the mask that the count comes from, or leave such samples out of the source"
+        )
+
+
+@final
+class SingleProcess:
+    """This process and no other. Every method has the meaning that `Group` gives it."""
+
+    @property
+    def rank(self) -> int:
+        """Always 0."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Always 1."""
+        return 1
+
+    def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  nothing to add
+        """The local totals; the gradients stay as they are."""
+        return local
+
+    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:  # noqa: ARG002  as above
+        """The counts as they are."""
+        return counts
+
+    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  nobody to agree with
+        """None: one process needs no agreement."""
+        return ()
+
+    def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
+        """Nobody to agree with."""
+
+    def total(self, tally: WeightedMean) -> WeightedMean:
+        """The tally itself."""
+        return tally
+
+    def agreed_length(self, length: int | None) -> int | None:
+        """The length itself, known or not."""
+        return length
+
+    def gather(self, value: Value) -> list[Value]:
+        """The value in a list."""
+        return [value]
+
+    def spread(self, tensors: Iterable[Tensor]) -> None:
+        """Nobody to give them to."""
+
+    def check_same(self, what: str, value: str) -> None:
+        """Nobody to differ from."""
 
 
 class Group(Protocol):
@@ -69,7 +240,7 @@ class Group(Protocol):
         """Agree on these parts too in the phase's first window, as before a training was resumed."""
         ...
 
-    def total(self, tally: Tally) -> Tally:
+    def total(self, tally: WeightedMean) -> WeightedMean:
         """The tallies of all processes as one; a process may have counted nothing.
 
         Raises:

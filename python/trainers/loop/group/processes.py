@@ -1,26 +1,55 @@
-"""A group of several processes that speak through torch.distributed."""
+"""A group of several processes that speak through torch.distributed, and how a process joins it."""
 
 import math
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import TypeVar, cast, final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn import Parameter
 
-from trainers.loop.errors import ContractError, ParallelismError, listed
-from trainers.loop.group.bundle import Bundle
-from trainers.loop.group.collective import answered
-from trainers.loop.group.row import RowFormat
-from trainers.loop.loss import Loss, Tally
-from trainers.loop.window.totals import LocalTotals, Totals
+from trainers.loop.errors import ContractError, ParallelismError, PeerLostError, listed
+from trainers.loop.group.bundle import Bundle, RowFormat
+from trainers.loop.group.group import Group, LocalTotals, SingleProcess, Totals
+from trainers.loop.loss import Loss, WeightedMean
 
 BROADCAST_BYTES = 2**26  # tensors are copied into vectors of this size or of one tensor, so little memory is needed
 SHOWN_CHARACTERS = 40
 
 Value = TypeVar("Value")
+
+PATIENCE = timedelta(minutes=10)
+BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
+
+
+@contextmanager
+def answered(operation: str) -> Generator[None]:
+    """Wrap one collective operation, and nothing else, named for the message.
+
+    Raises:
+        PeerLostError: Another process did not take part in it to the end.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError:  # a RuntimeError too, but this process's own
+        raise
+    except RuntimeError as error:  # all that torch's collectives have in common
+        raise PeerLostError(
+            f"while {operation}, another process of the group did not answer: it ended, was killed (out of memory?) or "
+            "hangs. Look at the output of the other ranks, where the first error is the cause, and start the group "
+            f"again: it resumes from the last checkpoint. torch says: {_first_line(error)}"
+        ) from error
+
+
+def _first_line(error: RuntimeError) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 @final
@@ -67,9 +96,9 @@ class Processes:
         """Kept until the phase's first window."""
         self._expected[parameters[0]] = parts
 
-    def total(self, tally: Tally) -> Tally:
+    def total(self, tally: WeightedMean) -> WeightedMean:
         """The tallies added up in the order of ranks, so that every process gets the same to the last bit."""
-        total = Tally()
+        total = WeightedMean()
         for one in self._gathered(tally, "adding up the validation"):
             total.merge(one)
         return total
@@ -190,3 +219,78 @@ def _difference(first: str, other: str, rank: int) -> str:
 def _excerpt(text: str, start: int) -> str:
     stop = start + SHOWN_CHARACTERS
     return repr(("…" if start else "") + text[start:stop] + ("…" if stop < len(text) else ""))
+
+
+@contextmanager
+def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Group]:
+    """The group that this process belongs to.
+
+    That is the one that `torchrun` describes in the environment, left at the end; or torch's default group where it
+    exists already, which stays; or this process alone.
+
+    Args:
+        device_type: Where the modules are: `cpu`, `cuda` or `xpu`.
+        timeout: How long a process waits for another before it counts as lost. Longer than the longest time by which
+            one may be behind, such as for a checkpoint, a validation or slow data.
+
+    Raises:
+        ParallelismError: There are several processes, and this device or this torch does not let them speak.
+        PeerLostError: The processes did not meet in time.
+    """
+    if dist.is_available() and dist.is_initialized():
+        yield SingleProcess() if dist.get_world_size() == 1 else Processes()
+    elif int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield SingleProcess()
+    else:
+        backend = _backend(device_type)
+        with answered("meeting the group"):
+            _meet(backend, timeout)
+        try:
+            group = Processes()
+            group.gather(group.rank)  # nobody leaves, with an error of its own, while another is still arriving
+            yield group
+        finally:
+            # At once, also after an error: it closes the connections, by which the others notice.
+            dist.destroy_process_group()
+
+
+def local_rank() -> int:
+    """This process's number on its machine, from 0: which of the machine's GPUs is its own."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def launched_rank() -> int:
+    """This process's number among all that `torchrun` started, before it has joined them; 0 without them."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def launched_size() -> int:
+    """How many processes `torchrun` started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _backend(device_type: str) -> str:
+    """The backend for the device's tensors; Python objects go over gloo everywhere."""
+    backend = BACKENDS.get(device_type)
+    if backend is None:
+        raise ParallelismError(
+            f"several processes were started (WORLD_SIZE is {os.environ['WORLD_SIZE']}), but on {device_type!r} they "
+            "cannot add up gradients; start one process, or take device='cpu'"
+        )
+    if not dist.is_available() or not dist.is_backend_available(backend):
+        raise ParallelismError(
+            f"several processes on {device_type!r} speak through {backend}, which this build of torch lacks; install "
+            "one that has it, or start one process"
+        )
+    return backend if backend == "gloo" else f"cpu:gloo,{device_type}:{backend}"
+
+
+def _meet(backend: str, timeout: timedelta) -> None:
+    # A lost process must end a wait with an error. By default nccl ends the whole program instead, without one.
+    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    # torchrun keeps what is stored as long as it lives; a second group of the same processes needs names of its own.
+    visit = store.add(f"visits of rank {rank}", 1)
+    dist.init_process_group(
+        backend, store=PrefixStore(f"visit {visit}", store), rank=rank, world_size=size, timeout=timeout
+    )

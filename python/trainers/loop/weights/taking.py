@@ -9,8 +9,7 @@ from torch.nn.parameter import is_lazy
 
 from trainers.loop.errors import WeightsMismatchError
 from trainers.loop.phase import Frozen
-from trainers.loop.weights.coverage import named_tensors
-from trainers.loop.weights.digest import digest_of
+from trainers.loop.weights.named import digest_of, named_tensors
 
 Modules = nn.Module | Mapping[str, nn.Module | Frozen]
 

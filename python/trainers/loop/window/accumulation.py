@@ -24,15 +24,15 @@ from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import mover
 from trainers.loop.device.memory import cause_of, is_out_of_memory, release, usage
 from trainers.loop.device.precision import LossScaler, Precision
+from trainers.loop.group.group import LocalTotals, Requests
 from trainers.loop.loss import Loss, check_loss, check_width
 from trainers.loop.phase import Phase
-from trainers.loop.window.direct import backward
 from trainers.loop.window.guards import detached
 from trainers.loop.window.position import Position
 from trainers.loop.window.rewind import Mark, Rewind
 from trainers.loop.window.sharing import SharedForward, Withheld
 from trainers.loop.window.targets import Targets, Weighing, uncounted
-from trainers.loop.window.totals import LocalTotals, Wishes
+from trainers.loop.window.update import backward
 
 Batch = TypeVar("Batch")
 
@@ -134,7 +134,7 @@ class Accumulator(Generic[Batch]):
         self,
         window: Sequence[Batch],
         position: Position,
-        wishes: Callable[[], Wishes],
+        wishes: Callable[[], Requests],
         targets: Targets[Batch] | None = None,
     ) -> LocalTotals:
         """Forward and backward of every batch; the parameters' gradients are the window's, up to the correction.

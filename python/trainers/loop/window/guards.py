@@ -1,14 +1,15 @@
-"""Checks that turn a training that learns nothing into an error that says why."""
+"""Checks that turn a training that learns nothing, or not what was meant, into an error that says why."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
 
 from trainers.loop.data.tree import leaves
 from trainers.loop.errors import (
+    BatchCoupledError,
     DetachedLossError,
     NoGradientError,
     NonFiniteError,
@@ -17,10 +18,43 @@ from trainers.loop.errors import (
     listed,
 )
 
+COUPLED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
 Nonfinite = Literal["skip", "raise"]
 
 AUDIT_WINDOWS = 16
 """So many windows show whether a parameter is used, where nobody says otherwise."""
+
+
+def coupled_layers(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> list[str]:
+    """The names of the layers whose output for a sample depends on the rest of the batch.
+
+    Args:
+        modules: Where to look.
+        evaluated: Modules that run in evaluation mode, in which layers with running statistics use those.
+    """
+    steady = {part for module in evaluated for part in module.modules()}
+    return [
+        f"{module_name}.{name}".removesuffix(".")
+        for module_name, module in modules.items()
+        for name, layer in module.named_modules()
+        if isinstance(layer, COUPLED) and not (layer in steady and layer.track_running_stats)
+    ]
+
+
+def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> None:
+    """Check that a batch may be cut; the arguments are those of `coupled_layers`.
+
+    Raises:
+        BatchCoupledError: A layer mixes its samples.
+    """
+    found = coupled_layers(modules, evaluated)
+    if found:
+        raise BatchCoupledError(
+            f"{listed(found)} compute with the mean and variance of the batch, so the result would depend on how the "
+            "samples of a window are spread over batches, pieces and processes. Use GroupNorm or LayerNorm, train with "
+            'one batch a window in one process, or accept it: Loop(batch_coupled="accept")'
+        )
 
 
 def detached(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:

@@ -8,14 +8,13 @@ from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter
 from trainers.loop.errors import UncoveredParameterError, listed
-from trainers.loop.group.group import Group
+from trainers.loop.group.group import Group, Requests
 from trainers.loop.phase import Phase
-from trainers.loop.weights.average import Average
+from trainers.loop.weights.copies import Average
 from trainers.loop.window.accumulation import Accumulator
 from trainers.loop.window.guards import GradientGuard
 from trainers.loop.window.position import Position
 from trainers.loop.window.targets import Targets, added, counted
-from trainers.loop.window.totals import Wishes
 from trainers.loop.window.update import Outcome, Update
 
 Batch = TypeVar("Batch")
@@ -51,7 +50,7 @@ class PhaseRun(Generic[Batch]):
     names: Mapping[Parameter, str]
     step: int = 0
 
-    def work(self, window: tuple[Batch, ...], position: Position, wishes: Callable[[], Wishes]) -> Outcome:
+    def work(self, window: tuple[Batch, ...], position: Position, wishes: Callable[[], Requests]) -> Outcome:
         """Train on one window; a skipped step moves nothing on. `wishes` is asked when the gradients are there."""
         with position:  # an error says where it happened
             self._check_groups()

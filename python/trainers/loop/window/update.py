@@ -1,23 +1,224 @@
-"""The one optimizer step that ends a window."""
+"""The one optimizer step that ends a window: correct, unscale, measure, clip, step or skip."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
+from torch.autograd import Variable
+from torch.nn import Parameter
 from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    _global_optimizer_post_hooks,
+    _global_optimizer_pre_hooks,
+    _use_grad_for_differentiable,  # pyright: ignore[reportPrivateUsage]  to know it again
+)
 
+from trainers.loop.device.memory import is_out_of_memory, release
 from trainers.loop.device.precision import LossScaler
-from trainers.loop.errors import ContractError, EmptyTargetError
-from trainers.loop.loss import Tally, read
+from trainers.loop.errors import ContractError, EmptyTargetError, OutOfMemoryError
+from trainers.loop.group.group import Requests, Totals
+from trainers.loop.loss import WeightedMean, read
 from trainers.loop.phase import Phase
-from trainers.loop.window.direct import DirectStep
-from trainers.loop.window.gradients import clip_factor, clip_factor_on_device, norms_of, rescale, total_of
 from trainers.loop.window.guards import GradientGuard
-from trainers.loop.window.stepping import Stepper
-from trainers.loop.window.totals import Totals, Wishes
+
+CLIP_EPSILON = 1e-6  # torch.nn.utils.clip_grad_norm_ adds the same to the norm
+
+Step = Callable[[Optimizer], object]
+
+
+def norms_of(gradients: list[Tensor]) -> list[Tensor]:
+    """Scalars whose Euclidean norm is that over all elements of all gradients.
+
+    On a CPU, where reading a number costs nothing, it is one a tensor; on a device one in all.
+    """
+    # What torch's own clipping is made of; its public form takes three times as long.
+    norms = torch._foreach_norm(gradients)  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]
+    return list(norms) if gradients[0].device.type == "cpu" else [total_of(norms)]
+
+
+def total_of(norms: Sequence[Tensor]) -> Tensor:
+    """The Euclidean norm of norms, on their device."""
+    return torch.linalg.vector_norm(torch.stack(list(norms)))
+
+
+def rescale(gradients: list[Tensor], factor: float | Tensor) -> None:
+    """Multiply all gradients in place; a factor of 1.0 costs nothing."""
+    if isinstance(factor, Tensor) or factor != 1.0:
+        torch._foreach_mul_(gradients, factor)  # pyright: ignore[reportPrivateImportUsage]  as above
+
+
+def clip_factor(norm: float, limit: float | None) -> float:
+    """What brings a gradient of this norm down to the limit; 1 if it is within."""
+    return 1.0 if limit is None or norm <= limit else limit / (norm + CLIP_EPSILON)
+
+
+def clip_factor_on_device(norm: Tensor, correction: float | Tensor, limit: float | None) -> float | Tensor:
+    """The same times the gradient's correction, without waiting for the norm; `norm` is that before the correction."""
+    if limit is None:
+        return correction
+    return correction * (limit / (norm * correction + CLIP_EPSILON)).clamp(max=1.0)
+
+
+@final
+class Stepper:
+    """Steps an optimizer.
+
+    The first step makes the optimizer's states. Where memory runs out before it has changed a weight, half-made states
+    are removed and the step is taken once more: the window's activations are gone by then. A step that fails half-way
+    is an error, because some weights have moved and others have not.
+
+    Args:
+        optimizer: Whose step it is.
+        parameters: What it trains.
+    """
+
+    def __init__(self, optimizer: Optimizer, parameters: Sequence[Parameter]) -> None:
+        self._optimizer = optimizer
+        self._parameters = parameters
+        self._first = True
+
+    def step(self, take: Callable[[], object]) -> None:
+        """Take the step by calling `take`.
+
+        Raises:
+            OutOfMemoryError: Memory ran out, and a second attempt is not possible or failed too.
+        """
+        known = set(self._optimizer.state) if self._first else None
+        sums = self._sums() if self._first else []
+        cause = _shortage(take)
+        if cause is not None and known is not None:
+            self._undo(known, sums, cause)
+            cause = _shortage(take)
+        if cause is not None:
+            raise OutOfMemoryError(
+                f"memory ran out in the optimizer's step ({cause}); its states need as much memory as the weights once "
+                "or twice over. Use a fused optimizer (trainers.loop.adamw), one with smaller states, or a smaller "
+                "network, and go on from the last checkpoint"
+            )
+        self._first = False
+
+    def _undo(self, known: set[Tensor], sums: Sequence[int], cause: str) -> None:
+        """Remove what a failed first step has made."""
+        if self._sums() != sums:
+            raise OutOfMemoryError(
+                f"memory ran out in the middle of the optimizer's first step ({cause}): some weights have moved and "
+                "others have not. Start again with a fused optimizer (trainers.loop.adamw) or a smaller network"
+            )
+        for parameter in set(self._optimizer.state) - known:
+            del self._optimizer.state[parameter]
+        release(self._parameters[0].device)
+
+    def _sums(self) -> list[int]:
+        """The bits of every weight, added up: another sum once one has moved. Torch does not count fused changes."""
+        return [int(_bits(parameter).sum()) for parameter in self._parameters]
+
+
+def _bits(parameter: Parameter) -> Tensor:
+    """The elements as integers of the same size."""
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}
+    return parameter.detach().view(integers.get(parameter.itemsize, torch.int64))
+
+
+def _shortage(take: Callable[[], object]) -> str | None:
+    """Call it; the allocator's words if memory ran out."""
+    try:
+        take()
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return str(error).partition("\n")[0]
+    return None
+
+
+@final
+class DirectStep:
+    """Calls an optimizer's step.
+
+    The public one opens a record for torch's profiler, looks for hooks, and turns gradients off in a way that compilers
+    can follow. While a profiler is at work or there are hooks, and in the first step, after which a scheduler looks
+    whether it was called, the public one is called; also where anybody has put another in its place.
+
+    Args:
+        optimizer: Whose step it is.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._inner: Step | None = None
+        self._first = True
+
+    def __call__(self) -> None:
+        """Take the step."""
+        if self._first:
+            self._first = False
+            self._inner = _without_gradients(_inner_step(self._optimizer))
+        elif self._inner is not None and not self._is_watched():
+            self._inner(self._optimizer)
+            return
+        self._optimizer.step()
+
+    def _is_watched(self) -> bool:
+        """Whether a profiler or a hook waits for the step."""
+        optimizer = self._optimizer
+        return bool(
+            optimizer._optimizer_step_pre_hooks  # noqa: SLF001  torch tells it nowhere else
+            or optimizer._optimizer_step_post_hooks  # noqa: SLF001
+            or _global_optimizer_pre_hooks
+            or _global_optimizer_post_hooks
+            or _is_profiled()
+        )
+
+
+def backward(roots: tuple[Tensor, ...], seeds: tuple[Tensor, ...]) -> None:
+    """`torch.autograd.backward(roots, seeds)` for scalars, which need none of the checks that torch makes.
+
+    Args:
+        roots: Scalars, each with a graph.
+        seeds: What the backward starts from, each of the dtype and device of its root.
+    """
+    if type(roots[0]) is Tensor and not _is_profiled():
+        Variable._execution_engine.run_backward(  # noqa: SLF001  what `torch.autograd.backward` itself calls
+            roots, seeds, False, False, (), allow_unreachable=True, accumulate_grad=True
+        )
+    elif len(roots) == 1:
+        roots[0].backward(seeds[0])
+    else:
+        torch.autograd.backward(roots, seeds)
+
+
+def _is_profiled() -> bool:
+    return torch.autograd._profiler_enabled()  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  as above
+
+
+def _without_gradients(step: Step | None) -> Step | None:
+    """The step inside of what turns gradients off, which is done here in a third of the time; others as they are."""
+    inner: Step | None = getattr(step, "__wrapped__", None)
+    if inner is None or getattr(step, "__code__", None) is not _TURNING_OFF:
+        return step
+
+    def taken(optimizer: Optimizer) -> None:
+        before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(optimizer.defaults["differentiable"])  # noqa: SLF001  what the public one calls
+        try:
+            inner(optimizer)
+        finally:
+            torch._C._set_grad_enabled(before)  # noqa: SLF001
+
+    return taken
+
+
+_TURNING_OFF = _use_grad_for_differentiable(lambda: None).__code__
+
+
+def _inner_step(optimizer: Optimizer) -> Step | None:
+    """The step inside of torch's wrapper; None if the step is not simply that of the class."""
+    kind: Any = type(optimizer).step
+    patched = vars(optimizer).get("step")
+    own = patched is None or getattr(patched, "__wrapped__", None) is kind  # a scheduler puts a counter around it
+    return getattr(kind, "__wrapped__", None) if own and getattr(kind, "hooked", False) else None
 
 
 class Outcome(NamedTuple):
@@ -33,13 +234,13 @@ class Outcome(NamedTuple):
         wishes: What the processes want to happen after the window.
     """
 
-    loss: Tally
+    loss: WeightedMean
     norm: float
     stepped: bool
     zero_gradient: bool
     learning_rate: float
     loss_scale: float | None
-    wishes: Wishes
+    wishes: Requests
 
 
 def drops_on_device(optimizer: Optimizer, device: torch.device) -> bool:

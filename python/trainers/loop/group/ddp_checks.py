@@ -1,12 +1,36 @@
-"""The check that modules compute without speaking to other processes."""
+"""Checks before several processes train together: the same phases everywhere, and modules that stay silent."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainers.loop.checkpoint.layout import layout
 from trainers.loop.errors import ParallelismError
+from trainers.loop.group.group import Group
+from trainers.loop.window.phase_run import PhaseRun
+
+
+def check_phases(group: Group, trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> None:
+    """Check that the phases are the same everywhere; otherwise the weights would part, or the processes wait in vain.
+
+    Raises:
+        ParallelismError: A phase, its optimizer or a setting of that is not.
+        PeerLostError: Another process ended or hangs.
+    """
+    if group.size == 1:
+        return
+    group.check_same("the phases", str(layout(trained, phases)))
+    for phase in phases:
+        settings = [_settings(content) for content in phase.phase.optimizer.param_groups]
+        group.check_same(f"the optimizer's settings in phase {phase.phase.name!r}", str(settings))
+
+
+def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
+    """What a parameter group says beside its parameters."""
+    return {name: value for name, value in group.items() if name != "params"}
 
 
 def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: bool) -> None:

@@ -1,7 +1,9 @@
-"""The check that phases, optimizers and modules speak of the same parameters."""
+"""The weights of modules by name: who trains them, what belongs to a state, and their digest."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
@@ -70,3 +72,18 @@ def _refuse(parameters: Iterable[Parameter], names: Mapping[Parameter, str], pro
     found = [names.get(parameter, f"an unnamed {list(parameter.shape)}") for parameter in parameters]
     if found:
         raise UncoveredParameterError(f"{problem} {listed(sorted(found))}")
+
+
+def digest(module: nn.Module) -> str:
+    """SHA-256 over the names, shapes and bits of all parameters and buffers; the same on every device."""
+    return digest_of((*module.named_parameters(), *module.named_buffers()))
+
+
+def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """The same over tensors by name, in their order."""
+    found = hashlib.sha256()
+    for name, tensor in tensors:
+        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        content = tensor.detach().cpu().contiguous().flatten()
+        found.update(content.view(torch.uint8).numpy().data)
+    return found.hexdigest()
