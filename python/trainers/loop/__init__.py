@@ -4,6 +4,7 @@ The accumulation window, which is all batches of one optimizer step, is the unit
 reports; logging, stopping early and choosing the best weights are the caller's own lines.
 """
 
+from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.contract import Contract
 from trainers.loop.data.cutting import BySamples, Cutting, Whole
@@ -54,7 +55,6 @@ from trainers.loop.reports import (
 )
 from trainers.loop.run import Run
 from trainers.loop.schedules import cosine, warmup_cosine
-from trainers.loop.stateful import Stateful
 from trainers.loop.validation import Validation
 from trainers.loop.weights.copies import Best
 from trainers.loop.weights.taking import Taken, take_weights

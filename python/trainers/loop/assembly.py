@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.checkpoint.rates import Rates
+from trainers.loop.checkpoint.caller_state import Stateful
+from trainers.loop.checkpoint.compatibility import Rates
 from trainers.loop.checkpoint.recorder import Parts, Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
@@ -23,7 +24,6 @@ from trainers.loop.notices import kept_graphs
 from trainers.loop.phase import Phase
 from trainers.loop.run import Run, Setup
 from trainers.loop.standing import Standing
-from trainers.loop.stateful import Stateful
 from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.copies import Average, Best
 from trainers.loop.window.accumulation import Accumulator

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import Parameter
 
 from trainers.loop.assembly import Assembly, Coupled, Plan, Shortage
-from trainers.loop.checkpoint.rates import Rates, ResumeRates, Started, started_with
+from trainers.loop.checkpoint.caller_state import Stateful
+from trainers.loop.checkpoint.compatibility import Rates, ResumeRates, Started, started_with
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.cutting import BySamples, Cutting
@@ -24,7 +25,6 @@ from trainers.loop.group.group import Group
 from trainers.loop.group.processes import joined, local_rank
 from trainers.loop.phase import Frozen, Phase
 from trainers.loop.run import Run
-from trainers.loop.stateful import Stateful
 from trainers.loop.weights.named import check_coverage, named_tensors, parameter_names
 from trainers.loop.window.guards import Nonfinite, check_uncoupled
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop import Best
+from trainers.loop.weights import copies
 from trainers.loop.weights.copies import LARGE, Average, copies_of, is_large
 
 BYTES = 4 * 10
@@ -52,7 +53,6 @@ def test_a_copy_has_neither_graph_nor_memory_of_the_weight(monkeypatch: pytest.M
 
 def test_weights_that_were_kept_on_the_host_come_back_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "is_large", _always)
-    monkeypatch.setattr("trainers.loop.weights.copies.is_large", _always)
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     expected = {name: tensor.clone() for name, tensor in net.state_dict().items()}

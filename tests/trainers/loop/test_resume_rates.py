@@ -33,7 +33,7 @@ from trainers.loop import (
     SettingsError,
     WindowReport,
 )
-from trainers.loop.checkpoint.rates import ResumeRates
+from trainers.loop.checkpoint.compatibility import ResumeRates
 from trainers.loop.checkpoint.snapshot import Snapshot
 
 Schedule = Callable[[Optimizer], LRScheduler]

@@ -10,9 +10,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.checkpoint.kept import check_keepable, check_kept, load_kept, outgrown, state_of
-from trainers.loop.checkpoint.layout import check_layout, layout
-from trainers.loop.checkpoint.rates import Rates
+from trainers.loop.checkpoint.caller_state import Stateful, check_keepable, check_kept, load_kept, outgrown, state_of
+from trainers.loop.checkpoint.compatibility import Rates, check_layout, layout
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.device.compilation import compact
@@ -21,7 +20,6 @@ from trainers.loop.errors import CheckpointError, listed
 from trainers.loop.group.group import Group
 from trainers.loop.reports import CheckpointReport, Notice
 from trainers.loop.standing import Standing
-from trainers.loop.stateful import Stateful
 from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.copies import Best
 from trainers.loop.weights.named import digest, named_tensors

@@ -11,20 +11,66 @@ from typing import Literal, final
 
 from torch import Tensor
 
-from trainers.loop.checkpoint.damage import DamagedError
-from trainers.loop.checkpoint.folder import Entry, draft, entries, make, next_entry, publish, remove, sweep
-from trainers.loop.checkpoint.lock import locked
-from trainers.loop.checkpoint.reader import Content, read_checkpoint, read_meta, read_tensors
-from trainers.loop.checkpoint.schedule import Schedule
-from trainers.loop.checkpoint.settings import Json, differences, plain
-from trainers.loop.checkpoint.snapshot import Restored, Saved, Snapshot
-from trainers.loop.checkpoint.space import check_space, full, reason
-from trainers.loop.checkpoint.writer import check_snapshot, snapshot_bytes, write_checkpoint
+from trainers.loop.checkpoint.compatibility import Json, differences, plain
+from trainers.loop.checkpoint.folder import (
+    DamagedError,
+    Entry,
+    check_space,
+    draft,
+    entries,
+    full,
+    locked,
+    make,
+    next_entry,
+    publish,
+    reason,
+    remove,
+    sweep,
+)
+from trainers.loop.checkpoint.snapshot import (
+    Content,
+    Restored,
+    Saved,
+    Snapshot,
+    check_snapshot,
+    read_checkpoint,
+    read_meta,
+    read_tensors,
+    snapshot_bytes,
+    write_checkpoint,
+)
 from trainers.loop.errors import CheckpointError, NoBestWeightsError, ResumeMismatchError, SettingsError
 
 LOCK = ".lock"
 Which = Literal["best", "newest"]
 GROUPS: Mapping[Which, str] = {"best": "best", "newest": "modules"}
+
+
+@final
+class CheckpointSchedule:
+    """Asks for a checkpoint after so many windows or so many seconds, whichever comes first.
+
+    Args:
+        every_windows: Windows from one to the next; None for no such rule.
+        every_seconds: Seconds from one to the next; None for no such rule.
+        clock: The time in seconds, which never goes back.
+    """
+
+    def __init__(self, *, every_windows: int | None, every_seconds: float | None, clock: Callable[[], float]) -> None:
+        self._windows = every_windows
+        self._seconds = every_seconds
+        self._clock = clock
+        self._since = clock()
+
+    def is_due(self, windows: int) -> bool:
+        """Whether one is due, `windows` being done since the start of the training."""
+        if self._windows is not None and windows % self._windows == 0:
+            return True
+        return self._seconds is not None and self._clock() - self._since >= self._seconds
+
+    def restart(self) -> None:
+        """Count the seconds from now."""
+        self._since = self._clock()
 
 
 @final
@@ -67,7 +113,7 @@ class Checkpoints:
         self.folder = Path(folder)
         self._keep = keep
         self._settings = plain(settings or {})
-        self._schedule = Schedule(every_windows=every_windows, every_seconds=every_seconds, clock=clock)
+        self._schedule = CheckpointSchedule(every_windows=every_windows, every_seconds=every_seconds, clock=clock)
         self._is_open = False
 
     @contextmanager

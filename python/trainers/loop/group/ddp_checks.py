@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.loop.checkpoint.layout import layout
+from trainers.loop.checkpoint.compatibility import layout
 from trainers.loop.errors import ParallelismError
 from trainers.loop.group.group import Group
 from trainers.loop.window.phase_run import PhaseRun

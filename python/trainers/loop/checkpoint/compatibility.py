@@ -1,25 +1,127 @@
-"""Learning rates, weight decay and the like: what a training was started with, and what if that is another on resume.
+"""What of a training must be the same for a checkpoint to fit: settings, layout, and how its optimizers were set up.
 
-They change while a training runs, by schedules or by the caller, so that their present values say nothing of what the
-code has set up. What it had set up at the start is in the checkpoint beside them, and that alone is compared.
+Learning rates, weight decay and the like change while a training runs, by schedules or by the caller, so that their
+present values say nothing of what the code has set up. What it had set up at the start is in the checkpoint beside
+them, and that alone is compared.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast, final
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
 
-from trainers.loop.errors import ResumeMismatchError, listed
+from trainers.loop.errors import ResumeMismatchError, SettingsError, listed
 from trainers.loop.phase import Phase
+from trainers.loop.weights.named import named_tensors, parameter_names
+from trainers.loop.window.phase_run import PhaseRun
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+SHOWN_VALUE = 60
 
 ResumeRates = Literal["refuse", "saved", "new"]
-Settings: TypeAlias = Mapping[str, Any]
-Started: TypeAlias = Mapping[str, Sequence[Settings]]
+GroupSettings: TypeAlias = Mapping[str, Any]
+Started: TypeAlias = Mapping[str, Sequence[GroupSettings]]
 """The settings of every parameter group, by phase."""
 
 ELSEWHERE = ("params", "param_names", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable")
 """What a group says of its parameters, of its learning rate, and of how it computes, which depends on the device."""
+
+
+def plain(settings: Mapping[str, Json]) -> dict[str, Json]:
+    """A copy as it will come back from a file: tuples as lists.
+
+    Raises:
+        SettingsError: They are no JSON, which has neither NaN nor infinity.
+    """
+    try:
+        text = json.dumps(settings, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(
+            f"the settings of checkpoints must be numbers, strings, lists and mappings with string keys: {error}"
+        ) from error
+    return json.loads(text)
+
+
+def differences(saved: Mapping[str, Json], wanted: Mapping[str, Json]) -> list[str]:
+    """Every setting that is not the same, with both values; nested ones by their path, such as `network.layers`."""
+    before, now = dict(_flat(saved)), dict(_flat(wanted))
+    names = [*before, *(name for name in now if name not in before)]
+    return [
+        f"{name} was {_shown(before, name)} and is now {_shown(now, name)}"
+        for name in names
+        if name not in before or name not in now or before[name] != now[name]
+    ]
+
+
+def _flat(settings: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _shown(values: Mapping[str, Json], name: str) -> str:
+    if name not in values:
+        return "absent"
+    text = json.dumps(values[name], ensure_ascii=False)
+    return text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
+
+
+def layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> dict[str, Any]:
+    """Phases, optimizers and weights by what they are, as plain values.
+
+    Learning rates and the like are not in it: they change while a training runs, and a checkpoint brings its own. What
+    they were at the start is compared by `rates`.
+    """
+    found: dict[str, Any] = {"phases": [phase.phase.name for phase in phases]}
+    names = parameter_names(trained.items())
+    for run in phases:
+        phase, title = run.phase, f"phase {run.phase.name!r}"
+        found[f"optimizer of {title}"] = type(phase.optimizer).__name__
+        found[f"scheduler of {title}"] = None if phase.scheduler is None else type(phase.scheduler).__name__
+        found[f"clip of {title}"] = phase.clip
+        found[f"every of {title}"] = phase.every
+        if phase.after:  # what older checkpoints do not know is there only where it is used
+            found[f"after of {title}"] = phase.after
+        if phase.uses is not None:
+            found[f"forward of {title}"] = f"that of {phase.uses!r}"
+        found[f"average's decay of {title}"] = _decays(run)
+        for group, content in enumerate(phase.optimizer.param_groups):
+            for number, parameter in enumerate(content["params"]):
+                found[f"parameter {number} in group {group} of {title}"] = names[parameter]
+    for name, tensor in named_tensors(trained).items():
+        found[name] = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    return found
+
+
+def _decays(run: PhaseRun[Any]) -> float | dict[str, float] | None:
+    """The decay of the average, where there is one for all parameters; else that of every module that has one."""
+    if not run.averages:
+        return None
+    decays = {average.module: average.decay for average in run.averages}
+    return decays[None] if None in decays else {str(module): decay for module, decay in decays.items()}
+
+
+def check_layout(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Check that a checkpoint fits.
+
+    Raises:
+        ResumeMismatchError: It was made by another training; the message names what differs.
+    """
+    different = [
+        f"{name} is {found.get(name)} in the checkpoint and {expected.get(name)} here"
+        for name in dict.fromkeys((*expected, *found))
+        if found.get(name) != expected.get(name)
+    ]
+    if different:
+        raise ResumeMismatchError(
+            f"the checkpoint belongs to another training: {listed(different)}; go on with the settings that it was "
+            "started with, or start anew in another folder"
+        )
 
 
 def started_with(phases: Sequence[Phase[Any]]) -> Started:
@@ -93,7 +195,7 @@ class Rates:
             for schedule in _simple(phase.scheduler):
                 schedule.base_lrs = [group["initial_lr"] for group in phase.optimizer.param_groups]
 
-    def _pairs(self, saved: Started) -> Iterator[tuple[Phase[Any], int, Settings, Settings]]:
+    def _pairs(self, saved: Started) -> Iterator[tuple[Phase[Any], int, GroupSettings, GroupSettings]]:
         """Every group: its phase and number, what it was set up with at the start, and now."""
         for phase in self._phases:
             pairs = zip(saved.get(phase.name, ()), self._here[phase.name], strict=False)
@@ -101,7 +203,7 @@ class Rates:
                 yield phase, number, before, now
 
 
-def _settings(group: Settings) -> Settings:
+def _settings(group: GroupSettings) -> GroupSettings:
     """A group's settings, its learning rate before any schedule among them."""
     rate = group.get("initial_lr", group["lr"])
     return {"lr": _plain(rate), **{name: _plain(value) for name, value in group.items() if name not in ELSEWHERE}}
@@ -116,7 +218,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _changed(before: Settings, now: Settings) -> list[str]:
+def _changed(before: GroupSettings, now: GroupSettings) -> list[str]:
     return [name for name in now if name not in before or before[name] != now[name]]
 
 

@@ -2,13 +2,32 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from torch import Tensor
 
-from trainers.loop.checkpoint.state import MAPPINGS, check_state
+from trainers.loop.checkpoint.tensors import MAPPINGS, check_state
 from trainers.loop.errors import ResumeMismatchError, listed
-from trainers.loop.stateful import Stateful
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A thing whose state goes into checkpoints and comes back, as torch's modules and schedulers have it."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state: tensors and plain Python values, in any nesting of dicts, lists and tuples."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> object:
+        """Go on from such a state.
+
+        Args:
+            state_dict: As it was saved, nobody else's; its tensors are on the CPU.
+
+        Raises:
+            RuntimeError, ValueError, KeyError: It does not fit.
+        """
+        ...
 
 
 def state_of(things: Mapping[str, Stateful]) -> dict[str, Any]:
