@@ -300,4 +300,4 @@ def test_the_page_has_every_recipe() -> None:
 
 
 def test_the_page_begins_with_the_method_that_tells_a_step() -> None:
-    assert textwrap.indent(textwrap.dedent(inspect.getsource(PhaseRun.work)), "    ") in PAGE[:2000]
+    assert textwrap.indent(textwrap.dedent(inspect.getsource(PhaseRun.step)), "    ") in PAGE[:2000]

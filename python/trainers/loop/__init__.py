@@ -6,7 +6,6 @@ reports; logging, stopping early and choosing the best weights are the caller's 
 
 from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.contract import Contract
 from trainers.loop.data.cutting import BySamples, Cutting, Whole
 from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, permutation
 from trainers.loop.device.hardware import DeviceChoice, Hardware, choose_device
@@ -38,10 +37,10 @@ from trainers.loop.errors import (
     ZeroGradientError,
 )
 from trainers.loop.group.processes import launched_rank, launched_size, local_rank
-from trainers.loop.heads import summed_loss
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss, Term
-from trainers.loop.optimizers import adamw
+from trainers.loop.named_outputs import Contract, summed_loss
+from trainers.loop.optimizers import adamw, cosine, warmup_cosine
 from trainers.loop.phase import Frozen, Phase
 from trainers.loop.profiling import profiled
 from trainers.loop.reports import (
@@ -54,7 +53,6 @@ from trainers.loop.reports import (
     WindowReport,
 )
 from trainers.loop.run import Run
-from trainers.loop.schedules import cosine, warmup_cosine
 from trainers.loop.validation import Validation
 from trainers.loop.weights.copies import Best
 from trainers.loop.weights.taking import Taken, take_weights

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.assembly import Assembly, Coupled, Plan, Shortage
+from trainers.loop.assembly import Assembly, CoupledChoice, LoopSettings, OomChoice
 from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.compatibility import Rates, ResumeRates, Started, started_with
 from trainers.loop.checkpoint.stop import StopSignals
@@ -85,9 +85,9 @@ class Loop(Generic[Batch]):
         device: str = "auto",
         precision: str | Precision = "auto",
         accumulate: int = 1,
-        oom: Shortage = "split",
+        oom: OomChoice = "split",
         cutting: Cutting[Batch] | None = None,
-        batch_coupled: Coupled = "refuse",
+        batch_coupled: CoupledChoice = "refuse",
         nonfinite: Nonfinite = "skip",
         skip_limit: int = 20,
         audit_windows: int | None = None,
@@ -111,7 +111,7 @@ class Loop(Generic[Batch]):
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
         self.precision = self._chosen(precision, hardware)
-        self._plan = Plan(
+        self._settings = LoopSettings(
             phases=tuple(phases),
             groups={phase.name: len(phase.optimizer.param_groups) for phase in phases},
             trained=trained,
@@ -136,7 +136,8 @@ class Loop(Generic[Batch]):
         self._deterministic = deterministic
         self._resume_rates: ResumeRates = resume_rates
         self._started: Started | None = None
-        check_coverage({phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, self._plan.modules)
+        owned = {phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}
+        check_coverage(owned, self._settings.modules)
 
     @contextmanager
     def running(self, checkpoints: Checkpoints | None = None) -> Generator[Run[Batch]]:
@@ -169,11 +170,11 @@ class Loop(Generic[Batch]):
             self._check_modules(group)
             if self._deterministic:
                 stack.enter_context(deterministic(device))
-            modules = self._plan.modules
+            modules = self._settings.modules
             for module in modules.values():
                 compact(module.to(device))
             self._join(group, checkpoints)
-            names = parameter_names(self._plan.trained.items())
+            names = parameter_names(self._settings.trained.items())
             stack.callback(_drop_gradients, names)
             if self._compile:
                 stack.enter_context(compiled(modules))
@@ -182,7 +183,7 @@ class Loop(Generic[Batch]):
                 if group.rank == 0:
                     stack.enter_context(checkpoints.open())
                 stack.enter_context(signals)
-            yield Assembly(self._plan, group, names).run(signals, checkpoints, self._rates())
+            yield Assembly(self._settings, group, names).run(signals, checkpoints, self._rates())
 
     def _chosen(self, wanted: str | Precision, hardware: Hardware) -> Precision:
         if isinstance(wanted, Precision):
@@ -191,29 +192,30 @@ class Loop(Generic[Batch]):
 
     def _rates(self) -> Rates:
         """What the optimizers were set up with; run again, the loop finds them as its training has left them."""
-        self._started = self._started or started_with(self._plan.phases)
-        return Rates(self._plan.phases, self._started, self._resume_rates)
+        self._started = self._started or started_with(self._settings.phases)
+        return Rates(self._settings.phases, self._started, self._resume_rates)
 
     def _join(self, group: Group, checkpoints: Checkpoints | None) -> None:
         """Give every process the first one's weights and generators of its own."""
         if group.size == 1:
             return
-        modules = self._plan.modules
+        settings, modules = self._settings, self._settings.modules
         tensors = named_tensors(modules)
+        precisions = [self.precision.name, *(precision.name for precision in settings.precisions.values())]
         group.check_same("the networks", str({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}))
-        group.check_same("the precision", str([self.precision.name, *(p.name for p in self._plan.precisions.values())]))
-        group.check_same("the accumulation window", f"{self._plan.accumulate} batches")
+        group.check_same("the precision", str(precisions))
+        group.check_same("the accumulation window", f"{settings.accumulate} batches")
         group.check_same("the checkpoints", "none" if checkpoints is None else "some")
-        group.check_same("the names of the state", str(list(self._plan.state)))
+        group.check_same("the names of the state", str(list(settings.state)))
         group.spread(t for module in modules.values() for t in (*module.parameters(), *module.buffers()))
         if group.rank:
             seed_everything(mixed(torch.initial_seed(), group.rank) % 2**32)
 
     def _check_modules(self, group: Group) -> None:
-        modules = self._plan.modules
-        check_modules(modules, size=group.size, splitting=self._plan.oom == "split")
-        if self._plan.batch_coupled == "refuse" and (self._plan.accumulate > 1 or group.size > 1):
-            check_uncoupled(modules, self._plan.frozen.values())
+        modules = self._settings.modules
+        check_modules(modules, size=group.size, splitting=self._settings.oom == "split")
+        if self._settings.batch_coupled == "refuse" and (self._settings.accumulate > 1 or group.size > 1):
+            check_uncoupled(modules, self._settings.frozen.values())
 
 
 def _check_phases(phases: Sequence[Phase[Batch]]) -> None:

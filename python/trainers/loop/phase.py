@@ -1,8 +1,9 @@
 """Phases: one optimizer each, and what it trains."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
+from types import TracebackType
 from typing import Any, Generic, TypeVar, final
 
 from torch import nn
@@ -114,3 +115,36 @@ class Frozen:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module.requires_grad_(False).eval()
+
+
+@final
+class Withheld:
+    """A context in which some parameters take no part in any graph."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self._parameters = tuple(parameters)
+        self._frozen: Sequence[Parameter] = ()
+
+    def __enter__(self) -> None:
+        """Freeze them."""
+        self._frozen = [parameter for parameter in self._parameters if parameter.requires_grad]
+        for parameter in self._frozen:
+            parameter.requires_grad_(False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let those that did train again, whatever happened."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
+        self._frozen = ()
+
+    def pause(self) -> None:
+        """Let them train for a while within the context."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
+
+    def resume(self) -> None:
+        """Freeze them again."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(False)

@@ -25,7 +25,7 @@ def added_up(group: Group) -> str:
     count = 1 + group.rank
     parameter = Parameter(torch.zeros(()))
     parameter.grad = torch.tensor(float(count))
-    local = LocalTotals(losses=[Loss(torch.tensor(1.0), count)], expected=float(count), wishes=Requests())
+    local = LocalTotals(losses=[Loss(torch.tensor(1.0), count)], expected=float(count), requests=Requests())
     totals = group.combine(local, [parameter])
     reading = totals.reading(iter(read(totals.scalars())))
     return f"count {reading.loss.count}, gradient {parameter.grad.item() * reading.correction * reading.loss.count}"

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.loop.contract import Contract
 from trainers.loop.errors import ContractError, SettingsError
+from trainers.loop.named_outputs import Contract
 
 NAMES = ("horizon_1", "horizon_5")
 CONTRACT = Contract(NAMES)

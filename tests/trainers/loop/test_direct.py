@@ -15,7 +15,8 @@ from torch.optim.optimizer import (
 )
 from torch.profiler import ProfilerActivity, profile
 
-from trainers.loop.window.update import DirectStep, backward
+from trainers.loop.window.accumulation import backward
+from trainers.loop.window.update import DirectStep
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ class Combined:
     mean: float
     count: int
     parts: dict[str, float]
-    wishes: Requests
+    requests: Requests
     gradients: list[Tensor | None]
 
 
@@ -66,16 +66,17 @@ def worked(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected:
         mean = (net(inputs) - targets).square().mean()
         mean.backward(torch.tensor(targets.numel() / expected, dtype=mean.dtype))
         losses.append(Loss(mean, targets.numel()))
-    return LocalTotals(losses=losses, expected=expected, wishes=Requests())
+    return LocalTotals(losses=losses, expected=expected, requests=Requests())
 
 
-def told(pieces: Sequence[Piece], wishes: Requests | None = None) -> LocalTotals:
+def told(pieces: Sequence[Piece], requests: Requests | None = None) -> LocalTotals:
     """Totals without a network behind them."""
     losses = [
         Loss(torch.tensor(piece.mean), piece.count, {name: torch.tensor(part) for name, part in piece.parts.items()})
         for piece in pieces
     ]
-    return LocalTotals(losses=losses, expected=float(sum(piece.count for piece in pieces)), wishes=wishes or Requests())
+    expected = float(sum(piece.count for piece in pieces))
+    return LocalTotals(losses=losses, expected=expected, requests=requests or Requests())
 
 
 def reading_of(totals: Totals) -> WindowTotals:
@@ -85,7 +86,7 @@ def reading_of(totals: Totals) -> WindowTotals:
 def combined(group: Group, local: LocalTotals, parameters: Sequence[Parameter]) -> Combined:
     reading = reading_of(group.combine(local, parameters))
     gradients = [None if one.grad is None else one.grad * reading.correction for one in parameters]
-    return Combined(reading.loss.mean(), reading.loss.count, reading.loss.parts(), reading.wishes, gradients)
+    return Combined(reading.loss.mean(), reading.loss.count, reading.loss.parts(), reading.requests, gradients)
 
 
 def weight() -> Parameter:
@@ -133,10 +134,10 @@ def test_all_ranks_hold_the_same_bits_after_a_window() -> None:
         assert torch.equal(one, other)
 
 
-def tell(pieces: Sequence[Sequence[Piece]], wishes: Sequence[Requests]) -> Combined:
-    """Every rank has the pieces and wishes of its number."""
+def tell(pieces: Sequence[Sequence[Piece]], requests: Sequence[Requests]) -> Combined:
+    """Every rank has the pieces and requests of its number."""
     with joined("cpu") as group:
-        return combined(group, told(pieces[group.rank], wishes[group.rank]), [weight()])
+        return combined(group, told(pieces[group.rank], requests[group.rank]), [weight()])
 
 
 def test_counts_beyond_what_float32_holds_are_exact() -> None:
@@ -158,13 +159,13 @@ def test_a_part_is_the_mean_over_the_pieces_that_have_it() -> None:
 def test_what_one_rank_wishes_is_known_to_all() -> None:
     pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
     for result in results_on_ranks(tell, pieces, [Requests(save=True), Requests(stop=15)]):
-        assert result.wishes == Requests(stop=15, save=True)
+        assert result.requests == Requests(stop=15, save=True)
 
 
 def test_nobody_wishes_anything_unless_somebody_does() -> None:
     pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
     for result in results_on_ranks(tell, pieces, [Requests(), Requests()]):
-        assert result.wishes == Requests()
+        assert result.requests == Requests()
 
 
 def test_a_loss_that_is_no_number_on_one_rank_is_none_on_all() -> None:

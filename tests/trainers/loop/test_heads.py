@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.loop.contract import Contract
 from trainers.loop.errors import ContractError
-from trainers.loop.heads import summed_loss
 from trainers.loop.loss import Loss, WeightedMean
+from trainers.loop.named_outputs import Contract, summed_loss
 
 squares = partial(functional.mse_loss, reduction="none")
 MISSING = math.nan

@@ -46,7 +46,7 @@ from trainers.loop import (
     launched_rank,
     seed_everything,
 )
-from trainers.loop.data.reading import read_apart
+from trainers.loop.data.sources import read_apart
 
 SAMPLES = 16
 ENDLESS = 10_000

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.errors import SettingsError
-from trainers.loop.schedules import cosine, warmup_cosine
+from trainers.loop.optimizers import cosine, warmup_cosine
 
 
 @pytest.mark.parametrize(

@@ -539,7 +539,7 @@ def test_no_phase_leaves_a_gradient_in_the_other() -> None:
         for _ in run.epochs(IterableSource(batches(1)), max_epochs=1):
             pass
     assert leaks == [("critic", 0)]
-    assert maker.step == 1
+    assert maker.steps == 1
 
 
 def test_the_forward_runs_in_the_owners_precision() -> None:

@@ -29,7 +29,7 @@ from trainers.loop import (
 )
 from trainers.loop.group.processes import launched_rank
 from trainers.loop.loss import WeightedMean, read, scalars_of, weighted_mean_of
-from trainers.loop.window.update import backward
+from trainers.loop.window.accumulation import backward
 
 
 class Speech(NamedTuple):

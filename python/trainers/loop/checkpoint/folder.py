@@ -1,4 +1,4 @@
-"""The folder of all checkpoints: who may write into it, what room there is, and how a checkpoint comes and goes whole."""
+"""The folder of all checkpoints: who may write there, what room there is, and how a checkpoint comes and goes whole."""
 
 import errno
 import os

@@ -42,7 +42,7 @@ class Feeder(Protocol):
         ...
 
     def look_ahead(self) -> None:
-        """Read the next window, if it may be; called when all that a window computes is queued."""
+        """ReadWindow the next window, if it may be; called when all that a window computes is queued."""
         ...
 
     def move(self, batch: Tree, /) -> Tree:
@@ -96,14 +96,14 @@ def feeder_for(device: torch.device, *, phases: int) -> Feeder:
         phases: How many may work the same batches.
     """
     if device.type == "cpu":
-        return Direct(device)
-    carrier = SideStream(device) if device.type == "cuda" else Plain(device)
+        return DirectFeeder(device)
+    carrier = SideStream(device) if device.type == "cuda" else PlainCarrier(device)
     memory = total_bytes(device)
     return Prefetcher(carrier, most=0 if memory is None else memory // SHARE, shared=phases > 1)
 
 
 @final
-class Direct:
+class DirectFeeder:
     """Moves whatever is asked for, when it is asked for; on a CPU that is nothing at all."""
 
     def __init__(self, device: torch.device) -> None:
@@ -122,7 +122,7 @@ class Direct:
 
 
 @dataclass(slots=True)
-class Read(Generic[Batch]):
+class ReadWindow(Generic[Batch]):
     """A window that was read.
 
     Attributes:
@@ -153,8 +153,8 @@ class Prefetcher:
         self._crowded = False
         self._ahead = False
         self._windows: Iterator[tuple[Any, ...]] = iter(())
-        self._now: Read[Any] = Read()
-        self._next: Read[Any] | None = None
+        self._now: ReadWindow[Any] = ReadWindow()
+        self._next: ReadWindow[Any] | None = None
 
     def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:
         """The windows of an epoch, in memory that they can be copied from without a wait."""
@@ -163,16 +163,16 @@ class Prefetcher:
             while (window := self._taken().window) is not None:
                 yield window
         finally:
-            self._windows, self._now, self._next = iter(()), Read(), None
+            self._windows, self._now, self._next = iter(()), ReadWindow(), None
 
     def look_ahead(self) -> None:
-        """Read the next window and send it; an error is raised when the window is wanted, which is not now."""
+        """ReadWindow the next window and send it; an error is raised when the window is wanted, which is not now."""
         if self._ahead and self._next is None:
             try:
                 self._next = self._read()
                 self._send(self._next)
             except Exception as error:  # noqa: BLE001  kept for whoever takes the window
-                self._next = Read(failure=error)
+                self._next = ReadWindow(failure=error)
 
     def move(self, batch: Tree, /) -> Tree:
         """The copy of a batch of the window, kept where another phase may ask for it too; or that of a piece."""
@@ -192,9 +192,9 @@ class Prefetcher:
             read.copies.clear()
         return held
 
-    def _taken(self) -> Read[Any]:
+    def _taken(self) -> ReadWindow[Any]:
         """The next window, ready to be worked."""
-        self._now = Read()  # its copies first, so that there are never those of three windows
+        self._now = ReadWindow()  # its copies first, so that there are never those of three windows
         found, self._next = self._read() if self._next is None else self._next, None
         if found.failure is not None:
             raise found.failure
@@ -203,11 +203,11 @@ class Prefetcher:
         self._now = found
         return found
 
-    def _read(self) -> Read[Any]:
+    def _read(self) -> ReadWindow[Any]:
         window = next(self._windows, None)
-        return Read(None if window is None else tuple([self._carrier.readied(batch) for batch in window]))
+        return ReadWindow(None if window is None else tuple([self._carrier.readied(batch) for batch in window]))
 
-    def _send(self, read: Read[Any]) -> None:
+    def _send(self, read: ReadWindow[Any]) -> None:
         """Begin to copy a window; where memory is short, none is kept on the device from now on."""
         # The memory of an object that moves itself could not be kept until the stream that computes is done with it.
         if not self._fits(read) or any(indivisible(batch) for batch in read.window or ()):
@@ -221,13 +221,13 @@ class Prefetcher:
             self._crowded = True
             read.copies.clear()
 
-    def _fits(self, read: Read[Any]) -> bool:
+    def _fits(self, read: ReadWindow[Any]) -> bool:
         """Whether the window may lie on the device."""
         return not self._crowded and _bytes(read.window or ()) <= self._most
 
 
 @final
-class Plain:
+class PlainCarrier:
     """Copies to a device whose copies do not run beside its computation, as far as this loop knows."""
 
     overlaps = False

@@ -7,7 +7,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from trainers.loop.data.order import Epochal, Order, Pick, Samplers, Wanted
+from trainers.loop.data.order import BatchRange, Epochal, Order, Pick, Samplers
 from trainers.loop.device.seeding import LighterGenerators, mixed, seed_host
 from trainers.loop.errors import ContractError
 
@@ -29,7 +29,7 @@ class Bulk(Protocol):
 
 
 @final
-class Loading:
+class IndexedLoader:
     """The batches of a loader over an indexed dataset, of which any can be read without the others.
 
     They are read through one further loader of the same dataset and the same settings, so that workers that stay alive
@@ -51,7 +51,7 @@ class Loading:
         self._readings = 0
         self._order = Order(Samplers(loader))
         self._loader: DataLoader[Any] = DataLoader(
-            Picked(loader.dataset, listed=loader.batch_sampler is not None),
+            PickedSamples(loader.dataset, listed=loader.batch_sampler is not None),
             batch_size=None,  # a pick is a whole batch
             sampler=self._order,
             collate_fn=loader.collate_fn,
@@ -74,7 +74,7 @@ class Loading:
         """
         seed = self._seed(epoch)
         self._order.check(epoch, seed)
-        self._order.wanted = Wanted(epoch=epoch, seed=seed, start=start, step=step)
+        self._order.wanted = BatchRange(epoch=epoch, seed=seed, start=start, step=step)
         self._base.manual_seed(seed)
         self._readings += 1
         return self._alone(iter(self._loader)) if self._loader.persistent_workers else iter(self._loader)
@@ -101,7 +101,7 @@ class Loading:
 
 
 @final
-class Picked(Dataset[Any]):
+class PickedSamples(Dataset[Any]):
     """A dataset that is asked by picks: all that is drawn for a batch comes from the pick's seed.
 
     In a worker this holds for the generators of torch, Python and NumPy. In the training's own process torch's alone is
@@ -150,7 +150,7 @@ class WorkerStart:
 
 
 @final
-class Streaming:
+class StreamLoader:
     """Batches that can only be read one after the other, from a loader that is not taken apart.
 
     Python's and NumPy's generators are set for the epoch, too, wherever this process draws; torch's is set already.

@@ -41,7 +41,7 @@ Pick = tuple[int, Any]
 GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 
 
-class Wanted(NamedTuple):
+class BatchRange(NamedTuple):
     """Which batches of an epoch are read.
 
     Attributes:
@@ -123,7 +123,7 @@ class Order:
     def __init__(self, samplers: Samplers) -> None:
         self._samplers = samplers
         self._checked = samplers.replayed
-        self.wanted = Wanted(epoch=0, seed=0, start=0, step=1)
+        self.wanted = BatchRange(epoch=0, seed=0, start=0, step=1)
 
     def __iter__(self) -> Iterator[Pick]:
         """The wanted ones of `wanted`."""
@@ -152,7 +152,7 @@ class Order:
     def _beginning(self, epoch: int, seed: int) -> list[str]:
         return [repr(index) for index in islice(chain.from_iterable(self._chunks(epoch, seed)), COMPARED)]
 
-    def _picks(self, wanted: Wanted) -> Iterator[Pick]:
+    def _picks(self, wanted: BatchRange) -> Iterator[Pick]:
         indices = chain.from_iterable(self._chunks(wanted.epoch, wanted.seed))
         seeds = count(wanted.seed + 1 + wanted.start, wanted.step)
         return zip(seeds, islice(indices, wanted.start, None, wanted.step), strict=False)

@@ -1,20 +1,24 @@
-"""Where batches come from. The order of an epoch is a function of seed and epoch alone."""
+"""Where batches come from, and how they are read. The order of an epoch is a function of seed and epoch alone."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, Protocol, Self, TypeVar, final, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, cast, final, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainers.loop.data.loading import Loading, Streaming, taken_apart
+from trainers.loop.data.loading import IndexedLoader, StreamLoader, taken_apart
 from trainers.loop.data.tree import describe, leaves, map_tensors, of_one_piece
 from trainers.loop.device.seeding import mixed
 from trainers.loop.errors import ContractError, SettingsError
 
 Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)
+
+
+END = object()
+"""Comes after the last batch."""
 
 
 @runtime_checkable
@@ -75,11 +79,11 @@ class IterableSource(Generic[Batch]):
         self._given = length
         self._length = _length(batches) if length is None else length
         self._batches = batches
-        self._loading: Loading | Streaming | None = None
+        self._loading: IndexedLoader | StreamLoader | None = None
         if isinstance(batches, DataLoader):
-            self._loading = Loading(batches) if taken_apart(batches) else Streaming(batches)
+            self._loading = IndexedLoader(batches) if taken_apart(batches) else StreamLoader(batches)
         self.passed_over = _passed_over(batches)
-        self.sets_every_batch = isinstance(self._loading, Loading)
+        self.sets_every_batch = isinstance(self._loading, IndexedLoader)
 
     @property
     def length(self) -> int | None:
@@ -106,7 +110,7 @@ class IterableSource(Generic[Batch]):
 
     def digest(self, epoch: int) -> str:
         """Stands for the beginning of the order of an epoch; empty where it is the iterable's own."""
-        return self._loading.digest(epoch) if isinstance(self._loading, Loading) else ""
+        return self._loading.digest(epoch) if isinstance(self._loading, IndexedLoader) else ""
 
 
 @final
@@ -296,3 +300,66 @@ def _loader_length(loader: DataLoader[Any]) -> int | None:
 def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
     """The order of an epoch: int64 [samples], a function of the arguments alone."""
     return torch.randperm(samples, generator=torch.Generator().manual_seed(mixed(seed, epoch)))
+
+
+def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed: int) -> Iterator[Batch]:
+    """A source's batches, with torch's generator set for the epoch whenever the source is at work.
+
+    So an order or an augmentation that is drawn from torch's generator is a function of seed and epoch, and a training
+    that resumes in mid-epoch reads what it would have read. Outside, the generator is the training's. The generators of
+    Python and NumPy are kept apart only by sources that read a `DataLoader`. A live source draws from the training's.
+
+    Args:
+        source: What is read.
+        epoch: Counted from 0.
+        start: The first batch wanted.
+        step: Every so many of the following ones.
+        seed: 0 or more.
+    """
+    # The order of the one is its own, and the other goes on after a resumption.
+    if isinstance(source, ResidentSource | LiveSource):
+        yield from source.batches(epoch, start=start, step=step)
+        return
+    generator = torch.default_generator
+    goes_on = not isinstance(source, IterableSource) or not source.sets_every_batch
+    reading = torch.Generator().manual_seed(mixed(seed, epoch)).get_state()
+    batches: Iterator[Batch] | None = None
+    while True:
+        training = generator.get_state()
+        if goes_on or batches is None:  # else every batch sets it by itself
+            generator.set_state(reading)
+        try:
+            batches = source.batches(epoch, start=start, step=step) if batches is None else batches
+            found = next(batches, END)
+            if goes_on:
+                reading = generator.get_state()
+        finally:
+            generator.set_state(training)
+        if found is END:
+            return
+        yield cast("Batch", found)
+
+
+def order_digest(source: Source[object], epoch: int, *, seed: int) -> str:
+    """Stands for the beginning of an epoch's order where a loader's samplers draw it; empty elsewhere."""
+    if not isinstance(source, IterableSource):
+        return ""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(mixed(seed, epoch))
+        return source.digest(epoch)
+
+
+def remarks(source: Source[object], *, epoch: int, window: int, processes: int) -> list[str]:
+    """What a person should know of the way in which a source is read from a window of an epoch on."""
+    found: list[str] = []
+    if isinstance(source, LiveSource) and window:
+        found.append(
+            f"the source is live, so nothing of epoch {epoch + 1} is read again or skipped: what comes next is window "
+            f"{window + 1}"
+        )
+    if isinstance(source, IterableSource) and source.passed_over and processes > 1:
+        found.append(
+            f"each of the {processes} processes reads and decodes all of {source.passed_over} and drops the batches of "
+            "the others; a DataLoader over a dataset with indices is shared out before it is read"
+        )
+    return found

@@ -30,13 +30,13 @@ class Row:
         means: Of the loss, then of every part.
         counts: The targets that each is over.
         weights: Of every term; none for parts.
-        wishes: What the process wants.
+        requests: What the process wants.
     """
 
     means: Sequence[float]
     counts: Sequence[int]
     weights: Sequence[float]
-    wishes: Requests
+    requests: Requests
 
 
 @final
@@ -77,11 +77,11 @@ class RowFormat:
         numbers = [*_limbs(columns), *(_weight(name, local.losses) for name in self.parts if self.terms)]
         row[self._columns : -2].copy_(torch.tensor(numbers, dtype=row.dtype), non_blocking=True)
 
-    def write_wishes(self, wishes: Requests, row: Tensor) -> None:
-        """Write the wishes into a row of zeros; mostly there are none."""
-        if wishes.stop:
-            row[-2] = wishes.stop
-        if wishes.save:
+    def write_requests(self, requests: Requests, row: Tensor) -> None:
+        """Write the requests into a row of zeros; mostly there are none."""
+        if requests.stop:
+            row[-2] = requests.stop
+        if requests.save:
             row[-1] = 1.0
 
     def count(self, rows: Tensor) -> Tensor:
@@ -94,8 +94,8 @@ class RowFormat:
         means = list(islice(values, self._columns))
         counts = [int(high) * LIMB + int(low) for high, low in (islice(values, 2) for _ in range(self._columns))]
         weights = list(islice(values, self._weights))
-        wishes = Requests(stop=int(next(values)), save=bool(next(values)))
-        return Row(means=means, counts=counts, weights=weights, wishes=wishes)
+        requests = Requests(stop=int(next(values)), save=bool(next(values)))
+        return Row(means=means, counts=counts, weights=weights, requests=requests)
 
     def _column(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
         """What all pieces say of a part or term."""
@@ -183,11 +183,11 @@ class GroupTotals:
         for row in rows:
             self._add(row, loss)
         check_targets(loss.count)
-        wishes = Requests(
-            stop=max(row.wishes.stop for row in rows),
-            save=any(row.wishes.save for row in rows),
+        requests = Requests(
+            stop=max(row.requests.stop for row in rows),
+            save=any(row.requests.save for row in rows),
         )
-        return WindowTotals(loss=loss, correction=1.0 if self.rows.terms else self.unit / loss.count, wishes=wishes)
+        return WindowTotals(loss=loss, correction=1.0 if self.rows.terms else self.unit / loss.count, requests=requests)
 
     def _check_weights(self, rows: Sequence[Row]) -> None:
         for place, name in enumerate(self.rows.parts if self.rows.terms else ()):
@@ -263,7 +263,7 @@ class Bundle:
         """
         self._head.zero_()
         self._rows.write(local, self._row)
-        self._rows.write_wishes(local.wishes, self._row)
+        self._rows.write_requests(local.requests, self._row)
         missing = self._missing()
         self._owners.fill_(1.0)
         for place in missing:

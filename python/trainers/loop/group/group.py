@@ -41,12 +41,12 @@ class WindowTotals(NamedTuple):
     Attributes:
         loss: Weighted mean, count and parts.
         correction: What the gradients must still be multiplied by.
-        wishes: What everybody wants.
+        requests: What everybody wants.
     """
 
     loss: WeightedMean
     correction: float
-    wishes: Requests
+    requests: Requests
 
 
 class Totals(Protocol):
@@ -83,13 +83,13 @@ class LocalTotals:
         losses: The detached loss of every piece that had targets; none if there was no target.
         expected: The count that the backward reckoned with: a piece with n targets started from n / expected; 1 where
             the true counts were known before it.
-        wishes: What this process wants.
+        requests: What this process wants.
         targets: The targets of every term over all processes, where they were known before the first backward.
     """
 
     losses: Sequence[Loss]
     expected: float
-    wishes: Requests
+    requests: Requests
     targets: Mapping[str, int] | None = None
 
     @property
@@ -119,7 +119,7 @@ class LocalTotals:
         loss = weighted_mean_of(self.losses, values)
         check_targets(loss.count)
         known = self.targets is not None
-        return WindowTotals(loss=loss, correction=1.0 if known else self.expected / loss.count, wishes=self.wishes)
+        return WindowTotals(loss=loss, correction=1.0 if known else self.expected / loss.count, requests=self.requests)
 
 
 def check_targets(count: int) -> None:
@@ -202,7 +202,7 @@ class Group(Protocol):
         ...
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
-        """Add up a window of all processes: totals, wishes and gradients.
+        """Add up a window of all processes: totals, requests and gradients.
 
         Args:
             local: This process's totals. It may have had no batch, or none with a target.

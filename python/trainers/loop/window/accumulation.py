@@ -18,6 +18,7 @@ from typing import Any, Generic, Literal, TypeVar, final
 
 import torch
 from torch import Tensor
+from torch.autograd import Variable
 from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter, Piece
@@ -26,13 +27,12 @@ from trainers.loop.device.memory import cause_of, is_out_of_memory, release, usa
 from trainers.loop.device.precision import LossScaler, Precision
 from trainers.loop.group.group import LocalTotals, Requests
 from trainers.loop.loss import Loss, check_loss, check_width
-from trainers.loop.phase import Phase
+from trainers.loop.phase import Phase, Withheld
 from trainers.loop.window.guards import detached
 from trainers.loop.window.position import Position
 from trainers.loop.window.rewind import Mark, Rewind
-from trainers.loop.window.sharing import SharedForward, Withheld
-from trainers.loop.window.targets import Targets, Weighing, uncounted
-from trainers.loop.window.update import backward
+from trainers.loop.window.sharing import SharedForward
+from trainers.loop.window.targets import Targets, TermWeights, uncounted
 
 Batch = TypeVar("Batch")
 
@@ -66,7 +66,7 @@ class Attempt:
     expected: float = 0.0
     start: Mark | None = None
     worked: list[Piece[Any]] = field(default_factory=list[Piece[Any]])
-    weighing: Weighing[Any] | None = None
+    weighing: TermWeights[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Accumulator(Generic[Batch]):
         self,
         window: Sequence[Batch],
         position: Position,
-        wishes: Callable[[], Requests],
+        requests: Callable[[], Requests],
         targets: Targets[Batch] | None = None,
     ) -> LocalTotals:
         """Forward and backward of every batch; the parameters' gradients are the window's, up to the correction.
@@ -142,7 +142,7 @@ class Accumulator(Generic[Batch]):
         Args:
             window: The batches.
             position: Where the loop is; told which batch is worked.
-            wishes: What this process wants to happen after the window, asked at the end.
+            requests: What this process wants to happen after the window, asked at the end.
             targets: Of a loss of several terms, counted over the window; None for a loss of one.
 
         Raises:
@@ -158,7 +158,7 @@ class Accumulator(Generic[Batch]):
         return LocalTotals(
             losses=attempt.losses,
             expected=attempt.expected if targets is None else 1.0,
-            wishes=wishes(),
+            requests=requests(),
             targets=None if targets is None else targets.totals,
         )
 
@@ -177,7 +177,7 @@ class Accumulator(Generic[Batch]):
             parameter.grad = None
         attempt = Attempt(len(window))
         if targets is not None:
-            attempt.weighing = Weighing(targets)
+            attempt.weighing = TermWeights(targets)
         for number, batch in enumerate(window):
             position.at(number)
             if not self._batch(number, batch, attempt):
@@ -287,3 +287,20 @@ class Accumulator(Generic[Batch]):
                 self._seeds.clear()
             seed = self._seeds[key] = torch.full_like(mean, weight, requires_grad=False)
         return seed
+
+
+def backward(roots: tuple[Tensor, ...], seeds: tuple[Tensor, ...]) -> None:
+    """`torch.autograd.backward(roots, seeds)` for scalars, which need none of the checks that torch makes.
+
+    Args:
+        roots: Scalars, each with a graph.
+        seeds: What the backward starts from, each of the dtype and device of its root.
+    """
+    if type(roots[0]) is Tensor and not torch.autograd._profiler_enabled():  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  no public name
+        Variable._execution_engine.run_backward(  # noqa: SLF001  what `torch.autograd.backward` itself calls
+            roots, seeds, False, False, (), allow_unreachable=True, accumulate_grad=True
+        )
+    elif len(roots) == 1:
+        roots[0].backward(seeds[0])
+    else:
+        torch.autograd.backward(roots, seeds)

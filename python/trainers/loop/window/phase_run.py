@@ -10,6 +10,7 @@ from trainers.loop.data.cutting import Cutter
 from trainers.loop.errors import UncoveredParameterError, listed
 from trainers.loop.group.group import Group, Requests
 from trainers.loop.phase import Phase
+from trainers.loop.reports import WindowReport
 from trainers.loop.weights.copies import Average
 from trainers.loop.window.accumulation import Accumulator
 from trainers.loop.window.guards import GradientGuard
@@ -35,7 +36,7 @@ class PhaseRun(Generic[Batch]):
         averages: The moving averages of the weights, one a decay; none without.
         groups: How many parameter groups the optimizer had when the loop was made.
         names: Every parameter of the loop's modules with its name.
-        step: Steps taken so far.
+        steps: Steps taken so far.
     """
 
     phase: Phase[Batch]
@@ -48,23 +49,66 @@ class PhaseRun(Generic[Batch]):
     averages: Sequence[Average]
     groups: int
     names: Mapping[Parameter, str]
-    step: int = 0
+    steps: int = 0
 
-    def work(self, window: tuple[Batch, ...], position: Position, wishes: Callable[[], Requests]) -> Outcome:
-        """Train on one window; a skipped step moves nothing on. `wishes` is asked when the gradients are there."""
+    def step(self, window: tuple[Batch, ...], position: Position, requests: Callable[[], Requests]) -> Outcome:
+        """Train on one window; a skipped step moves nothing on. `requests` is asked when the gradients are there."""
         with position:  # an error says where it happened
             self._check_groups()
             targets = self._targets(window)  # of a loss of several terms, over all processes
-            local = self.accumulator.run(window, position, wishes, targets)  # every forward and backward
+            local = self.accumulator.run(window, position, requests, targets)  # every forward and backward
             totals = self.group.combine(local, self.parameters)  # the one exchange with other processes
             outcome = self.update.apply(totals, window)  # correct, unscale, measure, clip, step or skip
         if outcome.stepped:
-            self.step += 1
+            self.steps += 1
             for average in self.averages:
-                average.update(self.step)
+                average.update(self.steps)
         else:
             self.accumulator.put_buffers_back()  # as if the window had not been
         return outcome
+
+    def report(
+        self,
+        outcome: Outcome,
+        position: Position,
+        *,
+        epochs: int,
+        windows: int | None,
+        shortages: int,
+        seconds: float,
+        data_seconds: float,
+    ) -> WindowReport:
+        """What a step came to, for the caller.
+
+        Args:
+            outcome: Of the step.
+            position: Where it was.
+            epochs: How many epochs the run goes to at most.
+            windows: Windows in the epoch; None if the source does not know.
+            shortages: How often memory ran out in it.
+            seconds: Time for it.
+            data_seconds: Time that its batches were waited for.
+        """
+        return WindowReport(
+            phase=position.phase,
+            epoch=position.epoch,
+            epochs=epochs,
+            window=position.window,
+            windows=windows,
+            step=self.steps,
+            loss=outcome.loss.mean(),
+            parts=outcome.loss.parts(),
+            count=outcome.loss.count,
+            grad_norm=outcome.norm,
+            learning_rate=outcome.learning_rate,
+            stepped=outcome.stepped,
+            loss_scale=outcome.loss_scale,
+            micro=self.cutter.limit,
+            shortages=shortages,
+            seconds=seconds,
+            data_seconds=data_seconds,
+            zero_gradient=outcome.zero_gradient,
+        )
 
     def _targets(self, window: Sequence[Batch]) -> Targets[Batch] | None:
         """The targets of a loss of several terms, over the windows of all processes; None for a loss of one."""
@@ -99,7 +143,7 @@ class PhaseRun(Generic[Batch]):
     def state(self) -> dict[str, Any]:
         """What the next window depends on, besides the weights, for a checkpoint."""
         return {
-            "step": self.step,
+            "step": self.steps,
             "update": self.update.state(),
             "guard": self.guard.state(),
             "parts": list(self.group.parts(self.parameters)),
@@ -107,7 +151,7 @@ class PhaseRun(Generic[Batch]):
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        self.step = state["step"]
+        self.steps = state["step"]
         self.update.load(state["update"])
         self.guard.load(state["guard"])
         self.group.expect(self.parameters, state["parts"])

@@ -38,10 +38,8 @@ class Position:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Say where the error happened and let it pass."""
-        if isinstance(error, LoopError):
-            error.place = str(self)
-        elif error is not None:
-            error.add_note(f"in {self}")
+        if error is not None:
+            add_place(error, str(self))
 
     def __str__(self) -> str:
         """One line, all counted from 0."""
@@ -52,3 +50,11 @@ class Position:
         shapes = "; ".join(describe(batch) for batch in self._batches[:SHOWN_BATCHES])
         more = "; …" if size > SHOWN_BATCHES else ""
         return f"{place} of {size} batches: {shapes}{more}"
+
+
+def add_place(error: BaseException, place: str) -> None:
+    """Say in an error where it happened: as `place` in the loop's own, as a note in every other."""
+    if isinstance(error, LoopError):
+        error.place = place
+    else:
+        error.add_note(f"in {place}")

@@ -11,59 +11,24 @@ from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Piece
 from trainers.loop.data.tree import check_tree, indivisible, leaves, leaves_and_others, map_tensors
 from trainers.loop.device.precision import Precision
 from trainers.loop.errors import ContractError, SettingsError, listed
-from trainers.loop.phase import Phase
+from trainers.loop.phase import Phase, Withheld
 from trainers.loop.window.rewind import Mark, Rewind
 
 Batch = TypeVar("Batch")
 
 
 @final
-class Withheld:
-    """A context in which some parameters take no part in any graph."""
-
-    def __init__(self, parameters: Sequence[Parameter]) -> None:
-        self._parameters = tuple(parameters)
-        self._frozen: Sequence[Parameter] = ()
-
-    def __enter__(self) -> None:
-        """Freeze them."""
-        self._frozen = [parameter for parameter in self._parameters if parameter.requires_grad]
-        for parameter in self._frozen:
-            parameter.requires_grad_(False)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let those that did train again, whatever happened."""
-        for parameter in self._frozen:
-            parameter.requires_grad_(True)
-        self._frozen = ()
-
-    def pause(self) -> None:
-        """Let them train for a while within the context."""
-        for parameter in self._frozen:
-            parameter.requires_grad_(True)
-
-    def resume(self) -> None:
-        """Freeze them again."""
-        for parameter in self._frozen:
-            parameter.requires_grad_(False)
-
-
-@final
 @dataclass(frozen=True, slots=True)
-class Made:
+class ForwardResult:
     """What the forward made of a piece.
 
     Attributes:
@@ -83,7 +48,7 @@ class Made:
         """The same tensors without a graph, in the same memory."""
         return map_tensors(self.tree, Tensor.detach)
 
-    def values(self, weights: AbstractSet[int]) -> "Made":
+    def values(self, weights: AbstractSet[int]) -> "ForwardResult":
         """Those to keep once the owner has gone on: without a graph, and apart from the weights that it will move.
 
         Args:
@@ -94,7 +59,7 @@ class Made:
             is_weight = tensor.untyped_storage().data_ptr() in weights
             return tensor.detach().clone() if is_weight else tensor.detach()
 
-        return Made.of(map_tensors(self.tree, kept))
+        return ForwardResult.of(map_tensors(self.tree, kept))
 
     def changed(self) -> list[str]:
         """The paths of the tensors that were changed in place since."""
@@ -152,7 +117,7 @@ class SharedForward(Generic[Batch]):
             for part in modules
             for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False))
         }
-        self._kept: dict[tuple[int, int], Made] = {}
+        self._kept: dict[tuple[int, int], ForwardResult] = {}
         self._start: Mark | None = None
         self._first: str | None = None
 
@@ -243,7 +208,7 @@ class SharedForward(Generic[Batch]):
         """Whether a phase after this one works in this window."""
         return self._due[-1] != phase
 
-    def _make(self, phase: str, batch: Batch, withheld: Withheld) -> Made:
+    def _make(self, phase: str, batch: Batch, withheld: Withheld) -> ForwardResult:
         if self._start is None:
             self._start, self._first = self._rewind.mark(), phase
         if phase == self.owner:
@@ -258,11 +223,11 @@ class SharedForward(Generic[Batch]):
         finally:
             withheld.resume()
 
-    def _run(self, batch: Batch) -> Made:
+    def _run(self, batch: Batch) -> ForwardResult:
         with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
             tree = self._forward(batch)
         self._check(tree)
-        return Made.of(tree)
+        return ForwardResult.of(tree)
 
     def _check(self, tree: object) -> None:
         """Check the first tree of its kind: every tensor must be reached, to be detached.

@@ -80,7 +80,7 @@ def added(batches: Sequence[Counts]) -> Counts:
 
 @final
 @dataclass(slots=True)
-class Weighing(Generic[Batch]):
+class TermWeights(Generic[Batch]):
     """Weighs the terms of the pieces of one attempt at a window, and checks that they are what was counted.
 
     Attributes:

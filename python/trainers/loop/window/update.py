@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
-from torch.autograd import Variable
 from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
@@ -172,23 +171,6 @@ class DirectStep:
         )
 
 
-def backward(roots: tuple[Tensor, ...], seeds: tuple[Tensor, ...]) -> None:
-    """`torch.autograd.backward(roots, seeds)` for scalars, which need none of the checks that torch makes.
-
-    Args:
-        roots: Scalars, each with a graph.
-        seeds: What the backward starts from, each of the dtype and device of its root.
-    """
-    if type(roots[0]) is Tensor and not _is_profiled():
-        Variable._execution_engine.run_backward(  # noqa: SLF001  what `torch.autograd.backward` itself calls
-            roots, seeds, False, False, (), allow_unreachable=True, accumulate_grad=True
-        )
-    elif len(roots) == 1:
-        roots[0].backward(seeds[0])
-    else:
-        torch.autograd.backward(roots, seeds)
-
-
 def _is_profiled() -> bool:
     return torch.autograd._profiler_enabled()  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  as above
 
@@ -231,7 +213,7 @@ class Outcome(NamedTuple):
         zero_gradient: Whether it took none because every gradient was exactly zero, which the phase allows.
         learning_rate: Of the optimizer's first group, in this step.
         loss_scale: The scaler's scale afterwards; None without a scaler.
-        wishes: What the processes want to happen after the window.
+        requests: What the processes want to happen after the window.
     """
 
     loss: WeightedMean
@@ -240,7 +222,7 @@ class Outcome(NamedTuple):
     zero_gradient: bool
     learning_rate: float
     loss_scale: float | None
-    wishes: Requests
+    requests: Requests
 
 
 def drops_on_device(optimizer: Optimizer, device: torch.device) -> bool:
@@ -318,7 +300,7 @@ class Update:
             zero_gradient=zero,
             learning_rate=learning_rate,
             loss_scale=self._scale,
-            wishes=reading.wishes,
+            requests=reading.requests,
         )
 
     def state(self) -> dict[str, Any]:
