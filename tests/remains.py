@@ -42,7 +42,7 @@ def remains(run: Run[Any], kept: Mapping[str, Stateful] | None = None) -> Remain
     setup = run._parts
     tensors = {
         f"{name}.{path}": content(tensor)
-        for name, module in setup.trained.items()
+        for name, module in setup.settings.trained.items()
         for path, tensor in module.state_dict().items()
     }
     phases = [phase.phase for phase in setup.phases]

@@ -17,8 +17,8 @@ from typing import IO, Annotated
 
 import typer
 
-from trainers.loop.assembly import OomChoice
 from trainers.loop.device.precision import PrecisionName
+from trainers.loop.parts import OomChoice
 from trainers.loop.profiling import profiled
 from trainers.loop.window.guards import Nonfinite
 from trainers.progress import Chain, Consumer, JsonLines, JsonlLog, TensorBoardLog, progress_for

@@ -1,88 +1,37 @@
 """How the parts of a run are put together from what its loop was told."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar, final
+from typing import Generic, TypeVar, final
 
 import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.compatibility import Rates
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.data.cutting import Cutter, Cutting
+from trainers.loop.data.cutting import Cutter
 from trainers.loop.data.feeding import feeder_for
-from trainers.loop.device.precision import Precision
 from trainers.loop.errors import listed
 from trainers.loop.group.ddp_checks import check_phases
 from trainers.loop.group.group import Group
+from trainers.loop.parts import LoopSettings, RunParts
 from trainers.loop.phase import Phase, Withheld
 from trainers.loop.reports import kept_graphs
 from trainers.loop.run import Run
-from trainers.loop.training_state import RunParts, TrainingState
+from trainers.loop.training_state import TrainingState
 from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.copies import Average, Best
 from trainers.loop.window.accumulation import Accumulator
-from trainers.loop.window.guards import GradientGuard, Nonfinite, coupled_layers
+from trainers.loop.window.guards import GradientGuard, coupled_layers
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.rewind import Rewind
 from trainers.loop.window.sharing import SharedForward
 from trainers.loop.window.update import Update, drops_on_device
 
 Batch = TypeVar("Batch")
-
-OomChoice = Literal["split", "fail"]
-CoupledChoice = Literal["refuse", "accept"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSettings(Generic[Batch]):
-    """A training as its loop was told, checked.
-
-    Attributes:
-        phases: Worked in this order.
-        groups: How many parameter groups each phase's optimizer had when the loop was made.
-        trained: The trained modules by name.
-        frozen: The others.
-        device: Where everything is.
-        precision: What validations compute in, and phases that name no other.
-        precisions: What each phase computes in.
-        accumulate: Batches of a process in a window.
-        oom: What to do when memory runs out.
-        cutting: How a batch is cut.
-        batch_coupled: What to do where layers mix the samples of a batch that would be cut.
-        nonfinite: What to do with what is not finite.
-        skip_limit: So many skipped steps, or validations, in a row raise.
-        audit_windows: So many windows show whether a parameter is used.
-        decays: Of the averages of the weights, by module; under None that of all modules.
-        state: What the caller keeps.
-    """
-
-    phases: Sequence[Phase[Batch]]
-    groups: Mapping[str, int]
-    trained: Mapping[str, nn.Module]
-    frozen: Mapping[str, nn.Module]
-    device: torch.device
-    precision: Precision
-    precisions: Mapping[str, Precision]
-    accumulate: int
-    oom: OomChoice
-    cutting: Cutting[Batch]
-    batch_coupled: CoupledChoice
-    nonfinite: Nonfinite
-    skip_limit: int
-    audit_windows: int | None
-    decays: Mapping[str | None, float]
-    state: Mapping[str, Stateful]
-
-    @property
-    def modules(self) -> dict[str, nn.Module]:
-        """All of them by name."""
-        return {**self.trained, **self.frozen}
 
 
 @final
@@ -117,11 +66,8 @@ class Assembly(Generic[Batch]):
         check_phases(group, settings.trained, phases)
         order_seed = group.gather(torch.initial_seed())[0]
         parts = RunParts(
+            settings=settings,
             phases=phases,
-            trained=settings.trained,
-            frozen=settings.frozen,
-            device=settings.device,
-            accumulate=settings.accumulate,
             group=group,
             shared=tuple(self._shared.values()),
             coupled=coupled_layers(settings.modules, settings.frozen.values()),
@@ -131,7 +77,6 @@ class Assembly(Generic[Batch]):
             best=Best(settings.trained, settings.nonfinite),
             training=TrainingState([phase.name for phase in settings.phases], order_seed=order_seed),
             signals=signals,
-            caller_state=settings.state,
             rates=rates,
         )
         recorder = None if checkpoints is None else Recorder(checkpoints, parts)
@@ -193,13 +138,13 @@ class Assembly(Generic[Batch]):
 
     def _averages(self, phase: Phase[Batch]) -> list[Average]:
         """The averages of a phase's parameters: one of all of them, or one a module that has a decay."""
-        found: list[Average] = []
+        averages: list[Average] = []
         for module, decay in self._settings.decays.items():
             held = None if module is None else set(self._settings.trained[module].parameters())
             parameters = [parameter for parameter in phase.parameters if held is None or parameter in held]
             if parameters:
-                found.append(Average(parameters, decay, module=module))
-        return found
+                averages.append(Average(parameters, decay, module=module))
+        return averages
 
     def _cutter(self, *, evaluated: Iterable[nn.Module]) -> Cutter[Batch]:
         """What cuts batches, while some modules are in evaluation mode."""

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.assembly import Assembly, CoupledChoice, LoopSettings, OomChoice
+from trainers.loop.assembly import Assembly
 from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.compatibility import Rates, ResumeRates, Started, started_with
 from trainers.loop.checkpoint.stop import StopSignals
@@ -23,6 +23,7 @@ from trainers.loop.errors import SettingsError, listed
 from trainers.loop.group.ddp_checks import check_modules
 from trainers.loop.group.group import Group
 from trainers.loop.group.processes import joined, local_rank
+from trainers.loop.parts import CoupledChoice, LoopSettings, OomChoice
 from trainers.loop.phase import Frozen, Phase
 from trainers.loop.run import Run
 from trainers.loop.weights.named import check_coverage, named_tensors, parameter_names

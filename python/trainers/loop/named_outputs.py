@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainers.loop.errors import ContractError, SettingsError, listed
-from trainers.loop.loss import Loss
+from trainers.loop.loss import Loss, described
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 
@@ -40,45 +40,47 @@ class Contract:
                 "names, none of them the key that they stand within"
             )
 
-    def read(self, found: object) -> dict[str, Tensor]:
+    def read(self, output: object) -> dict[str, Tensor]:
         """The outputs by name, in the order of the names, taken out of what the network returned.
 
         Either all of them stand under the key `within`, or they are the whole output. Whether they are finite is not
         looked at.
 
         Args:
-            found: What the network returned.
+            output: What the network returned.
 
         Raises:
             ContractError: It is no such dict; or an output is no tensor, of an integer type or of another shape; or it
                 has no graph although gradients are enabled.
         """
-        outputs = self._outputs(found)
+        outputs = self._outputs(output)
         tensors = {name: self._tensor(name, outputs[name]) for name in self.names}
         self._check_sizes(tensors)
         _check_attached(tensors)
         return tensors
 
-    def _outputs(self, found: object) -> Mapping[object, object]:
+    def _outputs(self, output: object) -> Mapping[object, object]:
         """The dict that has the names for keys."""
-        if not isinstance(found, Mapping):
-            raise ContractError(f"the network returned {_what(found)}; {self._expected()}")
-        outputs: object = found.get(self.within, found)
-        where = f" under {self.within!r}" if self.within in found else ""
+        if not isinstance(output, Mapping):
+            raise ContractError(f"the network returned {described(output)}; {self._expected()}")
+        outputs: object = output.get(self.within, output)
+        where = f" under {self.within!r}" if self.within in output else ""
         if not isinstance(outputs, Mapping):
-            raise ContractError(f"the network returned {_what(outputs)}{where}; {self._expected()}")
+            raise ContractError(f"the network returned {described(outputs)}{where}; {self._expected()}")
         missing = [name for name in self.names if name not in outputs]
         unexpected = [key for key in outputs if key not in self.names]
         if missing or unexpected:
             raise ContractError(
-                f"the network returned {_what(outputs)}{where}; {self._expected()}{_differ(missing, unexpected)}; "
+                f"the network returned {described(outputs)}{where}; {self._expected()}{_differ(missing, unexpected)}; "
                 f"{self._hint(outputs, nested=bool(where))}"
             )
         return outputs
 
     def _tensor(self, name: str, value: object) -> Tensor:
         if not isinstance(value, Tensor):
-            raise ContractError(f"the output {name!r} is {_what(value)}; expected a tensor of shape {self._shape()}")
+            raise ContractError(
+                f"the output {name!r} is {described(value)}; expected a tensor of shape {self._shape()}"
+            )
         if not value.is_floating_point():
             raise ContractError(
                 f"the output {name!r} is of {value.dtype}; expected floating point: an argmax or a rounding has no "
@@ -133,18 +135,6 @@ def _check_attached(tensors: Mapping[str, Tensor]) -> None:
 def _differ(missing: Sequence[str], unexpected: Sequence[object]) -> str:
     lacks = f"; missing: {listed([repr(name) for name in missing])}" if missing else ""
     return lacks + (f"; unexpected: {listed([repr(key) for key in unexpected])}" if unexpected else "")
-
-
-def _what(value: object) -> str:
-    match value:
-        case None:
-            return "None (is a `return` missing?)"
-        case Tensor():
-            return f"a tensor of shape {list(value.shape)}"
-        case Mapping():
-            return f"a dict with the keys [{listed([repr(key) for key in value])}]" if value else "an empty dict"
-        case _:
-            return f"a {type(value).__name__}"
 
 
 def summed_loss(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor], criterion: Criterion) -> Loss:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from types import TracebackType
 from typing import Any, Generic, TypeVar, final
 
 from torch import nn
@@ -131,9 +130,7 @@ class Withheld:
         for parameter in self._frozen:
             parameter.requires_grad_(False)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let those that did train again, whatever happened."""
         for parameter in self._frozen:
             parameter.requires_grad_(True)

@@ -14,6 +14,7 @@ from trainers.loop.device.seeding import mixed
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
 from trainers.loop.group.group import Requests
 from trainers.loop.loss import Loss
+from trainers.loop.parts import RunParts
 from trainers.loop.reports import (
     CheckpointReport,
     EpochReport,
@@ -24,7 +25,7 @@ from trainers.loop.reports import (
     shortage,
     validation_shortage,
 )
-from trainers.loop.training_state import PhaseResult, RunParts
+from trainers.loop.training_state import PhaseResult
 from trainers.loop.validation import Validation, evaluating
 from trainers.loop.weights.copies import Average
 from trainers.loop.weights.named import kept_buffers
@@ -91,11 +92,11 @@ class Run(Generic[Batch]):
         self._look_at(train)
         scored = "no validation" if validation is None else "a validation"
         self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
-        yield from self._told()
+        yield from self._pending_notices()
         while self._training.epoch < max_epochs:
             yield from self._epoch(train, max_epochs)
             yield self._complete(max_epochs, validation)
-            yield from self._told()
+            yield from self._pending_notices()
             yield from self._recorded()
 
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
@@ -114,16 +115,16 @@ class Run(Generic[Batch]):
         """
         check_source(source)
         started, scorer = perf_counter(), self._parts.scorer
-        limit = scorer.limit
+        limit = scorer.cutter.limit
         group = self.group
         self._share_buffers()
-        with evaluating(self._parts.trained.values()), self._averaged():
+        with evaluating(self._parts.settings.trained.values()), self._averaged():
             order = self._training.order_seed
             own = partial(read_apart, source, 0, start=group.rank, step=group.size, seed=order)
             seed = mixed(order, group.rank)
             total = group.total(scorer.total(score, own, self._training.epoch, seed=seed))
-        if scorer.limit != limit:
-            self._notices.append(validation_shortage(scorer.limit))
+        if scorer.cutter.limit != limit:
+            self._notices.append(validation_shortage(scorer.cutter.limit))
         if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
         self._parts.score_guard.note(total.mean())
@@ -170,13 +171,13 @@ class Run(Generic[Batch]):
         """
         check_source(train)
         training, group = self._training, self.group
-        found = remarks(train, epoch=training.epoch, window=training.epoch_totals.windows, processes=group.size)
-        self._notices.extend(Notice(message=message) for message in found)
+        messages = remarks(train, epoch=training.epoch, window=training.epoch_totals.windows, processes=group.size)
+        self._notices.extend(Notice(message=message) for message in messages)
         if group.size > 1:
             digest = order_digest(train, training.epoch, seed=training.order_seed)
             group.check_same("the order of the loader's batches", digest)
 
-    def _told(self) -> Iterator[Notice]:
+    def _pending_notices(self) -> Iterator[Notice]:
         """What has happened and was not told yet."""
         while self._notices:
             yield self._notices.pop(0)
@@ -186,7 +187,7 @@ class Run(Generic[Batch]):
         epoch_totals = self._training.epoch_totals
         self._check_order(train)
         length = self.group.agreed_length(train.length)
-        total = None if length is None else -(-length // (self._parts.accumulate * self.group.size))
+        total = None if length is None else -(-length // (self._parts.settings.accumulate * self.group.size))
         self._set_modes()
         for window, waited in timed(self._windows(train, total), self._reading):
             started = perf_counter()
@@ -194,7 +195,7 @@ class Run(Generic[Batch]):
             epoch_totals.add(worked, seconds=perf_counter() - started + waited, data_seconds=waited)
             yield from [report for report, _ in worked]
             if self._notices:
-                yield from self._told()
+                yield from self._pending_notices()
             if requests.any:
                 yield from self._fulfil(requests, epoch_end=False)
         if not epoch_totals.windows:
@@ -227,7 +228,7 @@ class Run(Generic[Batch]):
 
     def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
         """The windows of the epoch that are still to be worked; in a group, as many as the others have."""
-        size, done, group = self._parts.accumulate, self._training.epoch_totals.windows, self.group
+        size, done, group = self._parts.settings.accumulate, self._training.epoch_totals.windows, self.group
         batches = read_apart(
             train,
             self._training.epoch,
@@ -235,8 +236,8 @@ class Run(Generic[Batch]):
             step=group.size,
             seed=self._training.order_seed,
         )
-        found = windows(batches, size, None if group.size == 1 or total is None else total - done)
-        return self._parts.feeder.windows(found, ahead=foreseeable(train))
+        read = windows(batches, size, None if group.size == 1 or total is None else total - done)
+        return self._parts.feeder.windows(read, ahead=foreseeable(train))
 
     def _work(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
@@ -289,7 +290,7 @@ class Run(Generic[Batch]):
             validation=scored,
             seconds=epoch_totals.seconds + perf_counter() - started,
             data_seconds=epoch_totals.data_seconds,
-            peak_bytes=peak_bytes(self._parts.device),
+            peak_bytes=peak_bytes(self._parts.settings.device),
         )
         training.complete(report)
         return report
@@ -343,13 +344,13 @@ class Run(Generic[Batch]):
     def _share_buffers(self) -> None:
         """Give every process the first one's buffers, which each has changed by its own batches."""
         if self.group.size > 1:
-            self.group.spread(kept_buffers(self._parts.trained))
+            self.group.spread(kept_buffers(self._parts.settings.trained))
 
     def _set_modes(self) -> None:
         """Frozen modules come last, because they may be parts of trained ones."""
-        for module in self._parts.trained.values():
+        for module in self._parts.settings.trained.values():
             module.train()
-        for module in self._parts.frozen.values():
+        for module in self._parts.settings.frozen.values():
             module.eval()
 
     @contextmanager

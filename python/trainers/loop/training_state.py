@@ -1,25 +1,12 @@
-"""How far a training has come, the totals of the epoch that it is in, and the parts that work on it."""
+"""How far a training has come, and the totals of the epoch that it is in."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Generic, TypeVar, final
+from dataclasses import asdict
+from typing import Any, final
 
-import torch
-from torch import nn
-
-from trainers.loop.checkpoint.caller_state import Stateful
-from trainers.loop.checkpoint.compatibility import Rates
-from trainers.loop.checkpoint.stop import StopSignals
-from trainers.loop.data.feeding import Feeder
-from trainers.loop.group.group import Group
 from trainers.loop.loss import WeightedMean
 from trainers.loop.reports import EpochReport, PhaseTotals, ValidationReport, WindowReport
-from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.copies import Best
-from trainers.loop.window.phase_run import PhaseRun
-from trainers.loop.window.sharing import SharedForward
 
-Batch = TypeVar("Batch")
 PhaseResult = tuple[WindowReport, WeightedMean]
 """What a phase did in a window, and the loss behind the report's numbers."""
 
@@ -162,44 +149,3 @@ def _report(values: Mapping[str, Any]) -> EpochReport:
         "validation": None if values["validation"] is None else ValidationReport(**values["validation"]),
     }
     return EpochReport(**rebuilt)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunParts(Generic[Batch]):
-    """The parts of a run.
-
-    Attributes:
-        phases: With their optimizers, guards and averages; worked in this order.
-        trained: The trained modules by name.
-        frozen: The others by name, which no checkpoint holds but which must be the same on resume.
-        device: Where everything is.
-        accumulate: Batches of this process in a window.
-        group: The processes that train together.
-        shared: The forwards that phases own and others may use.
-        coupled: The layers that mix the samples of a batch.
-        feeder: Brings batches to the device.
-        scorer: Scores sources.
-        score_guard: Watches the validations' means.
-        best: The best value so far and its weights.
-        training: How far the training has come.
-        signals: Whether it is asked to stop.
-        caller_state: What the caller keeps beside the loop, by name; every process's own.
-        rates: What the optimizers were set up with at the start.
-    """
-
-    phases: Sequence[PhaseRun[Batch]]
-    trained: Mapping[str, nn.Module]
-    frozen: Mapping[str, nn.Module]
-    device: torch.device
-    accumulate: int
-    group: Group
-    shared: Sequence[SharedForward[Batch]]
-    coupled: Sequence[str]
-    feeder: Feeder
-    scorer: Scorer
-    score_guard: ScoreGuard
-    best: Best
-    training: TrainingState
-    signals: StopSignals
-    caller_state: Mapping[str, Stateful]
-    rates: Rates

@@ -53,23 +53,16 @@ class Scorer:
         device: Where pieces are moved to.
         precision: What the forward computes in.
         cutter: Cuts the batches.
+
+    Attributes:
+        cutter: As given; the most that a piece may cost is in it.
     """
 
     def __init__(self, device: torch.device, precision: Precision, cutter: Cutter[Any]) -> None:
         self._device = device
         self._move: Callable[[Any], Any] = mover(device)
         self._dtype = precision.dtype
-        self._cutter = cutter
-
-    @property
-    def limit(self) -> int | None:
-        """The most that a piece may cost since memory ran out; None while batches are not cut."""
-        return self._cutter.limit
-
-    @limit.setter
-    def limit(self, limit: int | None) -> None:
-        """Go on with the limit of a checkpoint."""
-        self._cutter.limit = limit
+        self.cutter = cutter
 
     def total(
         self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int
@@ -103,7 +96,7 @@ class Scorer:
             with Position("validation", epoch, number, (batch,)):
                 start: int | None = 0
                 while start is not None:
-                    piece = self._cutter.piece(batch, start)
+                    piece = self.cutter.piece(batch, start)
                     loss = self._scored(score, piece)
                     if loss is None:
                         return None
@@ -117,7 +110,7 @@ class Scorer:
         if isinstance(scored, Loss):
             return scored
         release(self._device)
-        self._cutter.lower(piece, f"memory ran out in the validation ({scored}; now {usage(self._device)})")
+        self.cutter.lower(piece, f"memory ran out in the validation ({scored}; now {usage(self._device)})")
         return None
 
     def _piece(self, score: Score[Sample], piece: Piece[Sample]) -> Loss | str:
@@ -131,9 +124,9 @@ class Scorer:
             return cause_of(error)
 
 
-def _checked(found: object) -> Loss:
+def _checked(score: object) -> Loss:
     """The score, which decisions will compare with others."""
-    loss = check_loss(found)
+    loss = check_loss(score)
     for mean in loss.roots():
         check_width(loss.name_of(mean), mean)
     return loss

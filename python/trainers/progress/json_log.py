@@ -169,10 +169,10 @@ def _stays(line: bytes, place: Place) -> bool:
     if place <= (0, 0):
         return False
     try:
-        told = json.loads(line)
+        logged = json.loads(line)
     except ValueError:  # damaged, as a power cut leaves it: no reader of the log could use it
         return False
-    match told:
+    match logged:
         case {"kind": "window", "epoch": int(epoch), "window": int(window)}:
             return (epoch, window) < place
         case {"kind": "epoch", "epoch": int(epoch)}:

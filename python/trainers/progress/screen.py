@@ -79,7 +79,7 @@ class _View:
         if self.validation is not None:
             shown.append(f"validation {self.validation:.4f}")
         if self.pace is not None:
-            shown.extend(self.pace.told())
+            shown.extend(self.pace.rates())
         if self.micro is not None:
             shown.append(f"cut to {self.micro}")
         return "  ".join(shown)
@@ -102,7 +102,7 @@ class _Pace:
             self._latest = report.window
             self._waited += report.data_seconds
 
-    def told(self) -> Iterator[str]:
+    def rates(self) -> Iterator[str]:
         """Windows a second, and the wait for data where it is notable."""
         yield f"{(self._latest - self._before) / self._seconds:.0f} windows/s"
         waited = waiting(self._waited / self._seconds)

@@ -44,10 +44,10 @@ def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None
     Raises:
         ResumeMismatchError: A name is on one side only, or a state is not of the same structure.
     """
-    found = [*_misnamed(saved, things), *_misfits(saved, things)]
-    if found:
+    problems = [*_misnamed(saved, things), *_misfits(saved, things)]
+    if problems:
         raise ResumeMismatchError(
-            f"Loop(state=…) does not fit the checkpoint: {listed(found)}; give it what the training was started with, "
+            f"Loop(state=…) does not fit the checkpoint: {listed(problems)}; give it what the training was started with, "
             "or start anew in another folder"
         )
 
@@ -59,7 +59,7 @@ def outgrown(now: Mapping[str, Any], begun: Mapping[str, Any]) -> list[str]:
         now: The states that are saved.
         begun: Those at the start.
     """
-    return [found for name, state in now.items() for found in _differences(name, state, begun[name])]
+    return [difference for name, state in now.items() for difference in _differences(name, state, begun[name])]
 
 
 def check_keepable(things: Mapping[str, Stateful]) -> None:

@@ -77,25 +77,25 @@ def layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) ->
     Learning rates and the like are not in it: they change while a training runs, and a checkpoint brings its own. What
     they were at the start is compared by `rates`.
     """
-    found: dict[str, Any] = {"phases": [phase.phase.name for phase in phases]}
+    parts: dict[str, Any] = {"phases": [phase.phase.name for phase in phases]}
     names = parameter_names(trained.items())
     for run in phases:
         phase, title = run.phase, f"phase {run.phase.name!r}"
-        found[f"optimizer of {title}"] = type(phase.optimizer).__name__
-        found[f"scheduler of {title}"] = None if phase.scheduler is None else type(phase.scheduler).__name__
-        found[f"clip of {title}"] = phase.clip
-        found[f"every of {title}"] = phase.every
+        parts[f"optimizer of {title}"] = type(phase.optimizer).__name__
+        parts[f"scheduler of {title}"] = None if phase.scheduler is None else type(phase.scheduler).__name__
+        parts[f"clip of {title}"] = phase.clip
+        parts[f"every of {title}"] = phase.every
         if phase.after:  # what older checkpoints do not know is there only where it is used
-            found[f"after of {title}"] = phase.after
+            parts[f"after of {title}"] = phase.after
         if phase.uses is not None:
-            found[f"forward of {title}"] = f"that of {phase.uses!r}"
-        found[f"average's decay of {title}"] = _decays(run)
+            parts[f"forward of {title}"] = f"that of {phase.uses!r}"
+        parts[f"average's decay of {title}"] = _decays(run)
         for group, content in enumerate(phase.optimizer.param_groups):
             for number, parameter in enumerate(content["params"]):
-                found[f"parameter {number} in group {group} of {title}"] = names[parameter]
+                parts[f"parameter {number} in group {group} of {title}"] = names[parameter]
     for name, tensor in named_tensors(trained).items():
-        found[name] = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-    return found
+        parts[name] = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    return parts
 
 
 def _decays(run: PhaseRun[Any]) -> float | dict[str, float] | None:
@@ -106,16 +106,16 @@ def _decays(run: PhaseRun[Any]) -> float | dict[str, float] | None:
     return decays[None] if None in decays else {str(module): decay for module, decay in decays.items()}
 
 
-def check_layout(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def check_layout(saved: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Check that a checkpoint fits.
 
     Raises:
         ResumeMismatchError: It was made by another training; the message names what differs.
     """
     different = [
-        f"{name} is {found.get(name)} in the checkpoint and {expected.get(name)} here"
-        for name in dict.fromkeys((*expected, *found))
-        if found.get(name) != expected.get(name)
+        f"{name} is {saved.get(name)} in the checkpoint and {expected.get(name)} here"
+        for name in dict.fromkeys((*expected, *saved))
+        if saved.get(name) != expected.get(name)
     ]
     if different:
         raise ResumeMismatchError(
@@ -155,24 +155,24 @@ class Rates:
         Raises:
             ResumeMismatchError: Something was another at the start, and nobody chose between the two.
         """
-        found = self._differences(saved)
-        if found and self._choice == "refuse":
+        different = self._differences(saved)
+        if different and self._choice == "refuse":
             raise ResumeMismatchError(
-                f"the optimizers are not set up as when the training was started: {listed(found)}; set that back, or "
+                f"the optimizers are not set up as when the training was started: {listed(different)}; set that back, or "
                 'choose: Loop(resume_rates="saved") goes on as before, Loop(resume_rates="new") with what is set up now'
             )
 
     def load(self, saved: Started | None) -> list[str]:
         """Do what was chosen, once optimizers and schedules have come back; what a person should know of it."""
-        found = self._differences(saved)
+        different = self._differences(saved)
         new = self._choice == "new"
         if saved is None or not new:
             self._started = saved
-        if saved is None or not found:
+        if saved is None or not different:
             return []
         if new:
             self._take(saved)
-        return [f"the optimizers go on with what is {'set up now' if new else 'saved'}: {listed(found)}"]
+        return [f"the optimizers go on with what is {'set up now' if new else 'saved'}: {listed(different)}"]
 
     def _differences(self, saved: Started | None) -> list[str]:
         """Every setting that is another, with both values; none for a checkpoint of old, which does not say."""

@@ -168,8 +168,8 @@ def entries(folder: Path) -> list[Entry]:
     """
     if not folder.exists():
         return []
-    found = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
-    return sorted(Entry(int(name[1]), int(name[2] or 1), path) for name, path in found if name)
+    named = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
+    return sorted(Entry(int(name[1]), int(name[2] or 1), path) for name, path in named if name)
 
 
 def next_entry(folder: Path, windows: int) -> Entry:

@@ -16,8 +16,8 @@ from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.device.compilation import compact
 from trainers.loop.device.seeding import captured, restore
 from trainers.loop.errors import CheckpointError, listed
+from trainers.loop.parts import RunParts
 from trainers.loop.reports import CheckpointReport, Notice
-from trainers.loop.training_state import RunParts
 from trainers.loop.weights.named import digest, named_tensors
 
 SHARE = 0.05
@@ -37,12 +37,13 @@ class Recorder:
     def __init__(self, checkpoints: Checkpoints, parts: RunParts[Any]) -> None:
         self._checkpoints = checkpoints
         self._parts = parts
+        self._settings = parts.settings
         self._group = parts.group
         self._layout = {
             "processes": parts.group.size,
-            "accumulate": parts.accumulate,
-            **{f"frozen {name}": digest(module) for name, module in parts.frozen.items()},
-            **layout(parts.trained, parts.phases),
+            "accumulate": parts.settings.accumulate,
+            **{f"frozen {name}": digest(module) for name, module in parts.settings.frozen.items()},
+            **layout(parts.settings.trained, parts.phases),
         }
         self._saved = perf_counter()
         self._took = 0.0
@@ -83,8 +84,8 @@ class Recorder:
                 caller's state.
             ResumeMismatchError: They belong to another training.
         """
-        check_keepable(self._parts.caller_state)  # now rather than in every checkpoint of a training that nothing saves
-        self._begun = deepcopy(state_of(self._parts.caller_state))
+        check_keepable(self._settings.state)  # now rather than in every checkpoint of a training that nothing saves
+        self._begun = deepcopy(state_of(self._settings.state))
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:
@@ -94,10 +95,10 @@ class Recorder:
         # Older checkpoints say nothing of the two that follow: nothing is compared, and nothing was kept.
         self._parts.rates.check(restored.state.get("started"))
         kept = restored.state["processes"][self._group.rank].get("kept", {})
-        check_kept(kept, self._parts.caller_state)
-        load_kept(kept, self._parts.caller_state)  # first, because it is the last that may refuse
+        check_kept(kept, self._settings.state)
+        load_kept(kept, self._settings.state)  # first, because it is the last that may refuse
         self._restore(restored.tensors, restored.state)
-        notices += [Notice(message=told) for told in self._parts.rates.load(restored.state.get("started"))]
+        notices += [Notice(message=message) for message in self._parts.rates.load(restored.state.get("started"))]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
         return [*notices, Notice(message=f"goes on {place}, from {restored.folder}")]
@@ -106,14 +107,14 @@ class Recorder:
         """What of the caller's state a resumed training would refuse; told once, and early enough to mend it."""
         if self._begun is None:
             return []
-        found = outgrown(state_of(self._parts.caller_state), self._begun)
-        if not found:
+        differences = outgrown(state_of(self._settings.state), self._begun)
+        if not differences:
             return []
         self._begun = None
         return [
             Notice(
                 message="no training can resume from these checkpoints, because the state has become another kind of "
-                f"thing than it began as: {listed(found)}; let it begin empty or as None, or keep its shape"
+                f"thing than it began as: {listed(differences)}; let it begin empty or as None, or keep its shape"
             )
         ]
 
@@ -136,7 +137,7 @@ class Recorder:
             for number, tensor in enumerate(tensor for average in phase.averages for tensor in average.tensors)
         }
         return Snapshot(
-            tensors={"modules": named_tensors(parts.trained), "average": averages, "best": parts.best.tensors},
+            tensors={"modules": named_tensors(self._settings.trained), "average": averages, "best": parts.best.tensors},
             state={
                 "layout": self._layout,
                 "standing": training.state(),
@@ -155,9 +156,9 @@ class Recorder:
     def _restore(self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
         parts = self._parts
         with torch.no_grad():
-            for name, tensor in named_tensors(parts.trained).items():
+            for name, tensor in named_tensors(self._settings.trained).items():
                 tensor.copy_(tensors["modules"][name])
-        for module in parts.trained.values():
+        for module in self._settings.trained.values():
             compact(module)
         for phase in parts.phases:
             phase.load(state["phases"][phase.phase.name])
@@ -171,14 +172,14 @@ class Recorder:
         own = state["processes"][self._group.rank]
         for phase in parts.phases:
             phase.cutter.limit = own["limits"][phase.phase.name]
-        parts.scorer.limit = own["validation's limit"]
-        restore(own["generators"], parts.device)
+        parts.scorer.cutter.limit = own["validation's limit"]
+        restore(own["generators"], self._settings.device)
 
     def _own(self) -> dict[str, Any]:
         """What differs from process to process."""
         return {
-            "generators": captured(self._parts.device),
+            "generators": captured(self._settings.device),
             "limits": {phase.phase.name: phase.cutter.limit for phase in self._parts.phases},
-            "validation's limit": self._parts.scorer.limit,
-            "kept": state_of(self._parts.caller_state),
+            "validation's limit": self._parts.scorer.cutter.limit,
+            "kept": state_of(self._settings.state),
         }

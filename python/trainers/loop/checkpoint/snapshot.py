@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Self
@@ -26,8 +26,67 @@ from trainers.loop.checkpoint.tensors import (
 )
 
 FORMAT = 1
-
 META_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A training between two windows.
+
+    Attributes:
+        tensors: Tensors by name, in groups such as `modules` or `average`; a file per group, none for an empty one.
+        state: Everything else, of optimizers, schedulers, scalers and generators: tensors and plain Python values in
+            any nesting.
+        epoch: The epoch, counted from 0.
+        window: Windows of that epoch that are done.
+        windows: All windows since the start of the training.
+        best: Whether the newest recorded value is the best one.
+    """
+
+    tensors: Mapping[str, Mapping[str, Tensor]]
+    state: Mapping[str, Any]
+    epoch: int
+    window: int
+    windows: int
+    best: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A checkpoint that was written.
+
+    Attributes:
+        folder: Where it stands.
+        bytes: Its size.
+        seconds: Time it took, old checkpoints' removal included.
+    """
+
+    folder: Path
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A checkpoint that was read; all tensors are on the CPU and share no memory with its files.
+
+    Attributes:
+        tensors: Tensors by name, in their groups; a group that was empty is absent.
+        state: Everything else, as it was saved.
+        epoch: The epoch, counted from 0.
+        window: Windows of that epoch that are done.
+        windows: All windows since the start of the training.
+        folder: Where it stands.
+        damaged: Newer checkpoints that could not be used, each with the reason.
+    """
+
+    tensors: Mapping[str, Mapping[str, Tensor]]
+    state: Mapping[str, Any]
+    epoch: int
+    window: int
+    windows: int
+    folder: Path
+    damaged: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +113,7 @@ class Meta:
 
     def text(self) -> bytes:
         """The file: JSON with a digest of itself, so that a changed digit is noticed."""
-        return _sealed(
-            {
-                "format": FORMAT,
-                "epoch": self.epoch,
-                "window": self.window,
-                "windows": self.windows,
-                "best": self.best,
-                "settings": self.settings,
-                "torch": self.torch,
-                "files": {name: {"bytes": mark.bytes, "sha256": mark.sha256} for name, mark in self.files.items()},
-            }
-        )
+        return _sealed({"format": FORMAT, **asdict(self)})
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
@@ -91,26 +139,49 @@ class Meta:
             raise DamagedError(f"meta.json lacks something or has something else in its place: {error}") from error
 
 
-def _sealed(content: Mapping[str, object]) -> bytes:
-    digest = sha256(_rendered(content)).hexdigest()
-    return _rendered({"content": content, "sha256": digest})
+def check_snapshot(snapshot: Snapshot) -> None:
+    """Check that it can be written and read back.
+
+    Raises:
+        CheckpointError: Something in it cannot; the message names it.
+    """
+    for group, tensors in snapshot.tensors.items():
+        check_group(group, tensors)
+    check_state(snapshot.state)
 
 
-def _unsealed(text: bytes) -> dict[str, Any]:
-    """Writing it again must give the same bytes: that is stricter than any reading of JSON."""
-    try:
-        found: Any = json.loads(text)
-        content: dict[str, Any] = found["content"]
-        same = _sealed(content) == text
-    except (ValueError, TypeError, KeyError) as error:
-        raise DamagedError(f"meta.json is not the JSON that was written: {error}") from error
-    if not same or not isinstance(content, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it was just read
-        raise DamagedError("meta.json does not match its own digest")
-    return content
+def snapshot_bytes(snapshot: Snapshot) -> int:
+    """About what a checkpoint takes on the disk, and not less."""
+    return META_BYTES + state_bytes(snapshot.state) + sum(map(group_bytes, snapshot.tensors.values()))
 
 
-def _rendered(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode()
+def write_checkpoint(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> int:
+    """Write all files to the disk, `meta.json` last; returns their bytes.
+
+    Raises:
+        OSError: One cannot be written.
+    """
+    files: dict[str, FileDigest] = {}
+    for group, tensors in snapshot.tensors.items():
+        if tensors:
+            with new_file(folder / f"{group}{SUFFIX}") as sink:
+                write_group(sink, tensors)
+            files[f"{group}{SUFFIX}"] = sink.mark()
+    with new_file(folder / STATE) as sink:
+        write_state(sink, snapshot.state)
+    files[STATE] = sink.mark()
+    with new_file(folder / META) as sink:
+        meta = Meta(
+            epoch=snapshot.epoch,
+            window=snapshot.window,
+            windows=snapshot.windows,
+            best=snapshot.best,
+            settings=settings,
+            torch=str(torch.__version__),
+            files=files,
+        )
+        sink.write(meta.text())
+    return sum(mark.bytes for mark in (*files.values(), sink.mark()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,109 +259,23 @@ def _verify_file(path: Path, mark: FileDigest) -> None:
             raise DamagedError(f"{path.name} does not match its digest")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """A training between two windows.
-
-    Attributes:
-        tensors: Tensors by name, in groups such as `modules` or `average`; a file per group, none for an empty one.
-        state: Everything else, of optimizers, schedulers, scalers and generators: tensors and plain Python values in
-            any nesting.
-        epoch: The epoch, counted from 0.
-        window: Windows of that epoch that are done.
-        windows: All windows since the start of the training.
-        best: Whether the newest recorded value is the best one.
-    """
-
-    tensors: Mapping[str, Mapping[str, Tensor]]
-    state: Mapping[str, Any]
-    epoch: int
-    window: int
-    windows: int
-    best: bool
+def _sealed(content: Mapping[str, object]) -> bytes:
+    digest = sha256(_rendered(content)).hexdigest()
+    return _rendered({"content": content, "sha256": digest})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """A checkpoint that was written.
-
-    Attributes:
-        folder: Where it stands.
-        bytes: Its size.
-        seconds: Time it took, old checkpoints' removal included.
-    """
-
-    folder: Path
-    bytes: int
-    seconds: float
+def _unsealed(text: bytes) -> dict[str, Any]:
+    """Writing it again must give the same bytes: that is stricter than any reading of JSON."""
+    try:
+        sealed: Any = json.loads(text)
+        content: dict[str, Any] = sealed["content"]
+        same = _sealed(content) == text
+    except (ValueError, TypeError, KeyError) as error:
+        raise DamagedError(f"meta.json is not the JSON that was written: {error}") from error
+    if not same or not isinstance(content, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it was just read
+        raise DamagedError("meta.json does not match its own digest")
+    return content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """A checkpoint that was read; all tensors are on the CPU and share no memory with its files.
-
-    Attributes:
-        tensors: Tensors by name, in their groups; a group that was empty is absent.
-        state: Everything else, as it was saved.
-        epoch: The epoch, counted from 0.
-        window: Windows of that epoch that are done.
-        windows: All windows since the start of the training.
-        folder: Where it stands.
-        damaged: Newer checkpoints that could not be used, each with the reason.
-    """
-
-    tensors: Mapping[str, Mapping[str, Tensor]]
-    state: Mapping[str, Any]
-    epoch: int
-    window: int
-    windows: int
-    folder: Path
-    damaged: tuple[str, ...]
-
-
-def check_snapshot(snapshot: Snapshot) -> None:
-    """Check that it can be written and read back.
-
-    Raises:
-        CheckpointError: Something in it cannot; the message names it.
-    """
-    for group, tensors in snapshot.tensors.items():
-        check_group(group, tensors)
-    check_state(snapshot.state)
-
-
-def snapshot_bytes(snapshot: Snapshot) -> int:
-    """About what a checkpoint takes on the disk, and not less."""
-    return META_BYTES + state_bytes(snapshot.state) + sum(map(group_bytes, snapshot.tensors.values()))
-
-
-def write_checkpoint(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> int:
-    """Write all files to the disk, `meta.json` last; returns their bytes.
-
-    Raises:
-        OSError: One cannot be written.
-    """
-    files: dict[str, FileDigest] = {}
-    for group, tensors in snapshot.tensors.items():
-        if tensors:
-            with new_file(folder / f"{group}{SUFFIX}") as sink:
-                write_group(sink, tensors)
-            files[f"{group}{SUFFIX}"] = sink.mark()
-    with new_file(folder / STATE) as sink:
-        write_state(sink, snapshot.state)
-    files[STATE] = sink.mark()
-    with new_file(folder / META) as sink:
-        sink.write(_meta(snapshot, settings, files).text())
-    return sum(mark.bytes for mark in (*files.values(), sink.mark()))
-
-
-def _meta(snapshot: Snapshot, settings: Mapping[str, Json], files: Mapping[str, FileDigest]) -> Meta:
-    return Meta(
-        epoch=snapshot.epoch,
-        window=snapshot.window,
-        windows=snapshot.windows,
-        best=snapshot.best,
-        settings=settings,
-        torch=str(torch.__version__),
-        files=files,
-    )
+def _rendered(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode()

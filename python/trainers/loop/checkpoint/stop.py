@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable
 from time import monotonic
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self, TypeAlias, final
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int
@@ -43,9 +43,7 @@ class StopSignals:
         self.installed = bool(self._previous)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Put back what was there before, which hears of a signal now that nobody has acted on until here."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)

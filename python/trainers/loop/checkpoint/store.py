@@ -28,7 +28,6 @@ from trainers.loop.checkpoint.folder import (
     sweep,
 )
 from trainers.loop.checkpoint.snapshot import (
-    Content,
     Restored,
     Saved,
     Snapshot,
@@ -44,33 +43,6 @@ from trainers.loop.errors import CheckpointError, NoBestWeightsError, ResumeMism
 LOCK = ".lock"
 Which = Literal["best", "newest"]
 GROUPS: Mapping[Which, str] = {"best": "best", "newest": "modules"}
-
-
-@final
-class CheckpointSchedule:
-    """Asks for a checkpoint after so many windows or so many seconds, whichever comes first.
-
-    Args:
-        every_windows: Windows from one to the next; None for no such rule.
-        every_seconds: Seconds from one to the next; None for no such rule.
-        clock: The time in seconds, which never goes back.
-    """
-
-    def __init__(self, *, every_windows: int | None, every_seconds: float | None, clock: Callable[[], float]) -> None:
-        self._windows = every_windows
-        self._seconds = every_seconds
-        self._clock = clock
-        self._since = clock()
-
-    def is_due(self, windows: int) -> bool:
-        """Whether one is due, `windows` being done since the start of the training."""
-        if self._windows is not None and windows % self._windows == 0:
-            return True
-        return self._seconds is not None and self._clock() - self._since >= self._seconds
-
-    def restart(self) -> None:
-        """Count the seconds from now."""
-        self._since = self._clock()
 
 
 @final
@@ -113,7 +85,10 @@ class Checkpoints:
         self.folder = Path(folder)
         self._keep = keep
         self._settings = plain(settings or {})
-        self._schedule = CheckpointSchedule(every_windows=every_windows, every_seconds=every_seconds, clock=clock)
+        self._every_seconds = every_seconds
+        self._every_windows = every_windows
+        self._clock = clock
+        self._since = clock()
         self._is_open = False
 
     @contextmanager
@@ -135,7 +110,7 @@ class Checkpoints:
                 sweep(self.folder)
             except OSError as error:
                 raise CheckpointError(f"{self.folder} cannot hold checkpoints: {reason(error)}") from error
-            self._schedule.restart()
+            self._since = self._clock()
             self._is_open = True
             try:
                 yield
@@ -162,7 +137,16 @@ class Checkpoints:
                 damaged.append(f"{entry.path.name}: {error.message}")
                 continue
             _check_settings(entry, content.meta.settings, self._settings)
-            return _restored(entry, content, damaged)
+            meta = content.meta
+            return Restored(
+                tensors=content.tensors,
+                state=content.state,
+                epoch=meta.epoch,
+                window=meta.window,
+                windows=meta.windows,
+                folder=entry.path,
+                damaged=tuple(damaged),
+            )
         if damaged:
             raise CheckpointError(
                 f"all checkpoints in {self.folder} are damaged ({'; '.join(damaged)}); restore them from a backup, or "
@@ -191,7 +175,7 @@ class Checkpoints:
             raise SettingsError(f"which is {which!r}; it must be {' or '.join(map(repr, GROUPS))}")
         entry = self._newest()
         try:
-            found = read_tensors(entry.path, GROUPS[which])
+            tensors = read_tensors(entry.path, GROUPS[which])
         except DamagedError as error:
             if not entry.path.exists():  # the training that owns it has written a newer one since
                 return self.weights(which)
@@ -199,22 +183,24 @@ class Checkpoints:
                 f"{entry.path} is damaged: {error.message}; restore it from a backup, or remove it to take the weights "
                 "of the one before it"
             ) from error
-        if found is None:
+        if tensors is None:
             raise NoBestWeightsError(
                 f"{entry.path} holds no best weights, as no value was recorded by then; take the newest: "
                 'weights("newest")'
             )
-        return found
+        return tensors
 
     def _newest(self) -> Entry:
-        found = self._entries()
-        if not found:
+        entries = self._entries()
+        if not entries:
             raise CheckpointError(f"{self.folder} holds no checkpoint; name the folder that a training wrote them to")
-        return found[-1]
+        return entries[-1]
 
     def is_due(self, windows: int) -> bool:
         """Whether a checkpoint is due now that `windows`, 1 or more, are done since the start of the training."""
-        return self._schedule.is_due(windows)
+        if self._every_windows is not None and windows % self._every_windows == 0:
+            return True
+        return self._every_seconds is not None and self._clock() - self._since >= self._every_seconds
 
     def save(self, snapshot: Snapshot) -> Saved:
         """Write a checkpoint to the disk whole, then remove those that are not kept.
@@ -225,7 +211,7 @@ class Checkpoints:
         """
         started = perf_counter()
         self._check_open()
-        self._schedule.restart()  # first, so that a full disk is tried again when the next is due, not every window
+        self._since = self._clock()  # first, so that a full disk is tried again when the next is due, not every window
         check_snapshot(snapshot)
         entry, size = _write(self.folder, snapshot, self._settings)
         _prune(self.folder, entry, self._keep)
@@ -255,17 +241,17 @@ class Checkpoints:
             raise CheckpointError(f"{self.folder} cannot be read: {reason(error)}") from error
 
 
-def unwanted(found: Sequence[Entry], newest: Entry, keep: int) -> list[Entry]:
+def unwanted(present: Sequence[Entry], newest: Entry, keep: int) -> list[Entry]:
     """The checkpoints to remove, oldest first, once `newest` stands.
 
     Kept are the `keep` newest, and the newest that was the best. Those with a greater number than `newest` were damaged
     when the training resumed from before them, and of one window only the last version counts.
     """
-    current = {entry.windows: entry for entry in sorted(found) if entry <= newest}
+    current = {entry.windows: entry for entry in sorted(present) if entry <= newest}
     ranked = list(current.values())
     best = next((entry for entry in reversed(ranked) if _was_best(entry)), newest)
     kept = {*ranked[-keep:], best}
-    return [entry for entry in found if entry not in kept]
+    return [entry for entry in present if entry not in kept]
 
 
 def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tuple[Entry, int]:
@@ -304,21 +290,9 @@ def _was_best(entry: Entry) -> bool:
 
 
 def _check_settings(entry: Entry, saved: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:
-    found = differences(saved, wanted)
-    if found:
+    different = differences(saved, wanted)
+    if different:
         raise ResumeMismatchError(
-            f"{entry.path} was made by another training: {'; '.join(found)}; set them back to resume it, or choose "
+            f"{entry.path} was made by another training: {'; '.join(different)}; set them back to resume it, or choose "
             "another folder to begin anew"
         )
-
-
-def _restored(entry: Entry, content: Content, damaged: Sequence[str]) -> Restored:
-    return Restored(
-        tensors=content.tensors,
-        state=content.state,
-        epoch=content.meta.epoch,
-        window=content.meta.window,
-        windows=content.meta.windows,
-        folder=entry.path,
-        damaged=tuple(damaged),
-    )

@@ -195,13 +195,13 @@ class Prefetcher:
     def _taken(self) -> ReadWindow[Any]:
         """The next window, ready to be worked."""
         self._now = ReadWindow()  # its copies first, so that there are never those of three windows
-        found, self._next = self._read() if self._next is None else self._next, None
-        if found.failure is not None:
-            raise found.failure
-        for copy in found.copies.values():
+        taken, self._next = self._read() if self._next is None else self._next, None
+        if taken.failure is not None:
+            raise taken.failure
+        for copy in taken.copies.values():
             self._carrier.received(copy)
-        self._now = found
-        return found
+        self._now = taken
+        return taken
 
     def _read(self) -> ReadWindow[Any]:
         window = next(self._windows, None)

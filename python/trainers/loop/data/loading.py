@@ -82,8 +82,8 @@ class IndexedLoader:
     def _alone(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The batches of workers that stay alive, and can serve but one reading at a time."""
         reading = self._readings
-        while found := tuple(islice(batches, 1)):
-            yield found[0]
+        while batch := tuple(islice(batches, 1)):
+            yield batch[0]
             if reading != self._readings:
                 raise ContractError(
                     "a loader with persistent_workers=True was read anew while an epoch of it was under way, as by a "
@@ -186,10 +186,10 @@ class StreamLoader:
             batches = iter(loader)
         while True:
             with generators:
-                found = tuple(islice(batches, 1))
-            if not found:
+                batch = tuple(islice(batches, 1))
+            if not batch:
                 return
-            yield found[0]
+            yield batch[0]
 
 
 def _restarting(loader: DataLoader[Any]) -> DataLoader[Any]:

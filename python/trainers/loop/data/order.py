@@ -173,17 +173,17 @@ class Order:
 
 
 def _reached(first: object) -> list[object]:
-    """The sampler and those that it keeps, in the order in which they are found."""
-    found: list[object] = []
+    """The sampler and those that it keeps, in the order in which they are reached."""
+    reached: list[object] = []
     waiting = [first]
     while waiting:
         sampler = waiting.pop(0)
-        if not any(sampler is known for known in found):
-            found.append(sampler)
+        if not any(sampler is known for known in reached):
+            reached.append(sampler)
             waiting.extend(value for value in _attributes(sampler) if isinstance(value, Sampler))
             if isinstance(sampler, BatchSampler):  # which takes any iterable
                 waiting.append(sampler.sampler)
-    return found
+    return reached
 
 
 def _attributes(sampler: object) -> Iterator[object]:

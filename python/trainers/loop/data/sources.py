@@ -104,8 +104,8 @@ class IterableSource(Generic[Batch]):
         """
         wanted = None if self._given is None else len(range(start, self._given, step))
         if self._loading is not None:
-            found = self._loading.batches(epoch, start=start, step=step)
-            return found if wanted is None else islice(found, wanted)
+            batches = self._loading.batches(epoch, start=start, step=step)
+            return batches if wanted is None else islice(batches, wanted)
         return islice(iter(self._batches), start, self._given, step)
 
     def digest(self, epoch: int) -> str:
@@ -188,8 +188,8 @@ class ResidentSource(Generic[Batch]):
         Raises:
             ContractError: There is no tensor, or their first dimensions differ.
         """
-        found = [tensor for _, tensor in leaves(data)]
-        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or of_one_piece(data):
+        tensors = [tensor for _, tensor in leaves(data)]
+        if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or of_one_piece(data):
             raise ContractError(f"tensors of one common first dimension are needed, got {describe(data)}")
 
         def gather(index: Tensor) -> Batch:
@@ -197,12 +197,12 @@ class ResidentSource(Generic[Batch]):
 
         return cls(
             gather,
-            samples=found[0].shape[0],
+            samples=tensors[0].shape[0],
             batch_size=batch_size,
             seed=seed,
             shuffle=shuffle,
             drop_last=drop_last,
-            device=found[0].device,
+            device=tensors[0].device,
         )
 
     @classmethod
@@ -230,10 +230,10 @@ class ResidentSource(Generic[Batch]):
         Raises:
             ContractError: There is no tensor, their lengths differ, or a window reaches beyond the ends.
         """
-        found = [tensor for _, tensor in leaves(series)]
-        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or of_one_piece(series):
+        tensors = [tensor for _, tensor in leaves(series)]
+        if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or of_one_piece(series):
             raise ContractError(f"tensors of one common length in time are needed, got {describe(series)}")
-        steps, device = found[0].shape[0], found[0].device
+        steps, device = tensors[0].shape[0], tensors[0].device
         begin = torch.arange(max(0, steps - length + 1)) if starts is None else starts
         if not len(begin) or begin.min() < 0 or begin.max() + length > steps:
             raise ContractError(f"there is no window of {length} steps at each of the starts in {describe(series)}")
@@ -330,14 +330,14 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
             generator.set_state(reading)
         try:
             batches = source.batches(epoch, start=start, step=step) if batches is None else batches
-            found = next(batches, END)
+            batch = next(batches, END)
             if goes_on:
                 reading = generator.get_state()
         finally:
             generator.set_state(training)
-        if found is END:
+        if batch is END:
             return
-        yield cast("Batch", found)
+        yield cast("Batch", batch)
 
 
 def order_digest(source: Source[object], epoch: int, *, seed: int) -> str:
@@ -351,15 +351,15 @@ def order_digest(source: Source[object], epoch: int, *, seed: int) -> str:
 
 def remarks(source: Source[object], *, epoch: int, window: int, processes: int) -> list[str]:
     """What a person should know of the way in which a source is read from a window of an epoch on."""
-    found: list[str] = []
+    messages: list[str] = []
     if isinstance(source, LiveSource) and window:
-        found.append(
+        messages.append(
             f"the source is live, so nothing of epoch {epoch + 1} is read again or skipped: what comes next is window "
             f"{window + 1}"
         )
     if isinstance(source, IterableSource) and source.passed_over and processes > 1:
-        found.append(
+        messages.append(
             f"each of the {processes} processes reads and decodes all of {source.passed_over} and drops the batches of "
             "the others; a DataLoader over a dataset with indices is shared out before it is read"
         )
-    return found
+    return messages

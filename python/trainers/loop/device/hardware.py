@@ -162,9 +162,9 @@ def figures(device: torch.device, make: Callable[[float], nn.Module] = Probe) ->
     """
     accelerators = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(devices=accelerators, device_type=device.type), torch.enable_grad():
-        found = _training_step(make(0.0).to(device), device)
-        found["the output in evaluation, after training with dropout"] = _evaluation(make(0.5).to(device), device)
-        return {name: tensor.detach().to(CPU) for name, tensor in found.items()}
+        results = _training_step(make(0.0).to(device), device)
+        results["the output in evaluation, after training with dropout"] = _evaluation(make(0.5).to(device), device)
+        return {name: tensor.detach().to(CPU) for name, tensor in results.items()}
 
 
 def check_device(device: torch.device, *, compute: Callable[[torch.device], Figures] = figures) -> None:
@@ -225,10 +225,10 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
 
 
-def _differences(found: Figures, expected: Figures) -> list[str]:
+def _differences(results: Figures, expected: Figures) -> list[str]:
     """What differs by more than rounding, in words."""
     wrong: list[str] = []
-    for name, tensor in found.items():
+    for name, tensor in results.items():
         error = float((tensor - expected[name]).abs().max())
         largest = float(expected[name].abs().max())
         if not error <= TOLERANCE * largest:  # so that not-a-number is wrong too

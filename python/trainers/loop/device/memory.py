@@ -136,12 +136,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def cause_of(error: BaseException) -> str:
-    """What the allocator said, in one line; where it may mean something else, that too."""
-    said = str(error).partition("\n")[0]
-    if isinstance(error, torch.OutOfMemoryError) or not any(text in said for text in WITHOUT_KERNEL):
-        return said
+    """What the allocator message, in one line; where it may mean something else, that too."""
+    message = str(error).partition("\n")[0]
+    if isinstance(error, torch.OutOfMemoryError) or not any(text in message for text in WITHOUT_KERNEL):
+        return message
     return (
-        f"{said}: cuDNN found no memory for its workspace, or it has no kernel for these shapes in this precision; if "
+        f"{message}: cuDNN found no memory for its workspace, or it has no kernel for these shapes in this precision; if "
         "there is memory left, take another precision, or set torch.backends.cudnn.enabled = False"
     )
 

@@ -4,7 +4,6 @@ import os
 import random
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, final
 
 import numpy as np
@@ -152,9 +151,7 @@ class LighterGenerators:
         """Put them in."""
         self._swap()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Put the others back, whatever happened."""
         self._swap()
 
@@ -194,10 +191,10 @@ def deterministic(device: torch.device) -> Generator[None]:
 
 
 def _check_workspace() -> None:
-    found = os.environ.get(WORKSPACE)
-    if found in REPRODUCIBLE_WORKSPACES:
+    workspace = os.environ.get(WORKSPACE)
+    if workspace in REPRODUCIBLE_WORKSPACES:
         return
-    state = "is not set" if found is None else f"is {found!r}"
+    state = "is not set" if workspace is None else f"is {workspace!r}"
     raise SettingsError(
         f"deterministic training on CUDA needs cuBLAS to work in a fixed workspace, but {WORKSPACE} {state}; set it to "
         f"{' or '.join(REPRODUCIBLE_WORKSPACES)} in the environment before the program starts, because cuBLAS reads it "

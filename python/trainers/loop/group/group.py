@@ -186,9 +186,9 @@ class SingleProcess:
 class Group(Protocol):
     """Processes that train the same modules, each on its share of the batches.
 
-    Every process must make the same calls in the same order, since each call waits for all of them. Between two calls a
-    process may do what it likes: nothing is exchanged during forward and backward, so one of them may repeat pieces of
-    a window as often as it must.
+    Every process must make the same calls in the same order, since each call waits for all of them, and raises
+    `PeerLostError` where one of them has ended or hangs. Between two calls a process may do what it likes: nothing is
+    exchanged during forward and backward, so one of them may repeat pieces of a window as often as it must.
     """
 
     @property
@@ -215,7 +215,6 @@ class Group(Protocol):
         Raises:
             ContractError: A part of the loss that no process had in the phase's first window.
             ParallelismError: Parameters that cannot be added up in one vector.
-            PeerLostError: Another process ended or hangs.
         """
         ...
 
@@ -228,7 +227,6 @@ class Group(Protocol):
 
         Raises:
             ContractError: A term that no process had in the phase's first window.
-            PeerLostError: Another process ended or hangs.
         """
         ...
 
@@ -241,11 +239,7 @@ class Group(Protocol):
         ...
 
     def total(self, tally: WeightedMean) -> WeightedMean:
-        """The tallies of all processes as one; a process may have counted nothing.
-
-        Raises:
-            PeerLostError: Another process ended or hangs.
-        """
+        """The tallies of all processes as one; a process may have counted nothing."""
         ...
 
     def agreed_length(self, length: int | None) -> int | None:
@@ -253,16 +247,11 @@ class Group(Protocol):
 
         Raises:
             ParallelismError: It is not known, or not the same everywhere.
-            PeerLostError: Another process ended or hangs.
         """
         ...
 
     def gather(self, value: Value) -> list[Value]:
-        """Every process's value, in the order of ranks, on every process; the values are pickled.
-
-        Raises:
-            PeerLostError: Another process ended or hangs.
-        """
+        """Every process's value, in the order of ranks, on every process; the values are pickled."""
         ...
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
@@ -270,9 +259,6 @@ class Group(Protocol):
 
         Args:
             tensors: Of the same shapes, dtypes and order in every process.
-
-        Raises:
-            PeerLostError: Another process ended or hangs.
         """
         ...
 
@@ -285,6 +271,5 @@ class Group(Protocol):
 
         Raises:
             ParallelismError: It is not.
-            PeerLostError: Another process ended or hangs.
         """
         ...

@@ -108,10 +108,10 @@ class Processes:
         lengths = self._gathered(length, "comparing the epochs' lengths")
         first = lengths[0]
         if first is None or len(set(lengths)) > 1:
-            found = ", ".join(f"rank {rank}: {_shown_length(one)}" for rank, one in enumerate(lengths))
+            lengths_by_rank = ", ".join(f"rank {rank}: {_shown_length(one)}" for rank, one in enumerate(lengths))
             raise ParallelismError(
                 f"the processes of a group share an epoch's batches out among them, so all must know the same number "
-                f"of batches; found {found}. Give every process the whole source, and one that knows its length: "
+                f"of batches; found {lengths_by_rank}. Give every process the whole source, and one that knows its length: "
                 "IterableSource(batches, length=...)"
             )
         return first
@@ -146,9 +146,9 @@ class Processes:
             return known
         terms = self._terms.get(parameters[0])
         names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)] if terms is None else terms
-        found = self._gathered((names, local.expected), "agreeing on the loss's parts")
-        rows = RowFormat(list(dict.fromkeys(name for names, _ in found for name in names)), terms=terms is not None)
-        unit = power_of_two(max(expected for _, expected in found))
+        gathered = self._gathered((names, local.expected), "agreeing on the loss's parts")
+        rows = RowFormat(list(dict.fromkeys(name for names, _ in gathered for name in names)), terms=terms is not None)
+        unit = power_of_two(max(expected for _, expected in gathered))
         bundle = Bundle(parameters, rows=rows, rank=self.rank, size=self.size, unit=unit)
         self._bundles[parameters[0]] = bundle
         return bundle
@@ -158,8 +158,8 @@ class Processes:
         known = self._terms.get(parameters[0])
         if known is None:
             names = [*self._expected.get(parameters[0], ()), *counts]
-            found = self._gathered(names, "agreeing on the loss's terms")
-            known = self._terms[parameters[0]] = list(dict.fromkeys(name for names in found for name in names))
+            gathered = self._gathered(names, "agreeing on the loss's terms")
+            known = self._terms[parameters[0]] = list(dict.fromkeys(name for names in gathered for name in names))
         unknown = [repr(name) for name in counts if name not in known]
         if unknown:
             raise ContractError(

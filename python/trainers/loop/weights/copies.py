@@ -194,11 +194,11 @@ class Average:
         Raises:
             ResumeMismatchError: Their shapes are not those of the parameters.
         """
-        found = [list(tensor.shape) for tensor in tensors]
+        shapes = [list(tensor.shape) for tensor in tensors]
         expected = [list(tensor.shape) for tensor in self.tensors]
-        if found != expected:
+        if shapes != expected:
             raise ResumeMismatchError(
-                f"the checkpoint's averages have the shapes {found}, but the parameters have {expected}: it was made "
+                f"the checkpoint's averages have the shapes {shapes}, but the parameters have {expected}: it was made "
                 "by another network"
             )
         _copy(tensors, self.tensors)

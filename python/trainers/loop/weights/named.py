@@ -55,12 +55,12 @@ def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
 
     Of what stands at several places, the first.
     """
-    found: dict[str, Tensor] = {}
+    named: dict[str, Tensor] = {}
     for module_name, module in modules.items():
         state = module.state_dict(keep_vars=True)
         buffers = [(name, buffer) for name, buffer in module.named_buffers() if name in state]
-        found |= {f"{module_name}.{name}": tensor for name, tensor in (*module.named_parameters(), *buffers)}
-    return found
+        named |= {f"{module_name}.{name}": tensor for name, tensor in (*module.named_parameters(), *buffers)}
+    return named
 
 
 def kept_buffers(modules: Mapping[str, nn.Module]) -> list[Tensor]:
@@ -69,9 +69,9 @@ def kept_buffers(modules: Mapping[str, nn.Module]) -> list[Tensor]:
 
 
 def _refuse(parameters: Iterable[Parameter], names: Mapping[Parameter, str], problem: str) -> None:
-    found = [names.get(parameter, f"an unnamed {list(parameter.shape)}") for parameter in parameters]
-    if found:
-        raise UncoveredParameterError(f"{problem} {listed(sorted(found))}")
+    refused = [names.get(parameter, f"an unnamed {list(parameter.shape)}") for parameter in parameters]
+    if refused:
+        raise UncoveredParameterError(f"{problem} {listed(sorted(refused))}")
 
 
 def digest(module: nn.Module) -> str:
@@ -81,9 +81,9 @@ def digest(module: nn.Module) -> str:
 
 def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
     """The same over tensors by name, in their order."""
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for name, tensor in tensors:
-        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         content = tensor.detach().cpu().contiguous().flatten()
-        found.update(content.view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        sha.update(content.view(torch.uint8).numpy().data)
+    return sha.hexdigest()

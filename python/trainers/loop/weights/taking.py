@@ -33,8 +33,8 @@ class Taken:
     def __str__(self) -> str:
         """One line with every name."""
         rest = (("new", self.new), ("dropped", self.dropped))
-        told = [f"{word}: {', '.join(names)}" for word, names in rest if names]
-        return "; ".join([f"reused {len(self.reused)} weights: {', '.join(self.reused)}", *told])
+        others = [f"{word}: {', '.join(names)}" for word, names in rest if names]
+        return "; ".join([f"reused {len(self.reused)} weights: {', '.join(self.reused)}", *others])
 
 
 def take_weights(
@@ -113,10 +113,10 @@ def _tensors_of(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def _by_first_name(tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) -> dict[str, dict[str, Tensor]]:
     """The offered tensors, each with the name it came by, by the first name that the modules have for it."""
-    found: dict[str, dict[str, Tensor]] = {}
+    by_name: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        found.setdefault(aliases.get(name, name), {})[name] = tensor
-    return found
+        by_name.setdefault(aliases.get(name, name), {})[name] = tensor
+    return by_name
 
 
 def _undeclared(
@@ -152,10 +152,10 @@ def _listed(problem: str, names: Sequence[str], advice: str) -> str:
 
 def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
     """How a weight differs from what is offered for it; nothing if it can be taken."""
-    unlike = [given for given, tensor in offered.items() if _told(tensor) != _told(here) or tensor.is_meta]
+    unlike = [given for given, tensor in offered.items() if _kind(tensor) != _kind(here) or tensor.is_meta]
     if unlike:
         where = "" if unlike == [name] else f" as {name}"
-        return f"{unlike[0]} is {_told(offered[unlike[0]])} in the weights and {_told(here)} in the modules{where}"
+        return f"{unlike[0]} is {_kind(offered[unlike[0]])} in the weights and {_kind(here)} in the modules{where}"
     first, *others = offered.values()
     if first.is_floating_point() and not torch.isfinite(first).all():
         return f"{name} holds values that are not finite"
@@ -176,7 +176,7 @@ def _at_odds(wanted: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Te
             yield f"one memory here, but differ: {first} and {name}"
 
 
-def _told(value: object) -> str:
+def _kind(value: object) -> str:
     """Kind and shape, and why there is nothing to copy from or to."""
     if not isinstance(value, Tensor):
         return f"a {type(value).__name__}"

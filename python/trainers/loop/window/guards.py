@@ -48,10 +48,10 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
     Raises:
         BatchCoupledError: A layer mixes its samples.
     """
-    found = coupled_layers(modules, evaluated)
-    if found:
+    coupled = coupled_layers(modules, evaluated)
+    if coupled:
         raise BatchCoupledError(
-            f"{listed(found)} compute with the mean and variance of the batch, so the result would depend on how the "
+            f"{listed(coupled)} compute with the mean and variance of the batch, so the result would depend on how the "
             "samples of a window are spread over batches, pieces and processes. Use GroupNorm or LayerNorm, train with "
             'one batch a window in one process, or accept it: Loop(batch_coupled="accept")'
         )
@@ -124,18 +124,18 @@ class GradientGuard:
         Raises:
             UnusedParameterError: A parameter has had none in all audited windows.
         """
-        found = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        if found and self._unseen:
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        if gradients and self._unseen:
             self._audit()
-        return found
+        return gradients
 
-    def check_any(self, found: Sequence[Tensor]) -> None:
+    def check_any(self, gradients: Sequence[Tensor]) -> None:
         """Judge the gradients of a window that has targets.
 
         Raises:
             NoGradientError: There is none.
         """
-        if not found:
+        if not gradients:
             raise NoGradientError(
                 "backward reached none of the phase's parameters, although the loss requires a gradient; it may be a "
                 "constant made with requires_grad=True, or depend on another network or on inputs only"

@@ -78,17 +78,7 @@ class PhaseRun(Generic[Batch]):
         seconds: float,
         data_seconds: float,
     ) -> WindowReport:
-        """What a step came to, for the caller.
-
-        Args:
-            outcome: Of the step.
-            position: Where it was.
-            epochs: How many epochs the run goes to at most.
-            windows: Windows in the epoch; None if the source does not know.
-            shortages: How often memory ran out in it.
-            seconds: Time for it.
-            data_seconds: Time that its batches were waited for.
-        """
+        """What a step came to, for the caller; `WindowReport` says what the numbers are."""
         return WindowReport(
             phase=position.phase,
             epoch=position.epoch,

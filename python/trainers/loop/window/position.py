@@ -1,7 +1,6 @@
 """Where the loop is, so that every error can say where it happened."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import final
 
 from trainers.loop.data.tree import describe
@@ -34,9 +33,7 @@ class Position:
     def __enter__(self) -> None:
         """Nothing to prepare."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Say where the error happened and let it pass."""
         if error is not None:
             add_place(error, str(self))
