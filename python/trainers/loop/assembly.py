@@ -1,4 +1,4 @@
-"""How the parts of a run are put together from what its loop was told."""
+"""How the parts of a run are put together from the settings of its loop."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -87,7 +87,7 @@ class Assembly(Generic[Batch]):
         settings, precision = self._settings, self._settings.precisions[phase.name]
         scaler = None if precision.scaler is None else precision.scaler()
         owner = phase.uses or phase.name
-        # Phases that share a forward work the same pieces.
+        # Phases that share a forward use the same pieces.
         cutter = self._cutters.get(owner) or self._cutter(evaluated=settings.frozen.values())
         guard = GradientGuard(
             {parameter: self._names[parameter] for parameter in phase.parameters},
@@ -137,7 +137,7 @@ class Assembly(Generic[Batch]):
         return [parameter for other in self._settings.phases if other is not phase for parameter in other.parameters]
 
     def _averages(self, phase: Phase[Batch]) -> list[Average]:
-        """The averages of a phase's parameters: one of all of them, or one a module that has a decay."""
+        """The averages of a phase's parameters: one of all of them, or one per module that has a decay."""
         averages: list[Average] = []
         for module, decay in self._settings.decays.items():
             held = None if module is None else set(self._settings.trained[module].parameters())
@@ -154,7 +154,7 @@ class Assembly(Generic[Batch]):
         """Why batches are not cut when memory runs out; None if they are."""
         coupled = coupled_layers(self._settings.modules, evaluated)
         if self._settings.oom == "fail":
-            return 'oom="fail" was asked for; "split" would go on with smaller pieces and the same gradient'
+            return 'oom="fail" was asked for; "split" would continue with smaller pieces and the same gradient'
         if coupled and self._settings.batch_coupled == "refuse":
             return (
                 f"the batch is not cut, because {listed(coupled)} mix its samples and the gradient would differ; "

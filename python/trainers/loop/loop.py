@@ -38,15 +38,15 @@ ECHO_SECONDS = 2.0
 
 @final
 class Loop(Generic[Batch]):
-    """Trains modules by phases, on one device a process.
+    """Trains modules by phases, on one device per process.
 
     Args:
-        phases: Worked in this order in every window.
+        phases: Run in this order in every window.
         modules: Everything that the loss functions use, by name; `Frozen(module)` for what is not trained.
         device: `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
         precision: `auto`, `fp32`, `bf16` or `fp16`; or a `Precision` of one's own.
         accumulate: Batches of a process in an accumulation window, that is in one optimizer step.
-        oom: What to do when memory runs out: work the batch in smaller pieces, with the same gradient, or fail.
+        oom: What to do when memory runs out: process the batch in smaller pieces, with the same gradient, or fail.
         cutting: How a batch is cut into pieces; `Whole()` for batches that must not be cut.
         batch_coupled: What to do where layers such as BatchNorm mix the samples of a batch and the batch would be cut,
             so that the result would depend on how: refuse, or accept that.
@@ -64,8 +64,8 @@ class Loop(Generic[Batch]):
             checkpoints hold it as it is when they are written, and it comes back on resume. In a group of processes
             each has its own.
         resume_rates: What to do on resume where learning rates, weight decay or other settings of the optimizers are
-            not set up as when the training was started: refuse, go on with the `saved` ones, or with the `new` ones, of
-            which a learning rate keeps the factor that schedules have brought it to.
+            not set up as when the training was started: refuse, continue with the `saved` ones, or with the `new`
+            ones, of which a learning rate keeps the factor that schedules have brought it to.
 
     Attributes:
         device: The device, and why it is this one.
@@ -75,7 +75,7 @@ class Loop(Generic[Batch]):
         SettingsError: A setting is out of its range.
         DeviceUnavailableError: The device is not there.
         PrecisionError: The device cannot compute in the precision.
-        UncoveredParameterError: Phases, optimizers and modules do not speak of the same parameters.
+        UncoveredParameterError: Phases, optimizers and modules do not have the same parameters.
     """
 
     def __init__(  # noqa: PLR0913  every choice of a training, by name
@@ -151,7 +151,7 @@ class Loop(Generic[Batch]):
         own until a validation or a checkpoint, before which everybody gets the first one's.
 
         Args:
-            checkpoints: Where the training is written down. If there is a checkpoint already, the training goes on
+            checkpoints: Where the training is saved. If there is a checkpoint already, the training resumes
                 from it. With them, SIGTERM and SIGINT end the training after the window with a checkpoint.
 
         Raises:

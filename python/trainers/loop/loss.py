@@ -36,7 +36,7 @@ class Loss:
     Attributes:
         mean: Mean loss over the batch's targets, a float32 or float64 scalar (shape []).
         count: How many targets that mean is over; 0 if the batch has none, and then `mean` is not looked at.
-        parts: Further means over the same targets for the reports, such as one a horizon; scalars, never trained on.
+        parts: Further means over the same targets for the reports, such as one per horizon; scalars, never trained on.
         terms: Of a loss that `Loss.of` made, its terms by name; else none.
     """
 
@@ -133,7 +133,7 @@ class WeightedMean:
         return bool(self._terms)
 
     def merge(self, other: "WeightedMean") -> None:
-        """Count in what another tally has counted."""
+        """Count in what another mean has counted."""
         self.count += other.count
         self._sum += other._sum  # noqa: SLF001  of the same class
         for name, (total, seen) in other._parts.items():  # noqa: SLF001
@@ -196,7 +196,7 @@ def read(tensors: Sequence[Tensor]) -> list[float]:
 
 
 def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
-    """Means and parts, or the means of terms, in the order in which `tally_of` wants their values."""
+    """Means and parts, or the means of terms, in the order in which `weighted_mean_of` wants their values."""
     return [
         scalar
         for loss in losses

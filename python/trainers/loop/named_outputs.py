@@ -19,7 +19,7 @@ class Contract:
     """What a network's output must be: a dict with exactly these names, and a tensor under each.
 
     Attributes:
-        names: The outputs, such as one a horizon; at least one, each once.
+        names: The outputs, such as one per horizon; at least one, each once.
         within: The key under which the outputs may stand, beside others that are not looked at; None if they are the
             whole output.
         shape: Of every output. None stands for a dimension of any size, the same in all outputs. The default is [N].
@@ -92,7 +92,7 @@ class Contract:
         ):
             raise ContractError(
                 f"the output {name!r} has shape {list(value.shape)}; expected {self._shape()}: a dimension of 1 too "
-                "many would be broadcast against the targets; take it away with .squeeze(-1)"
+                "many would be broadcast against the targets; remove it with .squeeze(-1)"
             )
         return value
 
@@ -140,7 +140,7 @@ def _differ(missing: Sequence[str], unexpected: Sequence[object]) -> str:
 def summed_loss(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor], criterion: Criterion) -> Loss:
     """The mean loss over the targets of all outputs; a target that is not a number is missing and not counted.
 
-    Every target weighs the same, so an output with few targets weighs little. `parts` tells what every output adds to
+    Every target weighs the same, so an output with few targets weighs little. `parts` says what every output adds to
     the mean: together they are the mean, and they stay right however a window is cut into batches. Without any target
     the count is 0.
 
@@ -176,7 +176,7 @@ def _summed(name: str, predicted: Tensor, target: Tensor, criterion: Criterion) 
     if losses.shape != target.shape:
         raise ContractError(
             f"the criterion made losses of shape {list(losses.shape)} for the {len(target)} targets of {name!r}; "
-            'expected one a target: give it reduction="none", and average over further dimensions'
+            'expected one per target: give it reduction="none", and average over further dimensions'
         )
     return losses.sum()
 

@@ -1,4 +1,4 @@
-"""What a run is made of: the settings that its loop has checked, and the parts that work by them."""
+"""What a run is made of: the settings that its loop has checked, and its parts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class RunParts(Generic[Batch]):
 
     Attributes:
         settings: The training's.
-        phases: With their optimizers, guards and averages; worked in this order.
+        phases: With their optimizers, guards and averages; run in this order.
         group: The processes that train together.
         shared: The forwards that phases own and others may use.
         coupled: The layers that mix the samples of a batch.

@@ -31,8 +31,8 @@ class WindowReport:
         micro: The largest piece that batches are cut into since memory ran out, in the cost units of the loop's
             `cutting`, which are samples unless it says otherwise; None while they are not cut. Every process of a
             group has a size of its own.
-        shortages: How often memory ran out in the window, in this process, and it was worked in smaller pieces.
-        seconds: Time for the phase's work.
+        shortages: How often memory ran out in the window, in this process, and it was repeated in smaller pieces.
+        seconds: Time that the phase took.
         data_seconds: Time that the window's batches were waited for. What is read while a GPU computes is not waited
             for here and is part of the phase's time.
     """
@@ -68,7 +68,7 @@ class PhaseTotals:
         step: Steps that the phase's optimizer has taken since the start of the run.
         skipped: Windows of the epoch whose step was skipped, because something was not finite.
         zero_gradients: Windows of it that moved nothing, because every gradient was zero and the phase allows that.
-        shortages: How often memory ran out in the epoch and a window was worked in smaller pieces.
+        shortages: How often memory ran out in the epoch and a window was repeated in smaller pieces.
     """
 
     loss: float
@@ -183,7 +183,7 @@ def shortage(report: WindowReport, coupled: Sequence[str]) -> Notice:
     gradient = f"but {listed(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
     return Notice(
         message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
-        f"no sample was skipped: batches are worked in pieces of at most {report.micro}, {gradient}"
+        f"no sample was skipped: batches are processed in pieces of at most {report.micro}, {gradient}"
     )
 
 
@@ -207,7 +207,7 @@ def farewell(stop: int, report: CheckpointReport | None) -> str:
 
 
 def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[Notice]:
-    """What forwards that are kept for a later phase will cost, one notice a phase that works before it.
+    """What forwards that are kept for a later phase will cost, one notice per phase that runs before the owner.
 
     Args:
         phases: In their order.
@@ -216,8 +216,8 @@ def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[Notice]:
     names = [phase.name for phase in phases]
     return [
         Notice(
-            message=f"phase {phase.name!r} works before {phase.uses!r} with its forward: the graphs of a whole "
-            f"window are kept meanwhile, those of {accumulate} batch{'es' if accumulate > 1 else ''}"
+            message=f"phase {phase.name!r} runs before {phase.uses!r} and uses its forward: the graphs of a whole "
+            f"window are kept until then, those of {accumulate} batch{'es' if accumulate > 1 else ''}"
         )
         for phase in phases
         if phase.uses is not None and names.index(phase.name) < names.index(phase.uses)

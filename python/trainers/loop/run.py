@@ -63,7 +63,7 @@ class Run(Generic[Batch]):
 
     @property
     def windows(self) -> int:
-        """Windows of the training that were worked, those before a resumption included."""
+        """Windows of the training that are done, those before a resumption included."""
         return self._training.windows
 
     @property
@@ -77,7 +77,7 @@ class Run(Generic[Batch]):
         """Train, and report every window of every phase and then every epoch.
 
         Nothing happens between two reports, so leaving the `for` loop ends the training. Called again, it goes on after
-        the last window that was worked. What is recorded while an epoch's report is handled is part of the checkpoint
+        the last window that was done. What is recorded while an epoch's report is handled is part of the checkpoint
         after it.
 
         Args:
@@ -133,7 +133,7 @@ class Run(Generic[Batch]):
         )
 
     def stalled(self, value: float, *, patience: int) -> bool:
-        """Record a value, lower being better, and tell whether the last `patience` values brought no new best.
+        """Record a value, lower being better, and say whether the last `patience` values brought no new best.
 
         In a group every process calls it, and the first one's value counts, so that all of them stop together. A value
         that is not finite is no new best.
@@ -148,7 +148,7 @@ class Run(Generic[Batch]):
     def restore_best(self) -> None:
         """Put the weights of the best recorded value back into the modules, those of the average if there is one.
 
-        An average begins anew from them, so that a validation scores what was restored.
+        An average starts again from them, so that a validation scores what was restored.
 
         Raises:
             NoBestWeightsError: No value was recorded that is finite.
@@ -178,7 +178,7 @@ class Run(Generic[Batch]):
             group.check_same("the order of the loader's batches", digest)
 
     def _pending_notices(self) -> Iterator[Notice]:
-        """What has happened and was not told yet."""
+        """What was not reported yet."""
         while self._notices:
             yield self._notices.pop(0)
 
@@ -204,7 +204,7 @@ class Run(Generic[Batch]):
             phase.guard.check_epoch()
 
     def _check_order(self, train: Source[Batch]) -> None:
-        """Note the order that an epoch begins with, and check that it goes on with the same.
+        """Note the order that an epoch begins with, and that it continues with the same.
 
         Raises:
             ResumeMismatchError: A sampler gives another one now.
@@ -227,7 +227,7 @@ class Run(Generic[Batch]):
         return f"the reading of epoch {self._training.epoch}, window {self._training.epoch_totals.windows}"
 
     def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
-        """The windows of the epoch that are still to be worked; in a group, as many as the others have."""
+        """The windows of the epoch that are left; in a group, as many as the others have."""
         size, done, group = self._parts.settings.accumulate, self._training.epoch_totals.windows, self.group
         batches = read_apart(
             train,
@@ -296,10 +296,10 @@ class Run(Generic[Batch]):
         return report
 
     def _requests(self, number: int, *, last: bool) -> Requests:
-        """What this process wants to happen after the window of a number; after the last, the epoch's end is better.
+        """What this process asks for after the window of a number; after the last, the epoch's end is better.
 
         Asked at the end of each phase's backward, so that the other processes hear of it with the gradients; where
-        there is nothing to wish for, the next window is read while a GPU computes.
+        there is nothing to ask for, the next window is read while a GPU computes.
         """
         recorder, stop = self._recorder, self._parts.signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
@@ -309,7 +309,7 @@ class Run(Generic[Batch]):
         return NO_REQUESTS
 
     def _agreed(self, own: Requests) -> Requests:
-        """What any process wants."""
+        """The requests of all processes."""
         return reduce(Requests.and_those, self.group.gather(own), NO_REQUESTS)
 
     def _fulfil(self, requests: Requests, *, epoch_end: bool) -> Iterator[CheckpointReport | Notice]:

@@ -20,12 +20,12 @@ class EpochTotals:
 
     Attributes:
         windows: Windows of the epoch so far.
-        seconds: Time that they took, in all the processes' lives that worked on the epoch.
+        seconds: Time that they took, in all runs that took part in the epoch.
         data_seconds: Time that their batches were waited for.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._tallies = {name: WeightedMean() for name in names}
+        self._means = {name: WeightedMean() for name in names}
         self._skipped = dict.fromkeys(names, 0)
         self._zeros = dict.fromkeys(names, 0)
         self._shortages = dict.fromkeys(names, 0)
@@ -45,9 +45,9 @@ class EpochTotals:
             elif not report.stepped:
                 self._skipped[report.phase] += 1
             elif loss.has_terms:
-                self._tallies[report.phase].merge(loss)
+                self._means[report.phase].merge(loss)
             else:
-                self._tallies[report.phase].add(report.loss, report.count, report.parts)
+                self._means[report.phase].add(report.loss, report.count, report.parts)
 
     def totals(self, steps: Mapping[str, int]) -> dict[str, PhaseTotals]:
         """The totals of every phase, given the steps each has taken."""
@@ -61,7 +61,7 @@ class EpochTotals:
                 zero_gradients=self._zeros[name],
                 shortages=self._shortages[name],
             )
-            for name, total in self._tallies.items()
+            for name, total in self._means.items()
         }
 
     def state(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class EpochTotals:
             "windows": self.windows,
             "seconds": self.seconds,
             "data_seconds": self.data_seconds,
-            "tallies": {name: total.state() for name, total in self._tallies.items()},
+            "tallies": {name: total.state() for name, total in self._means.items()},
             "skipped": dict(self._skipped),
             "zero_gradients": dict(self._zeros),
             "shortages": dict(self._shortages),
@@ -82,7 +82,7 @@ class EpochTotals:
         self.seconds = state["seconds"]
         self.data_seconds = state["data_seconds"]
         for name, total in state["tallies"].items():
-            self._tallies[name].load(total)
+            self._means[name].load(total)
         self._skipped.update(state["skipped"])
         self._zeros.update(state.get("zero_gradients", {}))  # older checkpoints know none
         self._shortages.update(state["shortages"])
@@ -98,7 +98,7 @@ class TrainingState:
 
     Attributes:
         epoch: Epochs that are complete.
-        windows: Windows that were worked in all.
+        windows: Windows done since the start of the training.
         epoch_totals: The totals of the epoch that is not complete.
         history: The reports of the complete ones.
         order_seed: As above.

@@ -47,7 +47,7 @@ def times(count: int) -> str:
 
 @final
 class PlainProgress:
-    """One line of text an epoch, and one for whatever else a person should know."""
+    """One line of text per epoch, and one for whatever else a person should know."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -79,7 +79,7 @@ def _phase(name: str, totals: PhaseTotals) -> str:
     if totals.skipped:
         troubles.append(f"{totals.skipped} skipped")
     if totals.zero_gradients:
-        troubles.append(f"{totals.zero_gradients} without any gradient")
+        troubles.append(f"{totals.zero_gradients} with zero gradients")
     if totals.shortages:
         troubles.append(f"memory ran out {times(totals.shortages)}")
     shown = f"{name} loss {totals.loss:.6g}".lstrip()
@@ -87,7 +87,7 @@ def _phase(name: str, totals: PhaseTotals) -> str:
 
 
 def _pace(report: EpochReport) -> Iterator[str]:
-    """Targets a second of the first phase, and the wait for data; of the time without the validation."""
+    """Targets per second of the first phase, and the wait for data; of the time without the validation."""
     training = report.seconds - (0.0 if report.validation is None else report.validation.seconds)
     if training <= 0:  # too short for the clock
         return

@@ -35,7 +35,7 @@ def as_json(report: Report | ValidationReport) -> str:
 
 @final
 class JsonLines:
-    """Writes one JSON object a report to a stream, at once, as programs that watch a training want it."""
+    """Writes one JSON object per report to a stream, at once, as programs that watch a training want it."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -64,11 +64,11 @@ def _plain(value: Any) -> Any:
 
 @final
 class JsonlLog:
-    """Appends one JSON object a report to a file, so that a resumed training goes on in the same log.
+    """Appends one JSON object per report to a file, so that a resumed training goes on in the same log.
 
-    A training that was killed has told more than its last checkpoint knows, and a resumed one does that part again.
+    A training that was killed has reported more than its last checkpoint holds, and a resumed one repeats that part.
     So the first window or epoch that is reported takes its own place and all that follow out of the older lines:
-    each window stands in the log once. A training that starts anew takes everything out. Otherwise older notices
+    each window stands in the log once. A training that starts again takes everything out. Otherwise older notices
     stay, because they happened. A last line that a kill tore is dropped, and so is a damaged one among the older.
 
     Args:
@@ -82,8 +82,8 @@ class JsonlLog:
         """Write every report, then hand it on.
 
         Raises:
-            OSError: The file cannot be opened. Where it cannot be written later, because the disk is full say, a notice
-                tells so, and the reports go on without it.
+            OSError: The file cannot be opened. Where it cannot be written later, because the disk is full, say, a
+                notice says so, and the reports go on without it.
         """
         with closing(_OpenLog(self._path)) as log:
             passing = iter(reports)
@@ -91,7 +91,8 @@ class JsonlLog:
                 try:
                     log.add(report)
                 except OSError as error:
-                    yield Notice(message=f"{self._path} is a log no more, and training goes on: {error.strerror}")
+                    problem = f"{self._path} can no longer be written: {error.strerror}"
+                    yield Notice(message=f"{problem}; training goes on")
                     yield report
                     break
                 yield report
@@ -109,7 +110,7 @@ class _OpenLog:
         self._file = path.open("ab", buffering=0)
 
     def add(self, report: Report) -> None:
-        """Write a report; the first window or epoch takes what older lines say of it and later out."""
+        """Write a report; the first window or epoch takes older lines of it and of what follows out."""
         if self._older and isinstance(report, WindowReport | EpochReport):
             take_out(self._path, self._older, place_of(report))
             self._older = 0

@@ -103,7 +103,7 @@ class _Pace:
             self._waited += report.data_seconds
 
     def rates(self) -> Iterator[str]:
-        """Windows a second, and the wait for data where it is notable."""
+        """Windows per second, and the wait for data where it is notable."""
         yield f"{(self._latest - self._before) / self._seconds:.0f} windows/s"
         waited = waiting(self._waited / self._seconds)
         if waited is not None:

@@ -133,12 +133,12 @@ def test_emulated_bfloat16_is_said_to_be_slow() -> None:
 
 
 def test_float16_on_a_cpu_is_refused_with_the_reason() -> None:
-    with pytest.raises(PrecisionError, match=r"no float16 kernel.*take fp32 or bf16"):
+    with pytest.raises(PrecisionError, match=r"no float16 kernel.*use fp32 or bf16"):
         choose_precision("fp16", torch.device("cpu"), NOTHING)
 
 
 def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(PrecisionError, match="'fp8' is not a precision; take one of auto, fp32, bf16, fp16"):
+    with pytest.raises(PrecisionError, match="'fp8' is not a precision; use one of auto, fp32, bf16, fp16"):
         choose_precision("fp8", torch.device("cpu"), NOTHING)
 
 

@@ -601,7 +601,7 @@ def test_kept_graphs_are_told_at_the_start_and_gone_after_the_window() -> None:
             gc.collect()
             left.append(sum(one() is not None for one in alive))
     assert first == Notice(
-        message="phase 'critic' works before 'maker' with its forward: the graphs of a whole window are kept "
+        message="phase 'critic' runs before 'maker' and uses its forward: the graphs of a whole window are kept "
         "meanwhile, those of 2 batches"
     )
     assert set(left) == {0}
@@ -625,7 +625,7 @@ def nothing(_: Tensor) -> Tensor:
     [
         ({"uses": "nobody"}, r"uses the forward of 'nobody'; the phases that have one are \['maker'\]"),
         ({"uses": "critic"}, r"uses the forward of 'critic'; the phases that have one are \['maker'\]"),
-        ({"uses": "maker", "forward": nothing}, "a chain of forwards is not worked"),
+        ({"uses": "maker", "forward": nothing}, "chains of forwards are not supported"),
         ({"after": -1}, "after is -1; it must be 0 or more"),
     ],
 )

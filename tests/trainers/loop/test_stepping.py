@@ -125,7 +125,7 @@ def test_a_shortage_in_a_later_step_is_an_error() -> None:
     stepper = Stepper(optimizer, tuple(net.parameters()))
     step = failing([True, False, True], optimizer.step)
     stepper.step(step)
-    with pytest.raises(OutOfMemoryError, match="go on from the last checkpoint"):
+    with pytest.raises(OutOfMemoryError, match="resume from the last checkpoint"):
         stepper.step(step)
 
 

@@ -22,7 +22,7 @@ class Stateful(Protocol):
         """Go on from such a state.
 
         Args:
-            state_dict: As it was saved, nobody else's; its tensors are on the CPU.
+            state_dict: As it was saved, for this object alone; its tensors are on the CPU.
 
         Raises:
             RuntimeError, ValueError, KeyError: It does not fit.
@@ -47,8 +47,8 @@ def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None
     problems = [*_misnamed(saved, things), *_misfits(saved, things)]
     if problems:
         raise ResumeMismatchError(
-            f"Loop(state=…) does not fit the checkpoint: {listed(problems)}; give it what the training was started with, "
-            "or start anew in another folder"
+            f"Loop(state=…) does not fit the checkpoint: {listed(problems)}; give it what the training was started "
+            "with, or start again in another folder"
         )
 
 

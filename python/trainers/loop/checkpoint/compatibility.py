@@ -119,8 +119,8 @@ def check_layout(saved: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     ]
     if different:
         raise ResumeMismatchError(
-            f"the checkpoint belongs to another training: {listed(different)}; go on with the settings that it was "
-            "started with, or start anew in another folder"
+            f"the checkpoint belongs to another training: {listed(different)}; use the settings that it was "
+            "started with, or start again in another folder"
         )
 
 
@@ -153,13 +153,14 @@ class Rates:
         """Check that the training may go on with what is set up now.
 
         Raises:
-            ResumeMismatchError: Something was another at the start, and nobody chose between the two.
+            ResumeMismatchError: Something was different at the start, and no choice was made.
         """
         different = self._differences(saved)
         if different and self._choice == "refuse":
             raise ResumeMismatchError(
-                f"the optimizers are not set up as when the training was started: {listed(different)}; set that back, or "
-                'choose: Loop(resume_rates="saved") goes on as before, Loop(resume_rates="new") with what is set up now'
+                f"the optimizers are not set up as when the training was started: {listed(different)}; restore that, "
+                'or choose: Loop(resume_rates="saved") goes on as before, Loop(resume_rates="new") with what is set up '
+                "now"
             )
 
     def load(self, saved: Started | None) -> list[str]:
@@ -175,7 +176,7 @@ class Rates:
         return [f"the optimizers go on with what is {'set up now' if new else 'saved'}: {listed(different)}"]
 
     def _differences(self, saved: Started | None) -> list[str]:
-        """Every setting that is another, with both values; none for a checkpoint of old, which does not say."""
+        """Every setting that differs, with both values; none for an old checkpoint, which does not hold them."""
         return [
             f"{name} of group {number} of phase {phase.name!r} was {before.get(name)} and is now {now.get(name)}"
             for phase, number, before, now in self._pairs(saved or {})

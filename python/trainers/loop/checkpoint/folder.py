@@ -96,7 +96,7 @@ def check_space(folder: Path, needed: int) -> None:
 
     Raises:
         CheckpointError: It does not.
-        OSError: The folder cannot be asked.
+        OSError: Its free space cannot be read.
     """
     if needed > shutil.disk_usage(folder).free:
         raise full(folder, needed)
@@ -106,7 +106,7 @@ def full(folder: Path, needed: int) -> CheckpointError:
     """The error of a disk with too little room.
 
     Raises:
-        OSError: The folder cannot be asked.
+        OSError: Its free space cannot be read.
     """
     free = shutil.disk_usage(folder).free
     return CheckpointError(

@@ -1,4 +1,4 @@
-"""What is written into a checkpoint, and how it comes back."""
+"""What is written into a checkpoint, and how it is restored."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -50,9 +50,9 @@ class Recorder:
         self._begun: dict[str, Any] | None = None
 
     def is_due(self, windows: int, *, epoch_end: bool = False) -> bool:
-        """Whether this process wants a checkpoint after so many windows.
+        """Whether this process asks for a checkpoint after so many windows.
 
-        At an epoch's end it does also where writing one takes a small share of the time since the last.
+        At an epoch's end it also does where writing one takes a small share of the time since the last.
         """
         if self._group.rank:
             return False
@@ -60,7 +60,7 @@ class Recorder:
         return cheap or self._checkpoints.is_due(windows)
 
     def save(self, *, epoch_end: bool) -> CheckpointReport:
-        """Write a checkpoint; where that fails, say so in the report, and the training can go on."""
+        """Write a checkpoint; where that fails, say so in the report, and the training can continue."""
         started = perf_counter()
         training = self._parts.training
         snapshot = self._snapshot(best=epoch_end and self._parts.best.stale == 0)  # all processes take part
@@ -92,7 +92,7 @@ class Recorder:
             return []
         notices = [Notice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
-        # Older checkpoints say nothing of the two that follow: nothing is compared, and nothing was kept.
+        # Older checkpoints hold neither of the two that follow: nothing is compared, and nothing was kept.
         self._parts.rates.check(restored.state.get("started"))
         kept = restored.state["processes"][self._group.rank].get("kept", {})
         check_kept(kept, self._settings.state)
@@ -104,7 +104,7 @@ class Recorder:
         return [*notices, Notice(message=f"goes on {place}, from {restored.folder}")]
 
     def outgrown(self) -> list[Notice]:
-        """What of the caller's state a resumed training would refuse; told once, and early enough to mend it."""
+        """What of the caller's state a resumed training would refuse; reported once, and early enough to mend it."""
         if self._begun is None:
             return []
         differences = outgrown(state_of(self._settings.state), self._begun)
@@ -113,8 +113,8 @@ class Recorder:
         self._begun = None
         return [
             Notice(
-                message="no training can resume from these checkpoints, because the state has become another kind of "
-                f"thing than it began as: {listed(differences)}; let it begin empty or as None, or keep its shape"
+                message="no training can resume from these checkpoints, because the structure of the state "
+                f"has changed since the start: {listed(differences)}; let it begin empty or as None, or keep its shape"
             )
         ]
 

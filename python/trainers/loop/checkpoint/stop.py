@@ -44,7 +44,7 @@ class StopSignals:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Put back what was there before, which hears of a signal now that nobody has acted on until here."""
+        """Put back what was there before, which now gets a signal that has not ended the training by then."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()

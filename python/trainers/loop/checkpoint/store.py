@@ -77,11 +77,11 @@ class Checkpoints:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         if keep < 1:
-            raise SettingsError(f"keep is {keep}; 1 checkpoint is the least that a training can resume from")
+            raise SettingsError(f"keep is {keep}; it must be 1 or more")
         if every_windows is not None and every_windows < 1:
-            raise SettingsError(f"every_windows is {every_windows}; take 1 or more, or None")
+            raise SettingsError(f"every_windows is {every_windows}; it must be 1 or more, or None")
         if every_seconds is not None and not 0 < every_seconds < math.inf:
-            raise SettingsError(f"every_seconds is {every_seconds}; take a positive number, or None")
+            raise SettingsError(f"every_seconds is {every_seconds}; it must be a positive number, or None")
         self.folder = Path(folder)
         self._keep = keep
         self._settings = plain(settings or {})
@@ -150,7 +150,7 @@ class Checkpoints:
         if damaged:
             raise CheckpointError(
                 f"all checkpoints in {self.folder} are damaged ({'; '.join(damaged)}); restore them from a backup, or "
-                "remove them to begin anew"
+                "remove them to start again"
             )
         return None
 
@@ -185,7 +185,7 @@ class Checkpoints:
             ) from error
         if tensors is None:
             raise NoBestWeightsError(
-                f"{entry.path} holds no best weights, as no value was recorded by then; take the newest: "
+                f"{entry.path} holds no best weights, as no value was recorded by then; use the newest: "
                 'weights("newest")'
             )
         return tensors
@@ -207,7 +207,7 @@ class Checkpoints:
 
         Raises:
             CheckpointError: It cannot be written, and those before it are untouched; or it stands, and old ones
-                cannot be removed. Training can go on.
+                cannot be removed. Training can continue.
         """
         started = perf_counter()
         self._check_open()
@@ -293,6 +293,6 @@ def _check_settings(entry: Entry, saved: Mapping[str, Json], wanted: Mapping[str
     different = differences(saved, wanted)
     if different:
         raise ResumeMismatchError(
-            f"{entry.path} was made by another training: {'; '.join(different)}; set them back to resume it, or choose "
-            "another folder to begin anew"
+            f"{entry.path} was made by another training: {'; '.join(different)}; restore them to resume it, or choose "
+            "another folder to start again"
         )

@@ -1,7 +1,7 @@
-"""How batches get to the device: each once a window for all phases, and those of the next window while it computes.
+"""How batches get to the device: each once per window for all phases, and those of the next window while it computes.
 
 On a CPU nothing of this exists. Elsewhere the windows stay batches on the host, so that counts, pieces and messages are
-made of them without a wait; whoever works a batch asks for its copy. A source whose batches do not depend on when they
+made of them without a wait; whatever uses a batch asks for its copy. A source whose batches do not depend on when they
 are read is read one window ahead, after everything of a window has been queued and before its results are waited for.
 Where memory runs out, the copies are given up first, and for good: then pieces alone are moved.
 """
@@ -37,7 +37,7 @@ class Feeder(Protocol):
 
         Args:
             windows: Reads them.
-            ahead: Whether they may be read ahead, as `foreseeable` tells.
+            ahead: Whether they may be read ahead, as `foreseeable` says.
         """
         ...
 
@@ -93,7 +93,7 @@ def feeder_for(device: torch.device, *, phases: int) -> Feeder:
 
     Args:
         device: Where the modules are.
-        phases: How many may work the same batches.
+        phases: How many may use the same batches.
     """
     if device.type == "cpu":
         return DirectFeeder(device)
@@ -143,7 +143,7 @@ class Prefetcher:
     Args:
         carrier: Copies to the device.
         most: Bytes of a window that may lie on the device.
-        shared: Whether several phases work the same batches.
+        shared: Whether several phases use the same batches.
     """
 
     def __init__(self, carrier: Carrier, *, most: int, shared: bool) -> None:
@@ -193,7 +193,7 @@ class Prefetcher:
         return held
 
     def _taken(self) -> ReadWindow[Any]:
-        """The next window, ready to be worked."""
+        """The next window, ready to be used."""
         self._now = ReadWindow()  # its copies first, so that there are never those of three windows
         taken, self._next = self._read() if self._next is None else self._next, None
         if taken.failure is not None:

@@ -86,7 +86,7 @@ class IndexedLoader:
             yield batch[0]
             if reading != self._readings:
                 raise ContractError(
-                    "a loader with persistent_workers=True was read anew while an epoch of it was under way, as by a "
+                    "a loader with persistent_workers=True was read again while an epoch of it was under way, as by a "
                     "validation over the training's source, and its workers dropped the rest of the epoch; give the "
                     "other reading a source with a loader of its own"
                 )
@@ -221,6 +221,6 @@ def _check_in_order(loader: DataLoader[Any]) -> None:
     if loader.num_workers and not loader.in_order:
         raise ContractError(
             "the loader has in_order=False, so its batches come in an order that depends on the workers' speed, and a "
-            "training could not go on in mid-epoch; give it in_order=True, or give LiveSource(loader), which is never "
+            "training could not resume in mid-epoch; give it in_order=True, or give LiveSource(loader), which is never "
             "read again"
         )

@@ -101,7 +101,7 @@ class Samplers:
     def begin(self, epoch: int, seed: int) -> None:
         """Tell them the epoch, and set the generators that they keep to a function of it.
 
-        A generator of torch keeps to the seed that it was made with; those of Python and NumPy, which do not tell
+        A generator of torch keeps to the seed that it was made with; those of Python and NumPy, which do not show
         theirs, get one of `seed`.
         """
         for sampler in self._all:
@@ -142,7 +142,7 @@ class Order:
         if not self._checked and self._beginning(epoch, seed) != self._beginning(epoch, seed):
             raise ContractError(
                 f"the sampler {self._samplers.name} gives the same epoch in another order each time it is read, so a "
-                "training could not go on in mid-epoch, and processes could not share an epoch out. Draw the order "
+                "training could not resume in mid-epoch, and processes could not share an epoch out. Draw the order "
                 "from torch's, Python's or NumPy's global generators, or from a generator that the sampler keeps as "
                 "an attribute, or from the epoch by a method set_epoch(epoch); or give LiveSource(loader), which is "
                 "never read again"

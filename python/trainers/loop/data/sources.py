@@ -35,7 +35,7 @@ class Source(Protocol[Batch_co]):
 
         Args:
             epoch: Counted from 0.
-            start: The first batch wanted: a training that goes on in mid-epoch, or a process of a group, begins there.
+            start: The first batch wanted: a training that resumes in mid-epoch, or a process of a group, begins there.
             step: Every so many of the following ones: the processes of a group take turns.
         """
         ...
@@ -53,7 +53,7 @@ class IterableSource(Generic[Batch]):
 
     Of any other iterable, the batches that are not wanted are read and dropped, and its order is its own. What it draws
     from torch's global generator is a function of seed and epoch; of a `DataLoader` over an `IterableDataset` this
-    holds for Python's and NumPy's generators, too, and its workers are started anew for every epoch.
+    holds for Python's and NumPy's generators, too, and its workers are started again for every epoch.
 
     Args:
         batches: Gives a fresh iterator each time it is iterated; not a generator.
@@ -61,8 +61,7 @@ class IterableSource(Generic[Batch]):
             `DataLoader` that knows it.
 
     Attributes:
-        passed_over: What must be read to the end to reach a batch, by its class; None if any batch can be had alone.
-
+        passed_over: What must be read to the end to reach a batch, by its class; None if any batch can be read alone.
         sets_every_batch: Whether torch's generator is set for every batch when it is read.
 
     Raises:
@@ -117,7 +116,7 @@ class IterableSource(Generic[Batch]):
 class LiveSource(Generic[Batch]):
     """Batches that come once and are never read again: a replay buffer, an environment that is played, a feed.
 
-    A training that goes on in mid-epoch goes on with whatever comes next: nothing is skipped, nothing read again, and
+    A training that resumes in mid-epoch goes on with whatever comes next: nothing is skipped, nothing read again, and
     a notice says so. What it draws comes from the training's generators, which are in the checkpoint. Every process of
     a group reads a source of its own and takes all that comes.
 
@@ -293,7 +292,7 @@ def _length(batches: Iterable[Any]) -> int | None:
 def _loader_length(loader: DataLoader[Any]) -> int | None:
     try:
         return len(loader)
-    except (TypeError, NotImplementedError):  # a sampler that does not tell; a BatchSampler finds out when it is asked
+    except (TypeError, NotImplementedError):  # a sampler of unknown length; a BatchSampler finds out when it is asked
         return None
 
 
@@ -303,7 +302,7 @@ def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
 
 
 def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed: int) -> Iterator[Batch]:
-    """A source's batches, with torch's generator set for the epoch whenever the source is at work.
+    """A source's batches, with torch's generator set for the epoch whenever the source is read.
 
     So an order or an augmentation that is drawn from torch's generator is a function of seed and epoch, and a training
     that resumes in mid-epoch reads what it would have read. Outside, the generator is the training's. The generators of

@@ -83,7 +83,7 @@ def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> De
     if name not in present:
         raise DeviceUnavailableError(
             f"device {requested!r} was asked for{_by_whom(local_rank)}, but this machine has {', '.join(present)}; "
-            f"take one of them or 'auto'{_why_no_accelerator(requested, hardware)}"
+            f"use one of them or 'auto'{_why_no_accelerator(requested, hardware)}"
         )
     return DeviceChoice(device=torch.device(name), reason=f"{requested!r} was asked for")
 
@@ -143,7 +143,7 @@ class Probe(nn.Module):
                 parameter.uniform_(-0.5, 0.5, generator=generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """One number a sequence: float32 [N, steps, features] to [N, 1]."""
+        """One number per sequence: float32 [N, steps, features] to [N, 1]."""
         hidden: Tensor = self.recurrent(inputs)[0]
         return self.head(hidden[:, -1])
 

@@ -36,7 +36,7 @@ def peak_bytes(device: torch.device) -> int | None:
 
     On CUDA and XPU that of torch's tensors since the start of the process or the last reset of torch's count; on Apple
     GPUs, which count no peak, what the driver holds now, unused cache included; on a CPU the largest resident size of
-    the process; None where the system does not tell.
+    the process; None where it is unknown.
     """
     match device.type:
         case "cuda":
@@ -80,7 +80,7 @@ def total_bytes(device: torch.device) -> int | None:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that nobody uses, in bytes, torch's own cache not counted; None where that is unknown."""
+    """Memory that is not in use, in bytes, torch's own cache not counted; None where that is unknown."""
     match device.type:
         case "cuda":
             return torch.cuda.mem_get_info(device)[0]
@@ -141,8 +141,8 @@ def cause_of(error: BaseException) -> str:
     if isinstance(error, torch.OutOfMemoryError) or not any(text in message for text in WITHOUT_KERNEL):
         return message
     return (
-        f"{message}: cuDNN found no memory for its workspace, or it has no kernel for these shapes in this precision; if "
-        "there is memory left, take another precision, or set torch.backends.cudnn.enabled = False"
+        f"{message}: cuDNN found no memory for its workspace, or it has no kernel for these shapes in this precision; "
+        "if there is memory left, use another precision, or set torch.backends.cudnn.enabled = False"
     )
 
 
@@ -154,7 +154,7 @@ def usage(device: torch.device) -> str:
 
 
 def release(device: torch.device, *, thorough: bool = True) -> None:
-    """Free what nobody refers to any more; call it outside of the `except` block, which keeps the failed frames.
+    """Free what is no longer referred to; call it outside of the `except` block, which keeps the failed frames.
 
     Args:
         device: Whose cache is emptied.
@@ -170,7 +170,7 @@ def keep_freed_memory() -> None:
 
     glibc returns the free end of its heap once that is twice as large as the largest block it has seen freed (see
     M_MMAP_THRESHOLD in mallopt(3)). Small networks free a little more at the end of every step, and the pages, which
-    the system must clear and hand out anew, then cost as much as the step itself. A large block that is taken and
+    the system must clear and hand out again, then cost as much as the step itself. A large block that is taken and
     freed, and never written to, moves that limit. Where the C library is another one, nothing changes.
     """
     torch.empty(_BLOCK, dtype=torch.uint8)

@@ -75,11 +75,11 @@ def choose_precision(requested: str, device: torch.device, hardware: Hardware) -
         PrecisionError: Not a precision, or one that the device cannot compute in.
     """
     if requested not in PRECISIONS:
-        raise PrecisionError(f"{requested!r} is not a precision; take one of {', '.join(PRECISIONS)}")
+        raise PrecisionError(f"{requested!r} is not a precision; use one of {', '.join(PRECISIONS)}")
     if requested == "fp16" and device.type == "cpu":
         raise PrecisionError(
             "fp16 was asked for on a CPU, where recurrent layers have no float16 kernel (torch: 'could not create a "
-            "primitive descriptor for the LSTM forward propagation primitive'); take fp32 or bf16"
+            "primitive descriptor for the LSTM forward propagation primitive'); use fp32 or bf16"
         )
     name, reason = (
         _automatic(device, hardware) if requested == "auto" else (requested, _asked(requested, device, hardware))
@@ -103,7 +103,7 @@ def _automatic(device: torch.device, hardware: Hardware) -> tuple[str, str]:
         case "xpu":
             return "bf16", "automatic: Intel GPUs multiply bfloat16 natively"
         case "mps":
-            return "fp32", "automatic: Apple GPUs gain little from less"
+            return "fp32", "automatic: Apple GPUs gain little from a lower precision"
         case _:
             return "fp32", "automatic: the safe choice on a CPU; bf16 may be faster where the processor supports it"
 

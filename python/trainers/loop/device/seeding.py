@@ -173,7 +173,7 @@ def deterministic(device: torch.device) -> Generator[None]:
         device: The device of the training.
 
     Raises:
-        SettingsError: A CUDA device, and cuBLAS was not told at the process's start to work reproducibly.
+        SettingsError: A CUDA device, and cuBLAS was not set at the start of the process to be reproducible.
     """
     if device.type == "cuda":
         _check_workspace()

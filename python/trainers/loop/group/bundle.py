@@ -1,4 +1,4 @@
-"""All that the processes add up of a phase's window, in one flat vector: one collective, whatever there is to say.
+"""All that the processes add up of a phase's window, in one flat vector: one collective, whatever there is to exchange.
 
 A process's totals stand in it as a row of numbers: the mean loss, the mean of every part | the count of each, in two
 numbers | the requests. Of a loss of several terms these stand in the place of the parts, and the weight of each follows
@@ -24,7 +24,7 @@ LIMB = 2**20  # float32 holds integers up to 2**24, so two of these hold counts 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a row says.
+    """The content of a row.
 
     Attributes:
         means: Of the loss, then of every part.
@@ -98,7 +98,7 @@ class RowFormat:
         return Row(means=means, counts=counts, weights=weights, requests=requests)
 
     def _column(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
-        """What all pieces say of a part or term."""
+        """The means and counts of a part or term in all pieces."""
         if self.terms:
             terms = [loss.terms[name] for loss in losses if name in loss.terms]
             return _counted((term.mean, term.count) for term in terms)
@@ -195,7 +195,7 @@ class GroupTotals:
             if len(weights) > 1:
                 raise ContractError(
                     f"the weight of the term {name!r} differs between the processes of the group: {sorted(weights)}; "
-                    "make it a function of what all of them know, such as the windows worked"
+                    "make it a function of what all of them know, such as the number of windows done"
                 )
 
     def _add(self, row: Row, loss: WeightedMean) -> None:

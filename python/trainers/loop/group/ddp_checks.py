@@ -1,4 +1,4 @@
-"""Checks before several processes train together: the same phases everywhere, and modules that stay silent."""
+"""Checks before several processes train together: the same phases everywhere, and modules that do not communicate."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def _check_whole(path: str, part: nn.Module) -> None:
         raise ParallelismError(
             f"{path} is sharded (FSDP or DTensor): its forward and backward gather weights from all processes, which "
             "one that runs out of memory cannot repeat alone, and its gradients are shards. Give the loop the module "
-            "itself: it adds the gradients up once a window. Where the module is too large for one device, take a "
+            "itself: it adds the gradients up once per window. Where the module is too large for one device, use a "
             "trainer made for sharding"
         )
 
@@ -72,12 +72,12 @@ def _check_silent(path: str, part: nn.Module) -> None:
     if isinstance(part, DistributedDataParallel):
         raise ParallelismError(
             f"{path} is wrapped in DistributedDataParallel, which adds gradients up in every backward; the loop does "
-            "so itself, once a window: give it the wrapped module (.module)"
+            "so itself, once per window: give it the wrapped module (.module)"
         )
     if isinstance(part, nn.SyncBatchNorm):
         raise ParallelismError(
             f"{path} is a SyncBatchNorm: its forward waits for the other processes, but each may cut its batches "
-            "differently; take GroupNorm or LayerNorm"
+            "differently; use GroupNorm or LayerNorm"
         )
 
 
@@ -90,7 +90,7 @@ def _check_dense(path: str, part: nn.Module) -> None:
 
 
 def _is_sharded(part: nn.Module) -> bool:
-    # What nobody has imported nobody has used, and importing it takes a while.
+    # What was never imported is not in use, and importing it takes a while.
     if "torch.distributed.fsdp" in sys.modules:
         from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 

@@ -1,4 +1,4 @@
-"""What the loop asks of the processes that train together, and what they tell each other at the end of a window."""
+"""What the loop asks of the processes that train together, and what they exchange at the end of a window."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """What a process wants to happen at the window's end; in a group, one that wants it is enough.
+    """What a process asks for at the end of a window; in a group, one that asks is enough.
 
     Attributes:
-        stop: The number of the signal that ends the training; 0 to go on.
+        stop: The number of the signal that ends the training; 0 to continue.
         save: Whether a checkpoint is due.
     """
 
@@ -27,7 +27,7 @@ class Requests:
 
     @property
     def any(self) -> bool:
-        """Whether anything is wanted."""
+        """Whether anything is requested."""
         return self.save or self.stop != 0
 
     def and_those(self, others: "Requests") -> "Requests":
@@ -41,7 +41,7 @@ class WindowTotals(NamedTuple):
     Attributes:
         loss: Weighted mean, count and parts.
         correction: What the gradients must still be multiplied by.
-        requests: What everybody wants.
+        requests: Of all processes.
     """
 
     loss: WeightedMean
@@ -83,7 +83,7 @@ class LocalTotals:
         losses: The detached loss of every piece that had targets; none if there was no target.
         expected: The count that the backward reckoned with: a piece with n targets started from n / expected; 1 where
             the true counts were known before it.
-        requests: What this process wants.
+        requests: Of this process.
         targets: The targets of every term over all processes, where they were known before the first backward.
     """
 
@@ -157,16 +157,16 @@ class SingleProcess:
         """The counts as they are."""
         return counts
 
-    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  nobody to agree with
+    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  no other process
         """None: one process needs no agreement."""
         return ()
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Nobody to agree with."""
+        """Nothing: there is no other process."""
 
-    def total(self, tally: WeightedMean) -> WeightedMean:
-        """The tally itself."""
-        return tally
+    def total(self, mean: WeightedMean) -> WeightedMean:
+        """The mean itself."""
+        return mean
 
     def agreed_length(self, length: int | None) -> int | None:
         """The length itself, known or not."""
@@ -177,10 +177,10 @@ class SingleProcess:
         return [value]
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """Nobody to give them to."""
+        """Nothing: there is no other process."""
 
     def check_same(self, what: str, value: str) -> None:
-        """Nobody to differ from."""
+        """Nothing: there is no other process."""
 
 
 class Group(Protocol):
@@ -219,7 +219,7 @@ class Group(Protocol):
         ...
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
-        """Add up the targets of every term of a phase's loss over all processes, before the window is worked.
+        """Add up the targets of every term of a phase's loss over all processes, before its first forward.
 
         Args:
             counts: This process's, by term; none where it has no batch.
@@ -238,8 +238,8 @@ class Group(Protocol):
         """Agree on these parts too in the phase's first window, as before a training was resumed."""
         ...
 
-    def total(self, tally: WeightedMean) -> WeightedMean:
-        """The tallies of all processes as one; a process may have counted nothing."""
+    def total(self, mean: WeightedMean) -> WeightedMean:
+        """The weighted means of all processes as one; a process may have counted nothing."""
         ...
 
     def agreed_length(self, length: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""A group of several processes that speak through torch.distributed, and how a process joins it."""
+"""A group of several processes that communicate through torch.distributed, and how a process joins it."""
 
 import math
 import os
@@ -96,10 +96,10 @@ class Processes:
         """Kept until the phase's first window."""
         self._expected[parameters[0]] = parts
 
-    def total(self, tally: WeightedMean) -> WeightedMean:
-        """The tallies added up in the order of ranks, so that every process gets the same to the last bit."""
+    def total(self, mean: WeightedMean) -> WeightedMean:
+        """The means added up in the order of ranks, so that every process gets the same to the last bit."""
         total = WeightedMean()
-        for one in self._gathered(tally, "adding up the validation"):
+        for one in self._gathered(mean, "adding up the validation"):
             total.merge(one)
         return total
 
@@ -111,8 +111,8 @@ class Processes:
             lengths_by_rank = ", ".join(f"rank {rank}: {_shown_length(one)}" for rank, one in enumerate(lengths))
             raise ParallelismError(
                 f"the processes of a group share an epoch's batches out among them, so all must know the same number "
-                f"of batches; found {lengths_by_rank}. Give every process the whole source, and one that knows its length: "
-                "IterableSource(batches, length=...)"
+                f"of batches; found {lengths_by_rank}. Give every process the whole source, and one that knows its "
+                "length: IterableSource(batches, length=...)"
             )
         return first
 
@@ -234,7 +234,7 @@ def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Grou
             one may be behind, such as for a checkpoint, a validation or slow data.
 
     Raises:
-        ParallelismError: There are several processes, and this device or this torch does not let them speak.
+        ParallelismError: The processes cannot communicate on this device or with this build of torch.
         PeerLostError: The processes did not meet in time.
     """
     if dist.is_available() and dist.is_initialized():
@@ -247,7 +247,7 @@ def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Grou
             _meet(backend, timeout)
         try:
             group = Processes()
-            group.gather(group.rank)  # nobody leaves, with an error of its own, while another is still arriving
+            group.gather(group.rank)  # no process leaves, with an error of its own, while another is still arriving
             yield group
         finally:
             # At once, also after an error: it closes the connections, by which the others notice.
@@ -275,12 +275,12 @@ def _backend(device_type: str) -> str:
     if backend is None:
         raise ParallelismError(
             f"several processes were started (WORLD_SIZE is {os.environ['WORLD_SIZE']}), but on {device_type!r} they "
-            "cannot add up gradients; start one process, or take device='cpu'"
+            "cannot add up gradients; start one process, or use device='cpu'"
         )
     if not dist.is_available() or not dist.is_backend_available(backend):
         raise ParallelismError(
-            f"several processes on {device_type!r} speak through {backend}, which this build of torch lacks; install "
-            "one that has it, or start one process"
+            f"several processes on {device_type!r} communicate through {backend}, which this build of torch lacks; "
+            "install one that has it, or start one process"
         )
     return backend if backend == "gloo" else f"cpu:gloo,{device_type}:{backend}"
 

@@ -17,7 +17,7 @@ from trainers.loop.window.guards import Nonfinite
 LARGE = 256 * 2**20
 """Bytes of all copies together, those of 64 million float32 parameters. Larger ones lie on the host: a training holds
 four times its weights anyway (weights, gradients and two moments), and each further copy is memory that batches cannot
-have. They are made or put back a few times an epoch at most, and 256 MiB pass a GPU's link in some hundredths of a
+have. They are made or put back a few times per epoch at most, and 256 MiB pass a GPU's link in some hundredths of a
 second (reckoned at 8 GB/s or more); smaller ones are not worth the wait."""
 
 HOST = torch.device("cpu")
@@ -185,7 +185,7 @@ class Average:
         _copy(self.tensors, self._parameters)
 
     def restart(self) -> None:
-        """Begin anew from the parameters as they are."""
+        """Start again from the parameters as they are."""
         _copy(self._parameters, self.tensors)
 
     def load(self, tensors: Sequence[Tensor]) -> None:

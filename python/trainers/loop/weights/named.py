@@ -15,7 +15,7 @@ def check_coverage(
     phases: Mapping[str, tuple[Sequence[Parameter], Optimizer]],
     modules: Mapping[str, nn.Module],
 ) -> None:
-    """Check that phases, optimizers and modules speak of the same parameters.
+    """Check that phases, optimizers and modules have the same parameters.
 
     Raises:
         UncoveredParameterError: A phase's parameters are not its optimizer's; one of them is frozen or in no module; a

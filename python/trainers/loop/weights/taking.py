@@ -131,10 +131,10 @@ def _undeclared(
     over = [(first, name) for first, named in offered.items() if first not in wanted for name in named]
     strange, kept = [[name for first, name in over if (first in fresh) is same] for same in (False, True)]
     absent, left = [[name for name in lacking if (name in unwanted) is same] for same in (False, True)]
-    yield _listed("only in the modules", absent, "declare new what shall start fresh")
-    yield _listed("only in the modules, as they are dropped of the weights", left, "declare them new too")
-    yield _listed("only in the weights", strange, "declare dropped what shall not be used")
-    yield _listed("only in the weights, as they are new in the modules", kept, "declare them dropped too")
+    yield _listed("only in the modules", absent, "declare as new what is to start fresh")
+    yield _listed("only in the modules, as they are dropped from the weights", left, "declare them as new too")
+    yield _listed("only in the weights", strange, "declare as dropped what is not to be used")
+    yield _listed("only in the weights, as they are new in the modules", kept, "declare them as dropped too")
 
 
 def _unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable[str]) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable
 
 
 def _listed(problem: str, names: Sequence[str], advice: str) -> str:
-    """The problem with every name: nobody can mend what is not named."""
+    """The problem with every name: what is not named cannot be mended."""
     if not names:
         return ""
     return f"{problem}: {', '.join(names)}{f' ({advice})' if advice else ''}"
@@ -160,7 +160,7 @@ def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
     if first.is_floating_point() and not torch.isfinite(first).all():
         return f"{name} holds values that are not finite"
     if any(not torch.equal(first, tensor) for tensor in others):
-        return f"one weight here, but differ: {' and '.join(offered)}"
+        return f"one weight in the modules, but different values: {' and '.join(offered)}"
     return ""
 
 
@@ -173,7 +173,7 @@ def _at_odds(wanted: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Te
         first = places.setdefault((tensor.data_ptr(), tensor.shape), name)
         one, other = (next(iter(offered[each].values())) for each in (first, name))
         if not torch.equal(one, other):
-            yield f"one memory here, but differ: {first} and {name}"
+            yield f"sharing memory in the modules, but with different values: {first} and {name}"
 
 
 def _kind(value: object) -> str:

@@ -7,8 +7,8 @@ Where the loss has several terms, their counts are known before, and nothing is 
 
 Where memory runs out, the batch is cut into smaller pieces and nothing is left out. What a window gives depends on its
 samples, on the generators at its start and on the size of the pieces that it ended with, not on how that was found:
-after a failed forward only the piece is worked again, unless a larger one was worked before it; after that and after a
-failed backward, which leaves half a gradient, the window is.
+after a failed forward only the piece is repeated, unless a larger one went before it; after that and after a failed
+backward, which leaves half a gradient, the window is.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,14 +50,14 @@ def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> It
 
 @dataclass(slots=True)
 class Attempt:
-    """A window being worked.
+    """An attempt at a window.
 
     Attributes:
         batches: How many batches it has.
         losses: The detached loss of every piece that had targets.
         expected: The forecast of its count; 0 before the first piece that has targets.
         start: The state before its first piece.
-        worked: The pieces that are done.
+        done: The pieces that are done.
         weighing: Weighs the terms of a loss of several.
     """
 
@@ -65,7 +65,7 @@ class Attempt:
     losses: list[Loss] = field(default_factory=list[Loss])
     expected: float = 0.0
     start: Mark | None = None
-    worked: list[Piece[Any]] = field(default_factory=list[Piece[Any]])
+    done: list[Piece[Any]] = field(default_factory=list[Piece[Any]])
     weighing: TermWeights[Any] | None = None
 
 
@@ -75,7 +75,7 @@ class Shortage:
 
     Attributes:
         stage: Where it did.
-        cause: What the allocator said.
+        cause: The message of the allocator.
     """
 
     stage: Literal["forward", "backward"]
@@ -141,8 +141,8 @@ class Accumulator(Generic[Batch]):
 
         Args:
             window: The batches.
-            position: Where the loop is; told which batch is worked.
-            requests: What this process wants to happen after the window, asked at the end.
+            position: Where the loop is; it is told the current batch.
+            requests: Gives what this process asks for after the window; called at the end.
             targets: Of a loss of several terms, counted over the window; None for a loss of one.
 
         Raises:
@@ -172,7 +172,7 @@ class Accumulator(Generic[Batch]):
             self._shared.put_buffers_back()
 
     def _attempt(self, window: Sequence[Batch], position: Position, targets: Targets[Batch] | None) -> Attempt | None:
-        """The whole window; None if it must be worked again from its start, to which everything was put back."""
+        """The whole window; None if it must be repeated from its start, to which everything was put back."""
         for parameter in self._parameters:
             parameter.grad = None
         attempt = Attempt(len(window))
@@ -185,7 +185,7 @@ class Accumulator(Generic[Batch]):
         return attempt
 
     def _batch(self, number: int, batch: Batch, attempt: Attempt) -> bool:
-        """All pieces of a batch; False if the window must be worked again."""
+        """All pieces of a batch; False if the window must be repeated."""
         start: int | None = 0
         while start is not None:
             piece = self._cutter.piece(batch, start)
@@ -194,14 +194,14 @@ class Accumulator(Generic[Batch]):
             shortage = self._piece(number, piece, attempt)
             if shortage is None:
                 self._starved = False
-                attempt.worked.append(piece)
+                attempt.done.append(piece)
                 start = None if piece.last else piece.stop
             elif not self._recover(number, piece, mark, attempt, shortage):
                 return False
         return True
 
     def _piece(self, number: int, piece: Piece[Batch], attempt: Attempt) -> Shortage | None:
-        """Forward and backward of a piece, or how memory ran out: told by a value, for the error keeps its frames."""
+        """Forward and backward of a piece, or how memory ran out: a value, because an error would keep its frames."""
         stage: Literal["forward", "backward"] = "forward"
         try:
             loss = self._forward(number, piece)
@@ -233,11 +233,11 @@ class Accumulator(Generic[Batch]):
         self._starved = True
         problem = f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage(self._device)}{burden})"
         self._cutter.lower(piece, problem)
-        anew = late or shortage.stage == "backward" or any(self._cutter.would_cut(worked) for worked in attempt.worked)
-        self._rewind.back(attempt.start if anew and attempt.start else mark)
-        if anew and self._shared is not None:
+        repeat = late or shortage.stage == "backward" or any(self._cutter.would_cut(piece) for piece in attempt.done)
+        self._rewind.back(attempt.start if repeat and attempt.start else mark)
+        if repeat and self._shared is not None:
             self._shared.again()
-        return not anew
+        return not repeat
 
     def _forward(self, number: int, piece: Piece[Batch]) -> Loss:
         batch = self._move(piece.batch)

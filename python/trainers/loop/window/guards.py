@@ -23,7 +23,7 @@ COUPLED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 Nonfinite = Literal["skip", "raise"]
 
 AUDIT_WINDOWS = 16
-"""So many windows show whether a parameter is used, where nobody says otherwise."""
+"""So many windows show whether a parameter is used, unless another number is given."""
 
 
 def coupled_layers(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> list[str]:
@@ -53,7 +53,7 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
         raise BatchCoupledError(
             f"{listed(coupled)} compute with the mean and variance of the batch, so the result would depend on how the "
             "samples of a window are spread over batches, pieces and processes. Use GroupNorm or LayerNorm, train with "
-            'one batch a window in one process, or accept it: Loop(batch_coupled="accept")'
+            'one batch per window in one process, or accept it: Loop(batch_coupled="accept")'
         )
 
 

@@ -1,4 +1,4 @@
-"""A phase at work."""
+"""A phase in a run: one step on a window, and the report of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Batch = TypeVar("Batch")
 
 @dataclass(slots=True, kw_only=True)
 class PhaseRun(Generic[Batch]):
-    """A phase at work: its parts, and how many steps it has taken.
+    """A phase in a run: its parts, and how many steps it has taken.
 
     Attributes:
         phase: What is trained.
@@ -33,7 +33,7 @@ class PhaseRun(Generic[Batch]):
         group: Adds the windows of all processes up.
         update: The step at the window's end.
         guard: Watches the gradients.
-        averages: The moving averages of the weights, one a decay; none without.
+        averages: The moving averages of the weights, one per decay; none without.
         groups: How many parameter groups the optimizer had when the loop was made.
         names: Every parameter of the loop's modules with its name.
         steps: Steps taken so far.

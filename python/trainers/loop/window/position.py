@@ -11,7 +11,7 @@ SHOWN_BATCHES = 3
 
 @final
 class Position:
-    """Phase, epoch, window and batch that are being worked on.
+    """The phase, epoch, window and batch that the loop is at.
 
     As a context it adds itself to an error that passes through: as `place` to the loop's own, as a note to every other.
     No error is held back.
@@ -27,7 +27,7 @@ class Position:
         self._batch: int | None = None
 
     def at(self, batch: int | None) -> None:
-        """Note the batch being worked on, counted from 0 within the window; None for the window as a whole."""
+        """Note the batch that the loop is at, counted from 0 within the window; None for the window as a whole."""
         self._batch = batch
 
     def __enter__(self) -> None:

@@ -102,7 +102,7 @@ class Rewind:
 
 
 def _versions(tensors: Mapping[str, Tensor | None]) -> list[int | None]:
-    # A cache that a validation has made anew is an inference tensor: nothing in a training can change it in place.
+    # A cache that a validation has remade is an inference tensor: nothing in a training can change it in place.
     return [
         None if tensor is None or tensor.is_inference() else tensor._version  # noqa: SLF001  no public name
         for tensor in tensors.values()

@@ -1,7 +1,7 @@
-"""A forward that one phase owns and others use: it runs once a piece, whichever of the phases works first.
+"""A forward that one phase owns and others use: it runs once per piece, whichever of the phases comes first.
 
-Where the owner works later than a user, the graphs of all pieces are kept until its own backward has gone through
-them, which takes the memory of a whole window. Where it works first, only values are kept. Both work the same pieces.
+Where the owner comes after a user, the graphs of all pieces are kept until its own backward has gone through
+them, which takes the memory of a whole window. Where it comes first, only values are kept. Both use the same pieces.
 After memory ran out in a later phase of a window, what was kept is dropped, and the forward runs again from the
 generators and buffers at the window's start, in smaller pieces; the owner may have stepped by then, and then makes it
 with its new weights.
@@ -122,7 +122,7 @@ class SharedForward(Generic[Batch]):
         self._first: str | None = None
 
     def begin(self, due: Sequence[str]) -> None:
-        """Begin a window with the phases that work in it, in order."""
+        """Begin a window with the phases that are due in it, in order."""
         self._due = [name for name in due if name in self._phases]
         self._start = self._first = None
 
@@ -134,11 +134,11 @@ class SharedForward(Generic[Batch]):
         """What the forward made of a piece: for the owner with its graph, for a user detached.
 
         Args:
-            phase: Who asks, at work.
+            phase: The phase that is running.
             number: The batch within the window.
             piece: The piece of it.
             batch: The piece on the device.
-            withheld: What the phase at work withholds.
+            withheld: What that phase withholds.
         """
         key = (number, piece.start)
         kept = self._kept.get(key)
@@ -154,7 +154,7 @@ class SharedForward(Generic[Batch]):
         return kept.tree
 
     def check_unchanged(self, phase: str, number: int, piece: Piece[Batch]) -> None:
-        """Check that a phase has left what was made as it was, and drop it if nobody waits for it.
+        """Check that a phase has left what was made as it was, and drop it if no phase waits for it.
 
         Raises:
             ContractError: It has not.
@@ -172,7 +172,7 @@ class SharedForward(Generic[Batch]):
             self._kept.pop(key, None)
 
     def began_before(self, phase: str) -> bool:
-        """Whether another phase than the one at work has run the forward in this window."""
+        """Whether another phase than the running one has run the forward in this window."""
         return self._first not in (None, phase)
 
     def burden(self) -> str:
@@ -181,7 +181,7 @@ class SharedForward(Generic[Batch]):
         if not graphs:
             return ""
         return (
-            f", while the graphs of {graphs} forwards are kept for phase {self.owner!r}, which works later in the "
+            f", while the graphs of {graphs} forwards are kept for phase {self.owner!r}, which runs later in the "
             "window: put it first, or take fewer batches into a window"
         )
 
@@ -201,11 +201,11 @@ class SharedForward(Generic[Batch]):
             self._rewind.put_buffers_back(self._start)
 
     def spared(self, phase: str) -> Collection[nn.Module]:
-        """The modules whose buffers the owner itself puts back; none if it asks, or does not work in this window."""
+        """The modules whose buffers the owner itself puts back; none where it is the running phase or not due."""
         return self.modules if phase != self.owner and self.owner in self._due else ()
 
     def _waits(self, phase: str) -> bool:
-        """Whether a phase after this one works in this window."""
+        """Whether a phase after this one is due in this window."""
         return self._due[-1] != phase
 
     def _make(self, phase: str, batch: Batch, withheld: Withheld) -> ForwardResult:

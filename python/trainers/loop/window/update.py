@@ -31,7 +31,7 @@ Step = Callable[[Optimizer], object]
 def norms_of(gradients: list[Tensor]) -> list[Tensor]:
     """Scalars whose Euclidean norm is that over all elements of all gradients.
 
-    On a CPU, where reading a number costs nothing, it is one a tensor; on a device one in all.
+    On a CPU, where reading a number costs nothing, there is one per tensor; on a device one in all.
     """
     # What torch's own clipping is made of; its public form takes three times as long.
     norms = torch._foreach_norm(gradients)  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]
@@ -95,7 +95,7 @@ class Stepper:
             raise OutOfMemoryError(
                 f"memory ran out in the optimizer's step ({cause}); its states need as much memory as the weights once "
                 "or twice over. Use a fused optimizer (trainers.loop.adamw), one with smaller states, or a smaller "
-                "network, and go on from the last checkpoint"
+                "network, and resume from the last checkpoint"
             )
         self._first = False
 
@@ -137,7 +137,7 @@ class DirectStep:
     """Calls an optimizer's step.
 
     The public one opens a record for torch's profiler, looks for hooks, and turns gradients off in a way that compilers
-    can follow. While a profiler is at work or there are hooks, and in the first step, after which a scheduler looks
+    can follow. While a profiler runs or there are hooks, and in the first step, after which a scheduler looks
     whether it was called, the public one is called; also where anybody has put another in its place.
 
     Args:
@@ -163,7 +163,7 @@ class DirectStep:
         """Whether a profiler or a hook waits for the step."""
         optimizer = self._optimizer
         return bool(
-            optimizer._optimizer_step_pre_hooks  # noqa: SLF001  torch tells it nowhere else
+            optimizer._optimizer_step_pre_hooks  # noqa: SLF001  torch shows it nowhere else
             or optimizer._optimizer_step_post_hooks  # noqa: SLF001
             or _global_optimizer_pre_hooks
             or _global_optimizer_post_hooks
@@ -226,7 +226,7 @@ class Outcome(NamedTuple):
 
 
 def drops_on_device(optimizer: Optimizer, device: torch.device) -> bool:
-    """Whether the optimizer leaves out a step on the device itself when it is told so by `found_inf`.
+    """Whether the optimizer leaves out a step on the device itself when `found_inf` says so.
 
     Those are the fused ones. On a CPU nothing is gained: reading a number costs no wait there. On Apple GPUs some
     versions of torch do not look at `found_inf` (https://github.com/pytorch/pytorch/pull/186360).
@@ -349,7 +349,7 @@ class Update:
         good = torch.isfinite(torch.stack([norm, *[mean.to(norm.dtype) for mean in totals.means()]])).all()
         if self._guard.allow_zero:
             good = good & (norm > 0)
-        self._optimizer.found_inf = 1.0 - good.float()  # pyright: ignore[reportAttributeAccessIssue]  as torch's own GradScaler tells it
+        self._optimizer.found_inf = 1.0 - good.float()  # pyright: ignore[reportAttributeAccessIssue]  as torch's own GradScaler does
         try:
             self._stepper.step(self._take)
         finally:
@@ -370,5 +370,5 @@ class Update:
             self._stepper.step(self._take)
         self._scaler.update()
         self._scale = self._scaler.get_scale()
-        # A fused optimizer is called even when it then drops the step, so only the scale tells.
+        # A fused optimizer is called even when it then drops the step, so only the scale shows it.
         return finite and self._scale >= before
