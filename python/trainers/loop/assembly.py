@@ -168,7 +168,7 @@ def parts_of(module: nn.Module, own: AbstractSet[Parameter], foreign: AbstractSe
 
     Args:
         module: Where to look.
-        own: The phase's parameters.
+        own: The phase's parameters, of any shapes [...].
         foreign: Those of the others.
     """
     held = set(module.parameters())

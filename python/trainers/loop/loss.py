@@ -75,13 +75,13 @@ class Loss:
         return bool(self.count) or any(term.count for term in self.terms.values())
 
     def roots(self) -> list[Tensor]:
-        """The means that a gradient may come from."""
+        """The means, scalars, that a gradient may come from."""
         if not self.terms:
             return [self.mean]
         return [term.mean for term in self.terms.values() if term.count and term.weight]
 
     def name_of(self, mean: Tensor) -> str:
-        """What one of its means is, for a message."""
+        """What one of its means, a scalar, is, for a message."""
         return next(
             (f"the term {name!r} of the loss" for name, term in self.terms.items() if term.mean is mean), "the loss"
         )
@@ -196,7 +196,7 @@ def read(tensors: Sequence[Tensor]) -> list[float]:
 
 
 def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
-    """Means and parts, or the means of terms, in the order in which `weighted_mean_of` wants their values."""
+    """Means and parts, or the means of terms, all scalars, in the order that `weighted_mean_of` wants."""
     return [
         scalar
         for loss in losses
@@ -232,7 +232,7 @@ def weighted_mean_of(losses: Sequence[Loss], values: Iterator[float]) -> Weighte
 
 
 def check_width(name: str, mean: Tensor) -> None:
-    """Check that a mean holds the weight that it has in its window, and enough digits to be compared.
+    """Check that a mean, a scalar, holds the weight that it has in its window, and enough digits to be compared.
 
     Raises:
         ContractError: It has fewer than 32 bits.

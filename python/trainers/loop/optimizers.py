@@ -63,7 +63,7 @@ def adamw(
     Loshchilov and Hutter, "Decoupled weight decay regularization" (2019).
 
     Args:
-        parameters: What it trains.
+        parameters: What it trains, of any shapes [...].
         lr: Learning rate, above 0.
         weight_decay: What a weight loses in a step, as a multiple of the learning rate and the weight.
         betas: What stays of the means of gradients and of their squares in a step.
@@ -90,5 +90,5 @@ def _grouped(trained: list[Parameter], free: set[int]) -> list[dict[str, Any]]:
 
 
 def can_fuse(parameters: Iterable[Parameter]) -> bool:
-    """Whether torch has fused kernels for all of the parameters."""
+    """Whether torch has fused kernels for all of the parameters [...]."""
     return all(parameter.device.type in FUSED_DEVICES and parameter.is_floating_point() for parameter in parameters)

@@ -602,7 +602,7 @@ def test_kept_graphs_are_told_at_the_start_and_gone_after_the_window() -> None:
             left.append(sum(one() is not None for one in alive))
     assert first == Notice(
         message="phase 'critic' runs before 'maker' and uses its forward: the graphs of a whole window are kept "
-        "meanwhile, those of 2 batches"
+        "until then, those of 2 batches"
     )
     assert set(left) == {0}
 

@@ -291,7 +291,9 @@ def sharing() -> nn.ModuleDict:
 def test_weights_in_one_memory_that_are_to_differ_are_refused() -> None:
     layers = sharing()
     before = named(layers)
-    with pytest.raises(WeightsMismatchError, match=r"sharing memory in the modules, but with different values: a\.weight and b\.weight"):
+    with pytest.raises(
+        WeightsMismatchError, match=r"sharing memory in the modules, but with different values: a\.weight and b\.weight"
+    ):
         take_weights(layers, {"a.weight": torch.ones(2, 2), "b.weight": torch.zeros(2, 2)})
     assert same(named(layers), before)
     take_weights(layers, {"a.weight": torch.ones(2, 2), "b.weight": torch.ones(2, 2)})

@@ -214,7 +214,7 @@ def read_checkpoint(folder: Path) -> Content:
 
 
 def read_tensors(folder: Path, group: str) -> dict[str, Tensor] | None:
-    """Verify all of a checkpoint, and read one group of its tensors alone; None if it has no such group.
+    """Verify all of a checkpoint, and read one group of its tensors [...] alone; None without such a group.
 
     Raises:
         DamagedError: It is not byte by byte what was written; the message says where.

@@ -164,7 +164,7 @@ class Checkpoints:
                 those that were trained, as they were at the checkpoint.
 
         Returns:
-            By name, such as `network.0.weight`, on the CPU; the modules' buffers are among them.
+            By name, such as `network.0.weight`, of the modules' shapes [...], on the CPU; their buffers are included.
 
         Raises:
             CheckpointError: There is no checkpoint, or the newest is damaged: an older one is not taken in its place.

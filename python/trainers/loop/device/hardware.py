@@ -158,7 +158,7 @@ def figures(device: torch.device, make: Callable[[float], nn.Module] = Probe) ->
         make: Makes the network with a given dropout, on the CPU.
 
     Returns:
-        Every result by what it is, on the CPU.
+        Every result [...] by what it is, on the CPU.
     """
     accelerators = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(devices=accelerators, device_type=device.type), torch.enable_grad():

@@ -20,7 +20,7 @@ class LossScaler(Protocol):
     """What the loop asks of a gradient scaler; `torch.amp.GradScaler` is one."""
 
     def scale(self, outputs: Tensor, /) -> Tensor:
-        """`outputs` times the current scale."""
+        """`outputs`, of any shape [...], times the current scale."""
         ...
 
     def unscale_(self, optimizer: Optimizer, /) -> None:

@@ -78,7 +78,7 @@ class RowFormat:
         row[self._columns : -2].copy_(torch.tensor(numbers, dtype=row.dtype), non_blocking=True)
 
     def write_requests(self, requests: Requests, row: Tensor) -> None:
-        """Write the requests into a row of zeros; mostly there are none."""
+        """Write the requests into a row of zeros [width]; mostly there are none."""
         if requests.stop:
             row[-2] = requests.stop
         if requests.save:
@@ -163,11 +163,11 @@ class GroupTotals:
         return 1.0 if self.rows.terms else self.unit / self.rows.count(self.head).clamp(min=1.0)
 
     def means(self) -> Sequence[Tensor]:
-        """The mean loss of every process."""
+        """The mean loss of every process, scalars."""
         return self.head[:, 0].unbind()
 
     def scalars(self) -> Sequence[Tensor]:
-        """Every number of every row."""
+        """Every number of every row, as scalars."""
         return self.head.flatten().unbind()
 
     def reading(self, values: Iterator[float]) -> WindowTotals:
@@ -303,7 +303,7 @@ class Bundle:
 
 
 def check_one_vector(parameters: Sequence[Parameter]) -> None:
-    """Check that one real vector can hold all gradients.
+    """Check that one real vector [N] can hold all gradients.
 
     Raises:
         ParallelismError: It cannot.

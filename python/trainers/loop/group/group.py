@@ -58,7 +58,7 @@ class Totals(Protocol):
         ...
 
     def means(self) -> Sequence[Tensor]:
-        """Scalars that are all finite if the window's loss is."""
+        """A few scalars that are all finite if the window's loss is."""
         ...
 
     def scalars(self) -> Sequence[Tensor]:
@@ -103,11 +103,11 @@ class LocalTotals:
         return 1.0 if self.targets is not None else self.expected / (self.count or 1)
 
     def means(self) -> Sequence[Tensor]:
-        """The means of the pieces."""
+        """The means of the pieces, scalars."""
         return [loss.mean for loss in self.losses]
 
     def scalars(self) -> Sequence[Tensor]:
-        """The means and parts."""
+        """The means and parts, scalars."""
         return scalars_of(self.losses)
 
     def reading(self, values: Iterator[float]) -> WindowTotals:
@@ -150,19 +150,19 @@ class SingleProcess:
         return 1
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  nothing to add
-        """The local totals; the gradients stay as they are."""
+        """The local totals; the gradients [...] stay as they are."""
         return local
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:  # noqa: ARG002  as above
-        """The counts as they are."""
+        """The counts as they are, whatever the parameters [...]."""
         return counts
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  no other process
-        """None: one process needs no agreement."""
+        """None, whatever the parameters [...]: one process needs no agreement."""
         return ()
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Nothing: there is no other process."""
+        """Nothing, whatever the parameters [...]: there is no other process."""
 
     def total(self, mean: WeightedMean) -> WeightedMean:
         """The mean itself."""
@@ -177,7 +177,7 @@ class SingleProcess:
         return [value]
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """Nothing: there is no other process."""
+        """Nothing, whatever the tensors [...]: there is no other process."""
 
     def check_same(self, what: str, value: str) -> None:
         """Nothing: there is no other process."""
@@ -206,8 +206,8 @@ class Group(Protocol):
 
         Args:
             local: This process's totals. It may have had no batch, or none with a target.
-            parameters: The phase's, each in one phase only, with this process's gradients. Afterwards all processes
-                hold the same sums, up to the totals' correction; a parameter has no gradient if it has none anywhere.
+            parameters: The phase's [...], each in one phase only, with this process's gradients. Afterwards all
+                processes hold the same sums, up to the totals' correction; a parameter has no gradient if it has none anywhere.
 
         Returns:
             The totals over all processes, to be read before the phase's next window is combined.
@@ -223,7 +223,7 @@ class Group(Protocol):
 
         Args:
             counts: This process's, by term; none where it has no batch.
-            parameters: The phase's, by which its terms are known again.
+            parameters: The phase's [...], by which its terms are known again.
 
         Raises:
             ContractError: A term that no process had in the phase's first window.
@@ -231,11 +231,11 @@ class Group(Protocol):
         ...
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
-        """The names of the loss's parts that the processes have agreed on for a phase; none before its first window."""
+        """The names of the parts that the processes have agreed on for a phase's parameters [...]; at first none."""
         ...
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Agree on these parts too in the phase's first window, as before a training was resumed."""
+        """Agree on these parts too in the first window of a phase's parameters [...], as before a resume."""
         ...
 
     def total(self, mean: WeightedMean) -> WeightedMean:

@@ -71,7 +71,7 @@ class Processes:
         self._terms: dict[Parameter, Sequence[str]] = {}
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
-        """One all-reduce, after which every process has the same totals and gradients."""
+        """One all-reduce, after which every process has the same totals and gradients [...]."""
         bundle = self._bundle(local, parameters)
         bundle.pack(local)
         with answered("adding up the window's gradients"):
@@ -80,7 +80,7 @@ class Processes:
         return bundle.totals()
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
-        """One all-reduce of a few integers."""
+        """One all-reduce of a few integers [terms], on the parameters' device."""
         names = self._terms_of(counts, parameters)
         vector = torch.tensor([counts.get(name, 0) for name in names], dtype=torch.int64, device=parameters[0].device)
         with answered("adding up the targets of a window"):
@@ -88,12 +88,12 @@ class Processes:
         return dict(zip(names, vector.tolist(), strict=True))
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
-        """The columns of the phase's rows."""
+        """The columns of the rows of a phase with these parameters [...]."""
         known = self._bundles.get(parameters[0])
         return self._expected.get(parameters[0], ()) if known is None else known.parts
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Kept until the phase's first window."""
+        """Kept until the first window of the phase with these parameters [...]."""
         self._expected[parameters[0]] = parts
 
     def total(self, mean: WeightedMean) -> WeightedMean:
@@ -121,7 +121,7 @@ class Processes:
         return self._gathered(value, "gathering values")
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """A few broadcasts of flat bytes, whatever the dtypes."""
+        """A few broadcasts of flat bytes, whatever the tensors' shapes [...] and dtypes."""
         for chunk in chunks(tensors, BROADCAST_BYTES):
             flat = torch.cat([tensor.flatten() for tensor in chunk])
             with answered("copying rank 0's tensors"):
@@ -187,7 +187,7 @@ def power_of_two(value: float) -> float:
 
 
 def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
-    """Tensors of one dtype and device together, up to `limit` bytes or a single tensor.
+    """Tensors [...] of one dtype and device together, up to `limit` bytes or a single tensor.
 
     They are detached and share their contents with the originals; those without elements are left out.
     """

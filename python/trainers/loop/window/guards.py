@@ -58,7 +58,7 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
 
 
 def detached(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
-    """The error for a loss, or a term of one, without a graph; it gives the cause, as far as it is seen from here."""
+    """The error for a scalar, the mean of a loss or term, without a graph, with the cause as far as it is known."""
     return DetachedLossError(
         f"{name} is detached: it has no graph that backward could follow; {_why_detached(mean, parameters)}"
     )
@@ -119,7 +119,7 @@ class GradientGuard:
         self.moved = False
 
     def gradients(self) -> list[Tensor]:
-        """The window's gradients.
+        """The window's gradients, of the parameters' shapes [...].
 
         Raises:
             UnusedParameterError: A parameter has had none in all audited windows.
@@ -130,7 +130,7 @@ class GradientGuard:
         return gradients
 
     def check_any(self, gradients: Sequence[Tensor]) -> None:
-        """Judge the gradients of a window that has targets.
+        """Judge the gradients [...] of a window that has targets.
 
         Raises:
             NoGradientError: There is none.

@@ -92,7 +92,7 @@ class TermWeights(Generic[Batch]):
     _seen: Counter[str] = field(default_factory=Counter[str])
 
     def weigh(self, loss: Loss, piece: Piece[Batch], number: int) -> list[tuple[Tensor, float]]:
-        """The means to start the backward from, each with what it is multiplied by.
+        """The means, scalars, to start the backward from, each with what it is multiplied by.
 
         Args:
             loss: The piece's.

@@ -29,7 +29,7 @@ Step = Callable[[Optimizer], object]
 
 
 def norms_of(gradients: list[Tensor]) -> list[Tensor]:
-    """Scalars whose Euclidean norm is that over all elements of all gradients.
+    """Scalars whose Euclidean norm is that over all elements of all gradients [...].
 
     On a CPU, where reading a number costs nothing, there is one per tensor; on a device one in all.
     """
@@ -39,12 +39,12 @@ def norms_of(gradients: list[Tensor]) -> list[Tensor]:
 
 
 def total_of(norms: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of norms, on their device."""
+    """The Euclidean norm, a scalar, of norms, scalars on one device."""
     return torch.linalg.vector_norm(torch.stack(list(norms)))
 
 
 def rescale(gradients: list[Tensor], factor: float | Tensor) -> None:
-    """Multiply all gradients in place; a factor of 1.0 costs nothing."""
+    """Multiply all gradients [...] in place; a factor of 1.0 costs nothing."""
     if isinstance(factor, Tensor) or factor != 1.0:
         torch._foreach_mul_(gradients, factor)  # pyright: ignore[reportPrivateImportUsage]  as above
 
@@ -55,7 +55,7 @@ def clip_factor(norm: float, limit: float | None) -> float:
 
 
 def clip_factor_on_device(norm: Tensor, correction: float | Tensor, limit: float | None) -> float | Tensor:
-    """The same times the gradient's correction, without waiting for the norm; `norm` is that before the correction."""
+    """The same as a scalar, times the gradient's correction, without waiting for the norm before it."""
     if limit is None:
         return correction
     return correction * (limit / (norm * correction + CLIP_EPSILON)).clamp(max=1.0)
