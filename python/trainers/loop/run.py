@@ -163,12 +163,7 @@ class Run(Generic[Batch]):
             average.settle()
 
     def _look_at(self, train: Source[Batch]) -> None:
-        """Note how the source will be read, and that all processes read the same.
-
-        Raises:
-            ContractError: It is no source.
-            ParallelismError: The order of a loader is not the same everywhere.
-        """
+        """Note how the source will be read, and check that all processes read the same."""
         check_source(train)
         training, group = self._training, self.group
         messages = remarks(train, epoch=training.epoch, window=training.epoch_totals.windows, processes=group.size)
@@ -204,11 +199,7 @@ class Run(Generic[Batch]):
             phase.guard.check_epoch()
 
     def _check_order(self, train: Source[Batch]) -> None:
-        """Note the order that an epoch begins with, and that it continues with the same.
-
-        Raises:
-            ResumeMismatchError: A sampler gives another one now.
-        """
+        """Note the order that an epoch begins with, and check that it continues with the same."""
         training = self._training
         if self._recorder is None:
             return
@@ -313,11 +304,7 @@ class Run(Generic[Batch]):
         return reduce(Requests.and_those, self.group.gather(own), NO_REQUESTS)
 
     def _fulfil(self, requests: Requests, *, epoch_end: bool) -> Iterator[CheckpointReport | Notice]:
-        """Write a checkpoint, and stop if that is wanted.
-
-        Raises:
-            StoppedError: It is.
-        """
+        """Write a checkpoint, and stop by a `StoppedError` if that is requested."""
         recorder = self._recorder
         self._share_buffers()
         report = None if recorder is None else recorder.save(epoch_end=epoch_end)
@@ -328,11 +315,7 @@ class Run(Generic[Batch]):
             raise StoppedError(farewell(requests.stop, report), signal=requests.stop)
 
     def _recorded(self) -> Iterator[CheckpointReport | Notice]:
-        """The checkpoint of an epoch's end, where one is due or the training is to stop.
-
-        Raises:
-            StoppedError: It is.
-        """
+        """The checkpoint of an epoch's end, where one is due or the training is to stop."""
         recorder = self._recorder
         if recorder is None:
             return

@@ -105,23 +105,17 @@ class Scorer:
         return [loss for loss in losses if loss.counted]
 
     def _scored(self, score: Score[Sample], piece: Piece[Sample]) -> Loss | None:
-        """The score of a piece; None after a shortage."""
-        scored = self._piece(score, piece)
-        if isinstance(scored, Loss):
-            return scored
-        release(self._device)
-        self.cutter.lower(piece, f"memory ran out in the validation ({scored}; now {usage(self._device)})")
-        return None
-
-    def _piece(self, score: Score[Sample], piece: Piece[Sample]) -> Loss | str:
-        """The score, or what the allocator said."""
+        """The score of a piece; None if memory ran out, and pieces will now be smaller."""
         try:
             with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
                 return _checked(score(self._move(piece.batch)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return cause_of(error)
+            cause = cause_of(error)
+        release(self._device)  # outside of the except block, which keeps the failed frames
+        self.cutter.lower(piece, f"memory ran out in the validation ({cause}; now {usage(self._device)})")
+        return None
 
 
 def _checked(score: object) -> Loss:

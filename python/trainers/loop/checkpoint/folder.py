@@ -73,8 +73,9 @@ def locked(path: Path) -> Generator[None]:
     """
     with path.open("a+b", buffering=0) as file:
         if not _try_lock(file.fileno()):
+            holder = path.read_text(encoding="utf-8", errors="replace") or "another process"
             raise CheckpointError(
-                f"{path.parent} is in use by {_holder(path)}: two trainings cannot write into the same folder; wait "
+                f"{path.parent} is in use by {holder}: two trainings cannot write into the same folder; wait "
                 "for the other to end, or choose another folder"
             )
         if sys.platform != "win32":
@@ -85,10 +86,6 @@ def locked(path: Path) -> Generator[None]:
             yield
         finally:
             file.truncate(0)
-
-
-def _holder(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") or "another process"
 
 
 def check_space(folder: Path, needed: int) -> None:

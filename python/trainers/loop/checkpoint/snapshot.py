@@ -73,6 +73,7 @@ class Restored:
     Attributes:
         tensors: Tensors by name, in their groups; a group that was empty is absent.
         state: Everything else, as it was saved.
+        settings: What identifies the training.
         epoch: The epoch, counted from 0.
         window: Windows of that epoch that are done.
         windows: All windows since the start of the training.
@@ -82,11 +83,12 @@ class Restored:
 
     tensors: Mapping[str, Mapping[str, Tensor]]
     state: Mapping[str, Any]
+    settings: Mapping[str, Json]
     epoch: int
     window: int
     windows: int
     folder: Path
-    damaged: tuple[str, ...]
+    damaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,16 +186,7 @@ def write_checkpoint(folder: Path, snapshot: Snapshot, settings: Mapping[str, Js
     return sum(mark.bytes for mark in (*files.values(), sink.mark()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """All that a checkpoint holds."""
-
-    meta: Meta
-    tensors: Mapping[str, Mapping[str, Tensor]]
-    state: Mapping[str, Any]
-
-
-def read_checkpoint(folder: Path) -> Content:
+def read_checkpoint(folder: Path) -> Restored:
     """Verify and read a checkpoint.
 
     Raises:
@@ -202,12 +195,15 @@ def read_checkpoint(folder: Path) -> Content:
     try:
         meta = read_meta(folder)
         _verify(folder, meta.files)
-        return Content(
-            meta=meta,
-            tensors={
-                name.removesuffix(SUFFIX): read_group(folder / name) for name in meta.files if name.endswith(SUFFIX)
-            },
+        groups = [name for name in meta.files if name.endswith(SUFFIX)]
+        return Restored(
+            tensors={name.removesuffix(SUFFIX): read_group(folder / name) for name in groups},
             state=read_state(folder / STATE),
+            settings=meta.settings,
+            epoch=meta.epoch,
+            window=meta.window,
+            windows=meta.windows,
+            folder=folder,
         )
     except OSError as error:
         raise DamagedError(f"it cannot be read: {reason(error)}") from error

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from errno import ENOSPC
 from os import PathLike
 from pathlib import Path
@@ -132,21 +133,12 @@ class Checkpoints:
         damaged: list[str] = []
         for entry in reversed(self._entries()):
             try:
-                content = read_checkpoint(entry.path)
+                restored = read_checkpoint(entry.path)
             except DamagedError as error:
                 damaged.append(f"{entry.path.name}: {error.message}")
                 continue
-            _check_settings(entry, content.meta.settings, self._settings)
-            meta = content.meta
-            return Restored(
-                tensors=content.tensors,
-                state=content.state,
-                epoch=meta.epoch,
-                window=meta.window,
-                windows=meta.windows,
-                folder=entry.path,
-                damaged=tuple(damaged),
-            )
+            _check_settings(entry, restored.settings, self._settings)
+            return replace(restored, damaged=tuple(damaged))
         if damaged:
             raise CheckpointError(
                 f"all checkpoints in {self.folder} are damaged ({'; '.join(damaged)}); restore them from a backup, or "

@@ -6,7 +6,7 @@ are read is read one window ahead, after everything of a window has been queued 
 Where memory runs out, the copies are given up first, and for good: then pieces alone are moved.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, final
 
@@ -223,7 +223,9 @@ class Prefetcher:
 
     def _fits(self, read: ReadWindow[Any]) -> bool:
         """Whether the window may lie on the device."""
-        return not self._crowded and _bytes(read.window or ()) <= self._most
+        if self._crowded:
+            return False
+        return sum(_size(tensor) for batch in read.window or () for _, tensor in leaves(batch)) <= self._most
 
 
 @final
@@ -294,10 +296,6 @@ def _pinned(tensor: Tensor) -> Tensor:
     if not plain or not tensor.is_cpu or _size(tensor) <= UNPINNED or tensor.is_pinned():
         return tensor
     return torch.empty_like(tensor, pin_memory=True).copy_(tensor)
-
-
-def _bytes(window: Sequence[object]) -> int:
-    return sum(_size(tensor) for batch in window for _, tensor in leaves(batch))
 
 
 def _size(tensor: Tensor) -> int:

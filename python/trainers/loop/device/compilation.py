@@ -44,7 +44,8 @@ def compiled(modules: Mapping[str, nn.Module], *, backend: Backend = "inductor")
 def compilable(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     """The largest parts that can be called, hold a parameter and contain no recurrent layer, with their names."""
     callable_itself = type(module).forward is not nn.Module.forward  # a ModuleList, say, only holds others
-    if callable_itself and not _contains_recurrence(module):
+    recurrent = any(isinstance(part, (nn.RNNBase, nn.RNNCellBase)) for part in module.modules())
+    if callable_itself and not recurrent:
         if any(True for _ in module.parameters()):
             yield name, module
         return
@@ -67,10 +68,6 @@ def _entry(part: nn.Module, path: str) -> Callable[..., Any]:
 
     call.__code__ = call.__code__.replace(co_name=path)
     return call
-
-
-def _contains_recurrence(module: nn.Module) -> bool:
-    return any(isinstance(part, (nn.RNNBase, nn.RNNCellBase)) for part in module.modules())
 
 
 def compact(module: nn.Module) -> None:

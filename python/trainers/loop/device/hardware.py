@@ -81,8 +81,9 @@ def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> De
     if name in present and requested == "auto":
         return DeviceChoice(device=torch.device(name), reason=_why_automatic(name, hardware))
     if name not in present:
+        asker = f" by process {local_rank} of its group" if local_rank else ""
         raise DeviceUnavailableError(
-            f"device {requested!r} was asked for{_by_whom(local_rank)}, but this machine has {', '.join(present)}; "
+            f"device {requested!r} was asked for{asker}, but this machine has {', '.join(present)}; "
             f"use one of them or 'auto'{_why_no_accelerator(requested, hardware)}"
         )
     return DeviceChoice(device=torch.device(name), reason=f"{requested!r} was asked for")
@@ -97,10 +98,6 @@ def made_current(device: torch.device) -> AbstractContextManager[None]:
     if device.type in ("cuda", "xpu"):
         return torch.accelerator.device_index(device.index)
     return nullcontext()
-
-
-def _by_whom(local_rank: int) -> str:
-    return f" by process {local_rank} of its group" if local_rank else ""
 
 
 def _why_automatic(name: str, hardware: Hardware) -> str:
@@ -197,7 +194,10 @@ def _training_step(network: nn.Module, device: torch.device) -> dict[str, Tensor
     output = network(_inputs(device))
     output.square().mean().backward()
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
-    gradients = {name: _gradient(parameter) for name, parameter in network.named_parameters()}
+    gradients = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+        for name, parameter in network.named_parameters()
+    }
     optimizer.step()
     return {
         "the output": output,
@@ -219,10 +219,6 @@ def _evaluation(network: nn.Module, device: torch.device) -> Tensor:
 def _inputs(device: torch.device) -> Tensor:
     generator = torch.Generator().manual_seed(2)
     return torch.randn(BATCH, STEPS, FEATURES, generator=generator, device=CPU, dtype=torch.float32).to(device)
-
-
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
 
 
 def _differences(results: Figures, expected: Figures) -> list[str]:

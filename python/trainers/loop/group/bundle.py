@@ -74,7 +74,9 @@ class RowFormat:
         for place, column in enumerate(columns):
             if column:
                 row[place] = weighted_mean(column, row)
-        numbers = [*_limbs(columns), *(_weight(name, local.losses) for name in self.parts if self.terms)]
+        counts = [sum(count for _, count in column) for column in columns]
+        limbs = [limb for count in counts for limb in divmod(count, LIMB)]
+        numbers = [*limbs, *(_weight(name, local.losses) for name in self.parts if self.terms)]
         row[self._columns : -2].copy_(torch.tensor(numbers, dtype=row.dtype), non_blocking=True)
 
     def write_requests(self, requests: Requests, row: Tensor) -> None:
@@ -130,11 +132,6 @@ def weighted_mean(column: Sequence[tuple[Tensor, int]], like: Tensor) -> Tensor:
 
 def _counted(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
     return [(mean, count) for mean, count in column if count]
-
-
-def _limbs(columns: Sequence[Sequence[tuple[Tensor, int]]]) -> list[int]:
-    counts = [sum(count for _, count in column) for column in columns]
-    return [limb for count in counts for limb in divmod(count, LIMB)]
 
 
 def _weight(name: str, losses: Sequence[Loss]) -> float:

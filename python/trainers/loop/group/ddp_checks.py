@@ -24,13 +24,11 @@ def check_phases(group: Group, trained: Mapping[str, nn.Module], phases: Sequenc
         return
     group.check_same("the phases", str(layout(trained, phases)))
     for phase in phases:
-        settings = [_settings(content) for content in phase.phase.optimizer.param_groups]
+        settings = [
+            {name: value for name, value in content.items() if name != "params"}
+            for content in phase.phase.optimizer.param_groups
+        ]
         group.check_same(f"the optimizer's settings in phase {phase.phase.name!r}", str(settings))
-
-
-def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
-    """What a parameter group says beside its parameters."""
-    return {name: value for name, value in group.items() if name != "params"}
 
 
 def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: bool) -> None:

@@ -207,7 +207,8 @@ class Group(Protocol):
         Args:
             local: This process's totals. It may have had no batch, or none with a target.
             parameters: The phase's [...], each in one phase only, with this process's gradients. Afterwards all
-                processes hold the same sums, up to the totals' correction; a parameter has no gradient if it has none anywhere.
+                processes hold the same sums, up to the totals' correction; a parameter has no gradient if it has none
+                anywhere.
 
         Returns:
             The totals over all processes, to be read before the phase's next window is combined.

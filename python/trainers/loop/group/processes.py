@@ -41,15 +41,12 @@ def answered(operation: str) -> Generator[None]:
     except torch.OutOfMemoryError:  # a RuntimeError too, but this process's own
         raise
     except RuntimeError as error:  # all that torch's collectives have in common
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
         raise PeerLostError(
             f"while {operation}, another process of the group did not answer: it ended, was killed (out of memory?) or "
             "hangs. Look at the output of the other ranks, where the first error is the cause, and start the group "
-            f"again: it resumes from the last checkpoint. torch says: {_first_line(error)}"
+            f"again: it resumes from the last checkpoint. torch says: {first_line}"
         ) from error
-
-
-def _first_line(error: RuntimeError) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 @final
@@ -108,7 +105,8 @@ class Processes:
         lengths = self._gathered(length, "comparing the epochs' lengths")
         first = lengths[0]
         if first is None or len(set(lengths)) > 1:
-            lengths_by_rank = ", ".join(f"rank {rank}: {_shown_length(one)}" for rank, one in enumerate(lengths))
+            known = ["unknown" if length is None else length for length in lengths]
+            lengths_by_rank = ", ".join(f"rank {rank}: {length}" for rank, length in enumerate(known))
             raise ParallelismError(
                 f"the processes of a group share an epoch's batches out among them, so all must know the same number "
                 f"of batches; found {lengths_by_rank}. Give every process the whole source, and one that knows its "
@@ -203,10 +201,6 @@ def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
                 chunk = []
             chunk.append(tensor)
         yield chunk
-
-
-def _shown_length(length: int | None) -> str:
-    return "unknown" if length is None else str(length)
 
 
 def _difference(first: str, other: str, rank: int) -> str:

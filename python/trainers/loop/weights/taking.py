@@ -74,18 +74,15 @@ def take_weights(
         *(_difference(name, offered[name], tensor) for name, tensor in wanted.items() if name in offered),
     ]
     problems += [] if any(problems) else _at_odds(wanted, offered)
-    _refuse([problem for problem in problems if problem] or ([] if wanted else ["nothing is left to reuse"]))
+    problems = [problem for problem in problems if problem] or ([] if wanted else ["nothing is left to reuse"])
+    if problems:
+        raise WeightsMismatchError(f"the weights do not fit the modules: {'; '.join(problems)}")
     with torch.no_grad():
         # Copied first, because what is offered may be views of the modules themselves.
         taken = [next(iter(offered[name].values())).clone() for name in wanted]
         for tensor, values in zip(wanted.values(), taken, strict=True):
             tensor.copy_(values)
     return Taken(reused=tuple(wanted), new=fresh, dropped=unwanted, digest=digest_of(wanted.items()))
-
-
-def _refuse(problems: Sequence[str]) -> None:
-    if problems:
-        raise WeightsMismatchError(f"the weights do not fit the modules: {'; '.join(problems)}")
 
 
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:

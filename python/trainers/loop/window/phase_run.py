@@ -109,11 +109,7 @@ class PhaseRun(Generic[Batch]):
         return Targets(count, batches, self.group.add_counts(added(batches), self.parameters))
 
     def _check_groups(self) -> None:
-        """Check that no parameter group has come or gone since the loop was made.
-
-        Raises:
-            UncoveredParameterError: One has.
-        """
+        """Check that no parameter group has come or gone since the loop was made."""
         if len(self.phase.optimizer.param_groups) == self.groups:
             return
         known = set(self.parameters)

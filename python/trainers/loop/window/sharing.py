@@ -230,11 +230,7 @@ class SharedForward(Generic[Batch]):
         return ForwardResult.of(tree)
 
     def _check(self, tree: object) -> None:
-        """Check the first tree of its kind: every tensor must be reached, to be detached.
-
-        Raises:
-            ContractError: One is not.
-        """
+        """Check the first tree of its kind: every tensor must be reached, to be detached."""
         kind = tuple([(path, type(thing)) for path, thing in leaves_and_others(tree, "made")])
         if kind in self._looked_at:
             return

@@ -167,12 +167,8 @@ class DirectStep:
             or optimizer._optimizer_step_post_hooks  # noqa: SLF001
             or _global_optimizer_pre_hooks
             or _global_optimizer_post_hooks
-            or _is_profiled()
+            or torch.autograd._profiler_enabled()  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]
         )
-
-
-def _is_profiled() -> bool:
-    return torch.autograd._profiler_enabled()  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  as above
 
 
 def _without_gradients(step: Step | None) -> Step | None:
@@ -289,7 +285,9 @@ class Update:
             rescale(gradients, reading.correction * clip_factor(length, self._clip))
         stepped = (finite and not zero) if queued else self._step(finite=finite, zero=zero)
         if stepped:
-            self._move_on()
+            self._guard.note_stepped()
+            if self._scheduler is not None:
+                self._scheduler.step()
         elif not zero:
             overflow = self._scaler is not None and math.isfinite(loss)
             self._guard.note_skipped(loss, length, window, overflow=overflow)
@@ -336,12 +334,6 @@ class Update:
             ) from error
         self._guard.check_any(gradients)
         return gradients
-
-    def _move_on(self) -> None:
-        """What only a step that was taken moves."""
-        self._guard.note_stepped()
-        if self._scheduler is not None:
-            self._scheduler.step()
 
     def _queue(self, gradients: list[Tensor], norm: Tensor, totals: Totals) -> None:
         """Clip and step without waiting; the optimizer itself drops the step where a number is not finite."""
