@@ -27,8 +27,8 @@ def added_up(group: Group) -> str:
     parameter.grad = torch.tensor(float(count))
     local = LocalTotals(losses=[Loss(torch.tensor(1.0), count)], expected=float(count), requests=Requests())
     totals = group.combine(local, [parameter])
-    reading = totals.reading(iter(read(totals.scalars())))
-    return f"count {reading.loss.count}, gradient {parameter.grad.item() * reading.correction * reading.loss.count}"
+    result = totals.read(iter(read(totals.scalars())))
+    return f"count {result.loss.count}, gradient {parameter.grad.item() * result.correction * result.loss.count}"
 
 
 if __name__ == "__main__":

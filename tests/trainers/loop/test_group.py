@@ -79,14 +79,14 @@ def told(pieces: Sequence[Piece], requests: Requests | None = None) -> LocalTota
     return LocalTotals(losses=losses, expected=expected, requests=requests or Requests())
 
 
-def reading_of(totals: Totals) -> WindowTotals:
-    return totals.reading(iter(read(totals.scalars())))
+def read_totals(totals: Totals) -> WindowTotals:
+    return totals.read(iter(read(totals.scalars())))
 
 
 def combined(group: Group, local: LocalTotals, parameters: Sequence[Parameter]) -> Combined:
-    reading = reading_of(group.combine(local, parameters))
-    gradients = [None if one.grad is None else one.grad * reading.correction for one in parameters]
-    return Combined(reading.loss.mean(), reading.loss.count, reading.loss.parts(), reading.requests, gradients)
+    result = read_totals(group.combine(local, parameters))
+    gradients = [None if one.grad is None else one.grad * result.correction for one in parameters]
+    return Combined(result.loss.mean(), result.loss.count, result.loss.parts(), result.requests, gradients)
 
 
 def weight() -> Parameter:
@@ -255,7 +255,7 @@ def test_gradients_keep_their_dtypes() -> None:
 def read_on_device() -> tuple[float, float, list[float]]:
     with joined("cpu") as group:
         totals = group.combine(told([Piece(1.0 + group.rank, 300 + group.rank)]), [weight()])
-        return reading_of(totals).correction, float(totals.correction), [mean.item() for mean in totals.means()]
+        return read_totals(totals).correction, float(totals.correction), [mean.item() for mean in totals.means()]
 
 
 def test_totals_are_known_on_the_device_before_they_are_read() -> None:

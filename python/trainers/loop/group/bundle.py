@@ -167,7 +167,7 @@ class GroupTotals:
         """Every number of every row, as scalars."""
         return self.head.flatten().unbind()
 
-    def reading(self, values: Iterator[float]) -> WindowTotals:
+    def read(self, values: Iterator[float]) -> WindowTotals:
         """The weighted mean over all processes and what any of them wants.
 
         Raises:

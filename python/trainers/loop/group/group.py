@@ -65,7 +65,7 @@ class Totals(Protocol):
         """The scalars that must be read."""
         ...
 
-    def reading(self, values: Iterator[float]) -> WindowTotals:
+    def read(self, values: Iterator[float]) -> WindowTotals:
         """What the values of those scalars mean.
 
         Raises:
@@ -110,7 +110,7 @@ class LocalTotals:
         """The means and parts, scalars."""
         return scalars_of(self.losses)
 
-    def reading(self, values: Iterator[float]) -> WindowTotals:
+    def read(self, values: Iterator[float]) -> WindowTotals:
         """Their weighted mean.
 
         Raises:
@@ -133,54 +133,6 @@ def check_targets(count: int) -> None:
             "no batch of the window has a target (every Loss.count is 0, terms of weight 0 not counted), so there is "
             "nothing to learn from; look at the mask that the count comes from, or leave such samples out of the source"
         )
-
-
-@final
-class SingleProcess:
-    """This process and no other. Every method has the meaning that `Group` gives it."""
-
-    @property
-    def rank(self) -> int:
-        """Always 0."""
-        return 0
-
-    @property
-    def size(self) -> int:
-        """Always 1."""
-        return 1
-
-    def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  nothing to add
-        """The local totals; the gradients [...] stay as they are."""
-        return local
-
-    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:  # noqa: ARG002  as above
-        """The counts as they are, whatever the parameters [...]."""
-        return counts
-
-    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  no other process
-        """None, whatever the parameters [...]: one process needs no agreement."""
-        return ()
-
-    def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Nothing, whatever the parameters [...]: there is no other process."""
-
-    def total(self, mean: WeightedMean) -> WeightedMean:
-        """The mean itself."""
-        return mean
-
-    def agreed_length(self, length: int | None) -> int | None:
-        """The length itself, known or not."""
-        return length
-
-    def gather(self, value: Value) -> list[Value]:
-        """The value in a list."""
-        return [value]
-
-    def spread(self, tensors: Iterable[Tensor]) -> None:
-        """Nothing, whatever the tensors [...]: there is no other process."""
-
-    def check_same(self, what: str, value: str) -> None:
-        """Nothing: there is no other process."""
 
 
 class Group(Protocol):
@@ -274,3 +226,51 @@ class Group(Protocol):
             ParallelismError: It is not.
         """
         ...
+
+
+@final
+class SingleProcess:
+    """This process and no other. Every method has the meaning that `Group` gives it."""
+
+    @property
+    def rank(self) -> int:
+        """Always 0."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Always 1."""
+        return 1
+
+    def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  nothing to add
+        """The local totals; the gradients [...] stay as they are."""
+        return local
+
+    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:  # noqa: ARG002  as above
+        """The counts as they are, whatever the parameters [...]."""
+        return counts
+
+    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  no other process
+        """None, whatever the parameters [...]: one process needs no agreement."""
+        return ()
+
+    def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
+        """Nothing, whatever the parameters [...]: there is no other process."""
+
+    def total(self, mean: WeightedMean) -> WeightedMean:
+        """The mean itself."""
+        return mean
+
+    def agreed_length(self, length: int | None) -> int | None:
+        """The length itself, known or not."""
+        return length
+
+    def gather(self, value: Value) -> list[Value]:
+        """The value in a list."""
+        return [value]
+
+    def spread(self, tensors: Iterable[Tensor]) -> None:
+        """Nothing, whatever the tensors [...]: there is no other process."""
+
+    def check_same(self, what: str, value: str) -> None:
+        """Nothing: there is no other process."""
