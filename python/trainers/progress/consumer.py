@@ -12,6 +12,33 @@ KIB = 1024
 TIMES = {1: "once", 2: "twice"}
 
 
+class Consumer(Protocol):
+    """Takes reports and hands them on."""
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """The same reports, in the same order."""
+        ...
+
+
+@final
+class Chain:
+    """Several consumers as one; without any it only hands reports on.
+
+    Args:
+        consumers: The first of them sees a report before the others do.
+    """
+
+    def __init__(self, consumers: Sequence[Consumer] = ()) -> None:
+        self._consumers = tuple(consumers)
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Hand every report through all consumers."""
+        passing = iter(reports)
+        for consumer in self._consumers:
+            passing = consumer(passing)
+        return passing
+
+
 def title(report: WindowReport | EpochReport) -> str:
     """The epoch, counted from 1 as people do."""
     return f"epoch {report.epoch + 1}/{report.epochs}"
@@ -95,30 +122,3 @@ def _pace(report: EpochReport) -> Iterator[str]:
     waited = waiting(report.data_seconds / training)
     if waited is not None:
         yield waited
-
-
-class Consumer(Protocol):
-    """Takes reports and hands them on."""
-
-    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """The same reports, in the same order."""
-        ...
-
-
-@final
-class Chain:
-    """Several consumers as one; without any it only hands reports on.
-
-    Args:
-        consumers: The first of them sees a report before the others do.
-    """
-
-    def __init__(self, consumers: Sequence[Consumer] = ()) -> None:
-        self._consumers = tuple(consumers)
-
-    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Hand every report through all consumers."""
-        passing = iter(reports)
-        for consumer in self._consumers:
-            passing = consumer(passing)
-        return passing

@@ -40,93 +40,6 @@ PAUSES_SECONDS = (0.05, 0.2, 0.8) if sys.platform == "win32" else ()
 _NAME = re.compile(r"window-(\d{9,})(?:-(\d+))?")
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    _FAR_AWAY = 1 << 30  # the locked byte cannot be read by others, the name of the holder must be
-
-    def _try_lock(handle: int) -> bool:
-        os.lseek(handle, _FAR_AWAY, os.SEEK_SET)
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            return False
-        return True
-else:
-    import fcntl
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-
-@contextmanager
-def locked(path: Path) -> Generator[None]:
-    """Hold the lock file; the system lets it go when this process ends, however it ends.
-
-    Raises:
-        CheckpointError: Another process or another training of this one holds it.
-        OSError: The file cannot be written or the file system has no locks.
-    """
-    with path.open("a+b", buffering=0) as file:
-        if not _try_lock(file.fileno()):
-            holder = path.read_text(encoding="utf-8", errors="replace") or "another process"
-            raise CheckpointError(
-                f"{path.parent} is in use by {holder}: two trainings cannot write into the same folder; wait "
-                "for the other to end, or choose another folder"
-            )
-        if sys.platform != "win32":
-            os.register_at_fork(after_in_child=file.close)  # a data worker that outlives this process must not hold it
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
-        try:
-            yield
-        finally:
-            file.truncate(0)
-
-
-def check_space(folder: Path, needed: int) -> None:
-    """Check that a checkpoint of `needed` bytes fits.
-
-    Raises:
-        CheckpointError: It does not.
-        OSError: Its free space cannot be read.
-    """
-    if needed > shutil.disk_usage(folder).free:
-        raise full(folder, needed)
-
-
-def full(folder: Path, needed: int) -> CheckpointError:
-    """The error of a disk with too little room.
-
-    Raises:
-        OSError: Its free space cannot be read.
-    """
-    free = shutil.disk_usage(folder).free
-    return CheckpointError(
-        f"disk full: the checkpoint needs {shown(needed)}, {folder} has {shown(free)} free; {ADVICE}; earlier "
-        "checkpoints are untouched"
-    )
-
-
-def reason(error: OSError) -> str:
-    """What went wrong and what to do."""
-    known = REASONS.get(error.errno) if error.errno is not None else None
-    return known or error.strerror or str(error)
-
-
-def shown(size: int) -> str:
-    """A number of bytes as a person reads it."""
-    value, units = float(size), ["B", "kB", "MB", "GB"]
-    while value >= UNIT and len(units) > 1:
-        value /= UNIT
-        units.pop(0)
-    return f"{value:.{0 if units[0] == 'B' else 1}f} {units[0]}"
-
-
 class DamagedError(CheckpointError):
     """A checkpoint whose files are missing, changed or unreadable; the message says which and how."""
 
@@ -249,3 +162,90 @@ def flush_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _FAR_AWAY = 1 << 30  # the locked byte cannot be read by others, the name of the holder must be
+
+    def _try_lock(handle: int) -> bool:
+        os.lseek(handle, _FAR_AWAY, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def _try_lock(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock file; the system lets it go when this process ends, however it ends.
+
+    Raises:
+        CheckpointError: Another process or another training of this one holds it.
+        OSError: The file cannot be written or the file system has no locks.
+    """
+    with path.open("a+b", buffering=0) as file:
+        if not _try_lock(file.fileno()):
+            holder = path.read_text(encoding="utf-8", errors="replace") or "another process"
+            raise CheckpointError(
+                f"{path.parent} is in use by {holder}: two trainings cannot write into the same folder; wait "
+                "for the other to end, or choose another folder"
+            )
+        if sys.platform != "win32":
+            os.register_at_fork(after_in_child=file.close)  # a data worker that outlives this process must not hold it
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Check that a checkpoint of `needed` bytes fits.
+
+    Raises:
+        CheckpointError: It does not.
+        OSError: Its free space cannot be read.
+    """
+    if needed > shutil.disk_usage(folder).free:
+        raise full(folder, needed)
+
+
+def full(folder: Path, needed: int) -> CheckpointError:
+    """The error of a disk with too little room.
+
+    Raises:
+        OSError: Its free space cannot be read.
+    """
+    free = shutil.disk_usage(folder).free
+    return CheckpointError(
+        f"disk full: the checkpoint needs {shown(needed)}, {folder} has {shown(free)} free; {ADVICE}; earlier "
+        "checkpoints are untouched"
+    )
+
+
+def reason(error: OSError) -> str:
+    """What went wrong and what to do."""
+    known = REASONS.get(error.errno) if error.errno is not None else None
+    return known or error.strerror or str(error)
+
+
+def shown(size: int) -> str:
+    """A number of bytes as a person reads it."""
+    value, units = float(size), ["B", "kB", "MB", "GB"]
+    while value >= UNIT and len(units) > 1:
+        value /= UNIT
+        units.pop(0)
+    return f"{value:.{0 if units[0] == 'B' else 1}f} {units[0]}"

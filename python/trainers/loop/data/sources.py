@@ -187,21 +187,19 @@ class ResidentSource(Generic[Batch]):
         Raises:
             ContractError: There is no tensor, or their first dimensions differ.
         """
-        tensors = [tensor for _, tensor in leaves(data)]
-        if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or of_one_piece(data):
-            raise ContractError(f"tensors of one common first dimension are needed, got {describe(data)}")
+        first = _first_tensor(data, "first dimension")
 
         def gather(index: Tensor) -> Batch:
             return map_tensors(data, lambda tensor: tensor.index_select(0, index))
 
         return cls(
             gather,
-            samples=tensors[0].shape[0],
+            samples=len(first),
             batch_size=batch_size,
             seed=seed,
             shuffle=shuffle,
             drop_last=drop_last,
-            device=tensors[0].device,
+            device=first.device,
         )
 
     @classmethod
@@ -229,10 +227,8 @@ class ResidentSource(Generic[Batch]):
         Raises:
             ContractError: There is no tensor, their lengths differ, or a window reaches beyond the ends.
         """
-        tensors = [tensor for _, tensor in leaves(series)]
-        if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or of_one_piece(series):
-            raise ContractError(f"tensors of one common length in time are needed, got {describe(series)}")
-        steps, device = tensors[0].shape[0], tensors[0].device
+        first = _first_tensor(series, "length in time")
+        steps, device = len(first), first.device
         begin = torch.arange(max(0, steps - length + 1)) if starts is None else starts
         if not len(begin) or begin.min() < 0 or begin.max() + length > steps:
             raise ContractError(f"there is no window of {length} steps at each of the starts in {describe(series)}")
@@ -275,6 +271,14 @@ def check_source(source: object) -> None:
         around = "LiveSource(...)" if isinstance(source, Iterator) else "IterableSource(...)"
         raise ContractError(f"{given}; give {around} around it, or {own}")
     raise ContractError(f"{given}, which gives no batches; give a ResidentSource, an IterableSource or {own}")
+
+
+def _first_tensor(tree: object, common: str) -> Tensor:
+    """The first tensor of a tree whose tensors have one common first dimension."""
+    tensors = [tensor for _, tensor in leaves(tree)]
+    if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or of_one_piece(tree):
+        raise ContractError(f"tensors of one common {common} are needed, got {describe(tree)}")
+    return tensors[0]
 
 
 def _passed_over(batches: Iterable[Any]) -> str | None:
