@@ -44,7 +44,7 @@ class Loop(Generic[Batch]):
         phases: Run in this order in every window.
         modules: Everything that the loss functions use, by name; `Frozen(module)` for what is not trained.
         device: `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
-        precision: `auto`, `fp32`, `bf16` or `fp16`; or a `Precision` of one's own.
+        precision: `auto`, `fp32`, `bf16` or `fp16`; or a `Precision` of your own.
         accumulate: Batches of a process in an accumulation window, that is in one optimizer step.
         oom: What to do when memory runs out: process the batch in smaller pieces, with the same gradient, or fail.
         cutting: How a batch is cut into pieces; `Whole()` for batches that must not be cut.
@@ -53,8 +53,8 @@ class Loop(Generic[Batch]):
         nonfinite: What to do with a loss or gradient that is not finite: skip the step, or raise. A gradient that
             overflows in float16 is skipped either way, and the scale lowered. A validation that is not finite is
             reported as it is and no improvement, or raises.
-        skip_limit: So many skipped steps in a row raise, and so many such validations.
-        audit_windows: A parameter that gets no gradient in so many windows counts as unused; None for 16, or the
+        skip_limit: This many skipped steps in a row raise, and this many such validations.
+        audit_windows: A parameter that gets no gradient in this many windows counts as unused; None for 16, or the
             first epoch if that is shorter.
         ema: The decay of a moving average of the weights, such as 0.999, which is then what is validated and kept as
             best; or a decay for each of some modules, by name; None for no average.

@@ -23,8 +23,8 @@ def warmup_cosine(step: int, *, warmup: int, total: int, floor: float = 0.0) -> 
 
     Args:
         step: Steps taken so far; 0 gives the factor of the first.
-        warmup: The factor reaches 1 after so many steps; 0 begins with 1.
-        total: It reaches the floor after so many steps, and stays there.
+        warmup: Steps until the factor reaches 1; 0 begins with 1.
+        total: Steps until it reaches the floor, where it stays.
         floor: The lowest factor of the descent, 0 to 1.
     """
     if step < warmup:

@@ -31,8 +31,8 @@ class Phase(Generic[Batch]):
         optimizer: Its own, not shared with another phase.
         scheduler: Stepped after every step that was taken, never after a skipped one.
         clip: Largest norm of the gradient; None leaves it as it is.
-        every: The phase runs in the last of every so many windows.
-        after: It begins after so many windows of the training.
+        every: The phase runs in every second, third … window, as this number says; 1 for all.
+        after: Windows of the training before it begins.
         counts: Of a loss of several terms (`Loss.of`): the targets of every term in a batch as the source gives it, by
             name, without a forward. It is called for every batch of a window before the first forward.
         forward: Makes a tree of tensors of a batch, once per piece, for this phase's loss and those of the phases that

@@ -22,7 +22,7 @@ def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows:
     Args:
         reports: Those of the loop, which trains while the next report is waited for.
         folder: Made if it is not there. In a group of processes, give every process its own.
-        skip: So many windows pass before; the first ones are slow, because they reserve memory and choose kernels.
+        skip: Windows that pass before; the first ones are slow, because they reserve memory and choose kernels.
         windows: How many windows are recorded at most.
 
     Returns:

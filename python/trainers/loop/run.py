@@ -63,12 +63,12 @@ class Run(Generic[Batch]):
 
     @property
     def windows(self) -> int:
-        """Windows of the training that are done, those before a resumption included."""
+        """Windows of the training that are done, those before a resume included."""
         return self._training.windows
 
     @property
     def history(self) -> tuple[EpochReport, ...]:
-        """The reports of all complete epochs, those before a resumption included."""
+        """The reports of all complete epochs, those before a resume included."""
         return tuple(self._training.history)
 
     def epochs(

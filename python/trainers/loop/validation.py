@@ -132,7 +132,7 @@ class ScoreGuard:
 
     Args:
         nonfinite: Whether a mean that is not finite is only reported (`skip`) or raises.
-        skip_limit: So many of them in a row raise.
+        skip_limit: This many of them in a row raise.
     """
 
     def __init__(self, nonfinite: Nonfinite, skip_limit: int) -> None:

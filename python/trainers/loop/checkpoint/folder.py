@@ -83,7 +83,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def next_entry(folder: Path, windows: int) -> Entry:
-    """The name for a checkpoint after so many windows, which no other has: the present one stays until this stands."""
+    """A name for a checkpoint after that many windows that no other has: the present one stays until this stands."""
     revision = max((entry.revision for entry in entries(folder) if entry.windows == windows), default=0) + 1
     suffix = "" if revision == 1 else f"-{revision}"
     return Entry(windows, revision, folder / f"window-{windows:09d}{suffix}")

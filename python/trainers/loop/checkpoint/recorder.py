@@ -50,7 +50,7 @@ class Recorder:
         self._begun: dict[str, Any] | None = None
 
     def is_due(self, windows: int, *, epoch_end: bool = False) -> bool:
-        """Whether this process asks for a checkpoint after so many windows.
+        """Whether this process asks for a checkpoint after that many windows.
 
         At an epoch's end it also does where writing one takes a small share of the time since the last.
         """

@@ -18,8 +18,8 @@ class StopSignals:
     of them outside the main thread, where Python cannot handle any.
 
     Args:
-        echo_seconds: The same signal within so many seconds is the same request: `torchrun` passes on to its processes
-            what the terminal has sent to them already.
+        echo_seconds: The same signal within this many seconds is the same request: `torchrun` passes on to its
+            processes what the terminal has sent to them already.
         clock: The time in seconds, which never goes back.
 
     Attributes:

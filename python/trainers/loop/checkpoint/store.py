@@ -56,7 +56,7 @@ class Checkpoints:
         folder: Holds the checkpoints of this training alone; made if it is not there.
         keep: How many of the newest are kept, 1 or more; the newest that was the best is kept besides.
         every_seconds: Seconds from one to the next; None for no such rule.
-        every_windows: A checkpoint after every so many windows; None for no such rule.
+        every_windows: Windows from one to the next; None for no such rule.
         settings: What identifies the training, as JSON; a checkpoint of other settings is not resumed from.
         clock: The time in seconds that `every_seconds` is measured by; it never goes back.
 

@@ -200,7 +200,7 @@ def _restarting(loader: DataLoader[Any]) -> DataLoader[Any]:
     if type(loader) is not DataLoader:
         raise ContractError(
             f"a {type(loader).__name__} reads in a way of its own, and workers that stay alive draw other random "
-            "numbers after a resumption; give it persistent_workers=False"
+            "numbers after a resume; give it persistent_workers=False"
         )
     return DataLoader(
         loader.dataset,

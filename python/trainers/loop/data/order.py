@@ -25,10 +25,10 @@ from trainers.loop.errors import ContractError
 Item = TypeVar("Item")
 
 FIRST_CHUNK, LARGEST_CHUNK = 16, 1024
-"""So many are drawn at a time, twice as many each time: to set all generators takes as long as a small batch."""
+"""Indices drawn at a time, twice as many each time: to set all generators takes as long as a small batch."""
 
 COMPARED = 256
-"""So many stand for an order."""
+"""Indices that stand for an order."""
 
 REPLAYED = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 """Samplers that are known to give the same order whenever their generators are set to the same state."""
@@ -48,7 +48,7 @@ class BatchRange(NamedTuple):
         epoch: Counted from 0.
         seed: Of the epoch, 0 to 2**63 - 1; those of its batches follow it.
         start: The first batch.
-        step: Every so many of the following ones.
+        step: From each batch to the next one wanted.
     """
 
     epoch: int

@@ -36,7 +36,7 @@ class Source(Protocol[Batch_co]):
         Args:
             epoch: Counted from 0.
             start: The first batch wanted: a training that resumes in mid-epoch, or a process of a group, begins there.
-            step: Every so many of the following ones: the processes of a group take turns.
+            step: From each batch to the next one wanted: the processes of a group take turns.
         """
         ...
 
@@ -57,7 +57,7 @@ class IterableSource(Generic[Batch]):
 
     Args:
         batches: Gives a fresh iterator each time it is iterated; not a generator.
-        length: Batches in an epoch, which ends after so many; if not given, taken from a collection, or from a
+        length: Batches in an epoch, which ends after them; if not given, taken from a collection, or from a
             `DataLoader` that knows it.
 
     Attributes:
@@ -146,7 +146,7 @@ class ResidentSource(Generic[Batch]):
     """Batches picked from data that stays in memory, on the host or on the device, by a shuffled index.
 
     Args:
-        gather: Makes the batch of some samples from their index (int64 [N]) and from nothing else: beside a GPU it is
+        gather: Makes the batch of some samples from their index (int64 [N]) and from nothing else: for a GPU it is
             asked a window ahead.
         samples: How many samples there are.
         batch_size: Samples in a batch; the last batch of an epoch has what is left.
@@ -316,10 +316,10 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
         source: What is read.
         epoch: Counted from 0.
         start: The first batch wanted.
-        step: Every so many of the following ones.
+        step: From each batch to the next one wanted.
         seed: 0 or more.
     """
-    # The order of the one is its own, and the other goes on after a resumption.
+    # The order of the one is its own, and the other continues after a resume.
     if isinstance(source, ResidentSource | LiveSource):
         yield from source.batches(epoch, start=start, step=step)
         return

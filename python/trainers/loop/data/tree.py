@@ -20,13 +20,13 @@ from trainers.loop.errors import ContractError
 Tree = TypeVar("Tree")
 
 LOOKED_AT = 64
-"""So many things in a container of unknown kind are looked at for tensors."""
+"""Items of a container of unknown type that are searched for tensors."""
 
 UNSET = object()
 """Stands for a field that was never given a value."""
 
 LOOKED_INTO = 3
-"""So many levels of objects within objects are."""
+"""Levels of objects within objects that are searched."""
 
 
 def map_tensors(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:

@@ -100,7 +100,7 @@ class Best:
 
     @property
     def begun(self) -> bool:
-        """Whether any value was recorded, also before a resumption."""
+        """Whether any value was recorded, also before a resume."""
         return self.value is not None or self.stale > 0
 
     @property

@@ -42,7 +42,7 @@ KEPT_SEEDS = 64
 def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> Iterator[tuple[Batch, ...]]:
     """Collect `size` batches at a time; the last window has what is left.
 
-    With a `count` there are so many windows, the last of them empty if need be.
+    With a `count` there are exactly that many windows, the last of them empty if need be.
     """
     collected = iter(lambda: tuple(islice(batches, size)), ())
     return collected if count is None else islice(chain(collected, repeat(())), count)

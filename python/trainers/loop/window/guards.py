@@ -23,7 +23,7 @@ COUPLED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 Nonfinite = Literal["skip", "raise"]
 
 AUDIT_WINDOWS = 16
-"""So many windows show whether a parameter is used, unless another number is given."""
+"""Windows that show whether a parameter is used, unless another number is given."""
 
 
 def coupled_layers(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> list[str]:
@@ -86,10 +86,10 @@ class GradientGuard:
 
     Args:
         names: The phase's parameters with their names.
-        audit_windows: A parameter without a gradient in so many windows counts as unused; None for the usual number
-            or the first epoch, whichever is shorter. Windows in which it is frozen do not count.
+        audit_windows: A parameter without a gradient in this many windows counts as unused; None for the usual
+            number or the first epoch, whichever is shorter. Windows in which it is frozen do not count.
         nonfinite: Whether a loss or gradient that is not finite skips the step or raises.
-        skip_limit: So many skipped steps in a row raise.
+        skip_limit: This many skipped steps in a row raise.
         allow_zero: Whether gradients that are all exactly zero are allowed.
 
     Attributes:
