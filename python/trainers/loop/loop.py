@@ -101,8 +101,7 @@ class Loop(Generic[Batch]):
         _check_phases(phases)
         _check_module_names(modules)
         _check_state(state or {})
-        _check_counts({"accumulate": accumulate, "skip_limit": skip_limit})
-        _check_counts({} if audit_windows is None else {"audit_windows": audit_windows})
+        _check_counts({"accumulate": accumulate, "skip_limit": skip_limit, "audit_windows": audit_windows})
         _check_choice("oom", oom, ("split", "fail"))
         _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
         _check_choice("nonfinite", nonfinite, ("skip", "raise"))
@@ -119,10 +118,7 @@ class Loop(Generic[Batch]):
             frozen=frozen,
             device=self.device.device,
             precision=self.precision,
-            precisions={
-                phase.name: self.precision if phase.precision is None else self._chosen(phase.precision, hardware)
-                for phase in phases
-            },
+            precisions={phase.name: self._chosen(phase.precision, hardware) for phase in phases},
             accumulate=accumulate,
             oom=oom,
             cutting=BySamples() if cutting is None else cutting,
@@ -186,10 +182,11 @@ class Loop(Generic[Batch]):
                 stack.enter_context(signals)
             yield Assembly(self._settings, group, names).run(signals, checkpoints, self._rates())
 
-    def _chosen(self, wanted: str | Precision, hardware: Hardware) -> Precision:
-        if isinstance(wanted, Precision):
-            return wanted
-        return choose_precision(wanted, self.device.device, hardware)
+    def _chosen(self, wanted: str | Precision | None, hardware: Hardware) -> Precision:
+        """A phase that wants none has the loop's."""
+        if wanted is None:
+            return self.precision
+        return wanted if isinstance(wanted, Precision) else choose_precision(wanted, self.device.device, hardware)
 
     def _rates(self) -> Rates:
         """What the optimizers were set up with; run again, the loop finds them as its training has left them."""
@@ -248,9 +245,9 @@ def _check_state(state: Mapping[str, object]) -> None:
             )
 
 
-def _check_counts(counts: Mapping[str, int]) -> None:
+def _check_counts(counts: Mapping[str, int | None]) -> None:
     for name, count in counts.items():
-        if count < 1:
+        if count is not None and count < 1:
             raise SettingsError(f"{name} is {count}; it must be 1 or more")
 
 
