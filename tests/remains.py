@@ -39,10 +39,10 @@ class Remains:
 
 def remains(run: Run[Any], kept: Mapping[str, Stateful] | None = None) -> Remains:
     """What the run would leave if it ended now, and what the caller keeps."""
-    setup = run._setup
+    setup = run._parts
     tensors = {
         f"{name}.{path}": content(tensor)
-        for name, module in setup.trained.items()
+        for name, module in setup.settings.trained.items()
         for path, tensor in module.state_dict().items()
     }
     phases = [phase.phase for phase in setup.phases]

@@ -28,7 +28,7 @@ from predictor.inference import freeze
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, Target
 from predictor.networks.tft import TFTConfig, TFTForecaster
 from trainers.loop import adamw
-from trainers.loop.machine.heap import keep_freed_memory
+from trainers.loop.device.memory import keep_freed_memory
 from trainers.stock.data import Batch
 from trainers.stock.task import QuantileTask
 

@@ -17,8 +17,8 @@ from typing import IO, Annotated
 
 import typer
 
-from trainers.loop.assembly import Shortage
-from trainers.loop.machine.precision import PrecisionName
+from trainers.loop.device.precision import PrecisionName
+from trainers.loop.parts import OomChoice
 from trainers.loop.profiling import profiled
 from trainers.loop.window.guards import Nonfinite
 from trainers.progress import Chain, Consumer, JsonLines, JsonlLog, TensorBoardLog, progress_for
@@ -83,7 +83,7 @@ ClipOption = Annotated[
     typer.Option(callback=_clip, metavar="NORM", help="Gradients longer than this are shortened to it; inf: never."),
 ]
 OomOption = Annotated[
-    Shortage,
+    OomChoice,
     typer.Option(help="When memory runs out: split batches, which gives the same gradients, or fail."),
 ]
 NonfiniteOption = Annotated[
@@ -166,7 +166,7 @@ class LoopOptions:
     precision: PrecisionName = "auto"
     accumulate: int = 1
     clip: float = 1.0
-    oom: Shortage = "split"
+    oom: OomChoice = "split"
     nonfinite: Nonfinite = "skip"
     ema: float | None = None
     compiled: bool = False

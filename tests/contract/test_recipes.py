@@ -74,12 +74,12 @@ def adversaries(folder: Path) -> Names:
 def both_train(names: Names) -> None:
     with names["loop"].running() as run:
         list(run.epochs(names["train"], max_epochs=1))
-        assert [phase.step for phase in run._phases] == [3, 3]
+        assert [phase.steps for phase in run._phases] == [3, 3]
 
 
 def discriminator_was_late(names: Names) -> None:
     run: Run[Tensor] = names["run"]
-    assert {phase.phase.name: phase.step for phase in run._phases} == {"discriminator": 4, "generator": 6}
+    assert {phase.phase.name: phase.steps for phase in run._phases} == {"discriminator": 4, "generator": 6}
     first, second = (report.phases["generator"] for report in run.history)
     assert first.loss < 45 * first.parts["distance"] + first.parts["judged"]
     assert second.loss == pytest.approx(45 * second.parts["distance"] + second.parts["judged"])
@@ -300,4 +300,4 @@ def test_the_page_has_every_recipe() -> None:
 
 
 def test_the_page_begins_with_the_method_that_tells_a_step() -> None:
-    assert textwrap.indent(textwrap.dedent(inspect.getsource(PhaseRun.work)), "    ") in PAGE[:2000]
+    assert textwrap.indent(textwrap.dedent(inspect.getsource(PhaseRun.step)), "    ") in PAGE[:2000]

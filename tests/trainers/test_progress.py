@@ -131,7 +131,7 @@ def test_a_plain_line_names_the_phases_where_there_are_several() -> None:
     ("told", "shown"),
     [
         (epoch(skipped=3), "loss 0.5 (3 skipped)  "),
-        (epoch(zero_gradients=4), "loss 0.5 (4 without any gradient)  "),
+        (epoch(zero_gradients=4), "loss 0.5 (4 with zero gradients)  "),
         (epoch(skipped=2, shortages=1), "loss 0.5 (2 skipped, memory ran out once)  "),
         (epoch(shortages=2), "(memory ran out twice)"),
         (epoch(shortages=5), "(memory ran out 5 times)"),

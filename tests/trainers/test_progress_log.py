@@ -173,7 +173,7 @@ def notices_of(path: Path, reports: Sequence[Report], size: int) -> list[Notice]
 @pytest.mark.skipif(os.name != "posix", reason="POSIX limits the size of files")
 def test_a_log_that_cannot_grow_is_told_once_and_the_training_goes_on(path: Path) -> None:
     (notice,) = notices_of(path, WHOLE, len("".join(lines(WHOLE[:3]))) + 20)
-    assert f"{path} is a log no more, and training goes on: " in notice.message
+    assert f"{path} can no longer be written: " in notice.message
     list(JsonlLog(path)(WHOLE[3:]))
     assert logged(path) == lines(WHOLE)
 

@@ -125,5 +125,5 @@ def test_curves_that_cannot_be_written_are_told_once_and_the_training_goes_on(tm
     reports: list[Report] = [window(0), window(1), epoch()]
     notice, *passed = TensorBoardLog(tmp_path / "tensorboard")(reports)
     assert isinstance(notice, Notice)
-    assert notice.message.startswith(f"{tmp_path / 'tensorboard'} gets no more curves, and training goes on: ")
+    assert notice.message.startswith(f"no more curves can be written to {tmp_path / 'tensorboard'}: ")
     assert passed == reports

@@ -4,10 +4,14 @@ The accumulation window, which is all batches of one optimizer step, is the unit
 reports; logging, stopping early and choosing the best weights are the caller's own lines.
 """
 
+from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.contract import Contract
 from trainers.loop.data.cutting import BySamples, Cutting, Whole
 from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, permutation
+from trainers.loop.device.hardware import DeviceChoice, Hardware, choose_device
+from trainers.loop.device.memory import free_bytes
+from trainers.loop.device.precision import LossScaler, Precision, PrecisionName, choose_precision
+from trainers.loop.device.seeding import seed_everything
 from trainers.loop.errors import (
     BatchCoupledError,
     CheckpointError,
@@ -32,15 +36,11 @@ from trainers.loop.errors import (
     WeightsMismatchError,
     ZeroGradientError,
 )
-from trainers.loop.group.joining import launched_rank, launched_size, local_rank
-from trainers.loop.heads import summed_loss
+from trainers.loop.group.processes import launched_rank, launched_size, local_rank
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss, Term
-from trainers.loop.machine.footprint import free_bytes
-from trainers.loop.machine.hardware import DeviceChoice, Hardware, choose_device
-from trainers.loop.machine.precision import LossScaler, Precision, PrecisionName, choose_precision
-from trainers.loop.machine.seeding import seed_everything
-from trainers.loop.optimizers import adamw
+from trainers.loop.named_outputs import Contract, summed_loss
+from trainers.loop.optimizers import adamw, cosine, warmup_cosine
 from trainers.loop.phase import Frozen, Phase
 from trainers.loop.profiling import profiled
 from trainers.loop.reports import (
@@ -53,10 +53,8 @@ from trainers.loop.reports import (
     WindowReport,
 )
 from trainers.loop.run import Run
-from trainers.loop.schedules import cosine, warmup_cosine
-from trainers.loop.stateful import Stateful
 from trainers.loop.validation import Validation
-from trainers.loop.weights.best import Best
+from trainers.loop.weights.copies import Best
 from trainers.loop.weights.taking import Taken, take_weights
 
 __all__ = [

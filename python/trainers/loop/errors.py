@@ -1,27 +1,4 @@
-"""Everything that can go wrong in the loop, as one tree.
-
-    LoopError
-    ├── SettingsError               settings that contradict themselves
-    ├── DeviceUnavailableError      a device that this machine does not have
-    ├── PrecisionError              a precision that the device cannot compute in
-    ├── UncoveredParameterError     parameters and optimizers that do not match
-    ├── ContractError               a loss function or a source that breaks its promise
-    ├── EmptyTargetError            nothing to learn from
-    ├── DetachedLossError           a loss without a graph
-    ├── NoGradientError             a loss whose graph misses the phase's parameters
-    ├── UnusedParameterError        a parameter that no loss ever reached
-    ├── ZeroGradientError           gradients that are all exactly zero
-    ├── NonFiniteError              a loss, gradient or score that is infinite or not a number
-    ├── BatchCoupledError           layers that mix the samples of a batch, where the batch would be cut
-    ├── OutOfMemoryError            memory that ran out and that no splitting could save
-    ├── SelfTestError               a device that computes wrongly
-    ├── ParallelismError            modules or sources that a group of processes cannot train
-    ├── PeerLostError               another process of the group that ended or hangs
-    ├── CheckpointError             a checkpoint that cannot be written or read
-    │   └── ResumeMismatchError     a checkpoint of another training
-    ├── WeightsMismatchError        weights that do not fit the modules which are to start from them
-    ├── StoppedError                a signal that ended the training, after a checkpoint
-    └── NoBestWeightsError          nothing was recorded that could be restored
+"""Everything that can go wrong in the loop, as one tree under `LoopError`.
 
 Every message says what is wrong, likely causes, and what to do; `place` says where the loop was.
 """

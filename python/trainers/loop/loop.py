@@ -8,29 +8,26 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.assembly import Assembly, Coupled, Plan, Shortage
-from trainers.loop.checkpoint.rates import Rates, ResumeRates, Started, started_with
+from trainers.loop.assembly import Assembly
+from trainers.loop.checkpoint.caller_state import Stateful
+from trainers.loop.checkpoint.compatibility import Rates, ResumeRates, Started, started_with
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.cutting import BySamples, Cutting
+from trainers.loop.device.compilation import compact, compiled
+from trainers.loop.device.hardware import Hardware, check_device, choose_device, made_current
+from trainers.loop.device.memory import keep_freed_memory
+from trainers.loop.device.precision import Precision, choose_precision
+from trainers.loop.device.seeding import deterministic, mixed, seed_everything
 from trainers.loop.errors import SettingsError, listed
-from trainers.loop.group.fitness import check_modules
+from trainers.loop.group.ddp_checks import check_modules
 from trainers.loop.group.group import Group
-from trainers.loop.group.joining import joined, local_rank
-from trainers.loop.machine.compilation import compiled
-from trainers.loop.machine.determinism import deterministic
-from trainers.loop.machine.hardware import Hardware, choose_device, made_current
-from trainers.loop.machine.heap import keep_freed_memory
-from trainers.loop.machine.precision import Precision, choose_precision
-from trainers.loop.machine.recurrent import compact
-from trainers.loop.machine.seeding import mixed, seed_everything
-from trainers.loop.machine.selftest import check_device
+from trainers.loop.group.processes import joined, local_rank
+from trainers.loop.parts import CoupledChoice, LoopSettings, OomChoice
 from trainers.loop.phase import Frozen, Phase
 from trainers.loop.run import Run
-from trainers.loop.stateful import Stateful
-from trainers.loop.weights.coverage import check_coverage, named_tensors, parameter_names
-from trainers.loop.window.coupling import check_uncoupled
-from trainers.loop.window.guards import Nonfinite
+from trainers.loop.weights.named import check_coverage, named_tensors, parameter_names
+from trainers.loop.window.guards import Nonfinite, check_uncoupled
 
 Batch = TypeVar("Batch")
 
@@ -41,23 +38,23 @@ ECHO_SECONDS = 2.0
 
 @final
 class Loop(Generic[Batch]):
-    """Trains modules by phases, on one device a process.
+    """Trains modules by phases, on one device per process.
 
     Args:
-        phases: Worked in this order in every window.
+        phases: Run in this order in every window.
         modules: Everything that the loss functions use, by name; `Frozen(module)` for what is not trained.
         device: `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
-        precision: `auto`, `fp32`, `bf16` or `fp16`; or a `Precision` of one's own.
+        precision: `auto`, `fp32`, `bf16` or `fp16`; or a `Precision` of your own.
         accumulate: Batches of a process in an accumulation window, that is in one optimizer step.
-        oom: What to do when memory runs out: work the batch in smaller pieces, with the same gradient, or fail.
+        oom: What to do when memory runs out: process the batch in smaller pieces, with the same gradient, or fail.
         cutting: How a batch is cut into pieces; `Whole()` for batches that must not be cut.
         batch_coupled: What to do where layers such as BatchNorm mix the samples of a batch and the batch would be cut,
             so that the result would depend on how: refuse, or accept that.
         nonfinite: What to do with a loss or gradient that is not finite: skip the step, or raise. A gradient that
             overflows in float16 is skipped either way, and the scale lowered. A validation that is not finite is
             reported as it is and no improvement, or raises.
-        skip_limit: So many skipped steps in a row raise, and so many such validations.
-        audit_windows: A parameter that gets no gradient in so many windows counts as unused; None for 16, or the
+        skip_limit: This many skipped steps in a row raise, and this many such validations.
+        audit_windows: A parameter that gets no gradient in this many windows counts as unused; None for 16, or the
             first epoch if that is shorter.
         ema: The decay of a moving average of the weights, such as 0.999, which is then what is validated and kept as
             best; or a decay for each of some modules, by name; None for no average.
@@ -67,8 +64,8 @@ class Loop(Generic[Batch]):
             checkpoints hold it as it is when they are written, and it comes back on resume. In a group of processes
             each has its own.
         resume_rates: What to do on resume where learning rates, weight decay or other settings of the optimizers are
-            not set up as when the training was started: refuse, go on with the `saved` ones, or with the `new` ones, of
-            which a learning rate keeps the factor that schedules have brought it to.
+            not set up as when the training was started: refuse, continue with the `saved` ones, or with the `new`
+            ones, of which a learning rate keeps the factor that schedules have brought it to.
 
     Attributes:
         device: The device, and why it is this one.
@@ -78,7 +75,7 @@ class Loop(Generic[Batch]):
         SettingsError: A setting is out of its range.
         DeviceUnavailableError: The device is not there.
         PrecisionError: The device cannot compute in the precision.
-        UncoveredParameterError: Phases, optimizers and modules do not speak of the same parameters.
+        UncoveredParameterError: Phases, optimizers and modules do not have the same parameters.
     """
 
     def __init__(  # noqa: PLR0913  every choice of a training, by name
@@ -89,9 +86,9 @@ class Loop(Generic[Batch]):
         device: str = "auto",
         precision: str | Precision = "auto",
         accumulate: int = 1,
-        oom: Shortage = "split",
+        oom: OomChoice = "split",
         cutting: Cutting[Batch] | None = None,
-        batch_coupled: Coupled = "refuse",
+        batch_coupled: CoupledChoice = "refuse",
         nonfinite: Nonfinite = "skip",
         skip_limit: int = 20,
         audit_windows: int | None = None,
@@ -104,8 +101,7 @@ class Loop(Generic[Batch]):
         _check_phases(phases)
         _check_module_names(modules)
         _check_state(state or {})
-        _check_counts({"accumulate": accumulate, "skip_limit": skip_limit})
-        _check_counts({} if audit_windows is None else {"audit_windows": audit_windows})
+        _check_counts({"accumulate": accumulate, "skip_limit": skip_limit, "audit_windows": audit_windows})
         _check_choice("oom", oom, ("split", "fail"))
         _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
         _check_choice("nonfinite", nonfinite, ("skip", "raise"))
@@ -115,17 +111,14 @@ class Loop(Generic[Batch]):
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
         self.precision = self._chosen(precision, hardware)
-        self._plan = Plan(
+        self._settings = LoopSettings(
             phases=tuple(phases),
             groups={phase.name: len(phase.optimizer.param_groups) for phase in phases},
             trained=trained,
             frozen=frozen,
             device=self.device.device,
             precision=self.precision,
-            precisions={
-                phase.name: self.precision if phase.precision is None else self._chosen(phase.precision, hardware)
-                for phase in phases
-            },
+            precisions={phase.name: self._chosen(phase.precision, hardware) for phase in phases},
             accumulate=accumulate,
             oom=oom,
             cutting=BySamples() if cutting is None else cutting,
@@ -140,7 +133,8 @@ class Loop(Generic[Batch]):
         self._deterministic = deterministic
         self._resume_rates: ResumeRates = resume_rates
         self._started: Started | None = None
-        check_coverage({phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, self._plan.modules)
+        owned = {phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}
+        check_coverage(owned, self._settings.modules)
 
     @contextmanager
     def running(self, checkpoints: Checkpoints | None = None) -> Generator[Run[Batch]]:
@@ -153,7 +147,7 @@ class Loop(Generic[Batch]):
         own until a validation or a checkpoint, before which everybody gets the first one's.
 
         Args:
-            checkpoints: Where the training is written down. If there is a checkpoint already, the training goes on
+            checkpoints: Where the training is saved. If there is a checkpoint already, the training resumes
                 from it. With them, SIGTERM and SIGINT end the training after the window with a checkpoint.
 
         Raises:
@@ -173,11 +167,11 @@ class Loop(Generic[Batch]):
             self._check_modules(group)
             if self._deterministic:
                 stack.enter_context(deterministic(device))
-            modules = self._plan.modules
+            modules = self._settings.modules
             for module in modules.values():
                 compact(module.to(device))
             self._join(group, checkpoints)
-            names = parameter_names(self._plan.trained.items())
+            names = parameter_names(self._settings.trained.items())
             stack.callback(_drop_gradients, names)
             if self._compile:
                 stack.enter_context(compiled(modules))
@@ -186,38 +180,40 @@ class Loop(Generic[Batch]):
                 if group.rank == 0:
                     stack.enter_context(checkpoints.open())
                 stack.enter_context(signals)
-            yield Assembly(self._plan, group, names).run(signals, checkpoints, self._rates())
+            yield Assembly(self._settings, group, names).run(signals, checkpoints, self._rates())
 
-    def _chosen(self, wanted: str | Precision, hardware: Hardware) -> Precision:
-        if isinstance(wanted, Precision):
-            return wanted
-        return choose_precision(wanted, self.device.device, hardware)
+    def _chosen(self, wanted: str | Precision | None, hardware: Hardware) -> Precision:
+        """A phase that wants none has the loop's."""
+        if wanted is None:
+            return self.precision
+        return wanted if isinstance(wanted, Precision) else choose_precision(wanted, self.device.device, hardware)
 
     def _rates(self) -> Rates:
         """What the optimizers were set up with; run again, the loop finds them as its training has left them."""
-        self._started = self._started or started_with(self._plan.phases)
-        return Rates(self._plan.phases, self._started, self._resume_rates)
+        self._started = self._started or started_with(self._settings.phases)
+        return Rates(self._settings.phases, self._started, self._resume_rates)
 
     def _join(self, group: Group, checkpoints: Checkpoints | None) -> None:
         """Give every process the first one's weights and generators of its own."""
         if group.size == 1:
             return
-        modules = self._plan.modules
+        settings, modules = self._settings, self._settings.modules
         tensors = named_tensors(modules)
+        precisions = [self.precision.name, *(precision.name for precision in settings.precisions.values())]
         group.check_same("the networks", str({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}))
-        group.check_same("the precision", str([self.precision.name, *(p.name for p in self._plan.precisions.values())]))
-        group.check_same("the accumulation window", f"{self._plan.accumulate} batches")
+        group.check_same("the precision", str(precisions))
+        group.check_same("the accumulation window", f"{settings.accumulate} batches")
         group.check_same("the checkpoints", "none" if checkpoints is None else "some")
-        group.check_same("the names of the state", str(list(self._plan.state)))
+        group.check_same("the names of the state", str(list(settings.state)))
         group.spread(t for module in modules.values() for t in (*module.parameters(), *module.buffers()))
         if group.rank:
             seed_everything(mixed(torch.initial_seed(), group.rank) % 2**32)
 
     def _check_modules(self, group: Group) -> None:
-        modules = self._plan.modules
-        check_modules(modules, size=group.size, splitting=self._plan.oom == "split")
-        if self._plan.batch_coupled == "refuse" and (self._plan.accumulate > 1 or group.size > 1):
-            check_uncoupled(modules, self._plan.frozen.values())
+        modules = self._settings.modules
+        check_modules(modules, size=group.size, splitting=self._settings.oom == "split")
+        if self._settings.batch_coupled == "refuse" and (self._settings.accumulate > 1 or group.size > 1):
+            check_uncoupled(modules, self._settings.frozen.values())
 
 
 def _check_phases(phases: Sequence[Phase[Batch]]) -> None:
@@ -249,9 +245,9 @@ def _check_state(state: Mapping[str, object]) -> None:
             )
 
 
-def _check_counts(counts: Mapping[str, int]) -> None:
+def _check_counts(counts: Mapping[str, int | None]) -> None:
     for name, count in counts.items():
-        if count < 1:
+        if count is not None and count < 1:
             raise SettingsError(f"{name} is {count}; it must be 1 or more")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor
 
-from trainers.loop.errors import ContractError, NonFiniteError
+from trainers.loop.errors import ContractError, NonFiniteError, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Loss:
     Attributes:
         mean: Mean loss over the batch's targets, a float32 or float64 scalar (shape []).
         count: How many targets that mean is over; 0 if the batch has none, and then `mean` is not looked at.
-        parts: Further means over the same targets for the reports, such as one a horizon; scalars, never trained on.
+        parts: Further means over the same targets for the reports, such as one per horizon; scalars, never trained on.
         terms: Of a loss that `Loss.of` made, its terms by name; else none.
     """
 
@@ -75,13 +75,13 @@ class Loss:
         return bool(self.count) or any(term.count for term in self.terms.values())
 
     def roots(self) -> list[Tensor]:
-        """The means that a gradient may come from."""
+        """The means, scalars, that a gradient may come from."""
         if not self.terms:
             return [self.mean]
         return [term.mean for term in self.terms.values() if term.count and term.weight]
 
     def name_of(self, mean: Tensor) -> str:
-        """What one of its means is, for a message."""
+        """What one of its means, a scalar, is, for a message."""
         return next(
             (f"the term {name!r} of the loss" for name, term in self.terms.items() if term.mean is mean), "the loss"
         )
@@ -99,7 +99,7 @@ class Loss:
 
 
 @final
-class Tally:
+class WeightedMean:
     """A mean over batches of different sizes, each weighted by its count; of several terms, each by its own."""
 
     __slots__ = ("_parts", "_sum", "_terms", "count")
@@ -119,12 +119,12 @@ class Tally:
 
     def add_part(self, name: str, mean: float, count: int) -> None:
         """Count a part in that has a count of its own."""
-        self._add_part(name, mean * count, count)
+        _add(self._parts, name, mean * count, count)
 
     def add_term(self, name: str, mean: float, count: int, weight: float) -> None:
         """Count a term in; one of weight 0 adds nothing to the mean, whatever its own is."""
-        self._add_part(name, mean * count, count)
-        self._add_term(name, weight * mean * count if weight else 0.0, count)
+        _add(self._parts, name, mean * count, count)
+        _add(self._terms, name, weight * mean * count if weight else 0.0, count)
         self.count += count if weight else 0
 
     @property
@@ -132,14 +132,14 @@ class Tally:
         """Whether the mean is that of several terms, each over targets of its own."""
         return bool(self._terms)
 
-    def merge(self, other: "Tally") -> None:
-        """Count in what another tally has counted."""
+    def merge(self, other: "WeightedMean") -> None:
+        """Count in what another mean has counted."""
         self.count += other.count
         self._sum += other._sum  # noqa: SLF001  of the same class
         for name, (total, seen) in other._parts.items():  # noqa: SLF001
-            self._add_part(name, total, seen)
+            _add(self._parts, name, total, seen)
         for name, (total, seen) in other._terms.items():  # noqa: SLF001
-            self._add_term(name, total, seen)
+            _add(self._terms, name, total, seen)
 
     def mean(self) -> float:
         """The weighted mean, of several terms the sum of theirs; not a number while nothing was counted."""
@@ -153,14 +153,6 @@ class Tally:
         """The weighted mean of every part."""
         return {name: total / seen for name, (total, seen) in self._parts.items() if seen}
 
-    def _add_part(self, name: str, total: float, count: int) -> None:
-        before, seen = self._parts.get(name, (0.0, 0))
-        self._parts[name] = (before + total, seen + count)
-
-    def _add_term(self, name: str, total: float, count: int) -> None:
-        before, seen = self._terms.get(name, (0.0, 0))
-        self._terms[name] = (before + total, seen + count)
-
     def state(self) -> dict[str, Any]:
         """The sums, for a checkpoint."""
         return {"count": self.count, "sum": self._sum, "parts": dict(self._parts), "terms": dict(self._terms)}
@@ -173,19 +165,24 @@ class Tally:
         self._terms = dict(state.get("terms", {}))  # checkpoints from before there were terms have none
 
 
-def check_loss(found: object) -> Loss:
+def _add(sums: dict[str, tuple[float, int]], name: str, total: float, count: int) -> None:
+    before, seen = sums.get(name, (0.0, 0))
+    sums[name] = (before + total, seen + count)
+
+
+def check_loss(loss: object) -> Loss:
     """The value as a `Loss`.
 
     Raises:
         ContractError: It is none, or its mean, count or parts are not what `Loss` promises.
     """
-    if not isinstance(found, Loss):
-        raise ContractError(f"the loss function returned {_what(found)}; expected Loss(mean, count, parts)")
-    _check_scalar("mean", found.mean)
-    _check_count("Loss.count", found.count)
-    for name, part in found.parts.items():
+    if not isinstance(loss, Loss):
+        raise ContractError(f"the loss function returned {described(loss)}; expected Loss(mean, count, parts)")
+    _check_scalar("mean", loss.mean)
+    _check_count("Loss.count", loss.count)
+    for name, part in loss.parts.items():
         _check_scalar(f"parts[{name!r}]", part)
-    return found
+    return loss
 
 
 def read(tensors: Sequence[Tensor]) -> list[float]:
@@ -199,7 +196,7 @@ def read(tensors: Sequence[Tensor]) -> list[float]:
 
 
 def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
-    """Means and parts, or the means of terms, in the order in which `tally_of` wants their values."""
+    """Means and parts, or the means of terms, all scalars, in the order that `weighted_mean_of` wants."""
     return [
         scalar
         for loss in losses
@@ -211,13 +208,13 @@ def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
     ]
 
 
-def tally_of(losses: Sequence[Loss], values: Iterator[float]) -> Tally:
+def weighted_mean_of(losses: Sequence[Loss], values: Iterator[float]) -> WeightedMean:
     """The weighted mean of losses, given the values of their scalars.
 
     Raises:
         ContractError: Some have terms and others have not.
     """
-    total = Tally()
+    total = WeightedMean()
     plain = 0
     for loss in losses:
         if loss.terms:
@@ -235,7 +232,7 @@ def tally_of(losses: Sequence[Loss], values: Iterator[float]) -> Tally:
 
 
 def check_width(name: str, mean: Tensor) -> None:
-    """Check that a mean holds the weight that it has in its window, and enough digits to be compared.
+    """Check that a mean, a scalar, holds the weight that it has in its window, and enough digits to be compared.
 
     Raises:
         ContractError: It has fewer than 32 bits.
@@ -263,7 +260,7 @@ def check_finite_score(value: float, what: str) -> None:
 
 def _check_scalar(name: str, value: object) -> None:
     if not isinstance(value, Tensor):
-        raise ContractError(f"Loss.{name} is {_what(value)}; expected a scalar tensor")
+        raise ContractError(f"Loss.{name} is {described(value)}; expected a scalar tensor")
     if value.ndim:
         raise ContractError(f"Loss.{name} has shape {list(value.shape)}; expected a scalar: reduce it with .mean()")
     if not value.is_floating_point():
@@ -272,7 +269,7 @@ def _check_scalar(name: str, value: object) -> None:
 
 def _check_term(name: str, term: object) -> None:
     if not isinstance(term, Term):
-        raise ContractError(f"the term {name!r} is {_what(term)}; expected Term(mean, count, weight=…)")
+        raise ContractError(f"the term {name!r} is {described(term)}; expected Term(mean, count, weight=…)")
     _check_scalar(f"of({name}).mean", term.mean)
     _check_count(f"the count of the term {name!r}", term.count)
     if not _is_finite_number(term.weight):
@@ -287,18 +284,19 @@ def _is_finite_number(value: object) -> bool:
 
 def _check_count(name: str, count: object) -> None:
     if not isinstance(count, int) or isinstance(count, bool):
-        raise ContractError(f"{name} is {_what(count)}; expected an int: the number of targets in the batch")
+        raise ContractError(f"{name} is {described(count)}; expected an int: the number of targets in the batch")
     if count < 0:
         raise ContractError(f"{name} is {count}; expected 0 or more: the number of targets in the batch")
 
 
-def _what(value: object) -> str:
+def described(value: object) -> str:
+    """What something is, for messages: its class, with the shape of a tensor [...] or the keys of a dict."""
     match value:
         case None:
             return "None (is a `return` missing?)"
         case Tensor():
             return f"a tensor of shape {list(value.shape)}"
-        case dict():
-            return f"a dict with the keys {list(value)}"
+        case Mapping():
+            return f"a dict with the keys [{listed([repr(key) for key in value])}]" if value else "an empty dict"
         case _:
             return f"a {type(value).__name__}"

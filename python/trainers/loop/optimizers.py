@@ -1,13 +1,52 @@
-"""Optimizers with the settings that suit the loop."""
+"""Optimizers and learning rate schedules with the settings that suit the loop."""
 
+import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn import Parameter
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from trainers.loop.errors import SettingsError
 
 # Where torch has a kernel that updates all parameters at once and in place.
 FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")
+
+
+def warmup_cosine(step: int, *, warmup: int, total: int, floor: float = 0.0) -> float:
+    """The factor of the learning rate: up on a line, then down on half a cosine wave.
+
+    Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts" (2017), without the restarts.
+
+    Args:
+        step: Steps taken so far; 0 gives the factor of the first.
+        warmup: Steps until the factor reaches 1; 0 begins with 1.
+        total: Steps until it reaches the floor, where it stays.
+        floor: The lowest factor of the descent, 0 to 1.
+    """
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    progress = min(1.0, (step - warmup) / (total - warmup))
+    return floor + (1.0 - floor) * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int, floor: float = 0.0) -> LambdaLR:
+    """A scheduler of `warmup_cosine`, for the steps of one phase.
+
+    Raises:
+        SettingsError: A number is out of its range.
+    """
+    if not 0 <= warmup_steps < total_steps:
+        raise SettingsError(
+            f"warmup_steps is {warmup_steps} and total_steps is {total_steps}; the warm-up must be 0 or more steps and "
+            "end before the total"
+        )
+    if not 0 <= floor <= 1:
+        raise SettingsError(f"floor is {floor}; it must be between 0 and 1, a part of the full learning rate")
+    return LambdaLR(optimizer, partial(warmup_cosine, warmup=warmup_steps, total=total_steps, floor=floor))
 
 
 def adamw(
@@ -24,7 +63,7 @@ def adamw(
     Loshchilov and Hutter, "Decoupled weight decay regularization" (2019).
 
     Args:
-        parameters: What it trains.
+        parameters: What it trains, of any shapes [...].
         lr: Learning rate, above 0.
         weight_decay: What a weight loses in a step, as a multiple of the learning rate and the weight.
         betas: What stays of the means of gradients and of their squares in a step.
@@ -51,5 +90,5 @@ def _grouped(trained: list[Parameter], free: set[int]) -> list[dict[str, Any]]:
 
 
 def can_fuse(parameters: Iterable[Parameter]) -> bool:
-    """Whether torch has fused kernels for all of the parameters."""
+    """Whether torch has fused kernels for all of the parameters [...]."""
     return all(parameter.device.type in FUSED_DEVICES and parameter.is_floating_point() for parameter in parameters)

@@ -1,6 +1,6 @@
 """Phases: one optimizer each, and what it trains."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Generic, TypeVar, final
@@ -10,9 +10,9 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from trainers.loop.device.precision import Precision
 from trainers.loop.errors import SettingsError
 from trainers.loop.loss import Loss
-from trainers.loop.machine.precision import Precision
 
 Batch = TypeVar("Batch")
 
@@ -21,7 +21,7 @@ Batch = TypeVar("Batch")
 class Phase(Generic[Batch]):
     """One optimizer and what it trains.
 
-    While a phase works, the parameters of the other phases are frozen: its loss leaves no gradient in them.
+    While a phase runs, the parameters of the other phases are frozen: its loss leaves no gradient in them.
 
     Attributes:
         name: Names the phase in reports and errors.
@@ -31,13 +31,13 @@ class Phase(Generic[Batch]):
         optimizer: Its own, not shared with another phase.
         scheduler: Stepped after every step that was taken, never after a skipped one.
         clip: Largest norm of the gradient; None leaves it as it is.
-        every: The phase works in the last of every so many windows.
-        after: It begins after so many windows of the training.
+        every: The phase runs in every second, third … window, as this number says; 1 for all.
+        after: Windows of the training before it begins.
         counts: Of a loss of several terms (`Loss.of`): the targets of every term in a batch as the source gives it, by
-            name, without a forward. It is asked for every batch of a window before the first of them is worked.
-        forward: Makes a tree of tensors of a batch, once a piece, for this phase's loss and those of the phases that
+            name, without a forward. It is called for every batch of a window before the first forward.
+        forward: Makes a tree of tensors of a batch, once per piece, for this phase's loss and those of the phases that
             use it. While it runs, only this phase's parameters train, in this phase's precision.
-        uses: The phase whose forward this one's loss takes the result of, detached. If that phase works later in the
+        uses: The phase whose forward this one's loss takes the result of, detached. If that phase runs later in the
             window, the graphs of all batches of the window are kept until then.
         precision: What this phase computes in; None for the loop's.
         allow_zero_gradients: Whether a window may have gradients that are all exactly zero, as where no reward differs
@@ -76,18 +76,18 @@ class Phase(Generic[Batch]):
         if self.forward is not None and self.uses is not None:
             raise SettingsError(
                 f"phase {self.name!r} has a forward and uses that of {self.uses!r}; a phase owns one or uses one, for "
-                "a chain of forwards is not worked"
+                "chains of forwards are not supported"
             )
         closure = signature(type(self.optimizer).step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
             raise SettingsError(
                 f"phase {self.name!r}: {type(self.optimizer).__name__} computes the loss by itself (its step() needs a "
-                "closure); take an optimizer that steps with the gradients of a window"
+                "closure); use an optimizer that steps with the gradients of a window"
             )
         self._check_scheduler()
 
     def is_due(self, window: int) -> bool:
-        """Whether the phase works in a window of the training, counted from 1."""
+        """Whether the phase is due in a window of the training, counted from 1."""
         since = window - self.after
         return since > 0 and since % self.every == 0
 
@@ -114,3 +114,34 @@ class Frozen:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module.requires_grad_(False).eval()
+
+
+@final
+class Withheld:
+    """A context in which some parameters take no part in any graph."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self._parameters = tuple(parameters)
+        self._frozen: Sequence[Parameter] = ()
+
+    def __enter__(self) -> None:
+        """Freeze them."""
+        self._frozen = [parameter for parameter in self._parameters if parameter.requires_grad]
+        for parameter in self._frozen:
+            parameter.requires_grad_(False)
+
+    def __exit__(self, *_: object) -> None:
+        """Let those that did train again, whatever happened."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
+        self._frozen = ()
+
+    def pause(self) -> None:
+        """Let them train for a while within the context."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
+
+    def resume(self) -> None:
+        """Freeze them again."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(False)

@@ -1,4 +1,4 @@
-"""A record of what the machine does in some windows, to look at in a browser."""
+"""A trace of what the machine does in some windows, to look at in a browser."""
 
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -16,17 +16,17 @@ TRACE_NAME = "trace.json"
 def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows: int = 10) -> Generator[Report]:
     """Hand every report on, and record some windows together with what the caller does between them.
 
-    The record is `trace.json` in the folder, for https://ui.perfetto.dev or chrome://tracing. It is written when its
+    The trace is `trace.json` in the folder, for https://ui.perfetto.dev or chrome://tracing. It is written when its
     windows are over; if the reports end before, the caller leaves, or an error passes, with what there is so far.
 
     Args:
-        reports: What the loop tells; it works while the next report is waited for.
+        reports: Those of the loop, which trains while the next report is waited for.
         folder: Made if it is not there. In a group of processes, give every process its own.
-        skip: So many windows pass before; the first ones are slow, because they reserve memory and choose kernels.
+        skip: Windows that pass before; the first ones are slow, because they reserve memory and choose kernels.
         windows: How many windows are recorded at most.
 
     Returns:
-        The reports and, after the last, a notice that tells of the record or why there is none.
+        The reports and, after the last, a notice of the trace, or of why there is none.
 
     Raises:
         SettingsError: A number is out of its range.
@@ -51,11 +51,11 @@ def _recorded(reports: Iterable[Report], trace: "Trace") -> Generator[Report]:
 
 @final
 class Trace:
-    """A record of some windows, written once.
+    """A trace of some windows, written once.
 
     Args:
         path: The file to write.
-        skip: Windows before the record.
+        skip: Windows before the trace.
         windows: Windows in it at most.
     """
 
@@ -84,7 +84,7 @@ class Trace:
             self.finish()
 
     def finish(self) -> None:
-        """Write the record, if one is running."""
+        """Write the trace, if one is being recorded."""
         if self._recording is None:
             return
         recording, self._recording = self._recording, None
@@ -98,11 +98,11 @@ class Trace:
         recorded = min(self._seen - self._skip, self._windows)
         if recorded <= 0:
             return Notice(
-                message=f"too few windows for a record: {self._seen} passed, and the first {self._skip} are left out; "
-                "train longer or leave out fewer"
+                message=f"too few windows for a trace: {self._seen} passed, and the first {self._skip} are skipped; "
+                "train longer or skip fewer"
             )
         if not self._path.exists():  # torch raises nothing when it cannot write
-            return Notice(message=f"the record of {recorded} windows could not be written to {self._path}")
+            return Notice(message=f"the trace of {recorded} windows could not be written to {self._path}")
         return Notice(message=f"recorded {recorded} of {self._windows} windows in {self._path}")
 
     def _start(self) -> None:

@@ -1,7 +1,12 @@
-"""What the loop tells: plain values that a caller prints, writes down or decides by."""
+"""What the loop reports: plain values that a caller prints, writes down or decides by."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from signal import Signals
+from typing import Any
+
+from trainers.loop.errors import listed
+from trainers.loop.phase import Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +31,8 @@ class WindowReport:
         micro: The largest piece that batches are cut into since memory ran out, in the cost units of the loop's
             `cutting`, which are samples unless it says otherwise; None while they are not cut. Every process of a
             group has a size of its own.
-        shortages: How often memory ran out in the window, in this process, and it was worked in smaller pieces.
-        seconds: Time for the phase's work.
+        shortages: How often memory ran out in the window, in this process, and it was repeated in smaller pieces.
+        seconds: Time that the phase took.
         data_seconds: Time that the window's batches were waited for. What is read while a GPU computes is not waited
             for here and is part of the phase's time.
     """
@@ -63,7 +68,7 @@ class PhaseTotals:
         step: Steps that the phase's optimizer has taken since the start of the run.
         skipped: Windows of the epoch whose step was skipped, because something was not finite.
         zero_gradients: Windows of it that moved nothing, because every gradient was zero and the phase allows that.
-        shortages: How often memory ran out in the epoch and a window was worked in smaller pieces.
+        shortages: How often memory ran out in the epoch and a window was repeated in smaller pieces.
     """
 
     loss: float
@@ -161,3 +166,59 @@ class Notice:
 
 
 Report = WindowReport | EpochReport | CheckpointReport | Notice
+
+
+def shortage(report: WindowReport, coupled: Sequence[str]) -> Notice:
+    """Memory ran out in a window.
+
+    Args:
+        report: Of the window.
+        coupled: The layers that mix the samples of a batch.
+    """
+    if report.micro is None:
+        return Notice(
+            message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
+            "no sample was skipped and no batch cut: windows are no longer brought to the device ahead"
+        )
+    gradient = f"but {listed(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
+    return Notice(
+        message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
+        f"no sample was skipped: batches are processed in pieces of at most {report.micro}, {gradient}"
+    )
+
+
+def validation_shortage(limit: int | None) -> Notice:
+    """Memory ran out in a validation; pieces now cost `limit` at most."""
+    return Notice(
+        message="memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most "
+        f"{limit}"
+    )
+
+
+def farewell(stop: int, report: CheckpointReport | None) -> str:
+    """The training ends for the signal of that number, with the checkpoint reported, if there is one."""
+    name = Signals(stop).name
+    if report is None:
+        return f"stopped by {name} at the end of a window; there is no folder for checkpoints, so nothing was saved"
+    if report.problem is not None:
+        return f"stopped by {name} at the end of a window, and the checkpoint could not be written: {report.problem}"
+    window = f"window {report.window} of epoch {report.epoch + 1}" if report.window else f"epoch {report.epoch}"
+    return f"stopped by {name} after {window}; the checkpoint is {report.folder}"
+
+
+def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[Notice]:
+    """What forwards that are kept for a later phase will cost, one notice per phase that runs before the owner.
+
+    Args:
+        phases: In their order.
+        accumulate: Batches in a window.
+    """
+    names = [phase.name for phase in phases]
+    return [
+        Notice(
+            message=f"phase {phase.name!r} runs before {phase.uses!r} and uses its forward: the graphs of a whole "
+            f"window are kept until then, those of {accumulate} batch{'es' if accumulate > 1 else ''}"
+        )
+        for phase in phases
+        if phase.uses is not None and names.index(phase.name) < names.index(phase.uses)
+    ]

@@ -1,82 +1,41 @@
 """A training that is running: epochs, validation, early stopping, checkpoints."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial, reduce
 from time import perf_counter
 from typing import Generic, TypeVar, final
 
-import torch
-from torch import nn
-
 from trainers.loop.checkpoint.recorder import Recorder
-from trainers.loop.checkpoint.stop import StopSignals
-from trainers.loop.data.feeding import Feeder, foreseeable
-from trainers.loop.data.reading import Placed, order_digest, read_apart, remarks
-from trainers.loop.data.sources import Source, check_source
+from trainers.loop.data.feeding import foreseeable
+from trainers.loop.data.sources import Source, check_source, order_digest, read_apart, remarks
+from trainers.loop.device.memory import peak_bytes
+from trainers.loop.device.seeding import mixed
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
-from trainers.loop.group.group import Group
-from trainers.loop.ledger import Worked
+from trainers.loop.group.group import Requests
 from trainers.loop.loss import Loss
-from trainers.loop.machine.footprint import peak_bytes
-from trainers.loop.machine.seeding import mixed
-from trainers.loop.notices import farewell, shortage, validation_shortage
-from trainers.loop.reports import CheckpointReport, EpochReport, Notice, Report, ValidationReport, WindowReport
-from trainers.loop.standing import Standing
-from trainers.loop.validation import ScoreGuard, Scorer, Validation, evaluating
-from trainers.loop.weights.average import Average
-from trainers.loop.weights.best import Best
-from trainers.loop.weights.coverage import kept_buffers
+from trainers.loop.parts import RunParts
+from trainers.loop.reports import (
+    CheckpointReport,
+    EpochReport,
+    Notice,
+    Report,
+    ValidationReport,
+    farewell,
+    shortage,
+    validation_shortage,
+)
+from trainers.loop.training_state import PhaseResult
+from trainers.loop.validation import Validation, evaluating
+from trainers.loop.weights.copies import Average
+from trainers.loop.weights.named import kept_buffers
 from trainers.loop.window.accumulation import windows
-from trainers.loop.window.phase_run import PhaseRun
-from trainers.loop.window.position import Position
-from trainers.loop.window.sharing import SharedForward
-from trainers.loop.window.totals import Wishes
+from trainers.loop.window.position import Position, add_place
 
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")
 
-NO_WISHES = Wishes()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup(Generic[Batch]):
-    """The parts of a run.
-
-    Attributes:
-        phases: Worked in this order.
-        trained: The trained modules by name.
-        frozen: The others.
-        device: Where everything is.
-        accumulate: Batches of this process in a window.
-        group: The processes that train together.
-        scorer: Scores sources.
-        score_guard: Watches what validations come to.
-        feeder: Brings batches to the device.
-        best: The best value so far and its weights.
-        standing: How far the training has come.
-        signals: Whether it is asked to stop.
-        coupled: The layers that mix the samples of a batch.
-        recorder: Writes checkpoints; None for never.
-        shared: The forwards that phases own and others may use.
-    """
-
-    phases: Sequence[PhaseRun[Batch]]
-    trained: Mapping[str, nn.Module]
-    frozen: Sequence[nn.Module]
-    device: torch.device
-    accumulate: int
-    group: Group
-    scorer: Scorer
-    score_guard: ScoreGuard
-    feeder: Feeder
-    best: Best
-    standing: Standing
-    signals: StopSignals
-    coupled: Sequence[str]
-    recorder: Recorder | None
-    shared: Sequence[SharedForward[Batch]]
+NO_REQUESTS = Requests()
 
 
 @final
@@ -88,28 +47,29 @@ class Run(Generic[Batch]):
         group: The processes that train together; the first one has rank 0.
     """
 
-    def __init__(self, setup: Setup[Batch], notices: Sequence[Notice]) -> None:
-        self._setup = setup
-        self._phases = setup.phases
-        self._standing = setup.standing
+    def __init__(self, parts: RunParts[Batch], recorder: Recorder | None, notices: Sequence[Notice]) -> None:
+        self._parts = parts
+        self._recorder = recorder
+        self._phases = parts.phases
+        self._training = parts.training
         self._notices = list(notices)
-        self.best = setup.best
-        self.group = setup.group
+        self.best = parts.best
+        self.group = parts.group
 
     @property
     def epoch(self) -> int:
         """Epochs that are complete."""
-        return self._standing.epoch
+        return self._training.epoch
 
     @property
     def windows(self) -> int:
-        """Windows of the training that were worked, those before a resumption included."""
-        return self._standing.windows
+        """Windows of the training that are done, those before a resume included."""
+        return self._training.windows
 
     @property
     def history(self) -> tuple[EpochReport, ...]:
-        """The reports of all complete epochs, those before a resumption included."""
-        return tuple(self._standing.history)
+        """The reports of all complete epochs, those before a resume included."""
+        return tuple(self._training.history)
 
     def epochs(
         self, train: Source[Batch], *, max_epochs: int, validation: Validation[Sample] | None = None
@@ -117,7 +77,7 @@ class Run(Generic[Batch]):
         """Train, and report every window of every phase and then every epoch.
 
         Nothing happens between two reports, so leaving the `for` loop ends the training. Called again, it goes on after
-        the last window that was worked. What is recorded while an epoch's report is handled is part of the checkpoint
+        the last window that was done. What is recorded while an epoch's report is handled is part of the checkpoint
         after it.
 
         Args:
@@ -132,11 +92,11 @@ class Run(Generic[Batch]):
         self._look_at(train)
         scored = "no validation" if validation is None else "a validation"
         self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
-        yield from self._told()
-        while self._standing.epoch < max_epochs:
+        yield from self._pending_notices()
+        while self._training.epoch < max_epochs:
             yield from self._epoch(train, max_epochs)
             yield self._complete(max_epochs, validation)
-            yield from self._told()
+            yield from self._pending_notices()
             yield from self._recorded()
 
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
@@ -154,26 +114,26 @@ class Run(Generic[Batch]):
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
         check_source(source)
-        started, scorer = perf_counter(), self._setup.scorer
-        limit = scorer.limit
+        started, scorer = perf_counter(), self._parts.scorer
+        limit = scorer.cutter.limit
         group = self.group
         self._share_buffers()
-        with evaluating(self._setup.trained.values()), self._averaged():
-            order = self._standing.order_seed
+        with evaluating(self._parts.settings.trained.values()), self._averaged():
+            order = self._training.order_seed
             own = partial(read_apart, source, 0, start=group.rank, step=group.size, seed=order)
             seed = mixed(order, group.rank)
-            total = group.total(scorer.total(score, own, self._standing.epoch, seed=seed))
-        if scorer.limit != limit:
-            self._notices.append(validation_shortage(scorer.limit))
+            total = group.total(scorer.total(score, own, self._training.epoch, seed=seed))
+        if scorer.cutter.limit != limit:
+            self._notices.append(validation_shortage(scorer.cutter.limit))
         if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
-        self._setup.score_guard.note(total.mean())
+        self._parts.score_guard.note(total.mean())
         return ValidationReport(
             mean=total.mean(), parts=total.parts(), count=total.count, seconds=perf_counter() - started
         )
 
     def stalled(self, value: float, *, patience: int) -> bool:
-        """Record a value, lower being better, and tell whether the last `patience` values brought no new best.
+        """Record a value, lower being better, and say whether the last `patience` values brought no new best.
 
         In a group every process calls it, and the first one's value counts, so that all of them stop together. A value
         that is not finite is no new best.
@@ -188,7 +148,7 @@ class Run(Generic[Batch]):
     def restore_best(self) -> None:
         """Put the weights of the best recorded value back into the modules, those of the average if there is one.
 
-        An average begins anew from them, so that a validation scores what was restored.
+        An average starts again from them, so that a validation scores what was restored.
 
         Raises:
             NoBestWeightsError: No value was recorded that is finite.
@@ -203,205 +163,177 @@ class Run(Generic[Batch]):
             average.settle()
 
     def _look_at(self, train: Source[Batch]) -> None:
-        """Note how the source will be read, and that all processes read the same.
-
-        Raises:
-            ContractError: It is no source.
-            ParallelismError: The order of a loader is not the same everywhere.
-        """
+        """Note how the source will be read, and check that all processes read the same."""
         check_source(train)
-        standing, group = self._standing, self.group
-        found = remarks(train, epoch=standing.epoch, window=standing.ledger.windows, processes=group.size)
-        self._notices.extend(Notice(message=message) for message in found)
+        training, group = self._training, self.group
+        messages = remarks(train, epoch=training.epoch, window=training.epoch_totals.windows, processes=group.size)
+        self._notices.extend(Notice(message=message) for message in messages)
         if group.size > 1:
-            digest = order_digest(train, standing.epoch, seed=standing.order_seed)
+            digest = order_digest(train, training.epoch, seed=training.order_seed)
             group.check_same("the order of the loader's batches", digest)
 
-    def _told(self) -> Iterator[Notice]:
-        """What has happened and was not told yet."""
+    def _pending_notices(self) -> Iterator[Notice]:
+        """What was not reported yet."""
         while self._notices:
             yield self._notices.pop(0)
 
     def _epoch(self, train: Source[Batch], max_epochs: int) -> Iterator[Report]:
         """The rest of the epoch's windows."""
-        ledger = self._standing.ledger
+        epoch_totals = self._training.epoch_totals
         self._check_order(train)
         length = self.group.agreed_length(train.length)
-        total = None if length is None else -(-length // (self._setup.accumulate * self.group.size))
+        total = None if length is None else -(-length // (self._parts.settings.accumulate * self.group.size))
         self._set_modes()
         for window, waited in timed(self._windows(train, total), self._reading):
             started = perf_counter()
-            worked, wishes = self._work(window, total, max_epochs, waited)
-            ledger.add(worked, seconds=perf_counter() - started + waited, data_seconds=waited)
+            worked, requests = self._work(window, total, max_epochs, waited)
+            epoch_totals.add(worked, seconds=perf_counter() - started + waited, data_seconds=waited)
             yield from [report for report, _ in worked]
             if self._notices:
-                yield from self._told()
-            if wishes.any:
-                yield from self._fulfil(wishes, epoch_end=False)
-        if not ledger.windows:
-            raise EmptyTargetError(f"the source gave no batch in epoch {self._standing.epoch}")
+                yield from self._pending_notices()
+            if requests.any:
+                yield from self._fulfil(requests, epoch_end=False)
+        if not epoch_totals.windows:
+            raise EmptyTargetError(f"the source gave no batch in epoch {self._training.epoch}")
         for phase in self._phases:
             phase.guard.check_epoch()
 
     def _check_order(self, train: Source[Batch]) -> None:
-        """Note the order that an epoch begins with, and check that it goes on with the same.
-
-        Raises:
-            ResumeMismatchError: A sampler gives another one now.
-        """
-        standing = self._standing
-        if self._setup.recorder is None:
+        """Note the order that an epoch begins with, and check that it continues with the same."""
+        training = self._training
+        if self._recorder is None:
             return
-        now = order_digest(train, standing.epoch, seed=standing.order_seed)
-        if standing.ledger.windows and standing.order not in ("", now):
+        now = order_digest(train, training.epoch, seed=training.order_seed)
+        if training.epoch_totals.windows and training.order not in ("", now):
             raise ResumeMismatchError(
-                f"the samplers give epoch {standing.epoch + 1} another order than it was begun with, so that going on "
+                f"the samplers give epoch {training.epoch + 1} another order than it was begun with, so that going on "
                 "would read some samples twice and others not at all: the order depends on more than seed and epoch, "
                 "such as weights that the training changes. Let them change between epochs only, or give "
                 "LiveSource(loader), which goes on with what comes next"
             )
-        standing.order = now
+        training.order = now
 
     def _reading(self) -> str:
         """What is being read, for errors."""
-        return f"the reading of epoch {self._standing.epoch}, window {self._standing.ledger.windows}"
+        return f"the reading of epoch {self._training.epoch}, window {self._training.epoch_totals.windows}"
 
     def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
-        """The windows of the epoch that are still to be worked; in a group, as many as the others have."""
-        size, done, group = self._setup.accumulate, self._standing.ledger.windows, self.group
+        """The windows of the epoch that are left; in a group, as many as the others have."""
+        size, done, group = self._parts.settings.accumulate, self._training.epoch_totals.windows, self.group
         batches = read_apart(
             train,
-            self._standing.epoch,
+            self._training.epoch,
             start=done * size * group.size + group.rank,
             step=group.size,
-            seed=self._standing.order_seed,
+            seed=self._training.order_seed,
         )
-        found = windows(batches, size, None if group.size == 1 or total is None else total - done)
-        return self._setup.feeder.windows(found, ahead=foreseeable(train))
+        read = windows(batches, size, None if group.size == 1 or total is None else total - done)
+        return self._parts.feeder.windows(read, ahead=foreseeable(train))
 
     def _work(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
-    ) -> tuple[list[Worked], Wishes]:
+    ) -> tuple[list[PhaseResult], Requests]:
         """All phases that are due, before the first of their reports is handed out."""
-        standing = self._standing
-        number, last = standing.windows + 1, standing.ledger.windows + 1 == total
-        wishes, worked = NO_WISHES, list[Worked]()
-        for shared in self._setup.shared:
-            shared.begin([phase.phase.name for phase in self._phases if phase.phase.is_due(number)])
+        training, shared_forwards = self._training, self._parts.shared
+        number, done = training.windows + 1, training.epoch_totals.windows
+        ask = partial(self._requests, number, last=done + 1 == total)
+        due = [phase for phase in self._phases if phase.phase.is_due(number)]
+        requests, worked = NO_REQUESTS, list[PhaseResult]()
+        for shared in shared_forwards:
+            shared.begin([phase.phase.name for phase in due])
         try:
-            for phase in self._phases:
-                if not phase.phase.is_due(number):
-                    continue
+            for phase in due:
                 started, shortages = perf_counter(), phase.accumulator.shortages
-                position = Position(phase.phase.name, standing.epoch, standing.ledger.windows, window)
-                outcome = phase.work(window, position, partial(self._wishes, number, last=last))
-                wishes = wishes.and_those(outcome.wishes)
-                report = WindowReport(
-                    phase=phase.phase.name,
-                    epoch=standing.epoch,
+                position = Position(phase.phase.name, training.epoch, done, window)
+                outcome = phase.step(window, position, ask)
+                requests = requests.and_those(outcome.requests)
+                report = phase.report(
+                    outcome,
+                    position,
                     epochs=max_epochs,
-                    window=standing.ledger.windows,
                     windows=total,
-                    step=phase.step,
-                    loss=outcome.loss.mean(),
-                    parts=outcome.loss.parts(),
-                    count=outcome.loss.count,
-                    grad_norm=outcome.norm,
-                    learning_rate=outcome.learning_rate,
-                    stepped=outcome.stepped,
-                    loss_scale=outcome.loss_scale,
-                    micro=phase.cutter.limit,
                     shortages=phase.accumulator.shortages - shortages,
                     seconds=perf_counter() - started,
                     data_seconds=waited,
-                    zero_gradient=outcome.zero_gradient,
                 )
                 if report.shortages:
-                    self._notices.append(shortage(report, self._setup.coupled))
+                    self._notices.append(shortage(report, self._parts.coupled))
                 worked.append((report, outcome.loss))
         finally:
-            for shared in self._setup.shared:
+            for shared in shared_forwards:
                 shared.end()
-        standing.windows = number
+        training.windows = number
         if not worked:  # no gradients have told the others
-            wishes = self._agreed(self._wishes(number, last=last))
-        return worked, wishes
+            requests = self._agreed(ask())
+        return worked, requests
 
     def _complete(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
         """Score the epoch and close it."""
-        started, standing = perf_counter(), self._standing
-        ledger = standing.ledger
+        started, training = perf_counter(), self._training
+        epoch_totals = training.epoch_totals
         self._share_buffers()
         scored = None if validation is None else self.validate(validation.score, validation.source)
         report = EpochReport(
-            epoch=standing.epoch,
+            epoch=training.epoch,
             epochs=max_epochs,
-            windows=ledger.windows,
-            phases=ledger.totals({phase.phase.name: phase.step for phase in self._phases}),
+            windows=epoch_totals.windows,
+            phases=epoch_totals.totals({phase.phase.name: phase.steps for phase in self._phases}),
             validation=scored,
-            seconds=ledger.seconds + perf_counter() - started,
-            data_seconds=ledger.data_seconds,
-            peak_bytes=peak_bytes(self._setup.device),
+            seconds=epoch_totals.seconds + perf_counter() - started,
+            data_seconds=epoch_totals.data_seconds,
+            peak_bytes=peak_bytes(self._parts.settings.device),
         )
-        standing.complete(report)
+        training.complete(report)
         return report
 
-    def _wishes(self, number: int, *, last: bool) -> Wishes:
-        """What this process wants to happen after the window of a number; after the last, the epoch's end is better.
+    def _requests(self, number: int, *, last: bool) -> Requests:
+        """What this process asks for after the window of a number; after the last, the epoch's end is better.
 
         Asked at the end of each phase's backward, so that the other processes hear of it with the gradients; where
-        there is nothing to wish for, the next window is read while a GPU computes.
+        there is nothing to ask for, the next window is read while a GPU computes.
         """
-        recorder, stop = self._setup.recorder, self._setup.signals.requested
+        recorder, stop = self._recorder, self._parts.signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
         if save or stop:
-            return Wishes(stop=stop, save=save)
-        self._setup.feeder.look_ahead()
-        return NO_WISHES
+            return Requests(stop=stop, save=save)
+        self._parts.feeder.look_ahead()
+        return NO_REQUESTS
 
-    def _agreed(self, own: Wishes) -> Wishes:
-        """What any process wants."""
-        return reduce(Wishes.and_those, self.group.gather(own), NO_WISHES)
+    def _agreed(self, own: Requests) -> Requests:
+        """The requests of all processes."""
+        return reduce(Requests.and_those, self.group.gather(own), NO_REQUESTS)
 
-    def _fulfil(self, wishes: Wishes, *, epoch_end: bool) -> Iterator[CheckpointReport | Notice]:
-        """Write a checkpoint, and stop if that is wanted.
-
-        Raises:
-            StoppedError: It is.
-        """
-        recorder = self._setup.recorder
+    def _fulfil(self, requests: Requests, *, epoch_end: bool) -> Iterator[CheckpointReport | Notice]:
+        """Write a checkpoint, and stop by a `StoppedError` if that is requested."""
+        recorder = self._recorder
         self._share_buffers()
         report = None if recorder is None else recorder.save(epoch_end=epoch_end)
         if report is not None and recorder is not None:
             yield report
             yield from recorder.outgrown()
-        if wishes.stop:
-            raise StoppedError(farewell(wishes.stop, report), signal=wishes.stop)
+        if requests.stop:
+            raise StoppedError(farewell(requests.stop, report), signal=requests.stop)
 
     def _recorded(self) -> Iterator[CheckpointReport | Notice]:
-        """The checkpoint of an epoch's end, where one is due or the training is to stop.
-
-        Raises:
-            StoppedError: It is.
-        """
-        recorder = self._setup.recorder
+        """The checkpoint of an epoch's end, where one is due or the training is to stop."""
+        recorder = self._recorder
         if recorder is None:
             return
-        due = recorder.is_due(self._standing.windows, epoch_end=True)
-        wishes = self._agreed(Wishes(stop=self._setup.signals.requested, save=due))
-        if wishes.any:
-            yield from self._fulfil(wishes, epoch_end=True)
+        due = recorder.is_due(self._training.windows, epoch_end=True)
+        requests = self._agreed(Requests(stop=self._parts.signals.requested, save=due))
+        if requests.any:
+            yield from self._fulfil(requests, epoch_end=True)
 
     def _share_buffers(self) -> None:
         """Give every process the first one's buffers, which each has changed by its own batches."""
         if self.group.size > 1:
-            self.group.spread(kept_buffers(self._setup.trained))
+            self.group.spread(kept_buffers(self._parts.settings.trained))
 
     def _set_modes(self) -> None:
         """Frozen modules come last, because they may be parts of trained ones."""
-        for module in self._setup.trained.values():
+        for module in self._parts.settings.trained.values():
             module.train()
-        for module in self._setup.frozen:
+        for module in self._parts.settings.frozen.values():
             module.eval()
 
     @contextmanager
@@ -417,12 +349,14 @@ class Run(Generic[Batch]):
 
 
 def timed(windows: Iterator[tuple[Batch, ...]], place: Callable[[], str]) -> Iterator[tuple[tuple[Batch, ...], float]]:
-    """Every window with the seconds it was waited for; an error of the source is told where it was."""
-    placed = Placed(place)
+    """Every window with the seconds it was waited for; an error of the source says where it happened."""
     while True:
         started = perf_counter()
-        with placed:
+        try:
             window = next(windows, None)
+        except BaseException as error:
+            add_place(error, place())
+            raise
         if window is None:
             return
         yield window, perf_counter() - started

@@ -12,20 +12,19 @@ from torch import nn
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.sources import Source
 from trainers.loop.data.tree import mover
+from trainers.loop.device.memory import cause_of, is_out_of_memory, release, usage
+from trainers.loop.device.precision import Precision
+from trainers.loop.device.seeding import captured, restore, seed_everything
 from trainers.loop.loss import (
     Loss,
-    Tally,
+    WeightedMean,
     check_finite_score,
     check_loss,
     check_width,
     read,
     scalars_of,
-    tally_of,
+    weighted_mean_of,
 )
-from trainers.loop.machine.generators import captured, restore
-from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
-from trainers.loop.machine.precision import Precision
-from trainers.loop.machine.seeding import seed_everything
 from trainers.loop.window.guards import Nonfinite
 from trainers.loop.window.position import Position
 
@@ -54,25 +53,20 @@ class Scorer:
         device: Where pieces are moved to.
         precision: What the forward computes in.
         cutter: Cuts the batches.
+
+    Attributes:
+        cutter: As given; the most that a piece may cost is in it.
     """
 
     def __init__(self, device: torch.device, precision: Precision, cutter: Cutter[Any]) -> None:
         self._device = device
         self._move: Callable[[Any], Any] = mover(device)
         self._dtype = precision.dtype
-        self._cutter = cutter
+        self.cutter = cutter
 
-    @property
-    def limit(self) -> int | None:
-        """The most that a piece may cost since memory ran out; None while batches are not cut."""
-        return self._cutter.limit
-
-    @limit.setter
-    def limit(self, limit: int | None) -> None:
-        """Go on with the limit of a checkpoint."""
-        self._cutter.limit = limit
-
-    def total(self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int) -> Tally:
+    def total(
+        self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int
+    ) -> WeightedMean:
         """The weighted mean over all batches; the modules must be in evaluation mode.
 
         Random numbers are the same for the same seed, and the training does not notice that they were drawn. Where
@@ -93,7 +87,7 @@ class Scorer:
             while losses is None:
                 seed_everything(seed % 2**32)
                 losses = self._losses(score, batches(), epoch)
-            return tally_of(losses, iter(read(scalars_of(losses))))
+            return weighted_mean_of(losses, iter(read(scalars_of(losses))))
 
     def _losses(self, score: Score[Sample], batches: Iterator[Sample], epoch: int) -> list[Loss] | None:
         """The scores of all pieces that have targets; None if memory ran out, and pieces will now be smaller."""
@@ -102,7 +96,7 @@ class Scorer:
             with Position("validation", epoch, number, (batch,)):
                 start: int | None = 0
                 while start is not None:
-                    piece = self._cutter.piece(batch, start)
+                    piece = self.cutter.piece(batch, start)
                     loss = self._scored(score, piece)
                     if loss is None:
                         return None
@@ -111,28 +105,22 @@ class Scorer:
         return [loss for loss in losses if loss.counted]
 
     def _scored(self, score: Score[Sample], piece: Piece[Sample]) -> Loss | None:
-        """The score of a piece; None after a shortage."""
-        scored = self._piece(score, piece)
-        if isinstance(scored, Loss):
-            return scored
-        release(self._device)
-        self._cutter.lower(piece, f"memory ran out in the validation ({scored}; now {usage(self._device)})")
-        return None
-
-    def _piece(self, score: Score[Sample], piece: Piece[Sample]) -> Loss | str:
-        """The score, or what the allocator said."""
+        """The score of a piece; None if memory ran out, and pieces will now be smaller."""
         try:
             with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
                 return _checked(score(self._move(piece.batch)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return cause_of(error)
+            cause = cause_of(error)
+        release(self._device)  # outside of the except block, which keeps the failed frames
+        self.cutter.lower(piece, f"memory ran out in the validation ({cause}; now {usage(self._device)})")
+        return None
 
 
-def _checked(found: object) -> Loss:
+def _checked(score: object) -> Loss:
     """The score, which decisions will compare with others."""
-    loss = check_loss(found)
+    loss = check_loss(score)
     for mean in loss.roots():
         check_width(loss.name_of(mean), mean)
     return loss
@@ -144,7 +132,7 @@ class ScoreGuard:
 
     Args:
         nonfinite: Whether a mean that is not finite is only reported (`skip`) or raises.
-        skip_limit: So many of them in a row raise.
+        skip_limit: This many of them in a row raise.
     """
 
     def __init__(self, nonfinite: Nonfinite, skip_limit: int) -> None:

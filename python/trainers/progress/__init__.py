@@ -4,12 +4,9 @@ for report in JsonlLog(path)(RichProgress(console)(run.epochs(train, max_epochs=
 ...
 """
 
-from trainers.progress.bar import RichProgress
-from trainers.progress.consumer import Chain, Consumer
-from trainers.progress.lines import JsonLines, as_json
-from trainers.progress.log import JsonlLog
-from trainers.progress.plain import PlainProgress
-from trainers.progress.screen import progress_for
+from trainers.progress.consumer import Chain, Consumer, PlainProgress
+from trainers.progress.json_log import JsonLines, JsonlLog, as_json
+from trainers.progress.screen import RichProgress, progress_for
 from trainers.progress.tensorboard import TensorBoardLog
 
 __all__ = [

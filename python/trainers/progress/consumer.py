@@ -1,9 +1,15 @@
-"""What a consumer of reports is, and several of them as one."""
+"""Consumers of reports: what one is, several as one, and the plainest, which writes lines of text."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, final
+from typing import IO, Protocol, final
 
-from trainers.loop import Report
+from trainers.loop import CheckpointReport, EpochReport, Notice, PhaseTotals, Report, WindowReport
+
+NOTABLE_WAIT = 0.1
+"""Share of the time above which waiting for data is worth a word."""
+
+KIB = 1024
+TIMES = {1: "once", 2: "twice"}
 
 
 class Consumer(Protocol):
@@ -31,3 +37,88 @@ class Chain:
         for consumer in self._consumers:
             passing = consumer(passing)
         return passing
+
+
+def title(report: WindowReport | EpochReport) -> str:
+    """The epoch, counted from 1 as people do."""
+    return f"epoch {report.epoch + 1}/{report.epochs}"
+
+
+def remark(report: Report) -> str | None:
+    """The line that a report is worth by itself: a notice, or a checkpoint that failed; None for all others."""
+    match report:
+        case Notice():
+            return f"! {report.message}"
+        case CheckpointReport(problem=str(problem)):
+            return f"! the checkpoint {report.folder} was not written, and training goes on: {problem}"
+        case _:
+            return None
+
+
+def waiting(share: float) -> str | None:
+    """How much of the time data was waited for, 0 to 1; None where it is little or unknown."""
+    return f"{share:.0%} waiting for data" if share > NOTABLE_WAIT else None
+
+
+def size(count: int) -> str:
+    """A number of bytes in the largest unit that keeps it at 1 or more, KiB at least."""
+    if count < KIB**2:
+        return f"{count / KIB:.0f} KiB"
+    return f"{count / KIB**2:.0f} MiB" if count < KIB**3 else f"{count / KIB**3:.1f} GiB"
+
+
+def times(count: int) -> str:
+    """Once, twice, 3 times and so on."""
+    return TIMES.get(count, f"{count} times")
+
+
+@final
+class PlainProgress:
+    """One line of text per epoch, and one for whatever else a person should know."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Write a line where a report is worth one; hand every report on."""
+        for report in reports:
+            line = _epoch_line(report) if isinstance(report, EpochReport) else remark(report)
+            if line is not None:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+            yield report
+
+
+def _epoch_line(report: EpochReport) -> str:
+    several = len(report.phases) > 1
+    parts = [title(report), *(_phase(name if several else "", totals) for name, totals in report.phases.items())]
+    if report.validation is not None:
+        parts.append(f"validation {report.validation.mean:.6g}")
+    parts.append(f"{report.windows} windows in {report.seconds:.1f} s")
+    parts.extend(_pace(report))
+    if report.peak_bytes is not None:
+        parts.append(f"peak memory {size(report.peak_bytes)}")
+    return "  ".join(parts)
+
+
+def _phase(name: str, totals: PhaseTotals) -> str:
+    troubles: list[str] = []
+    if totals.skipped:
+        troubles.append(f"{totals.skipped} skipped")
+    if totals.zero_gradients:
+        troubles.append(f"{totals.zero_gradients} with zero gradients")
+    if totals.shortages:
+        troubles.append(f"memory ran out {times(totals.shortages)}")
+    shown = f"{name} loss {totals.loss:.6g}".lstrip()
+    return f"{shown} ({', '.join(troubles)})" if troubles else shown
+
+
+def _pace(report: EpochReport) -> Iterator[str]:
+    """Targets per second of the first phase, and the wait for data; of the time without the validation."""
+    training = report.seconds - (0.0 if report.validation is None else report.validation.seconds)
+    if training <= 0:  # too short for the clock
+        return
+    yield f"{next(iter(report.phases.values())).count / training:.0f} targets/s"
+    waited = waiting(report.data_seconds / training)
+    if waited is not None:
+        yield waited

@@ -19,9 +19,9 @@ FLUSH_SECONDS = 10
 class TensorBoardLog:
     """Writes scalars that `tensorboard --logdir FOLDER` draws. Needs the extra `tensorboard`.
 
-    `windows/PHASE` has one point a step: loss, its parts, gradient norm, learning rate and loss scale. A skipped window
-    takes no step and has none. `epochs` has one point an epoch, at the number of epochs done: every phase's loss and
-    skipped windows, the validation and its parts. Numbers that are not finite are left out.
+    `windows/PHASE` has one point per step: loss, its parts, gradient norm, learning rate and loss scale. A skipped
+    window takes no step and has none. `epochs` has one point per epoch, at the number of epochs done: every phase's
+    loss and skipped windows, the validation and its parts. Numbers that are not finite are left out.
 
     Each of these folders counts by itself, so that a resumed training can hide exactly the points that it draws again.
 
@@ -42,7 +42,7 @@ class TensorBoardLog:
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
         """Write the numbers of every report, then hand it on.
 
-        Where they cannot be written, because the disk is full say, a notice tells so, and the reports go on without.
+        Where they cannot be written, because the disk is full, say, a notice says so, and the reports go on without.
         """
         curves = _Curves(self._folder)
         with ExitStack() as stack:
@@ -53,7 +53,8 @@ class TensorBoardLog:
                     curves.add(report)
                 except OSError as error:
                     stack.pop_all()  # closing would write, and fail again
-                    yield Notice(message=f"{self._folder} gets no more curves, and training goes on: {error.strerror}")
+                    problem = f"no more curves can be written to {self._folder}: {error.strerror}"
+                    yield Notice(message=f"{problem}; training goes on")
                     yield report
                     break
                 yield report
@@ -75,7 +76,7 @@ class _Curves:
             return
         if isinstance(report, EpochReport):
             self._add_epoch(report)
-        self._flush()  # above all with a checkpoint: what it knows is not told again after a resume
+        self._flush()  # above all with a checkpoint: what it holds is not reported again after a resume
 
     def _add_window(self, report: WindowReport) -> None:
         if not report.stepped:

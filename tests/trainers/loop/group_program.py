@@ -6,10 +6,9 @@ from pathlib import Path
 import torch
 from torch.nn import Parameter
 
-from trainers.loop.group.group import Group
-from trainers.loop.group.joining import joined, local_rank
+from trainers.loop.group.group import Group, LocalTotals, Requests
+from trainers.loop.group.processes import joined, local_rank
 from trainers.loop.loss import Loss, read
-from trainers.loop.window.totals import LocalTotals, Wishes
 
 
 def main(folder: Path) -> None:
@@ -26,10 +25,10 @@ def added_up(group: Group) -> str:
     count = 1 + group.rank
     parameter = Parameter(torch.zeros(()))
     parameter.grad = torch.tensor(float(count))
-    local = LocalTotals(losses=[Loss(torch.tensor(1.0), count)], expected=float(count), wishes=Wishes())
+    local = LocalTotals(losses=[Loss(torch.tensor(1.0), count)], expected=float(count), requests=Requests())
     totals = group.combine(local, [parameter])
-    reading = totals.reading(iter(read(totals.scalars())))
-    return f"count {reading.loss.count}, gradient {parameter.grad.item() * reading.correction * reading.loss.count}"
+    result = totals.read(iter(read(totals.scalars())))
+    return f"count {result.loss.count}, gradient {parameter.grad.item() * result.correction * result.loss.count}"
 
 
 if __name__ == "__main__":

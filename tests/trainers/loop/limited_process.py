@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop import IterableSource, Loop, Loss, Phase, WindowReport
-from trainers.loop.machine.footprint import KIBIBYTE, STATM
+from trainers.loop.device.memory import KIBIBYTE, STATM
 
 SAMPLES = 2048
 WIDTH = 1024

@@ -23,7 +23,7 @@ from trainers.loop import (
     Validation,
     WindowReport,
 )
-from trainers.loop.group.joining import launched_rank
+from trainers.loop.group.processes import launched_rank
 
 Tell = Callable[[Report], object]
 

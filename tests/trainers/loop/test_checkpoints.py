@@ -27,11 +27,9 @@ from torch.optim import SGD, AdamW, Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
 from trainers.loop.checkpoint.folder import move
-from trainers.loop.checkpoint.meta import Meta
-from trainers.loop.checkpoint.sink import Mark
-from trainers.loop.checkpoint.snapshot import Restored, Saved, Snapshot
-from trainers.loop.checkpoint.state import check_state, state_bytes
+from trainers.loop.checkpoint.snapshot import Meta, Restored, Saved, Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
+from trainers.loop.checkpoint.tensors import FileDigest, check_state, state_bytes
 from trainers.loop.errors import CheckpointError, ResumeMismatchError, SettingsError
 
 HERE = Path(__file__).parent
@@ -411,7 +409,7 @@ def test_checkpoints_that_are_all_damaged_are_all_named(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.loop.checkpoint.meta.FORMAT", 2)
+    monkeypatch.setattr("trainers.loop.checkpoint.snapshot.FORMAT", 2)
     save(tmp_path, snapshot(1))
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match=r"meta.json is of format 2; this version reads 1"):
@@ -432,7 +430,7 @@ def _sealed(folder: Path) -> None:
     """Make `meta.json` match the file that was put in place of the state."""
     meta = Meta.parse((folder / "meta.json").read_bytes())
     data = (folder / "state.pt").read_bytes()
-    mark = Mark(bytes=len(data), sha256=sha256(data).hexdigest())
+    mark = FileDigest(bytes=len(data), sha256=sha256(data).hexdigest())
     content = {name: getattr(meta, name) for name in ("epoch", "window", "windows", "best", "settings", "torch")}
     (folder / "meta.json").write_bytes(Meta(**content, files={**meta.files, "state.pt": mark}).text())
 

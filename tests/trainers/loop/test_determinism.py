@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from trainers.loop.device.seeding import deterministic
 from trainers.loop.errors import SettingsError
-from trainers.loop.machine.determinism import deterministic
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 

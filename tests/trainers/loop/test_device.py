@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from typing import final
 
 import pytest
 import torch
@@ -21,7 +22,8 @@ from trainers.loop import (
     choose_device,
     choose_precision,
 )
-from trainers.loop.machine.hardware import made_current
+from trainers.loop.device.hardware import CPU, Probe, check_device, figures, made_current
+from trainers.loop.errors import SelfTestError
 
 NOTHING = Hardware()
 NEW_GPUS = Hardware(cuda=("H200", "H200"), cuda_bf16=True)
@@ -133,12 +135,12 @@ def test_emulated_bfloat16_is_said_to_be_slow() -> None:
 
 
 def test_float16_on_a_cpu_is_refused_with_the_reason() -> None:
-    with pytest.raises(PrecisionError, match=r"no float16 kernel.*take fp32 or bf16"):
+    with pytest.raises(PrecisionError, match=r"no float16 kernel.*use fp32 or bf16"):
         choose_precision("fp16", torch.device("cpu"), NOTHING)
 
 
 def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(PrecisionError, match="'fp8' is not a precision; take one of auto, fp32, bf16, fp16"):
+    with pytest.raises(PrecisionError, match="'fp8' is not a precision; use one of auto, fp32, bf16, fp16"):
         choose_precision("fp8", torch.device("cpu"), NOTHING)
 
 
@@ -203,3 +205,100 @@ def test_a_gpu_trains_in_every_precision_and_agrees_with_the_cpu(precision: str)
         list(run.epochs(batches(8), max_epochs=2))
     assert all(report.stepped for report in reports)
     assert torch.allclose(on_gpu.weight.cpu(), on_cpu.weight, atol=1e-6 if precision == "fp32" else 2e-2)
+
+
+SOME_GPU = torch.device("cuda", 0)
+
+
+def check(make: Callable[[float], nn.Module]) -> None:
+    """The self-test of a GPU whose networks are made by `make`."""
+    check_device(SOME_GPU, compute=lambda _: figures(CPU, make))
+
+
+def test_a_device_that_computes_like_the_cpu_passes() -> None:
+    check(Probe)
+
+
+def test_on_the_cpu_nothing_is_computed() -> None:
+    def compute(_: torch.device) -> dict[str, Tensor]:
+        raise AssertionError
+
+    check_device(CPU, compute=compute)
+
+
+def with_wrong_gradient(dropout: float, *, factor: float) -> nn.Module:
+    probe = Probe(dropout)
+
+    def falsified(gradient: Tensor) -> Tensor:
+        return gradient * factor
+
+    dict(probe.named_parameters())["recurrent.weight_hh_l1"].register_hook(falsified)
+    return probe
+
+
+def test_a_wrong_gradient_is_named_with_its_error() -> None:
+    with pytest.raises(
+        SelfTestError,
+        match=r"^cuda:0 computes wrongly.*the gradient of recurrent\.weight_hh_l1 is off by 0\.0456 where the largest "
+        r"value is 0\.0456, the step of recurrent\.weight_hh_l1 is off by \S+ where .* train on device 'cpu'$",
+    ):
+        check(partial(with_wrong_gradient, factor=2.0))
+
+
+def test_a_gradient_that_never_arrives_is_noticed() -> None:
+    with pytest.raises(SelfTestError, match=r"the gradient of recurrent\.weight_hh_l1 is off by 0\.0456"):
+        check(partial(with_wrong_gradient, factor=0.0))
+
+
+def test_not_a_number_is_noticed() -> None:
+    with pytest.raises(SelfTestError, match=r"the gradient of recurrent\.weight_hh_l1 is off by nan"):
+        check(partial(with_wrong_gradient, factor=float("nan")))
+
+
+@final
+class AlwaysDropping(nn.Module):
+    """Applies dropout in evaluation too, as an Apple GPU did once it had trained."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        probe = Probe(dropout)
+        self.recurrent, self.head = probe.recurrent, probe.head
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.recurrent.train()
+        return self.head(self.recurrent(inputs)[0][:, -1])
+
+
+def test_dropout_in_evaluation_is_noticed() -> None:
+    with pytest.raises(SelfTestError, match="with the CPU, the output in evaluation, after training with dropout is"):
+        check(AlwaysDropping)
+
+
+def in_tf32(dropout: float) -> nn.Module:
+    probe = Probe(dropout)
+    with torch.no_grad():
+        for parameter in probe.parameters():
+            mantissa, exponent = torch.frexp(parameter)
+            parameter.copy_(torch.ldexp(torch.round(mantissa * 2**11) / 2**11, exponent))
+    return probe
+
+
+def test_the_rounding_of_tf32_passes() -> None:
+    check(in_tf32)
+
+
+def test_the_generator_and_the_modes_stay_as_they_were() -> None:
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        check(Probe)
+        assert not torch.is_grad_enabled()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_real_gpu_passes_and_its_generator_stays_as_it_was() -> None:
+    before = torch.cuda.get_rng_state(SOME_GPU)
+    check_device(SOME_GPU)
+    assert torch.equal(torch.cuda.get_rng_state(SOME_GPU), before)

@@ -27,7 +27,7 @@ from trainers.loop import (
     Source,
     WindowReport,
 )
-from trainers.loop.data.feeding import Direct, Prefetcher, feeder_for, foreseeable
+from trainers.loop.data.feeding import DirectFeeder, Prefetcher, feeder_for, foreseeable
 from trainers.loop.data.tree import leaves, map_tensors
 
 Tree = TypeVar("Tree")
@@ -415,7 +415,7 @@ def test_before_a_checkpoint_nothing_is_read_ahead(fed: Feed, tmp_path: Path) ->
 
 def test_on_a_cpu_windows_pass_as_they_are() -> None:
     feeder = feeder_for(torch.device("cpu"), phases=2)
-    assert isinstance(feeder, Direct)
+    assert isinstance(feeder, DirectFeeder)
     windows = iter([(rows(),)])
     assert feeder.windows(windows, ahead=True) is windows
     batch = rows()

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop import Best, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
-from trainers.loop.data.feeding import UNPINNED, Direct, SideStream
-from trainers.loop.weights.average import Average
-from trainers.loop.weights.keeping import LARGE, copies_of
+from trainers.loop.data.feeding import UNPINNED, DirectFeeder, SideStream
+from trainers.loop.weights.copies import LARGE, Average, copies_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -84,8 +83,8 @@ def test_batches_that_are_fetched_ahead_have_the_same_bits(
 ) -> None:
     found = train(source(), stop_after=stop_after)
 
-    def direct(device: torch.device, *, phases: int) -> Direct:  # noqa: ARG001
-        return Direct(device)
+    def direct(device: torch.device, *, phases: int) -> DirectFeeder:  # noqa: ARG001
+        return DirectFeeder(device)
 
     monkeypatch.setattr("trainers.loop.assembly.feeder_for", direct)
     assert equal(found, train(source()))

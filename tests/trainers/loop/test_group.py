@@ -18,15 +18,11 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from trainers.loop.errors import ContractError, EmptyTargetError, ParallelismError, PeerLostError
-from trainers.loop.group.alone import Alone
 from trainers.loop.group.bundle import check_one_vector
-from trainers.loop.group.collective import answered
-from trainers.loop.group.fitness import check_modules
-from trainers.loop.group.group import Group
-from trainers.loop.group.joining import joined, local_rank
-from trainers.loop.group.processes import Processes, chunks, power_of_two
-from trainers.loop.loss import Loss, Tally, read
-from trainers.loop.window.totals import LocalTotals, Reading, Totals, Wishes
+from trainers.loop.group.ddp_checks import check_modules
+from trainers.loop.group.group import Group, LocalTotals, Requests, SingleProcess, Totals, WindowTotals
+from trainers.loop.group.processes import Processes, answered, chunks, joined, local_rank, power_of_two
+from trainers.loop.loss import Loss, WeightedMean, read
 
 PROGRAM = Path(__file__).with_name("group_program.py")
 
@@ -47,7 +43,7 @@ class Combined:
     mean: float
     count: int
     parts: dict[str, float]
-    wishes: Wishes
+    requests: Requests
     gradients: list[Tensor | None]
 
 
@@ -70,26 +66,27 @@ def worked(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected:
         mean = (net(inputs) - targets).square().mean()
         mean.backward(torch.tensor(targets.numel() / expected, dtype=mean.dtype))
         losses.append(Loss(mean, targets.numel()))
-    return LocalTotals(losses=losses, expected=expected, wishes=Wishes())
+    return LocalTotals(losses=losses, expected=expected, requests=Requests())
 
 
-def told(pieces: Sequence[Piece], wishes: Wishes | None = None) -> LocalTotals:
+def told(pieces: Sequence[Piece], requests: Requests | None = None) -> LocalTotals:
     """Totals without a network behind them."""
     losses = [
         Loss(torch.tensor(piece.mean), piece.count, {name: torch.tensor(part) for name, part in piece.parts.items()})
         for piece in pieces
     ]
-    return LocalTotals(losses=losses, expected=float(sum(piece.count for piece in pieces)), wishes=wishes or Wishes())
+    expected = float(sum(piece.count for piece in pieces))
+    return LocalTotals(losses=losses, expected=expected, requests=requests or Requests())
 
 
-def reading_of(totals: Totals) -> Reading:
-    return totals.reading(iter(read(totals.scalars())))
+def read_totals(totals: Totals) -> WindowTotals:
+    return totals.read(iter(read(totals.scalars())))
 
 
 def combined(group: Group, local: LocalTotals, parameters: Sequence[Parameter]) -> Combined:
-    reading = reading_of(group.combine(local, parameters))
-    gradients = [None if one.grad is None else one.grad * reading.correction for one in parameters]
-    return Combined(reading.loss.mean(), reading.loss.count, reading.loss.parts(), reading.wishes, gradients)
+    result = read_totals(group.combine(local, parameters))
+    gradients = [None if one.grad is None else one.grad * result.correction for one in parameters]
+    return Combined(result.loss.mean(), result.loss.count, result.loss.parts(), result.requests, gradients)
 
 
 def weight() -> Parameter:
@@ -137,49 +134,49 @@ def test_all_ranks_hold_the_same_bits_after_a_window() -> None:
         assert torch.equal(one, other)
 
 
-def tell(pieces: Sequence[Sequence[Piece]], wishes: Sequence[Wishes]) -> Combined:
-    """Every rank has the pieces and wishes of its number."""
+def tell(pieces: Sequence[Sequence[Piece]], requests: Sequence[Requests]) -> Combined:
+    """Every rank has the pieces and requests of its number."""
     with joined("cpu") as group:
-        return combined(group, told(pieces[group.rank], wishes[group.rank]), [weight()])
+        return combined(group, told(pieces[group.rank], requests[group.rank]), [weight()])
 
 
 def test_counts_beyond_what_float32_holds_are_exact() -> None:
     pieces = [[Piece(0.1, 2**24 + 1), Piece(0.7, 10**7 + 3)], [Piece(2.0, 2**30 + 5)]]
     count = 2**24 + 10**7 + 2**30 + 9
     mean = (0.1 * (2**24 + 1) + 0.7 * (10**7 + 3) + 2.0 * (2**30 + 5)) / count
-    for result in results_on_ranks(tell, pieces, [Wishes(), Wishes()]):
+    for result in results_on_ranks(tell, pieces, [Requests(), Requests()]):
         assert result.count == count
         assert result.mean == pytest.approx(mean, rel=2e-7)
 
 
 def test_a_part_is_the_mean_over_the_pieces_that_have_it() -> None:
     pieces = [[Piece(1.0, 3, {"near": 4.0})], [Piece(2.0, 5), Piece(4.0, 2, {"far": 7.0, "near": 1.0})]]
-    for result in results_on_ranks(tell, pieces, [Wishes(), Wishes()]):
+    for result in results_on_ranks(tell, pieces, [Requests(), Requests()]):
         assert result.mean == pytest.approx((3 * 1.0 + 5 * 2.0 + 2 * 4.0) / 10)
         assert result.parts == pytest.approx({"near": (3 * 4.0 + 2 * 1.0) / 5, "far": 7.0})
 
 
 def test_what_one_rank_wishes_is_known_to_all() -> None:
     pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
-    for result in results_on_ranks(tell, pieces, [Wishes(save=True), Wishes(stop=15)]):
-        assert result.wishes == Wishes(stop=15, save=True)
+    for result in results_on_ranks(tell, pieces, [Requests(save=True), Requests(stop=15)]):
+        assert result.requests == Requests(stop=15, save=True)
 
 
 def test_nobody_wishes_anything_unless_somebody_does() -> None:
     pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
-    for result in results_on_ranks(tell, pieces, [Wishes(), Wishes()]):
-        assert result.wishes == Wishes()
+    for result in results_on_ranks(tell, pieces, [Requests(), Requests()]):
+        assert result.requests == Requests()
 
 
 def test_a_loss_that_is_no_number_on_one_rank_is_none_on_all() -> None:
     pieces = [[Piece(1.0, 3)], [Piece(float("nan"), 4)]]
-    for result in results_on_ranks(tell, pieces, [Wishes(), Wishes()]):
+    for result in results_on_ranks(tell, pieces, [Requests(), Requests()]):
         assert result.mean != result.mean
         assert result.count == 7
 
 
 def test_a_group_without_any_target_has_nothing_to_learn_from() -> None:
-    for ended in on_ranks(tell, [[], []], [Wishes(), Wishes()]):
+    for ended in on_ranks(tell, [[], []], [Requests(), Requests()]):
         assert ended.error.startswith(EmptyTargetError.__name__)
 
 
@@ -258,7 +255,7 @@ def test_gradients_keep_their_dtypes() -> None:
 def read_on_device() -> tuple[float, float, list[float]]:
     with joined("cpu") as group:
         totals = group.combine(told([Piece(1.0 + group.rank, 300 + group.rank)]), [weight()])
-        return reading_of(totals).correction, float(totals.correction), [mean.item() for mean in totals.means()]
+        return read_totals(totals).correction, float(totals.correction), [mean.item() for mean in totals.means()]
 
 
 def test_totals_are_known_on_the_device_before_they_are_read() -> None:
@@ -348,7 +345,7 @@ def test_values_that_differ_are_refused_with_the_place_where_they_do() -> None:
 
 
 def exchange() -> tuple[list[object], float, int, dict[str, float]]:
-    tally = Tally()
+    tally = WeightedMean()
     with joined("cpu") as group:
         if group.rank == 1:
             tally.add(2.0, 3, {"near": 5.0})
@@ -474,12 +471,12 @@ def test_a_process_that_torchrun_did_not_start_is_alone(size: str | None, monkey
     if size is not None:
         monkeypatch.setenv("WORLD_SIZE", size)
     with joined("mps") as group:
-        assert isinstance(group, Alone)
+        assert isinstance(group, SingleProcess)
         assert (group.rank, group.size) == (0, 1)
 
 
 def test_alone_everything_stays_as_it_is() -> None:
-    group, local, parameter, tally = Alone(), told([Piece(2.0, 3)]), weight(), Tally()
+    group, local, parameter, tally = SingleProcess(), told([Piece(2.0, 3)]), weight(), WeightedMean()
     assert group.combine(local, [parameter]) is local
     assert parameter.grad is not None
     assert parameter.grad.tolist() == [1.0] * 3

@@ -66,8 +66,8 @@ from trainers.loop import (
     choose_precision,
     seed_everything,
 )
-from trainers.loop.machine.compilation import compilable
-from trainers.loop.machine.memory import is_out_of_memory, release
+from trainers.loop.device.compilation import compilable
+from trainers.loop.device.memory import is_out_of_memory, release
 from trainers.loop.window import update
 
 SCALED = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler, "cpu"), reason="a test")

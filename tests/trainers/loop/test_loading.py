@@ -46,7 +46,7 @@ from trainers.loop import (
     launched_rank,
     seed_everything,
 )
-from trainers.loop.data.reading import read_apart
+from trainers.loop.data.sources import read_apart
 
 SAMPLES = 16
 ENDLESS = 10_000
@@ -469,7 +469,7 @@ def test_a_source_can_be_read_while_it_is_read_unless_its_workers_stay(*, stay: 
     begun = [next(outer), *source.batches(0, start=7)]
     assert numbers([[*batch.tolist(), []] for batch in begun]) == [0, 1, 14, 15]
     if stay:
-        with pytest.raises(ContractError, match="was read anew while an epoch of it was under way"):
+        with pytest.raises(ContractError, match="was read again while an epoch of it was under way"):
             next(outer)
     else:
         assert next(outer)[:, 0].tolist() == [2, 3]

@@ -33,7 +33,7 @@ from trainers.loop import (
     Run,
     WindowReport,
 )
-from trainers.loop.machine.memory import is_out_of_memory, usage
+from trainers.loop.device.memory import is_out_of_memory, usage
 
 STAGES: tuple[Stage, ...] = ("forward", "backward")
 
@@ -335,7 +335,7 @@ def test_a_kernel_that_cudnn_finds_for_no_sample_is_told_with_both_reasons(stage
     with pytest.raises(OutOfMemoryError, match=r"found no memory for its workspace, or it has no kernel") as caught:
         train_one(nn.Linear(3, 2), shortage, [4])
     assert text in str(caught.value)
-    assert "take another precision" in str(caught.value)
+    assert "use another precision" in str(caught.value)
     assert shortage.sizes[:2] == [4, 2]  # smaller pieces were tried before
 
 

@@ -43,7 +43,7 @@ from trainers.loop import (
     WindowReport,
     seed_everything,
 )
-from trainers.loop.group.joining import launched_rank
+from trainers.loop.group.processes import launched_rank
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "train_your_own_module.py"
 ENDLESS = 10_000
@@ -347,7 +347,7 @@ def test_memory_that_runs_out_on_one_rank_changes_nothing_but_its_pieces(stage: 
     assert [report.phases["main"].shortages for report in short.epochs()] == [2, 0]
     assert not messages(spared.reports)
     (notice,) = messages(short.reports)
-    assert "epoch 1, window 2; no sample was skipped: batches are worked in pieces of at most 2" in notice
+    assert "epoch 1, window 2; no sample was skipped: batches are processed in pieces of at most 2" in notice
 
 
 def test_in_single_precision_a_shortage_on_one_rank_changes_rounding_only() -> None:

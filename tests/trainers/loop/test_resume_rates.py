@@ -33,7 +33,7 @@ from trainers.loop import (
     SettingsError,
     WindowReport,
 )
-from trainers.loop.checkpoint.rates import ResumeRates
+from trainers.loop.checkpoint.compatibility import ResumeRates
 from trainers.loop.checkpoint.snapshot import Snapshot
 
 Schedule = Callable[[Optimizer], LRScheduler]
@@ -91,7 +91,7 @@ def rates(reports: list[Report]) -> list[float]:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_another_learning_rate_is_refused_with_both(tmp_path: Path, schedule: Schedule | None) -> None:
     live(tmp_path, epochs=1, schedule=schedule)
-    with pytest.raises(ResumeMismatchError, match=r"lr of group 0 of phase 'main' was 0\.1 and is now 0\.4; set") as no:
+    with pytest.raises(ResumeMismatchError, match=r"lr of group 0 of phase 'main' was 0\.1 and is now 0\.4; ") as no:
         live(tmp_path, epochs=2, lr=0.4, schedule=schedule)
     assert 'Loop(resume_rates="saved")' in str(no.value)
     assert 'Loop(resume_rates="new")' in str(no.value)

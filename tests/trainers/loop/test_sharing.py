@@ -30,7 +30,7 @@ from trainers.loop import (
     WindowReport,
     seed_everything,
 )
-from trainers.loop.group.joining import launched_rank
+from trainers.loop.group.processes import launched_rank
 from trainers.loop.window.phase_run import PhaseRun
 
 Order = Literal["owner last", "owner first"]
@@ -539,7 +539,7 @@ def test_no_phase_leaves_a_gradient_in_the_other() -> None:
         for _ in run.epochs(IterableSource(batches(1)), max_epochs=1):
             pass
     assert leaks == [("critic", 0)]
-    assert maker.step == 1
+    assert maker.steps == 1
 
 
 def test_the_forward_runs_in_the_owners_precision() -> None:
@@ -601,8 +601,8 @@ def test_kept_graphs_are_told_at_the_start_and_gone_after_the_window() -> None:
             gc.collect()
             left.append(sum(one() is not None for one in alive))
     assert first == Notice(
-        message="phase 'critic' works before 'maker' with its forward: the graphs of a whole window are kept "
-        "meanwhile, those of 2 batches"
+        message="phase 'critic' runs before 'maker' and uses its forward: the graphs of a whole window are kept "
+        "until then, those of 2 batches"
     )
     assert set(left) == {0}
 
@@ -625,7 +625,7 @@ def nothing(_: Tensor) -> Tensor:
     [
         ({"uses": "nobody"}, r"uses the forward of 'nobody'; the phases that have one are \['maker'\]"),
         ({"uses": "critic"}, r"uses the forward of 'critic'; the phases that have one are \['maker'\]"),
-        ({"uses": "maker", "forward": nothing}, "a chain of forwards is not worked"),
+        ({"uses": "maker", "forward": nothing}, "chains of forwards are not supported"),
         ({"after": -1}, "after is -1; it must be 0 or more"),
     ],
 )

@@ -307,7 +307,9 @@ def test_a_state_that_outgrows_what_it_began_as_is_told_while_it_can_be_mended(t
             if isinstance(report, Notice):
                 told.append(report.message)
     (message,) = told
-    assert message.startswith("no training can resume from these checkpoints, because the state has become another")
+    assert message.startswith(
+        "no training can resume from these checkpoints, because the structure of the state has changed"
+    )
     assert "box['buffer'] is float32[3, 2] in the checkpoint and float32[1, 2] here" in message
     assert "box['scale'] is float32[] in the checkpoint and of type float here" in message
     assert "recent" not in message

@@ -115,7 +115,7 @@ def test_a_weight_of_two_names_is_taken_by_either() -> None:
         taken = take_weights(target, {name: source.state_dict()[name] for name in names})
         assert taken.reused == ("embed.weight",)
         assert torch.equal(target.get_parameter("out.weight"), source.get_parameter("out.weight"))
-    with pytest.raises(WeightsMismatchError, match="one weight here, but differ: embed"):
+    with pytest.raises(WeightsMismatchError, match="one weight in the modules, but different values: embed"):
         take_weights(tied(), {"embed.weight": torch.zeros(5, 3), "out.weight": torch.ones(5, 3)})
 
 
@@ -158,7 +158,7 @@ def test_not_one_of_many_names_is_left_out_of_the_message() -> None:
     ("new", "dropped", "said"),
     [
         (("head",), (), "only in the weights, as they are new in the modules: head.weight, head.bias"),
-        ((), ("head",), "only in the modules, as they are dropped of the weights: head.weight, head.bias"),
+        ((), ("head",), "only in the modules, as they are dropped from the weights: head.weight, head.bias"),
         (("hea",), (), "new names nothing in the modules: hea"),
         ((), ("old_head",), "dropped names nothing in the weights: old_head"),
         (("body", "norm", "head"), ("body", "norm", "head"), "nothing is left to reuse"),
@@ -291,7 +291,9 @@ def sharing() -> nn.ModuleDict:
 def test_weights_in_one_memory_that_are_to_differ_are_refused() -> None:
     layers = sharing()
     before = named(layers)
-    with pytest.raises(WeightsMismatchError, match=r"one memory here, but differ: a\.weight and b\.weight"):
+    with pytest.raises(
+        WeightsMismatchError, match=r"sharing memory in the modules, but with different values: a\.weight and b\.weight"
+    ):
         take_weights(layers, {"a.weight": torch.ones(2, 2), "b.weight": torch.zeros(2, 2)})
     assert same(named(layers), before)
     take_weights(layers, {"a.weight": torch.ones(2, 2), "b.weight": torch.ones(2, 2)})

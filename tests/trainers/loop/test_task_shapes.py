@@ -154,11 +154,11 @@ def test_a_shortage_gives_the_bits_of_a_training_started_at_the_size_that_was_fo
     seed_everything(5)
     with searching.loop(accumulate=2).running() as run:
         reports = windows_of(list(run.epochs(IterableSource(searching.batches[:4]), max_epochs=2)))
-        found = {phase.phase.name: phase.cutter.limit for phase in run._setup.phases}
+        found = {phase.phase.name: phase.cutter.limit for phase in run._parts.phases}
         searched = remains(run)
     seed_everything(5)
     with knowing.loop(accumulate=2).running() as run:
-        for phase in run._setup.phases:
+        for phase in run._parts.phases:
             phase.cutter.limit = found[phase.phase.name]
         list(run.epochs(IterableSource(knowing.batches[:4]), max_epochs=2))
         known = remains(run)

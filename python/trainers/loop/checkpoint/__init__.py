@@ -1,1 +1,1 @@
-"""Checkpoints: what a training needs to go on exactly where it was, and when it is written."""
+"""Checkpoints: what a training needs to resume exactly where it was, and when that is saved."""

@@ -1,62 +1,27 @@
-"""What is written into a checkpoint, and how it comes back."""
+"""What is written into a checkpoint, and how it is restored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
 from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from trainers.loop.checkpoint.kept import check_keepable, check_kept, load_kept, outgrown, state_of
-from trainers.loop.checkpoint.layout import check_layout, layout
-from trainers.loop.checkpoint.rates import Rates
+from trainers.loop.checkpoint.caller_state import check_keepable, check_kept, load_kept, outgrown, state_of
+from trainers.loop.checkpoint.compatibility import check_layout, layout
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
+from trainers.loop.device.compilation import compact
+from trainers.loop.device.seeding import captured, restore
 from trainers.loop.errors import CheckpointError, listed
-from trainers.loop.group.group import Group
-from trainers.loop.machine.generators import captured, restore
-from trainers.loop.machine.recurrent import compact
+from trainers.loop.parts import RunParts
 from trainers.loop.reports import CheckpointReport, Notice
-from trainers.loop.standing import Standing
-from trainers.loop.stateful import Stateful
-from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.best import Best
-from trainers.loop.weights.coverage import named_tensors
-from trainers.loop.weights.digest import digest
-from trainers.loop.window.phase_run import PhaseRun
+from trainers.loop.weights.named import digest, named_tensors
 
 SHARE = 0.05
 """How much of its time a training spends on the checkpoints of its epochs at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """All that changes while a training runs.
-
-    Attributes:
-        trained: The trained modules by name.
-        frozen: The others, which are not written but must be the same.
-        phases: With their optimizers, guards and averages.
-        scorer: Which cuts what it scores.
-        score_guard: Which counts validations that are not finite.
-        best: The best value and its weights.
-        standing: How far the training has come.
-        kept: What the caller keeps beside the loop, by name; every process's own.
-        rates: What the optimizers were set up with at the start.
-    """
-
-    trained: Mapping[str, nn.Module]
-    frozen: Mapping[str, nn.Module]
-    phases: Sequence[PhaseRun[Any]]
-    scorer: Scorer
-    score_guard: ScoreGuard
-    best: Best
-    standing: Standing
-    kept: Mapping[str, Stateful]
-    rates: Rates
 
 
 @final
@@ -65,39 +30,29 @@ class Recorder:
 
     Args:
         checkpoints: Where they stand, opened by the first process.
-        parts: What is written.
-        group: Every process adds its own generators, piece sizes and caller's state; the first one writes.
-        device: Whose generators are kept.
-        accumulate: Batches of a process in a window; another number would be another training.
+        parts: What is written: every process adds its own generators, piece sizes and caller's state, and the first
+            one writes.
     """
 
-    def __init__(
-        self,
-        checkpoints: Checkpoints,
-        parts: Parts,
-        *,
-        group: Group,
-        device: torch.device,
-        accumulate: int,
-    ) -> None:
+    def __init__(self, checkpoints: Checkpoints, parts: RunParts[Any]) -> None:
         self._checkpoints = checkpoints
         self._parts = parts
-        self._group = group
-        self._device = device
+        self._settings = parts.settings
+        self._group = parts.group
         self._layout = {
-            "processes": group.size,
-            "accumulate": accumulate,
-            **{f"frozen {name}": digest(module) for name, module in parts.frozen.items()},
-            **layout(parts.trained, parts.phases),
+            "processes": parts.group.size,
+            "accumulate": parts.settings.accumulate,
+            **{f"frozen {name}": digest(module) for name, module in parts.settings.frozen.items()},
+            **layout(parts.settings.trained, parts.phases),
         }
         self._saved = perf_counter()
         self._took = 0.0
         self._begun: dict[str, Any] | None = None
 
     def is_due(self, windows: int, *, epoch_end: bool = False) -> bool:
-        """Whether this process wants a checkpoint after so many windows.
+        """Whether this process asks for a checkpoint after that many windows.
 
-        At an epoch's end it does also where writing one takes a small share of the time since the last.
+        At an epoch's end it also does where writing one takes a small share of the time since the last.
         """
         if self._group.rank:
             return False
@@ -105,16 +60,16 @@ class Recorder:
         return cheap or self._checkpoints.is_due(windows)
 
     def save(self, *, epoch_end: bool) -> CheckpointReport:
-        """Write a checkpoint; where that fails, say so in the report, and the training can go on."""
+        """Write a checkpoint; where that fails, say so in the report, and the training can continue."""
         started = perf_counter()
-        standing = self._parts.standing
+        training = self._parts.training
         snapshot = self._snapshot(best=epoch_end and self._parts.best.stale == 0)  # all processes take part
         place, size, problem = self._group.gather(self._written(snapshot))[0]
         self._saved = perf_counter()
         self._took = self._saved - started
         return CheckpointReport(
-            epoch=standing.epoch,
-            window=standing.ledger.windows,
+            epoch=training.epoch,
+            window=training.epoch_totals.windows,
             folder=place,
             bytes=size,
             seconds=self._took,
@@ -129,37 +84,37 @@ class Recorder:
                 caller's state.
             ResumeMismatchError: They belong to another training.
         """
-        check_keepable(self._parts.kept)  # now rather than in every checkpoint of a training that nothing saves
-        self._begun = deepcopy(state_of(self._parts.kept))
+        check_keepable(self._settings.state)  # now rather than in every checkpoint of a training that nothing saves
+        self._begun = deepcopy(state_of(self._settings.state))
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:
             return []
         notices = [Notice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
-        # Older checkpoints say nothing of the two that follow: nothing is compared, and nothing was kept.
+        # Older checkpoints hold neither of the two that follow: nothing is compared, and nothing was kept.
         self._parts.rates.check(restored.state.get("started"))
         kept = restored.state["processes"][self._group.rank].get("kept", {})
-        check_kept(kept, self._parts.kept)
-        load_kept(kept, self._parts.kept)  # first, because it is the last that may refuse
+        check_kept(kept, self._settings.state)
+        load_kept(kept, self._settings.state)  # first, because it is the last that may refuse
         self._restore(restored.tensors, restored.state)
-        notices += [Notice(message=told) for told in self._parts.rates.load(restored.state.get("started"))]
+        notices += [Notice(message=message) for message in self._parts.rates.load(restored.state.get("started"))]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
         return [*notices, Notice(message=f"goes on {place}, from {restored.folder}")]
 
     def outgrown(self) -> list[Notice]:
-        """What of the caller's state a resumed training would refuse; told once, and early enough to mend it."""
+        """What of the caller's state a resumed training would refuse; reported once, and early enough to mend it."""
         if self._begun is None:
             return []
-        found = outgrown(state_of(self._parts.kept), self._begun)
-        if not found:
+        differences = outgrown(state_of(self._settings.state), self._begun)
+        if not differences:
             return []
         self._begun = None
         return [
             Notice(
-                message="no training can resume from these checkpoints, because the state has become another kind of "
-                f"thing than it began as: {listed(found)}; let it begin empty or as None, or keep its shape"
+                message="no training can resume from these checkpoints, because the structure of the state "
+                f"has changed since the start: {listed(differences)}; let it begin empty or as None, or keep its shape"
             )
         ]
 
@@ -175,35 +130,35 @@ class Recorder:
         return str(saved.folder), saved.bytes, None
 
     def _snapshot(self, *, best: bool) -> Snapshot:
-        parts, standing = self._parts, self._parts.standing
+        parts, training = self._parts, self._parts.training
         averages = {
             f"{phase.phase.name}.{number}": tensor
             for phase in parts.phases
             for number, tensor in enumerate(tensor for average in phase.averages for tensor in average.tensors)
         }
         return Snapshot(
-            tensors={"modules": named_tensors(parts.trained), "average": averages, "best": parts.best.tensors},
+            tensors={"modules": named_tensors(self._settings.trained), "average": averages, "best": parts.best.tensors},
             state={
                 "layout": self._layout,
-                "standing": standing.state(),
+                "standing": training.state(),
                 "phases": {phase.phase.name: phase.state() for phase in parts.phases},
                 "best": parts.best.state(),
                 "validation": parts.score_guard.state(),
                 "started": parts.rates.state(),
                 "processes": self._group.gather(self._own()),
             },
-            epoch=standing.epoch,
-            window=standing.ledger.windows,
-            windows=standing.windows,
+            epoch=training.epoch,
+            window=training.epoch_totals.windows,
+            windows=training.windows,
             best=best,
         )
 
     def _restore(self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
         parts = self._parts
         with torch.no_grad():
-            for name, tensor in named_tensors(parts.trained).items():
+            for name, tensor in named_tensors(self._settings.trained).items():
                 tensor.copy_(tensors["modules"][name])
-        for module in parts.trained.values():
+        for module in self._settings.trained.values():
             compact(module)
         for phase in parts.phases:
             phase.load(state["phases"][phase.phase.name])
@@ -213,18 +168,18 @@ class Recorder:
         parts.best.load(state["best"], tensors.get("best", {}))
         if "validation" in state:  # older checkpoints come from trainings that the first such validation has ended
             parts.score_guard.load(state["validation"])
-        parts.standing.load(state["standing"])
+        parts.training.load(state["standing"])
         own = state["processes"][self._group.rank]
         for phase in parts.phases:
             phase.cutter.limit = own["limits"][phase.phase.name]
-        parts.scorer.limit = own["validation's limit"]
-        restore(own["generators"], self._device)
+        parts.scorer.cutter.limit = own["validation's limit"]
+        restore(own["generators"], self._settings.device)
 
     def _own(self) -> dict[str, Any]:
         """What differs from process to process."""
         return {
-            "generators": captured(self._device),
+            "generators": captured(self._settings.device),
             "limits": {phase.phase.name: phase.cutter.limit for phase in self._parts.phases},
-            "validation's limit": self._parts.scorer.limit,
-            "kept": state_of(self._parts.kept),
+            "validation's limit": self._parts.scorer.cutter.limit,
+            "kept": state_of(self._settings.state),
         }

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable
 from time import monotonic
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self, TypeAlias, final
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int
@@ -18,8 +18,8 @@ class StopSignals:
     of them outside the main thread, where Python cannot handle any.
 
     Args:
-        echo_seconds: The same signal within so many seconds is the same request: `torchrun` passes on to its processes
-            what the terminal has sent to them already.
+        echo_seconds: The same signal within this many seconds is the same request: `torchrun` passes on to its
+            processes what the terminal has sent to them already.
         clock: The time in seconds, which never goes back.
 
     Attributes:
@@ -43,10 +43,8 @@ class StopSignals:
         self.installed = bool(self._previous)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Put back what was there before, which hears of a signal now that nobody has acted on until here."""
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Put back what was there before, which now gets a signal that has not ended the training by then."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()

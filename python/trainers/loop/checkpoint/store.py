@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from errno import ENOSPC
 from os import PathLike
 from pathlib import Path
@@ -11,15 +12,33 @@ from typing import Literal, final
 
 from torch import Tensor
 
-from trainers.loop.checkpoint.damage import DamagedError
-from trainers.loop.checkpoint.folder import Entry, draft, entries, make, next_entry, publish, remove, sweep
-from trainers.loop.checkpoint.lock import locked
-from trainers.loop.checkpoint.reader import Content, read_checkpoint, read_meta, read_tensors
-from trainers.loop.checkpoint.schedule import Schedule
-from trainers.loop.checkpoint.settings import Json, differences, plain
-from trainers.loop.checkpoint.snapshot import Restored, Saved, Snapshot
-from trainers.loop.checkpoint.space import check_space, full, reason
-from trainers.loop.checkpoint.writer import check_snapshot, snapshot_bytes, write_checkpoint
+from trainers.loop.checkpoint.compatibility import Json, differences, plain
+from trainers.loop.checkpoint.folder import (
+    DamagedError,
+    Entry,
+    check_space,
+    draft,
+    entries,
+    full,
+    locked,
+    make,
+    next_entry,
+    publish,
+    reason,
+    remove,
+    sweep,
+)
+from trainers.loop.checkpoint.snapshot import (
+    Restored,
+    Saved,
+    Snapshot,
+    check_snapshot,
+    read_checkpoint,
+    read_meta,
+    read_tensors,
+    snapshot_bytes,
+    write_checkpoint,
+)
 from trainers.loop.errors import CheckpointError, NoBestWeightsError, ResumeMismatchError, SettingsError
 
 LOCK = ".lock"
@@ -37,7 +56,7 @@ class Checkpoints:
         folder: Holds the checkpoints of this training alone; made if it is not there.
         keep: How many of the newest are kept, 1 or more; the newest that was the best is kept besides.
         every_seconds: Seconds from one to the next; None for no such rule.
-        every_windows: A checkpoint after every so many windows; None for no such rule.
+        every_windows: Windows from one to the next; None for no such rule.
         settings: What identifies the training, as JSON; a checkpoint of other settings is not resumed from.
         clock: The time in seconds that `every_seconds` is measured by; it never goes back.
 
@@ -59,15 +78,18 @@ class Checkpoints:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         if keep < 1:
-            raise SettingsError(f"keep is {keep}; 1 checkpoint is the least that a training can resume from")
+            raise SettingsError(f"keep is {keep}; it must be 1 or more")
         if every_windows is not None and every_windows < 1:
-            raise SettingsError(f"every_windows is {every_windows}; take 1 or more, or None")
+            raise SettingsError(f"every_windows is {every_windows}; it must be 1 or more, or None")
         if every_seconds is not None and not 0 < every_seconds < math.inf:
-            raise SettingsError(f"every_seconds is {every_seconds}; take a positive number, or None")
+            raise SettingsError(f"every_seconds is {every_seconds}; it must be a positive number, or None")
         self.folder = Path(folder)
         self._keep = keep
         self._settings = plain(settings or {})
-        self._schedule = Schedule(every_windows=every_windows, every_seconds=every_seconds, clock=clock)
+        self._every_seconds = every_seconds
+        self._every_windows = every_windows
+        self._clock = clock
+        self._since = clock()
         self._is_open = False
 
     @contextmanager
@@ -89,7 +111,7 @@ class Checkpoints:
                 sweep(self.folder)
             except OSError as error:
                 raise CheckpointError(f"{self.folder} cannot hold checkpoints: {reason(error)}") from error
-            self._schedule.restart()
+            self._since = self._clock()
             self._is_open = True
             try:
                 yield
@@ -111,16 +133,16 @@ class Checkpoints:
         damaged: list[str] = []
         for entry in reversed(self._entries()):
             try:
-                content = read_checkpoint(entry.path)
+                restored = read_checkpoint(entry.path)
             except DamagedError as error:
                 damaged.append(f"{entry.path.name}: {error.message}")
                 continue
-            _check_settings(entry, content.meta.settings, self._settings)
-            return _restored(entry, content, damaged)
+            _check_settings(entry, restored.settings, self._settings)
+            return replace(restored, damaged=tuple(damaged))
         if damaged:
             raise CheckpointError(
                 f"all checkpoints in {self.folder} are damaged ({'; '.join(damaged)}); restore them from a backup, or "
-                "remove them to begin anew"
+                "remove them to start again"
             )
         return None
 
@@ -134,7 +156,7 @@ class Checkpoints:
                 those that were trained, as they were at the checkpoint.
 
         Returns:
-            By name, such as `network.0.weight`, on the CPU; the modules' buffers are among them.
+            By name, such as `network.0.weight`, of the modules' shapes [...], on the CPU; their buffers are included.
 
         Raises:
             CheckpointError: There is no checkpoint, or the newest is damaged: an older one is not taken in its place.
@@ -145,7 +167,7 @@ class Checkpoints:
             raise SettingsError(f"which is {which!r}; it must be {' or '.join(map(repr, GROUPS))}")
         entry = self._newest()
         try:
-            found = read_tensors(entry.path, GROUPS[which])
+            tensors = read_tensors(entry.path, GROUPS[which])
         except DamagedError as error:
             if not entry.path.exists():  # the training that owns it has written a newer one since
                 return self.weights(which)
@@ -153,33 +175,35 @@ class Checkpoints:
                 f"{entry.path} is damaged: {error.message}; restore it from a backup, or remove it to take the weights "
                 "of the one before it"
             ) from error
-        if found is None:
+        if tensors is None:
             raise NoBestWeightsError(
-                f"{entry.path} holds no best weights, as no value was recorded by then; take the newest: "
+                f"{entry.path} holds no best weights, as no value was recorded by then; use the newest: "
                 'weights("newest")'
             )
-        return found
+        return tensors
 
     def _newest(self) -> Entry:
-        found = self._entries()
-        if not found:
+        entries = self._entries()
+        if not entries:
             raise CheckpointError(f"{self.folder} holds no checkpoint; name the folder that a training wrote them to")
-        return found[-1]
+        return entries[-1]
 
     def is_due(self, windows: int) -> bool:
         """Whether a checkpoint is due now that `windows`, 1 or more, are done since the start of the training."""
-        return self._schedule.is_due(windows)
+        if self._every_windows is not None and windows % self._every_windows == 0:
+            return True
+        return self._every_seconds is not None and self._clock() - self._since >= self._every_seconds
 
     def save(self, snapshot: Snapshot) -> Saved:
         """Write a checkpoint to the disk whole, then remove those that are not kept.
 
         Raises:
             CheckpointError: It cannot be written, and those before it are untouched; or it stands, and old ones
-                cannot be removed. Training can go on.
+                cannot be removed. Training can continue.
         """
         started = perf_counter()
         self._check_open()
-        self._schedule.restart()  # first, so that a full disk is tried again when the next is due, not every window
+        self._since = self._clock()  # first, so that a full disk is tried again when the next is due, not every window
         check_snapshot(snapshot)
         entry, size = _write(self.folder, snapshot, self._settings)
         _prune(self.folder, entry, self._keep)
@@ -209,17 +233,17 @@ class Checkpoints:
             raise CheckpointError(f"{self.folder} cannot be read: {reason(error)}") from error
 
 
-def unwanted(found: Sequence[Entry], newest: Entry, keep: int) -> list[Entry]:
+def unwanted(present: Sequence[Entry], newest: Entry, keep: int) -> list[Entry]:
     """The checkpoints to remove, oldest first, once `newest` stands.
 
     Kept are the `keep` newest, and the newest that was the best. Those with a greater number than `newest` were damaged
     when the training resumed from before them, and of one window only the last version counts.
     """
-    current = {entry.windows: entry for entry in sorted(found) if entry <= newest}
+    current = {entry.windows: entry for entry in sorted(present) if entry <= newest}
     ranked = list(current.values())
     best = next((entry for entry in reversed(ranked) if _was_best(entry)), newest)
     kept = {*ranked[-keep:], best}
-    return [entry for entry in found if entry not in kept]
+    return [entry for entry in present if entry not in kept]
 
 
 def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tuple[Entry, int]:
@@ -258,21 +282,9 @@ def _was_best(entry: Entry) -> bool:
 
 
 def _check_settings(entry: Entry, saved: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:
-    found = differences(saved, wanted)
-    if found:
+    different = differences(saved, wanted)
+    if different:
         raise ResumeMismatchError(
-            f"{entry.path} was made by another training: {'; '.join(found)}; set them back to resume it, or choose "
-            "another folder to begin anew"
+            f"{entry.path} was made by another training: {'; '.join(different)}; restore them to resume it, or choose "
+            "another folder to start again"
         )
-
-
-def _restored(entry: Entry, content: Content, damaged: Sequence[str]) -> Restored:
-    return Restored(
-        tensors=content.tensors,
-        state=content.state,
-        epoch=content.meta.epoch,
-        window=content.meta.window,
-        windows=content.meta.windows,
-        folder=entry.path,
-        damaged=tuple(damaged),
-    )

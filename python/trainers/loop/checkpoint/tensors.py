@@ -1,16 +1,40 @@
-"""Groups of tensors as safetensors files, written without a second copy of the group in memory."""
+"""The files of a checkpoint, hashed while they are written: groups of tensors, and the state that is no tensor group.
+
+Groups are safetensors files, written without a second copy in memory. The state of optimizers, schedulers, scalers and
+generators is written by `torch.save` and read by `torch.load(weights_only=True)`, which builds only the types below and
+calls nothing else. What it would refuse is refused here before it is written.
+"""
 
 import json
-from collections.abc import Mapping
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import IO, Any, BinaryIO, cast, final
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainers.loop.checkpoint.damage import DamagedError
-from trainers.loop.checkpoint.sink import Sink
+from trainers.loop.checkpoint.folder import DamagedError
 from trainers.loop.errors import CheckpointError
+
+READABLE = 0o644
+
+MAPPINGS = (dict, OrderedDict, Counter)
+SEQUENCES = (list, tuple, set, torch.Size)
+TENSORS = (Tensor, nn.Parameter)
+LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, torch.dtype, torch.device, torch.layout)
+MAX_INT_BITS = 2039  # and a sign: the pickle opcode with a length of one byte
+TENSOR_BYTES = 768  # record, directory entry and padding in the archive, and its place in the pickle
+VALUE_BYTES = 16
+CHARACTER_BYTES = 4
+ARCHIVE_BYTES = 4096
+SHOWN_VALUE = 60
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float64: "F64",
@@ -31,8 +55,173 @@ ALIGNMENT_BYTES = 8
 LENGTH_BYTES = 8
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDigest:
+    """What a file must be.
+
+    Attributes:
+        bytes: Its size.
+        sha256: Its digest, 64 hexadecimal digits.
+    """
+
+    bytes: int
+    sha256: str
+
+
+@final
+class Sink:
+    """Takes the content of one file and hashes it on the way.
+
+    Attributes:
+        failure: The first write that failed; torch reports it as an error of its own.
+    """
+
+    __slots__ = ("_bytes", "_digest", "_file", "failure")
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = sha256()
+        self._bytes = 0
+        self.failure: OSError | None = None
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append `data` and return its length in bytes."""
+        try:
+            written = self._file.write(data)
+        except OSError as error:
+            self.failure = self.failure or error
+            raise
+        self._digest.update(data)
+        self._bytes += written
+        return written
+
+    def flush(self) -> None:
+        """Hand over what is buffered to the system."""
+        self._file.flush()
+
+    def mark(self) -> FileDigest:
+        """Size and digest of what was written so far."""
+        return FileDigest(bytes=self._bytes, sha256=self._digest.hexdigest())
+
+
+@contextmanager
+def new_file(path: Path) -> Generator[Sink]:
+    """A sink for a file that does not exist yet; at the end the file is on the disk and readable for everybody.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with path.open("xb") as file:
+        yield Sink(file)
+        file.flush()
+        os.fsync(file.fileno())
+    path.chmod(READABLE)
+
+
+def check_state(state: Mapping[str, Any]) -> None:
+    """Check that a resumed training will be able to read the state back.
+
+    Raises:
+        CheckpointError: A value of a type that it will not; the message names its place.
+    """
+    for place, value in _leaves(state):
+        if not _is_readable(value):
+            kind = type(value)
+            raise CheckpointError(
+                f"{place} is a {kind.__module__}.{kind.__qualname__} ({_short(value)}), which a checkpoint cannot "
+                "hold: resuming builds tensors and plain Python values only; make it one, with float(), int(), "
+                ".tolist() or torch.as_tensor(), or leave it out of the state_dict() it comes from"
+            )
+
+
+def state_bytes(state: Mapping[str, Any]) -> int:
+    """About the size of the file, rather more than less."""
+    leaves = [value for _, value in _leaves(state)]
+    tensors = [value for value in leaves if isinstance(value, Tensor)]
+    storages = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for tensor in tensors
+        if tensor.layout is torch.strided
+    }
+    characters = sum(len(value) for value in leaves if isinstance(value, str | bytes | bytearray))
+    return (
+        ARCHIVE_BYTES
+        + sum(storages.values())
+        + CHARACTER_BYTES * characters
+        + TENSOR_BYTES * len(tensors)
+        + VALUE_BYTES * len(leaves)
+    )
+
+
+def write_state(sink: Sink, state: Mapping[str, Any]) -> None:
+    """Write the state as one archive.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    try:
+        torch.save(dict(state), cast("IO[bytes]", sink))  # it writes and flushes, and asks for no more
+    except RuntimeError as error:
+        if sink.failure is not None:  # torch goes on after a failed write and trips over its own position
+            raise sink.failure from error
+        raise
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """The state, all tensors on the CPU. Nothing that the file names is imported or called.
+
+    Raises:
+        DamagedError: It is no archive of tensors and plain Python values.
+    """
+    try:
+        return torch.load(path, weights_only=True, map_location="cpu")
+    except (UnpicklingError, RuntimeError, EOFError) as error:
+        raise DamagedError(f"{path.name} holds more than tensors and plain values, or is no archive") from error
+
+
+def _leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Every key and every value that is no container, with its place; a container that is met again is passed over."""
+    seen: set[int] = set()
+    waiting: list[tuple[str, object]] = [(f"state[{key!r}]", value) for key, value in reversed(list(state.items()))]
+    while waiting:
+        place, value = waiting.pop()
+        if type(value) not in (*MAPPINGS, *SEQUENCES):
+            yield place, value
+        if id(value) not in seen:
+            seen.add(id(value))
+            waiting.extend(_inner(place, value))
+
+
+def _inner(place: str, value: object) -> list[tuple[str, object]]:
+    """The keys and items of a container, the attributes of a tensor; last first."""
+    if type(value) in MAPPINGS:
+        items = cast("Mapping[object, object]", value)
+        keys = [(f"the key {key!r} of {place}", key) for key in items]
+        return [*((f"{place}[{key!r}]", item) for key, item in reversed(list(items.items()))), *keys]
+    if type(value) in SEQUENCES:
+        values = list(cast("Iterable[object]", value))
+        return [(f"{place}[{index}]", values[index]) for index in reversed(range(len(values)))]
+    if type(value) in TENSORS:
+        return [(f"{place}.{name}", item) for name, item in vars(value).items()]
+    return []
+
+
+def _is_readable(value: object) -> bool:
+    """Subclasses are not: `numpy.float64` is a float, and no plain one."""
+    if type(value) is int:
+        return value.bit_length() <= MAX_INT_BITS
+    if type(value) is bytes:
+        return len(value) > 0  # pickle writes empty ones as a call of `bytes`, which is not allowed
+    return type(value) in (*LEAVES, *TENSORS)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
+
+
 def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
-    """Check that a safetensors file can hold every tensor.
+    """Check that a safetensors file can hold every tensor [...].
 
     Raises:
         CheckpointError: One is sparse, without content, or of a type that the format does not know.
@@ -46,12 +235,12 @@ def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def group_bytes(tensors: Mapping[str, Tensor]) -> int:
-    """The size of the group's file."""
+    """The size of the file of a group of tensors [...]."""
     return len(_header(tensors)) + sum(tensor.nbytes for tensor in tensors.values())
 
 
 def write_group(sink: Sink, tensors: Mapping[str, Tensor]) -> None:
-    """Write every tensor out in full, those that share memory too.
+    """Write every tensor [...] out in full, those that share memory too.
 
     Raises:
         OSError: The file cannot be written.
@@ -63,7 +252,7 @@ def write_group(sink: Sink, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_group(path: Path) -> dict[str, Tensor]:
-    """The tensors of a group, in memory of their own: the file may be removed while they are in use.
+    """The tensors [...] of a group, in memory of their own: the file may be removed while they are in use.
 
     Raises:
         DamagedError: It is not a safetensors file.

@@ -122,7 +122,7 @@ class Cutter(Generic[Batch]):
     Args:
         cutting: How batches are cut.
         refusal: Why batches are not cut when memory runs out; None if they are.
-        spare: Frees what is not needed, and tells whether there was anything; asked before a batch is cut.
+        spare: Frees what is not needed, and says whether there was anything; called before a batch is cut.
 
     Attributes:
         limit: The most that a piece may cost; None while every batch has fitted.
@@ -163,9 +163,9 @@ class Cutter(Generic[Batch]):
             raise OutOfMemoryError(f"{problem}; {self._refusal}")
         if self._size(piece) == 1:
             raise OutOfMemoryError(
-                f"{problem}, with {piece}, which cannot be cut: it is a single sample, or nobody said how to cut it. "
-                "Make the network or the sample smaller, use a lower precision, free memory that other programs or "
-                "kept graphs hold, or say how to cut such a batch by Loop(cutting=…)"
+                f"{problem}, with {piece}, which cannot be cut: it is a single sample, or the loop does not know how "
+                "to cut it. Make the network or the sample smaller, use a lower precision, free memory that other "
+                "programs or kept graphs hold, or say how to cut such a batch by Loop(cutting=…)"
             )
         self.limit = max(1, self._cost(piece) // 2)
 

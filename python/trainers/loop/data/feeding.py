@@ -1,12 +1,12 @@
-"""How batches get to the device: each once a window for all phases, and those of the next window while it computes.
+"""How batches get to the device: each once per window for all phases, and those of the next window while it computes.
 
 On a CPU nothing of this exists. Elsewhere the windows stay batches on the host, so that counts, pieces and messages are
-made of them without a wait; whoever works a batch asks for its copy. A source whose batches do not depend on when they
+made of them without a wait; whatever uses a batch asks for its copy. A source whose batches do not depend on when they
 are read is read one window ahead, after everything of a window has been queued and before its results are waited for.
 Where memory runs out, the copies are given up first, and for good: then pieces alone are moved.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, final
 
@@ -15,8 +15,7 @@ from torch import Tensor
 
 from trainers.loop.data.sources import IterableSource, ResidentSource, Source
 from trainers.loop.data.tree import indivisible, leaves, map_tensors, mover
-from trainers.loop.machine.footprint import total_bytes
-from trainers.loop.machine.memory import is_out_of_memory
+from trainers.loop.device.memory import is_out_of_memory, total_bytes
 
 Batch = TypeVar("Batch")
 Tree = TypeVar("Tree")
@@ -38,12 +37,12 @@ class Feeder(Protocol):
 
         Args:
             windows: Reads them.
-            ahead: Whether they may be read ahead, as `foreseeable` tells.
+            ahead: Whether they may be read ahead, as `foreseeable` says.
         """
         ...
 
     def look_ahead(self) -> None:
-        """Read the next window, if it may be; called when all that a window computes is queued."""
+        """ReadWindow the next window, if it may be; called when all that a window computes is queued."""
         ...
 
     def move(self, batch: Tree, /) -> Tree:
@@ -94,17 +93,17 @@ def feeder_for(device: torch.device, *, phases: int) -> Feeder:
 
     Args:
         device: Where the modules are.
-        phases: How many may work the same batches.
+        phases: How many may use the same batches.
     """
     if device.type == "cpu":
-        return Direct(device)
-    carrier = SideStream(device) if device.type == "cuda" else Plain(device)
+        return DirectFeeder(device)
+    carrier = SideStream(device) if device.type == "cuda" else PlainCarrier(device)
     memory = total_bytes(device)
     return Prefetcher(carrier, most=0 if memory is None else memory // SHARE, shared=phases > 1)
 
 
 @final
-class Direct:
+class DirectFeeder:
     """Moves whatever is asked for, when it is asked for; on a CPU that is nothing at all."""
 
     def __init__(self, device: torch.device) -> None:
@@ -123,7 +122,7 @@ class Direct:
 
 
 @dataclass(slots=True)
-class Read(Generic[Batch]):
+class ReadWindow(Generic[Batch]):
     """A window that was read.
 
     Attributes:
@@ -144,7 +143,7 @@ class Prefetcher:
     Args:
         carrier: Copies to the device.
         most: Bytes of a window that may lie on the device.
-        shared: Whether several phases work the same batches.
+        shared: Whether several phases use the same batches.
     """
 
     def __init__(self, carrier: Carrier, *, most: int, shared: bool) -> None:
@@ -154,8 +153,8 @@ class Prefetcher:
         self._crowded = False
         self._ahead = False
         self._windows: Iterator[tuple[Any, ...]] = iter(())
-        self._now: Read[Any] = Read()
-        self._next: Read[Any] | None = None
+        self._now: ReadWindow[Any] = ReadWindow()
+        self._next: ReadWindow[Any] | None = None
 
     def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:
         """The windows of an epoch, in memory that they can be copied from without a wait."""
@@ -164,16 +163,16 @@ class Prefetcher:
             while (window := self._taken().window) is not None:
                 yield window
         finally:
-            self._windows, self._now, self._next = iter(()), Read(), None
+            self._windows, self._now, self._next = iter(()), ReadWindow(), None
 
     def look_ahead(self) -> None:
-        """Read the next window and send it; an error is raised when the window is wanted, which is not now."""
+        """ReadWindow the next window and send it; an error is raised when the window is wanted, which is not now."""
         if self._ahead and self._next is None:
             try:
                 self._next = self._read()
                 self._send(self._next)
             except Exception as error:  # noqa: BLE001  kept for whoever takes the window
-                self._next = Read(failure=error)
+                self._next = ReadWindow(failure=error)
 
     def move(self, batch: Tree, /) -> Tree:
         """The copy of a batch of the window, kept where another phase may ask for it too; or that of a piece."""
@@ -193,22 +192,22 @@ class Prefetcher:
             read.copies.clear()
         return held
 
-    def _taken(self) -> Read[Any]:
-        """The next window, ready to be worked."""
-        self._now = Read()  # its copies first, so that there are never those of three windows
-        found, self._next = self._read() if self._next is None else self._next, None
-        if found.failure is not None:
-            raise found.failure
-        for copy in found.copies.values():
+    def _taken(self) -> ReadWindow[Any]:
+        """The next window, ready to be used."""
+        self._now = ReadWindow()  # its copies first, so that there are never those of three windows
+        taken, self._next = self._read() if self._next is None else self._next, None
+        if taken.failure is not None:
+            raise taken.failure
+        for copy in taken.copies.values():
             self._carrier.received(copy)
-        self._now = found
-        return found
+        self._now = taken
+        return taken
 
-    def _read(self) -> Read[Any]:
+    def _read(self) -> ReadWindow[Any]:
         window = next(self._windows, None)
-        return Read(None if window is None else tuple([self._carrier.readied(batch) for batch in window]))
+        return ReadWindow(None if window is None else tuple([self._carrier.readied(batch) for batch in window]))
 
-    def _send(self, read: Read[Any]) -> None:
+    def _send(self, read: ReadWindow[Any]) -> None:
         """Begin to copy a window; where memory is short, none is kept on the device from now on."""
         # The memory of an object that moves itself could not be kept until the stream that computes is done with it.
         if not self._fits(read) or any(indivisible(batch) for batch in read.window or ()):
@@ -222,13 +221,15 @@ class Prefetcher:
             self._crowded = True
             read.copies.clear()
 
-    def _fits(self, read: Read[Any]) -> bool:
+    def _fits(self, read: ReadWindow[Any]) -> bool:
         """Whether the window may lie on the device."""
-        return not self._crowded and _bytes(read.window or ()) <= self._most
+        if self._crowded:
+            return False
+        return sum(_size(tensor) for batch in read.window or () for _, tensor in leaves(batch)) <= self._most
 
 
 @final
-class Plain:
+class PlainCarrier:
     """Copies to a device whose copies do not run beside its computation, as far as this loop knows."""
 
     overlaps = False
@@ -295,10 +296,6 @@ def _pinned(tensor: Tensor) -> Tensor:
     if not plain or not tensor.is_cpu or _size(tensor) <= UNPINNED or tensor.is_pinned():
         return tensor
     return torch.empty_like(tensor, pin_memory=True).copy_(tensor)
-
-
-def _bytes(window: Sequence[object]) -> int:
-    return sum(_size(tensor) for batch in window for _, tensor in leaves(batch))
 
 
 def _size(tensor: Tensor) -> int:

@@ -7,10 +7,9 @@ from typing import Any, Protocol, final, runtime_checkable
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from trainers.loop.data.order import Epochal, Order, Pick, Samplers, Wanted
+from trainers.loop.data.order import BatchRange, Epochal, Order, Pick, Samplers
+from trainers.loop.device.seeding import LighterGenerators, mixed, seed_host
 from trainers.loop.errors import ContractError
-from trainers.loop.machine.generators import LighterGenerators
-from trainers.loop.machine.seeding import mixed, seed_host
 
 
 def taken_apart(loader: DataLoader[Any]) -> bool:
@@ -30,7 +29,7 @@ class Bulk(Protocol):
 
 
 @final
-class Loading:
+class IndexedLoader:
     """The batches of a loader over an indexed dataset, of which any can be read without the others.
 
     They are read through one further loader of the same dataset and the same settings, so that workers that stay alive
@@ -52,7 +51,7 @@ class Loading:
         self._readings = 0
         self._order = Order(Samplers(loader))
         self._loader: DataLoader[Any] = DataLoader(
-            Picked(loader.dataset, listed=loader.batch_sampler is not None),
+            PickedSamples(loader.dataset, listed=loader.batch_sampler is not None),
             batch_size=None,  # a pick is a whole batch
             sampler=self._order,
             collate_fn=loader.collate_fn,
@@ -75,7 +74,7 @@ class Loading:
         """
         seed = self._seed(epoch)
         self._order.check(epoch, seed)
-        self._order.wanted = Wanted(epoch=epoch, seed=seed, start=start, step=step)
+        self._order.wanted = BatchRange(epoch=epoch, seed=seed, start=start, step=step)
         self._base.manual_seed(seed)
         self._readings += 1
         return self._alone(iter(self._loader)) if self._loader.persistent_workers else iter(self._loader)
@@ -83,11 +82,11 @@ class Loading:
     def _alone(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The batches of workers that stay alive, and can serve but one reading at a time."""
         reading = self._readings
-        while found := tuple(islice(batches, 1)):
-            yield found[0]
+        while batch := tuple(islice(batches, 1)):
+            yield batch[0]
             if reading != self._readings:
                 raise ContractError(
-                    "a loader with persistent_workers=True was read anew while an epoch of it was under way, as by a "
+                    "a loader with persistent_workers=True was read again while an epoch of it was under way, as by a "
                     "validation over the training's source, and its workers dropped the rest of the epoch; give the "
                     "other reading a source with a loader of its own"
                 )
@@ -102,7 +101,7 @@ class Loading:
 
 
 @final
-class Picked(Dataset[Any]):
+class PickedSamples(Dataset[Any]):
     """A dataset that is asked by picks: all that is drawn for a batch comes from the pick's seed.
 
     In a worker this holds for the generators of torch, Python and NumPy. In the training's own process torch's alone is
@@ -151,7 +150,7 @@ class WorkerStart:
 
 
 @final
-class Streaming:
+class StreamLoader:
     """Batches that can only be read one after the other, from a loader that is not taken apart.
 
     Python's and NumPy's generators are set for the epoch, too, wherever this process draws; torch's is set already.
@@ -187,10 +186,10 @@ class Streaming:
             batches = iter(loader)
         while True:
             with generators:
-                found = tuple(islice(batches, 1))
-            if not found:
+                batch = tuple(islice(batches, 1))
+            if not batch:
                 return
-            yield found[0]
+            yield batch[0]
 
 
 def _restarting(loader: DataLoader[Any]) -> DataLoader[Any]:
@@ -201,7 +200,7 @@ def _restarting(loader: DataLoader[Any]) -> DataLoader[Any]:
     if type(loader) is not DataLoader:
         raise ContractError(
             f"a {type(loader).__name__} reads in a way of its own, and workers that stay alive draw other random "
-            "numbers after a resumption; give it persistent_workers=False"
+            "numbers after a resume; give it persistent_workers=False"
         )
     return DataLoader(
         loader.dataset,
@@ -222,6 +221,6 @@ def _check_in_order(loader: DataLoader[Any]) -> None:
     if loader.num_workers and not loader.in_order:
         raise ContractError(
             "the loader has in_order=False, so its batches come in an order that depends on the workers' speed, and a "
-            "training could not go on in mid-epoch; give it in_order=True, or give LiveSource(loader), which is never "
+            "training could not resume in mid-epoch; give it in_order=True, or give LiveSource(loader), which is never "
             "read again"
         )

@@ -19,17 +19,16 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from trainers.loop.device.seeding import HostGenerators, TorchGenerator, mixed
 from trainers.loop.errors import ContractError
-from trainers.loop.machine.generators import HostGenerators, TorchGenerator
-from trainers.loop.machine.seeding import mixed
 
 Item = TypeVar("Item")
 
 FIRST_CHUNK, LARGEST_CHUNK = 16, 1024
-"""So many are drawn at a time, twice as many each time: to set all generators takes as long as a small batch."""
+"""Indices drawn at a time, twice as many each time: to set all generators takes as long as a small batch."""
 
 COMPARED = 256
-"""So many stand for an order."""
+"""Indices that stand for an order."""
 
 REPLAYED = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 """Samplers that are known to give the same order whenever their generators are set to the same state."""
@@ -42,14 +41,14 @@ Pick = tuple[int, Any]
 GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 
 
-class Wanted(NamedTuple):
+class BatchRange(NamedTuple):
     """Which batches of an epoch are read.
 
     Attributes:
         epoch: Counted from 0.
         seed: Of the epoch, 0 to 2**63 - 1; those of its batches follow it.
         start: The first batch.
-        step: Every so many of the following ones.
+        step: From each batch to the next one wanted.
     """
 
     epoch: int
@@ -102,7 +101,7 @@ class Samplers:
     def begin(self, epoch: int, seed: int) -> None:
         """Tell them the epoch, and set the generators that they keep to a function of it.
 
-        A generator of torch keeps to the seed that it was made with; those of Python and NumPy, which do not tell
+        A generator of torch keeps to the seed that it was made with; those of Python and NumPy, which do not show
         theirs, get one of `seed`.
         """
         for sampler in self._all:
@@ -124,7 +123,7 @@ class Order:
     def __init__(self, samplers: Samplers) -> None:
         self._samplers = samplers
         self._checked = samplers.replayed
-        self.wanted = Wanted(epoch=0, seed=0, start=0, step=1)
+        self.wanted = BatchRange(epoch=0, seed=0, start=0, step=1)
 
     def __iter__(self) -> Iterator[Pick]:
         """The wanted ones of `wanted`."""
@@ -143,7 +142,7 @@ class Order:
         if not self._checked and self._beginning(epoch, seed) != self._beginning(epoch, seed):
             raise ContractError(
                 f"the sampler {self._samplers.name} gives the same epoch in another order each time it is read, so a "
-                "training could not go on in mid-epoch, and processes could not share an epoch out. Draw the order "
+                "training could not resume in mid-epoch, and processes could not share an epoch out. Draw the order "
                 "from torch's, Python's or NumPy's global generators, or from a generator that the sampler keeps as "
                 "an attribute, or from the epoch by a method set_epoch(epoch); or give LiveSource(loader), which is "
                 "never read again"
@@ -153,7 +152,7 @@ class Order:
     def _beginning(self, epoch: int, seed: int) -> list[str]:
         return [repr(index) for index in islice(chain.from_iterable(self._chunks(epoch, seed)), COMPARED)]
 
-    def _picks(self, wanted: Wanted) -> Iterator[Pick]:
+    def _picks(self, wanted: BatchRange) -> Iterator[Pick]:
         indices = chain.from_iterable(self._chunks(wanted.epoch, wanted.seed))
         seeds = count(wanted.seed + 1 + wanted.start, wanted.step)
         return zip(seeds, islice(indices, wanted.start, None, wanted.step), strict=False)
@@ -174,17 +173,17 @@ class Order:
 
 
 def _reached(first: object) -> list[object]:
-    """The sampler and those that it keeps, in the order in which they are found."""
-    found: list[object] = []
+    """The sampler and those that it keeps, in the order in which they are reached."""
+    reached: list[object] = []
     waiting = [first]
     while waiting:
         sampler = waiting.pop(0)
-        if not any(sampler is known for known in found):
-            found.append(sampler)
+        if not any(sampler is known for known in reached):
+            reached.append(sampler)
             waiting.extend(value for value in _attributes(sampler) if isinstance(value, Sampler))
             if isinstance(sampler, BatchSampler):  # which takes any iterable
                 waiting.append(sampler.sampler)
-    return found
+    return reached
 
 
 def _attributes(sampler: object) -> Iterator[object]:

@@ -1,20 +1,24 @@
-"""Where batches come from. The order of an epoch is a function of seed and epoch alone."""
+"""Where batches come from, and how they are read. The order of an epoch is a function of seed and epoch alone."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, Protocol, Self, TypeVar, final, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, cast, final, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainers.loop.data.loading import Loading, Streaming, taken_apart
+from trainers.loop.data.loading import IndexedLoader, StreamLoader, taken_apart
 from trainers.loop.data.tree import describe, leaves, map_tensors, of_one_piece
+from trainers.loop.device.seeding import mixed
 from trainers.loop.errors import ContractError, SettingsError
-from trainers.loop.machine.seeding import mixed
 
 Batch = TypeVar("Batch")
 Batch_co = TypeVar("Batch_co", covariant=True)
+
+
+END = object()
+"""Comes after the last batch."""
 
 
 @runtime_checkable
@@ -31,8 +35,8 @@ class Source(Protocol[Batch_co]):
 
         Args:
             epoch: Counted from 0.
-            start: The first batch wanted: a training that goes on in mid-epoch, or a process of a group, begins there.
-            step: Every so many of the following ones: the processes of a group take turns.
+            start: The first batch wanted: a training that resumes in mid-epoch, or a process of a group, begins there.
+            step: From each batch to the next one wanted: the processes of a group take turns.
         """
         ...
 
@@ -49,16 +53,15 @@ class IterableSource(Generic[Batch]):
 
     Of any other iterable, the batches that are not wanted are read and dropped, and its order is its own. What it draws
     from torch's global generator is a function of seed and epoch; of a `DataLoader` over an `IterableDataset` this
-    holds for Python's and NumPy's generators, too, and its workers are started anew for every epoch.
+    holds for Python's and NumPy's generators, too, and its workers are started again for every epoch.
 
     Args:
         batches: Gives a fresh iterator each time it is iterated; not a generator.
-        length: Batches in an epoch, which ends after so many; if not given, taken from a collection, or from a
+        length: Batches in an epoch, which ends after them; if not given, taken from a collection, or from a
             `DataLoader` that knows it.
 
     Attributes:
-        passed_over: What must be read to the end to reach a batch, by its class; None if any batch can be had alone.
-
+        passed_over: What must be read to the end to reach a batch, by its class; None if any batch can be read alone.
         sets_every_batch: Whether torch's generator is set for every batch when it is read.
 
     Raises:
@@ -75,11 +78,11 @@ class IterableSource(Generic[Batch]):
         self._given = length
         self._length = _length(batches) if length is None else length
         self._batches = batches
-        self._loading: Loading | Streaming | None = None
+        self._loading: IndexedLoader | StreamLoader | None = None
         if isinstance(batches, DataLoader):
-            self._loading = Loading(batches) if taken_apart(batches) else Streaming(batches)
+            self._loading = IndexedLoader(batches) if taken_apart(batches) else StreamLoader(batches)
         self.passed_over = _passed_over(batches)
-        self.sets_every_batch = isinstance(self._loading, Loading)
+        self.sets_every_batch = isinstance(self._loading, IndexedLoader)
 
     @property
     def length(self) -> int | None:
@@ -100,20 +103,20 @@ class IterableSource(Generic[Batch]):
         """
         wanted = None if self._given is None else len(range(start, self._given, step))
         if self._loading is not None:
-            found = self._loading.batches(epoch, start=start, step=step)
-            return found if wanted is None else islice(found, wanted)
+            batches = self._loading.batches(epoch, start=start, step=step)
+            return batches if wanted is None else islice(batches, wanted)
         return islice(iter(self._batches), start, self._given, step)
 
     def digest(self, epoch: int) -> str:
         """Stands for the beginning of the order of an epoch; empty where it is the iterable's own."""
-        return self._loading.digest(epoch) if isinstance(self._loading, Loading) else ""
+        return self._loading.digest(epoch) if isinstance(self._loading, IndexedLoader) else ""
 
 
 @final
 class LiveSource(Generic[Batch]):
     """Batches that come once and are never read again: a replay buffer, an environment that is played, a feed.
 
-    A training that goes on in mid-epoch goes on with whatever comes next: nothing is skipped, nothing read again, and
+    A training that resumes in mid-epoch goes on with whatever comes next: nothing is skipped, nothing read again, and
     a notice says so. What it draws comes from the training's generators, which are in the checkpoint. Every process of
     a group reads a source of its own and takes all that comes.
 
@@ -143,7 +146,7 @@ class ResidentSource(Generic[Batch]):
     """Batches picked from data that stays in memory, on the host or on the device, by a shuffled index.
 
     Args:
-        gather: Makes the batch of some samples from their index (int64 [N]) and from nothing else: beside a GPU it is
+        gather: Makes the batch of some samples from their index (int64 [N]) and from nothing else: for a GPU it is
             asked a window ahead.
         samples: How many samples there are.
         batch_size: Samples in a batch; the last batch of an epoch has what is left.
@@ -184,21 +187,19 @@ class ResidentSource(Generic[Batch]):
         Raises:
             ContractError: There is no tensor, or their first dimensions differ.
         """
-        found = [tensor for _, tensor in leaves(data)]
-        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or of_one_piece(data):
-            raise ContractError(f"tensors of one common first dimension are needed, got {describe(data)}")
+        first = _first_tensor(data, "first dimension")
 
         def gather(index: Tensor) -> Batch:
             return map_tensors(data, lambda tensor: tensor.index_select(0, index))
 
         return cls(
             gather,
-            samples=found[0].shape[0],
+            samples=len(first),
             batch_size=batch_size,
             seed=seed,
             shuffle=shuffle,
             drop_last=drop_last,
-            device=found[0].device,
+            device=first.device,
         )
 
     @classmethod
@@ -226,10 +227,8 @@ class ResidentSource(Generic[Batch]):
         Raises:
             ContractError: There is no tensor, their lengths differ, or a window reaches beyond the ends.
         """
-        found = [tensor for _, tensor in leaves(series)]
-        if len({tensor.shape[:1] for tensor in found}) != 1 or not found[0].ndim or of_one_piece(series):
-            raise ContractError(f"tensors of one common length in time are needed, got {describe(series)}")
-        steps, device = found[0].shape[0], found[0].device
+        first = _first_tensor(series, "length in time")
+        steps, device = len(first), first.device
         begin = torch.arange(max(0, steps - length + 1)) if starts is None else starts
         if not len(begin) or begin.min() < 0 or begin.max() + length > steps:
             raise ContractError(f"there is no window of {length} steps at each of the starts in {describe(series)}")
@@ -274,6 +273,14 @@ def check_source(source: object) -> None:
     raise ContractError(f"{given}, which gives no batches; give a ResidentSource, an IterableSource or {own}")
 
 
+def _first_tensor(tree: object, common: str) -> Tensor:
+    """The first tensor of a tree whose tensors have one common first dimension."""
+    tensors = [tensor for _, tensor in leaves(tree)]
+    if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or of_one_piece(tree):
+        raise ContractError(f"tensors of one common {common} are needed, got {describe(tree)}")
+    return tensors[0]
+
+
 def _passed_over(batches: Iterable[Any]) -> str | None:
     if isinstance(batches, DataLoader):
         return None if taken_apart(batches) else f"{type(batches).__name__} of {type(batches.dataset).__name__}"
@@ -289,10 +296,73 @@ def _length(batches: Iterable[Any]) -> int | None:
 def _loader_length(loader: DataLoader[Any]) -> int | None:
     try:
         return len(loader)
-    except (TypeError, NotImplementedError):  # a sampler that does not tell; a BatchSampler finds out when it is asked
+    except (TypeError, NotImplementedError):  # a sampler of unknown length; a BatchSampler finds out when it is asked
         return None
 
 
 def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
     """The order of an epoch: int64 [samples], a function of the arguments alone."""
     return torch.randperm(samples, generator=torch.Generator().manual_seed(mixed(seed, epoch)))
+
+
+def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed: int) -> Iterator[Batch]:
+    """A source's batches, with torch's generator set for the epoch whenever the source is read.
+
+    So an order or an augmentation that is drawn from torch's generator is a function of seed and epoch, and a training
+    that resumes in mid-epoch reads what it would have read. Outside, the generator is the training's. The generators of
+    Python and NumPy are kept apart only by sources that read a `DataLoader`. A live source draws from the training's.
+
+    Args:
+        source: What is read.
+        epoch: Counted from 0.
+        start: The first batch wanted.
+        step: From each batch to the next one wanted.
+        seed: 0 or more.
+    """
+    # The order of the one is its own, and the other continues after a resume.
+    if isinstance(source, ResidentSource | LiveSource):
+        yield from source.batches(epoch, start=start, step=step)
+        return
+    generator = torch.default_generator
+    goes_on = not isinstance(source, IterableSource) or not source.sets_every_batch
+    reading = torch.Generator().manual_seed(mixed(seed, epoch)).get_state()
+    batches: Iterator[Batch] | None = None
+    while True:
+        training = generator.get_state()
+        if goes_on or batches is None:  # else every batch sets it by itself
+            generator.set_state(reading)
+        try:
+            batches = source.batches(epoch, start=start, step=step) if batches is None else batches
+            batch = next(batches, END)
+            if goes_on:
+                reading = generator.get_state()
+        finally:
+            generator.set_state(training)
+        if batch is END:
+            return
+        yield cast("Batch", batch)
+
+
+def order_digest(source: Source[object], epoch: int, *, seed: int) -> str:
+    """Stands for the beginning of an epoch's order where a loader's samplers draw it; empty elsewhere."""
+    if not isinstance(source, IterableSource):
+        return ""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(mixed(seed, epoch))
+        return source.digest(epoch)
+
+
+def remarks(source: Source[object], *, epoch: int, window: int, processes: int) -> list[str]:
+    """What a person should know of the way in which a source is read from a window of an epoch on."""
+    messages: list[str] = []
+    if isinstance(source, LiveSource) and window:
+        messages.append(
+            f"the source is live, so nothing of epoch {epoch + 1} is read again or skipped: what comes next is window "
+            f"{window + 1}"
+        )
+    if isinstance(source, IterableSource) and source.passed_over and processes > 1:
+        messages.append(
+            f"each of the {processes} processes reads and decodes all of {source.passed_over} and drops the batches of "
+            "the others; a DataLoader over a dataset with indices is shared out before it is read"
+        )
+    return messages

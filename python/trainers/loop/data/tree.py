@@ -20,17 +20,17 @@ from trainers.loop.errors import ContractError
 Tree = TypeVar("Tree")
 
 LOOKED_AT = 64
-"""So many things in a container of unknown kind are looked at for tensors."""
+"""Items of a container of unknown type that are searched for tensors."""
 
 UNSET = object()
 """Stands for a field that was never given a value."""
 
 LOOKED_INTO = 3
-"""So many levels of objects within objects are."""
+"""Levels of objects within objects that are searched."""
 
 
 def map_tensors(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
-    """The same tree with `function` applied to every tensor; every other leaf stays as it is."""
+    """The same tree with `function` applied to every tensor [...]; every other leaf stays as it is."""
     return _mapped(tree, function, _unchanged)
 
 
@@ -46,12 +46,12 @@ def move(tree: Tree, device: torch.device) -> Tree:
 
 
 def _moved_itself(thing: Any, device: torch.device) -> Any:
-    found = thing.to(device)
-    if found is None:
+    moved = thing.to(device)
+    if moved is None:
         raise ContractError(
             f"the method .to(device) of a {type(thing).__name__} returned None; it must return the object on the device"
         )
-    return found
+    return moved
 
 
 def mover(device: torch.device) -> Callable[[Tree], Tree]:
@@ -134,8 +134,8 @@ def of_one_piece(tree: object) -> list[str]:
 
 def describe(tree: object) -> str:
     """Paths, dtypes and shapes of the tensors, for messages, and the objects that move themselves."""
-    found = [f"{path} {_kind(tensor)}" for path, tensor in leaves(tree)] + indivisible(tree)
-    return ", ".join(found) or f"no tensor in {type(tree).__name__}"
+    parts = [f"{path} {_kind(tensor)}" for path, tensor in leaves(tree)] + indivisible(tree)
+    return ", ".join(parts) or f"no tensor in {type(tree).__name__}"
 
 
 def _mapped(tree: Any, function: Callable[[Tensor], Tensor], themselves: Callable[[Any], Any]) -> Any:

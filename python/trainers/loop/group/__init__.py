@@ -1,1 +1,1 @@
-"""Data parallelism: what the processes of a group say to each other."""
+"""Data parallelism: how the processes of a group work together."""

@@ -1,7 +1,14 @@
-"""All that the processes add up of a phase's window, in one flat vector: one collective, whatever there is to say."""
+"""All that the processes add up of a phase's window, in one flat vector: one collective, whatever there is to exchange.
 
-from collections.abc import Iterator, Sequence
+A process's totals stand in it as a row of numbers: the mean loss, the mean of every part | the count of each, in two
+numbers | the requests. Of a loss of several terms these stand in the place of the parts, and the weight of each follows
+its count. Every process has a row of its own and zeros in the others', so that adding up leaves each row exactly as it
+was sent.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import final
 
 import torch
@@ -9,9 +16,127 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.errors import ContractError, ParallelismError
-from trainers.loop.group.row import Row, RowFormat
-from trainers.loop.loss import Tally
-from trainers.loop.window.totals import LocalTotals, Reading, Wishes, check_targets
+from trainers.loop.group.group import LocalTotals, Requests, WindowTotals, check_targets
+from trainers.loop.loss import Loss, WeightedMean
+
+LIMB = 2**20  # float32 holds integers up to 2**24, so two of these hold counts up to 2**44
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The content of a row.
+
+    Attributes:
+        means: Of the loss, then of every part.
+        counts: The targets that each is over.
+        weights: Of every term; none for parts.
+        requests: What the process wants.
+    """
+
+    means: Sequence[float]
+    counts: Sequence[int]
+    weights: Sequence[float]
+    requests: Requests
+
+
+@final
+class RowFormat:
+    """Writes and reads rows.
+
+    Args:
+        parts: The parts' names, in order.
+        terms: Whether they are the terms of a loss of several.
+
+    Attributes:
+        parts: The names.
+        terms: As given.
+        width: Numbers in a row.
+    """
+
+    def __init__(self, parts: Sequence[str], *, terms: bool = False) -> None:
+        self.parts = tuple(parts)
+        self.terms = terms
+        self._columns = 1 + len(self.parts)
+        self._weights = len(self.parts) if terms else 0
+        self.width = 3 * self._columns + self._weights + 2
+
+    def write(self, local: LocalTotals, row: Tensor) -> None:
+        """Write the totals into a row of zeros (shape [width]) without waiting for its device.
+
+        Raises:
+            ContractError: There is a part that has no place in the row.
+        """
+        if not local.losses:
+            return
+        self._check_known(local.losses)
+        columns = [_counted((loss.mean, loss.count) for loss in local.losses)]
+        columns += [self._column(name, local.losses) for name in self.parts]
+        for place, column in enumerate(columns):
+            if column:
+                row[place] = weighted_mean(column, row)
+        counts = [sum(count for _, count in column) for column in columns]
+        limbs = [limb for count in counts for limb in divmod(count, LIMB)]
+        numbers = [*limbs, *(_weight(name, local.losses) for name in self.parts if self.terms)]
+        row[self._columns : -2].copy_(torch.tensor(numbers, dtype=row.dtype), non_blocking=True)
+
+    def write_requests(self, requests: Requests, row: Tensor) -> None:
+        """Write the requests into a row of zeros [width]; mostly there are none."""
+        if requests.stop:
+            row[-2] = requests.stop
+        if requests.save:
+            row[-1] = 1.0
+
+    def count(self, rows: Tensor) -> Tensor:
+        """The targets of all rows (shape [N, width]), a scalar on their device, up to rounding."""
+        high, low = rows[:, self._columns : self._columns + 2].sum(0)
+        return high * LIMB + low
+
+    def read(self, values: Iterator[float]) -> Row:
+        """Take one row off the values."""
+        means = list(islice(values, self._columns))
+        counts = [int(high) * LIMB + int(low) for high, low in (islice(values, 2) for _ in range(self._columns))]
+        weights = list(islice(values, self._weights))
+        requests = Requests(stop=int(next(values)), save=bool(next(values)))
+        return Row(means=means, counts=counts, weights=weights, requests=requests)
+
+    def _column(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
+        """The means and counts of a part or term in all pieces."""
+        if self.terms:
+            terms = [loss.terms[name] for loss in losses if name in loss.terms]
+            return _counted((term.mean, term.count) for term in terms)
+        return [(loss.parts[name], loss.count) for loss in losses if name in loss.parts]
+
+    def _check_known(self, losses: Sequence[Loss]) -> None:
+        if self.terms:
+            return  # they were checked against the counts
+        for loss in losses:
+            for name in loss.parts:
+                if name not in self.parts:
+                    raise ContractError(
+                        f"the loss function returned the part {name!r}, which no process returned in the phase's first "
+                        f"window (there: {', '.join(self.parts) or 'none'}); several processes agree on the parts "
+                        "there, so every part must be in it: see that the first batches have all of them"
+                    )
+
+
+def weighted_mean(column: Sequence[tuple[Tensor, int]], like: Tensor) -> Tensor:
+    """The mean of scalars weighted by their counts, on the device and in the dtype of `like`."""
+    means = [mean.detach().to(like) for mean, _ in column]
+    if len(means) == 1:
+        return means[0]
+    total = sum(count for _, count in column)
+    # Python numbers go to the device with the operation, where a tensor of weights would have to be copied first.
+    weighted = torch._foreach_mul(means, [count / total for _, count in column])  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  no public name
+    return torch.stack(weighted).sum()
+
+
+def _counted(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
+    return [(mean, count) for mean, count in column if count]
+
+
+def _weight(name: str, losses: Sequence[Loss]) -> float:
+    """The weight of a term, which is the same in all pieces; 0 if no piece has the term."""
+    return next((float(loss.terms[name].weight) for loss in losses if name in loss.terms), 0.0)
 
 
 @final
@@ -35,14 +160,14 @@ class GroupTotals:
         return 1.0 if self.rows.terms else self.unit / self.rows.count(self.head).clamp(min=1.0)
 
     def means(self) -> Sequence[Tensor]:
-        """The mean loss of every process."""
+        """The mean loss of every process, scalars."""
         return self.head[:, 0].unbind()
 
     def scalars(self) -> Sequence[Tensor]:
-        """Every number of every row."""
+        """Every number of every row, as scalars."""
         return self.head.flatten().unbind()
 
-    def reading(self, values: Iterator[float]) -> Reading:
+    def read(self, values: Iterator[float]) -> WindowTotals:
         """The weighted mean over all processes and what any of them wants.
 
         Raises:
@@ -51,15 +176,15 @@ class GroupTotals:
         """
         rows = [self.rows.read(values) for _ in range(self.head.shape[0])]
         self._check_weights(rows)
-        loss = Tally()
+        loss = WeightedMean()
         for row in rows:
             self._add(row, loss)
         check_targets(loss.count)
-        wishes = Wishes(
-            stop=max(row.wishes.stop for row in rows),
-            save=any(row.wishes.save for row in rows),
+        requests = Requests(
+            stop=max(row.requests.stop for row in rows),
+            save=any(row.requests.save for row in rows),
         )
-        return Reading(loss=loss, correction=1.0 if self.rows.terms else self.unit / loss.count, wishes=wishes)
+        return WindowTotals(loss=loss, correction=1.0 if self.rows.terms else self.unit / loss.count, requests=requests)
 
     def _check_weights(self, rows: Sequence[Row]) -> None:
         for place, name in enumerate(self.rows.parts if self.rows.terms else ()):
@@ -67,10 +192,10 @@ class GroupTotals:
             if len(weights) > 1:
                 raise ContractError(
                     f"the weight of the term {name!r} differs between the processes of the group: {sorted(weights)}; "
-                    "make it a function of what all of them know, such as the windows worked"
+                    "make it a function of what all of them know, such as the number of windows done"
                 )
 
-    def _add(self, row: Row, loss: Tally) -> None:
+    def _add(self, row: Row, loss: WeightedMean) -> None:
         """Count one process's row in."""
         if self.rows.terms:
             for place, name in enumerate(self.rows.parts):
@@ -135,7 +260,7 @@ class Bundle:
         """
         self._head.zero_()
         self._rows.write(local, self._row)
-        self._rows.write_wishes(local.wishes, self._row)
+        self._rows.write_requests(local.requests, self._row)
         missing = self._missing()
         self._owners.fill_(1.0)
         for place in missing:
@@ -175,7 +300,7 @@ class Bundle:
 
 
 def check_one_vector(parameters: Sequence[Parameter]) -> None:
-    """Check that one real vector can hold all gradients.
+    """Check that one real vector [N] can hold all gradients.
 
     Raises:
         ParallelismError: It cannot.

@@ -1,26 +1,52 @@
-"""A group of several processes that speak through torch.distributed."""
+"""A group of several processes that communicate through torch.distributed, and how a process joins it."""
 
 import math
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import TypeVar, cast, final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn import Parameter
 
-from trainers.loop.errors import ContractError, ParallelismError, listed
-from trainers.loop.group.bundle import Bundle
-from trainers.loop.group.collective import answered
-from trainers.loop.group.row import RowFormat
-from trainers.loop.loss import Loss, Tally
-from trainers.loop.window.totals import LocalTotals, Totals
+from trainers.loop.errors import ContractError, ParallelismError, PeerLostError, listed
+from trainers.loop.group.bundle import Bundle, RowFormat
+from trainers.loop.group.group import Group, LocalTotals, SingleProcess, Totals
+from trainers.loop.loss import Loss, WeightedMean
 
 BROADCAST_BYTES = 2**26  # tensors are copied into vectors of this size or of one tensor, so little memory is needed
 SHOWN_CHARACTERS = 40
 
 Value = TypeVar("Value")
+
+PATIENCE = timedelta(minutes=10)
+BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
+
+
+@contextmanager
+def answered(operation: str) -> Generator[None]:
+    """Wrap one collective operation, and nothing else, named for the message.
+
+    Raises:
+        PeerLostError: Another process did not take part in it to the end.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError:  # a RuntimeError too, but this process's own
+        raise
+    except RuntimeError as error:  # all that torch's collectives have in common
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise PeerLostError(
+            f"while {operation}, another process of the group did not answer: it ended, was killed (out of memory?) or "
+            "hangs. Look at the output of the other ranks, where the first error is the cause, and start the group "
+            f"again: it resumes from the last checkpoint. torch says: {first_line}"
+        ) from error
 
 
 @final
@@ -42,7 +68,7 @@ class Processes:
         self._terms: dict[Parameter, Sequence[str]] = {}
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
-        """One all-reduce, after which every process has the same totals and gradients."""
+        """One all-reduce, after which every process has the same totals and gradients [...]."""
         bundle = self._bundle(local, parameters)
         bundle.pack(local)
         with answered("adding up the window's gradients"):
@@ -51,7 +77,7 @@ class Processes:
         return bundle.totals()
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
-        """One all-reduce of a few integers."""
+        """One all-reduce of a few integers [terms], on the parameters' device."""
         names = self._terms_of(counts, parameters)
         vector = torch.tensor([counts.get(name, 0) for name in names], dtype=torch.int64, device=parameters[0].device)
         with answered("adding up the targets of a window"):
@@ -59,18 +85,18 @@ class Processes:
         return dict(zip(names, vector.tolist(), strict=True))
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
-        """The columns of the phase's rows."""
+        """The columns of the rows of a phase with these parameters [...]."""
         known = self._bundles.get(parameters[0])
         return self._expected.get(parameters[0], ()) if known is None else known.parts
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Kept until the phase's first window."""
+        """Kept until the first window of the phase with these parameters [...]."""
         self._expected[parameters[0]] = parts
 
-    def total(self, tally: Tally) -> Tally:
-        """The tallies added up in the order of ranks, so that every process gets the same to the last bit."""
-        total = Tally()
-        for one in self._gathered(tally, "adding up the validation"):
+    def total(self, mean: WeightedMean) -> WeightedMean:
+        """The means added up in the order of ranks, so that every process gets the same to the last bit."""
+        total = WeightedMean()
+        for one in self._gathered(mean, "adding up the validation"):
             total.merge(one)
         return total
 
@@ -79,11 +105,12 @@ class Processes:
         lengths = self._gathered(length, "comparing the epochs' lengths")
         first = lengths[0]
         if first is None or len(set(lengths)) > 1:
-            found = ", ".join(f"rank {rank}: {_shown_length(one)}" for rank, one in enumerate(lengths))
+            known = ["unknown" if length is None else length for length in lengths]
+            lengths_by_rank = ", ".join(f"rank {rank}: {length}" for rank, length in enumerate(known))
             raise ParallelismError(
                 f"the processes of a group share an epoch's batches out among them, so all must know the same number "
-                f"of batches; found {found}. Give every process the whole source, and one that knows its length: "
-                "IterableSource(batches, length=...)"
+                f"of batches; found {lengths_by_rank}. Give every process the whole source, and one that knows its "
+                "length: IterableSource(batches, length=...)"
             )
         return first
 
@@ -92,7 +119,7 @@ class Processes:
         return self._gathered(value, "gathering values")
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """A few broadcasts of flat bytes, whatever the dtypes."""
+        """A few broadcasts of flat bytes, whatever the tensors' shapes [...] and dtypes."""
         for chunk in chunks(tensors, BROADCAST_BYTES):
             flat = torch.cat([tensor.flatten() for tensor in chunk])
             with answered("copying rank 0's tensors"):
@@ -117,9 +144,9 @@ class Processes:
             return known
         terms = self._terms.get(parameters[0])
         names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)] if terms is None else terms
-        found = self._gathered((names, local.expected), "agreeing on the loss's parts")
-        rows = RowFormat(list(dict.fromkeys(name for names, _ in found for name in names)), terms=terms is not None)
-        unit = power_of_two(max(expected for _, expected in found))
+        gathered = self._gathered((names, local.expected), "agreeing on the loss's parts")
+        rows = RowFormat(list(dict.fromkeys(name for names, _ in gathered for name in names)), terms=terms is not None)
+        unit = power_of_two(max(expected for _, expected in gathered))
         bundle = Bundle(parameters, rows=rows, rank=self.rank, size=self.size, unit=unit)
         self._bundles[parameters[0]] = bundle
         return bundle
@@ -129,8 +156,8 @@ class Processes:
         known = self._terms.get(parameters[0])
         if known is None:
             names = [*self._expected.get(parameters[0], ()), *counts]
-            found = self._gathered(names, "agreeing on the loss's terms")
-            known = self._terms[parameters[0]] = list(dict.fromkeys(name for names in found for name in names))
+            gathered = self._gathered(names, "agreeing on the loss's terms")
+            known = self._terms[parameters[0]] = list(dict.fromkeys(name for names in gathered for name in names))
         unknown = [repr(name) for name in counts if name not in known]
         if unknown:
             raise ContractError(
@@ -158,7 +185,7 @@ def power_of_two(value: float) -> float:
 
 
 def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
-    """Tensors of one dtype and device together, up to `limit` bytes or a single tensor.
+    """Tensors [...] of one dtype and device together, up to `limit` bytes or a single tensor.
 
     They are detached and share their contents with the originals; those without elements are left out.
     """
@@ -176,10 +203,6 @@ def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
         yield chunk
 
 
-def _shown_length(length: int | None) -> str:
-    return "unknown" if length is None else str(length)
-
-
 def _difference(first: str, other: str, rank: int) -> str:
     """Both values from a little before the place where they part."""
     same = next((place for place, pair in enumerate(zip(first, other, strict=False)) if pair[0] != pair[1]), None)
@@ -190,3 +213,78 @@ def _difference(first: str, other: str, rank: int) -> str:
 def _excerpt(text: str, start: int) -> str:
     stop = start + SHOWN_CHARACTERS
     return repr(("…" if start else "") + text[start:stop] + ("…" if stop < len(text) else ""))
+
+
+@contextmanager
+def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Group]:
+    """The group that this process belongs to.
+
+    That is the one that `torchrun` describes in the environment, left at the end; or torch's default group where it
+    exists already, which stays; or this process alone.
+
+    Args:
+        device_type: Where the modules are: `cpu`, `cuda` or `xpu`.
+        timeout: How long a process waits for another before it counts as lost. Longer than the longest time by which
+            one may be behind, such as for a checkpoint, a validation or slow data.
+
+    Raises:
+        ParallelismError: The processes cannot communicate on this device or with this build of torch.
+        PeerLostError: The processes did not meet in time.
+    """
+    if dist.is_available() and dist.is_initialized():
+        yield SingleProcess() if dist.get_world_size() == 1 else Processes()
+    elif int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield SingleProcess()
+    else:
+        backend = _backend(device_type)
+        with answered("meeting the group"):
+            _meet(backend, timeout)
+        try:
+            group = Processes()
+            group.gather(group.rank)  # no process leaves, with an error of its own, while another is still arriving
+            yield group
+        finally:
+            # At once, also after an error: it closes the connections, by which the others notice.
+            dist.destroy_process_group()
+
+
+def local_rank() -> int:
+    """This process's number on its machine, from 0: which of the machine's GPUs is its own."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def launched_rank() -> int:
+    """This process's number among all that `torchrun` started, before it has joined them; 0 without them."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def launched_size() -> int:
+    """How many processes `torchrun` started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _backend(device_type: str) -> str:
+    """The backend for the device's tensors; Python objects go over gloo everywhere."""
+    backend = BACKENDS.get(device_type)
+    if backend is None:
+        raise ParallelismError(
+            f"several processes were started (WORLD_SIZE is {os.environ['WORLD_SIZE']}), but on {device_type!r} they "
+            "cannot add up gradients; start one process, or use device='cpu'"
+        )
+    if not dist.is_available() or not dist.is_backend_available(backend):
+        raise ParallelismError(
+            f"several processes on {device_type!r} communicate through {backend}, which this build of torch lacks; "
+            "install one that has it, or start one process"
+        )
+    return backend if backend == "gloo" else f"cpu:gloo,{device_type}:{backend}"
+
+
+def _meet(backend: str, timeout: timedelta) -> None:
+    # A lost process must end a wait with an error. By default nccl ends the whole program instead, without one.
+    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    # torchrun keeps what is stored as long as it lives; a second group of the same processes needs names of its own.
+    visit = store.add(f"visits of rank {rank}", 1)
+    dist.init_process_group(
+        backend, store=PrefixStore(f"visit {visit}", store), rank=rank, world_size=size, timeout=timeout
+    )

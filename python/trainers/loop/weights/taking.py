@@ -9,8 +9,7 @@ from torch.nn.parameter import is_lazy
 
 from trainers.loop.errors import WeightsMismatchError
 from trainers.loop.phase import Frozen
-from trainers.loop.weights.coverage import named_tensors
-from trainers.loop.weights.digest import digest_of
+from trainers.loop.weights.named import digest_of, named_tensors
 
 Modules = nn.Module | Mapping[str, nn.Module | Frozen]
 
@@ -34,8 +33,8 @@ class Taken:
     def __str__(self) -> str:
         """One line with every name."""
         rest = (("new", self.new), ("dropped", self.dropped))
-        told = [f"{word}: {', '.join(names)}" for word, names in rest if names]
-        return "; ".join([f"reused {len(self.reused)} weights: {', '.join(self.reused)}", *told])
+        others = [f"{word}: {', '.join(names)}" for word, names in rest if names]
+        return "; ".join([f"reused {len(self.reused)} weights: {', '.join(self.reused)}", *others])
 
 
 def take_weights(
@@ -75,18 +74,15 @@ def take_weights(
         *(_difference(name, offered[name], tensor) for name, tensor in wanted.items() if name in offered),
     ]
     problems += [] if any(problems) else _at_odds(wanted, offered)
-    _refuse([problem for problem in problems if problem] or ([] if wanted else ["nothing is left to reuse"]))
+    problems = [problem for problem in problems if problem] or ([] if wanted else ["nothing is left to reuse"])
+    if problems:
+        raise WeightsMismatchError(f"the weights do not fit the modules: {'; '.join(problems)}")
     with torch.no_grad():
         # Copied first, because what is offered may be views of the modules themselves.
         taken = [next(iter(offered[name].values())).clone() for name in wanted]
         for tensor, values in zip(wanted.values(), taken, strict=True):
             tensor.copy_(values)
     return Taken(reused=tuple(wanted), new=fresh, dropped=unwanted, digest=digest_of(wanted.items()))
-
-
-def _refuse(problems: Sequence[str]) -> None:
-    if problems:
-        raise WeightsMismatchError(f"the weights do not fit the modules: {'; '.join(problems)}")
 
 
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -114,10 +110,10 @@ def _tensors_of(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def _by_first_name(tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) -> dict[str, dict[str, Tensor]]:
     """The offered tensors, each with the name it came by, by the first name that the modules have for it."""
-    found: dict[str, dict[str, Tensor]] = {}
+    by_name: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        found.setdefault(aliases.get(name, name), {})[name] = tensor
-    return found
+        by_name.setdefault(aliases.get(name, name), {})[name] = tensor
+    return by_name
 
 
 def _undeclared(
@@ -132,10 +128,10 @@ def _undeclared(
     over = [(first, name) for first, named in offered.items() if first not in wanted for name in named]
     strange, kept = [[name for first, name in over if (first in fresh) is same] for same in (False, True)]
     absent, left = [[name for name in lacking if (name in unwanted) is same] for same in (False, True)]
-    yield _listed("only in the modules", absent, "declare new what shall start fresh")
-    yield _listed("only in the modules, as they are dropped of the weights", left, "declare them new too")
-    yield _listed("only in the weights", strange, "declare dropped what shall not be used")
-    yield _listed("only in the weights, as they are new in the modules", kept, "declare them dropped too")
+    yield _listed("only in the modules", absent, "declare as new what is to start fresh")
+    yield _listed("only in the modules, as they are dropped from the weights", left, "declare them as new too")
+    yield _listed("only in the weights", strange, "declare as dropped what is not to be used")
+    yield _listed("only in the weights, as they are new in the modules", kept, "declare them as dropped too")
 
 
 def _unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable[str]) -> Iterator[str]:
@@ -145,7 +141,7 @@ def _unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable
 
 
 def _listed(problem: str, names: Sequence[str], advice: str) -> str:
-    """The problem with every name: nobody can mend what is not named."""
+    """The problem with every name: what is not named cannot be mended."""
     if not names:
         return ""
     return f"{problem}: {', '.join(names)}{f' ({advice})' if advice else ''}"
@@ -153,15 +149,15 @@ def _listed(problem: str, names: Sequence[str], advice: str) -> str:
 
 def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
     """How a weight differs from what is offered for it; nothing if it can be taken."""
-    unlike = [given for given, tensor in offered.items() if _told(tensor) != _told(here) or tensor.is_meta]
+    unlike = [given for given, tensor in offered.items() if _kind(tensor) != _kind(here) or tensor.is_meta]
     if unlike:
         where = "" if unlike == [name] else f" as {name}"
-        return f"{unlike[0]} is {_told(offered[unlike[0]])} in the weights and {_told(here)} in the modules{where}"
+        return f"{unlike[0]} is {_kind(offered[unlike[0]])} in the weights and {_kind(here)} in the modules{where}"
     first, *others = offered.values()
     if first.is_floating_point() and not torch.isfinite(first).all():
         return f"{name} holds values that are not finite"
     if any(not torch.equal(first, tensor) for tensor in others):
-        return f"one weight here, but differ: {' and '.join(offered)}"
+        return f"one weight in the modules, but different values: {' and '.join(offered)}"
     return ""
 
 
@@ -174,10 +170,10 @@ def _at_odds(wanted: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Te
         first = places.setdefault((tensor.data_ptr(), tensor.shape), name)
         one, other = (next(iter(offered[each].values())) for each in (first, name))
         if not torch.equal(one, other):
-            yield f"one memory here, but differ: {first} and {name}"
+            yield f"sharing memory in the modules, but with different values: {first} and {name}"
 
 
-def _told(value: object) -> str:
+def _kind(value: object) -> str:
     """Kind and shape, and why there is nothing to copy from or to."""
     if not isinstance(value, Tensor):
         return f"a {type(value).__name__}"

@@ -7,8 +7,8 @@ Where the loss has several terms, their counts are known before, and nothing is 
 
 Where memory runs out, the batch is cut into smaller pieces and nothing is left out. What a window gives depends on its
 samples, on the generators at its start and on the size of the pieces that it ended with, not on how that was found:
-after a failed forward only the piece is worked again, unless a larger one was worked before it; after that and after a
-failed backward, which leaves half a gradient, the window is.
+after a failed forward only the piece is repeated, unless a larger one went before it; after that and after a failed
+backward, which leaves half a gradient, the window is.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,21 +18,21 @@ from typing import Any, Generic, Literal, TypeVar, final
 
 import torch
 from torch import Tensor
+from torch.autograd import Variable
 from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import mover
+from trainers.loop.device.memory import cause_of, is_out_of_memory, release, usage
+from trainers.loop.device.precision import LossScaler, Precision
+from trainers.loop.group.group import LocalTotals, Requests
 from trainers.loop.loss import Loss, check_loss, check_width
-from trainers.loop.machine.memory import cause_of, is_out_of_memory, release, usage
-from trainers.loop.machine.precision import LossScaler, Precision
-from trainers.loop.phase import Phase
-from trainers.loop.window.direct import backward
+from trainers.loop.phase import Phase, Withheld
 from trainers.loop.window.guards import detached
 from trainers.loop.window.position import Position
 from trainers.loop.window.rewind import Mark, Rewind
-from trainers.loop.window.sharing import SharedForward, Withheld
-from trainers.loop.window.targets import Targets, Weighing, uncounted
-from trainers.loop.window.totals import LocalTotals, Wishes
+from trainers.loop.window.sharing import SharedForward
+from trainers.loop.window.targets import Targets, TermWeights, uncounted
 
 Batch = TypeVar("Batch")
 
@@ -42,7 +42,7 @@ KEPT_SEEDS = 64
 def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> Iterator[tuple[Batch, ...]]:
     """Collect `size` batches at a time; the last window has what is left.
 
-    With a `count` there are so many windows, the last of them empty if need be.
+    With a `count` there are exactly that many windows, the last of them empty if need be.
     """
     collected = iter(lambda: tuple(islice(batches, size)), ())
     return collected if count is None else islice(chain(collected, repeat(())), count)
@@ -50,14 +50,14 @@ def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> It
 
 @dataclass(slots=True)
 class Attempt:
-    """A window being worked.
+    """An attempt at a window.
 
     Attributes:
         batches: How many batches it has.
         losses: The detached loss of every piece that had targets.
         expected: The forecast of its count; 0 before the first piece that has targets.
         start: The state before its first piece.
-        worked: The pieces that are done.
+        done: The pieces that are done.
         weighing: Weighs the terms of a loss of several.
     """
 
@@ -65,8 +65,8 @@ class Attempt:
     losses: list[Loss] = field(default_factory=list[Loss])
     expected: float = 0.0
     start: Mark | None = None
-    worked: list[Piece[Any]] = field(default_factory=list[Piece[Any]])
-    weighing: Weighing[Any] | None = None
+    done: list[Piece[Any]] = field(default_factory=list[Piece[Any]])
+    weighing: TermWeights[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Shortage:
 
     Attributes:
         stage: Where it did.
-        cause: What the allocator said.
+        cause: The message of the allocator.
     """
 
     stage: Literal["forward", "backward"]
@@ -134,15 +134,15 @@ class Accumulator(Generic[Batch]):
         self,
         window: Sequence[Batch],
         position: Position,
-        wishes: Callable[[], Wishes],
+        requests: Callable[[], Requests],
         targets: Targets[Batch] | None = None,
     ) -> LocalTotals:
         """Forward and backward of every batch; the parameters' gradients are the window's, up to the correction.
 
         Args:
             window: The batches.
-            position: Where the loop is; told which batch is worked.
-            wishes: What this process wants to happen after the window, asked at the end.
+            position: Where the loop is; it is told the current batch.
+            requests: Gives what this process asks for after the window; called at the end.
             targets: Of a loss of several terms, counted over the window; None for a loss of one.
 
         Raises:
@@ -158,7 +158,7 @@ class Accumulator(Generic[Batch]):
         return LocalTotals(
             losses=attempt.losses,
             expected=attempt.expected if targets is None else 1.0,
-            wishes=wishes(),
+            requests=requests(),
             targets=None if targets is None else targets.totals,
         )
 
@@ -172,12 +172,12 @@ class Accumulator(Generic[Batch]):
             self._shared.put_buffers_back()
 
     def _attempt(self, window: Sequence[Batch], position: Position, targets: Targets[Batch] | None) -> Attempt | None:
-        """The whole window; None if it must be worked again from its start, to which everything was put back."""
+        """The whole window; None if it must be repeated from its start, to which everything was put back."""
         for parameter in self._parameters:
             parameter.grad = None
         attempt = Attempt(len(window))
         if targets is not None:
-            attempt.weighing = Weighing(targets)
+            attempt.weighing = TermWeights(targets)
         for number, batch in enumerate(window):
             position.at(number)
             if not self._batch(number, batch, attempt):
@@ -185,7 +185,7 @@ class Accumulator(Generic[Batch]):
         return attempt
 
     def _batch(self, number: int, batch: Batch, attempt: Attempt) -> bool:
-        """All pieces of a batch; False if the window must be worked again."""
+        """All pieces of a batch; False if the window must be repeated."""
         start: int | None = 0
         while start is not None:
             piece = self._cutter.piece(batch, start)
@@ -194,14 +194,14 @@ class Accumulator(Generic[Batch]):
             shortage = self._piece(number, piece, attempt)
             if shortage is None:
                 self._starved = False
-                attempt.worked.append(piece)
+                attempt.done.append(piece)
                 start = None if piece.last else piece.stop
             elif not self._recover(number, piece, mark, attempt, shortage):
                 return False
         return True
 
     def _piece(self, number: int, piece: Piece[Batch], attempt: Attempt) -> Shortage | None:
-        """Forward and backward of a piece, or how memory ran out: told by a value, for the error keeps its frames."""
+        """Forward and backward of a piece, or how memory ran out: a value, because an error would keep its frames."""
         stage: Literal["forward", "backward"] = "forward"
         try:
             loss = self._forward(number, piece)
@@ -233,11 +233,11 @@ class Accumulator(Generic[Batch]):
         self._starved = True
         problem = f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage(self._device)}{burden})"
         self._cutter.lower(piece, problem)
-        anew = late or shortage.stage == "backward" or any(self._cutter.would_cut(worked) for worked in attempt.worked)
-        self._rewind.back(attempt.start if anew and attempt.start else mark)
-        if anew and self._shared is not None:
+        repeat = late or shortage.stage == "backward" or any(self._cutter.would_cut(piece) for piece in attempt.done)
+        self._rewind.back(attempt.start if repeat and attempt.start else mark)
+        if repeat and self._shared is not None:
             self._shared.again()
-        return not anew
+        return not repeat
 
     def _forward(self, number: int, piece: Piece[Batch]) -> Loss:
         batch = self._move(piece.batch)
@@ -287,3 +287,20 @@ class Accumulator(Generic[Batch]):
                 self._seeds.clear()
             seed = self._seeds[key] = torch.full_like(mean, weight, requires_grad=False)
         return seed
+
+
+def backward(roots: tuple[Tensor, ...], seeds: tuple[Tensor, ...]) -> None:
+    """`torch.autograd.backward(roots, seeds)` for scalars, which need none of the checks that torch makes.
+
+    Args:
+        roots: Scalars, each with a graph.
+        seeds: What the backward starts from, each of the dtype and device of its root.
+    """
+    if type(roots[0]) is Tensor and not torch.autograd._profiler_enabled():  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  no public name
+        Variable._execution_engine.run_backward(  # noqa: SLF001  what `torch.autograd.backward` itself calls
+            roots, seeds, False, False, (), allow_unreachable=True, accumulate_grad=True
+        )
+    elif len(roots) == 1:
+        roots[0].backward(seeds[0])
+    else:
+        torch.autograd.backward(roots, seeds)

@@ -1,14 +1,15 @@
-"""Checks that turn a training that learns nothing into an error that says why."""
+"""Checks that turn a training that learns nothing, or not what was meant, into an error that says why."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
 
 from trainers.loop.data.tree import leaves
 from trainers.loop.errors import (
+    BatchCoupledError,
     DetachedLossError,
     NoGradientError,
     NonFiniteError,
@@ -17,14 +18,47 @@ from trainers.loop.errors import (
     listed,
 )
 
+COUPLED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
 Nonfinite = Literal["skip", "raise"]
 
 AUDIT_WINDOWS = 16
-"""So many windows show whether a parameter is used, where nobody says otherwise."""
+"""Windows that show whether a parameter is used, unless another number is given."""
+
+
+def coupled_layers(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> list[str]:
+    """The names of the layers whose output for a sample depends on the rest of the batch.
+
+    Args:
+        modules: Where to look.
+        evaluated: Modules that run in evaluation mode, in which layers with running statistics use those.
+    """
+    steady = {part for module in evaluated for part in module.modules()}
+    return [
+        f"{module_name}.{name}".removesuffix(".")
+        for module_name, module in modules.items()
+        for name, layer in module.named_modules()
+        if isinstance(layer, COUPLED) and not (layer in steady and layer.track_running_stats)
+    ]
+
+
+def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> None:
+    """Check that a batch may be cut; the arguments are those of `coupled_layers`.
+
+    Raises:
+        BatchCoupledError: A layer mixes its samples.
+    """
+    coupled = coupled_layers(modules, evaluated)
+    if coupled:
+        raise BatchCoupledError(
+            f"{listed(coupled)} compute with the mean and variance of the batch, so the result would depend on how the "
+            "samples of a window are spread over batches, pieces and processes. Use GroupNorm or LayerNorm, train with "
+            'one batch per window in one process, or accept it: Loop(batch_coupled="accept")'
+        )
 
 
 def detached(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
-    """The error for a loss, or a term of one, without a graph; it gives the cause, as far as it is seen from here."""
+    """The error for a scalar, the mean of a loss or term, without a graph, with the cause as far as it is known."""
     return DetachedLossError(
         f"{name} is detached: it has no graph that backward could follow; {_why_detached(mean, parameters)}"
     )
@@ -52,10 +86,10 @@ class GradientGuard:
 
     Args:
         names: The phase's parameters with their names.
-        audit_windows: A parameter without a gradient in so many windows counts as unused; None for the usual number
-            or the first epoch, whichever is shorter. Windows in which it is frozen do not count.
+        audit_windows: A parameter without a gradient in this many windows counts as unused; None for the usual
+            number or the first epoch, whichever is shorter. Windows in which it is frozen do not count.
         nonfinite: Whether a loss or gradient that is not finite skips the step or raises.
-        skip_limit: So many skipped steps in a row raise.
+        skip_limit: This many skipped steps in a row raise.
         allow_zero: Whether gradients that are all exactly zero are allowed.
 
     Attributes:
@@ -85,23 +119,23 @@ class GradientGuard:
         self.moved = False
 
     def gradients(self) -> list[Tensor]:
-        """The window's gradients.
+        """The window's gradients, of the parameters' shapes [...].
 
         Raises:
             UnusedParameterError: A parameter has had none in all audited windows.
         """
-        found = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        if found and self._unseen:
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        if gradients and self._unseen:
             self._audit()
-        return found
+        return gradients
 
-    def check_any(self, found: Sequence[Tensor]) -> None:
-        """Judge the gradients of a window that has targets.
+    def check_any(self, gradients: Sequence[Tensor]) -> None:
+        """Judge the gradients [...] of a window that has targets.
 
         Raises:
             NoGradientError: There is none.
         """
-        if not found:
+        if not gradients:
             raise NoGradientError(
                 "backward reached none of the phase's parameters, although the loss requires a gradient; it may be a "
                 "constant made with requires_grad=True, or depend on another network or on inputs only"

@@ -1,4 +1,4 @@
-"""A phase at work."""
+"""A phase in a run: one step on a window, and the report of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter
 from trainers.loop.errors import UncoveredParameterError, listed
-from trainers.loop.group.group import Group
+from trainers.loop.group.group import Group, Requests
 from trainers.loop.phase import Phase
-from trainers.loop.weights.average import Average
+from trainers.loop.reports import WindowReport
+from trainers.loop.weights.copies import Average
 from trainers.loop.window.accumulation import Accumulator
 from trainers.loop.window.guards import GradientGuard
 from trainers.loop.window.position import Position
 from trainers.loop.window.targets import Targets, added, counted
-from trainers.loop.window.totals import Wishes
 from trainers.loop.window.update import Outcome, Update
 
 Batch = TypeVar("Batch")
@@ -23,7 +23,7 @@ Batch = TypeVar("Batch")
 
 @dataclass(slots=True, kw_only=True)
 class PhaseRun(Generic[Batch]):
-    """A phase at work: its parts, and how many steps it has taken.
+    """A phase in a run: its parts, and how many steps it has taken.
 
     Attributes:
         phase: What is trained.
@@ -33,10 +33,10 @@ class PhaseRun(Generic[Batch]):
         group: Adds the windows of all processes up.
         update: The step at the window's end.
         guard: Watches the gradients.
-        averages: The moving averages of the weights, one a decay; none without.
+        averages: The moving averages of the weights, one per decay; none without.
         groups: How many parameter groups the optimizer had when the loop was made.
         names: Every parameter of the loop's modules with its name.
-        step: Steps taken so far.
+        steps: Steps taken so far.
     """
 
     phase: Phase[Batch]
@@ -49,23 +49,56 @@ class PhaseRun(Generic[Batch]):
     averages: Sequence[Average]
     groups: int
     names: Mapping[Parameter, str]
-    step: int = 0
+    steps: int = 0
 
-    def work(self, window: tuple[Batch, ...], position: Position, wishes: Callable[[], Wishes]) -> Outcome:
-        """Train on one window; a skipped step moves nothing on. `wishes` is asked when the gradients are there."""
+    def step(self, window: tuple[Batch, ...], position: Position, requests: Callable[[], Requests]) -> Outcome:
+        """Train on one window; a skipped step moves nothing on. `requests` is asked when the gradients are there."""
         with position:  # an error says where it happened
             self._check_groups()
             targets = self._targets(window)  # of a loss of several terms, over all processes
-            local = self.accumulator.run(window, position, wishes, targets)  # every forward and backward
+            local = self.accumulator.run(window, position, requests, targets)  # every forward and backward
             totals = self.group.combine(local, self.parameters)  # the one exchange with other processes
             outcome = self.update.apply(totals, window)  # correct, unscale, measure, clip, step or skip
         if outcome.stepped:
-            self.step += 1
+            self.steps += 1
             for average in self.averages:
-                average.update(self.step)
+                average.update(self.steps)
         else:
             self.accumulator.put_buffers_back()  # as if the window had not been
         return outcome
+
+    def report(
+        self,
+        outcome: Outcome,
+        position: Position,
+        *,
+        epochs: int,
+        windows: int | None,
+        shortages: int,
+        seconds: float,
+        data_seconds: float,
+    ) -> WindowReport:
+        """What a step came to, for the caller; `WindowReport` says what the numbers are."""
+        return WindowReport(
+            phase=position.phase,
+            epoch=position.epoch,
+            epochs=epochs,
+            window=position.window,
+            windows=windows,
+            step=self.steps,
+            loss=outcome.loss.mean(),
+            parts=outcome.loss.parts(),
+            count=outcome.loss.count,
+            grad_norm=outcome.norm,
+            learning_rate=outcome.learning_rate,
+            stepped=outcome.stepped,
+            loss_scale=outcome.loss_scale,
+            micro=self.cutter.limit,
+            shortages=shortages,
+            seconds=seconds,
+            data_seconds=data_seconds,
+            zero_gradient=outcome.zero_gradient,
+        )
 
     def _targets(self, window: Sequence[Batch]) -> Targets[Batch] | None:
         """The targets of a loss of several terms, over the windows of all processes; None for a loss of one."""
@@ -76,11 +109,7 @@ class PhaseRun(Generic[Batch]):
         return Targets(count, batches, self.group.add_counts(added(batches), self.parameters))
 
     def _check_groups(self) -> None:
-        """Check that no parameter group has come or gone since the loop was made.
-
-        Raises:
-            UncoveredParameterError: One has.
-        """
+        """Check that no parameter group has come or gone since the loop was made."""
         if len(self.phase.optimizer.param_groups) == self.groups:
             return
         known = set(self.parameters)
@@ -100,7 +129,7 @@ class PhaseRun(Generic[Batch]):
     def state(self) -> dict[str, Any]:
         """What the next window depends on, besides the weights, for a checkpoint."""
         return {
-            "step": self.step,
+            "step": self.steps,
             "update": self.update.state(),
             "guard": self.guard.state(),
             "parts": list(self.group.parts(self.parameters)),
@@ -108,7 +137,7 @@ class PhaseRun(Generic[Batch]):
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
-        self.step = state["step"]
+        self.steps = state["step"]
         self.update.load(state["update"])
         self.guard.load(state["guard"])
         self.group.expect(self.parameters, state["parts"])

@@ -1,7 +1,6 @@
 """Where the loop is, so that every error can say where it happened."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import final
 
 from trainers.loop.data.tree import describe
@@ -12,7 +11,7 @@ SHOWN_BATCHES = 3
 
 @final
 class Position:
-    """Phase, epoch, window and batch that are being worked on.
+    """The phase, epoch, window and batch that the loop is at.
 
     As a context it adds itself to an error that passes through: as `place` to the loop's own, as a note to every other.
     No error is held back.
@@ -28,20 +27,16 @@ class Position:
         self._batch: int | None = None
 
     def at(self, batch: int | None) -> None:
-        """Note the batch being worked on, counted from 0 within the window; None for the window as a whole."""
+        """Note the batch that the loop is at, counted from 0 within the window; None for the window as a whole."""
         self._batch = batch
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Say where the error happened and let it pass."""
-        if isinstance(error, LoopError):
-            error.place = str(self)
-        elif error is not None:
-            error.add_note(f"in {self}")
+        if error is not None:
+            add_place(error, str(self))
 
     def __str__(self) -> str:
         """One line, all counted from 0."""
@@ -52,3 +47,11 @@ class Position:
         shapes = "; ".join(describe(batch) for batch in self._batches[:SHOWN_BATCHES])
         more = "; …" if size > SHOWN_BATCHES else ""
         return f"{place} of {size} batches: {shapes}{more}"
+
+
+def add_place(error: BaseException, place: str) -> None:
+    """Say in an error where it happened: as `place` in the loop's own, as a note in every other."""
+    if isinstance(error, LoopError):
+        error.place = place
+    else:
+        error.add_note(f"in {place}")

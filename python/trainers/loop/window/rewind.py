@@ -7,7 +7,7 @@ from typing import NamedTuple, Self, final
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.machine.generators import device_generator
+from trainers.loop.device.seeding import device_generator
 
 
 @final
@@ -102,7 +102,7 @@ class Rewind:
 
 
 def _versions(tensors: Mapping[str, Tensor | None]) -> list[int | None]:
-    # A cache that a validation has made anew is an inference tensor: nothing in a training can change it in place.
+    # A cache that a validation has remade is an inference tensor: nothing in a training can change it in place.
     return [
         None if tensor is None or tensor.is_inference() else tensor._version  # noqa: SLF001  no public name
         for tensor in tensors.values()

@@ -1,7 +1,7 @@
-"""A forward that one phase owns and others use: it runs once a piece, whichever of the phases works first.
+"""A forward that one phase owns and others use: it runs once per piece, whichever of the phases comes first.
 
-Where the owner works later than a user, the graphs of all pieces are kept until its own backward has gone through
-them, which takes the memory of a whole window. Where it works first, only values are kept. Both work the same pieces.
+Where the owner comes after a user, the graphs of all pieces are kept until its own backward has gone through
+them, which takes the memory of a whole window. Where it comes first, only values are kept. Both use the same pieces.
 After memory ran out in a later phase of a window, what was kept is dropped, and the forward runs again from the
 generators and buffers at the window's start, in smaller pieces; the owner may have stepped by then, and then makes it
 with its new weights.
@@ -11,59 +11,24 @@ from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Piece
 from trainers.loop.data.tree import check_tree, indivisible, leaves, leaves_and_others, map_tensors
+from trainers.loop.device.precision import Precision
 from trainers.loop.errors import ContractError, SettingsError, listed
-from trainers.loop.machine.precision import Precision
-from trainers.loop.phase import Phase
+from trainers.loop.phase import Phase, Withheld
 from trainers.loop.window.rewind import Mark, Rewind
 
 Batch = TypeVar("Batch")
 
 
 @final
-class Withheld:
-    """A context in which some parameters take no part in any graph."""
-
-    def __init__(self, parameters: Sequence[Parameter]) -> None:
-        self._parameters = tuple(parameters)
-        self._frozen: Sequence[Parameter] = ()
-
-    def __enter__(self) -> None:
-        """Freeze them."""
-        self._frozen = [parameter for parameter in self._parameters if parameter.requires_grad]
-        for parameter in self._frozen:
-            parameter.requires_grad_(False)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let those that did train again, whatever happened."""
-        for parameter in self._frozen:
-            parameter.requires_grad_(True)
-        self._frozen = ()
-
-    def pause(self) -> None:
-        """Let them train for a while within the context."""
-        for parameter in self._frozen:
-            parameter.requires_grad_(True)
-
-    def resume(self) -> None:
-        """Freeze them again."""
-        for parameter in self._frozen:
-            parameter.requires_grad_(False)
-
-
-@final
 @dataclass(frozen=True, slots=True)
-class Made:
+class ForwardResult:
     """What the forward made of a piece.
 
     Attributes:
@@ -83,7 +48,7 @@ class Made:
         """The same tensors without a graph, in the same memory."""
         return map_tensors(self.tree, Tensor.detach)
 
-    def values(self, weights: AbstractSet[int]) -> "Made":
+    def values(self, weights: AbstractSet[int]) -> "ForwardResult":
         """Those to keep once the owner has gone on: without a graph, and apart from the weights that it will move.
 
         Args:
@@ -94,7 +59,7 @@ class Made:
             is_weight = tensor.untyped_storage().data_ptr() in weights
             return tensor.detach().clone() if is_weight else tensor.detach()
 
-        return Made.of(map_tensors(self.tree, kept))
+        return ForwardResult.of(map_tensors(self.tree, kept))
 
     def changed(self) -> list[str]:
         """The paths of the tensors that were changed in place since."""
@@ -152,12 +117,12 @@ class SharedForward(Generic[Batch]):
             for part in modules
             for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False))
         }
-        self._kept: dict[tuple[int, int], Made] = {}
+        self._kept: dict[tuple[int, int], ForwardResult] = {}
         self._start: Mark | None = None
         self._first: str | None = None
 
     def begin(self, due: Sequence[str]) -> None:
-        """Begin a window with the phases that work in it, in order."""
+        """Begin a window with the phases that are due in it, in order."""
         self._due = [name for name in due if name in self._phases]
         self._start = self._first = None
 
@@ -169,11 +134,11 @@ class SharedForward(Generic[Batch]):
         """What the forward made of a piece: for the owner with its graph, for a user detached.
 
         Args:
-            phase: Who asks, at work.
+            phase: The phase that is running.
             number: The batch within the window.
             piece: The piece of it.
             batch: The piece on the device.
-            withheld: What the phase at work withholds.
+            withheld: What that phase withholds.
         """
         key = (number, piece.start)
         kept = self._kept.get(key)
@@ -189,7 +154,7 @@ class SharedForward(Generic[Batch]):
         return kept.tree
 
     def check_unchanged(self, phase: str, number: int, piece: Piece[Batch]) -> None:
-        """Check that a phase has left what was made as it was, and drop it if nobody waits for it.
+        """Check that a phase has left what was made as it was, and drop it if no phase waits for it.
 
         Raises:
             ContractError: It has not.
@@ -207,7 +172,7 @@ class SharedForward(Generic[Batch]):
             self._kept.pop(key, None)
 
     def began_before(self, phase: str) -> bool:
-        """Whether another phase than the one at work has run the forward in this window."""
+        """Whether another phase than the running one has run the forward in this window."""
         return self._first not in (None, phase)
 
     def burden(self) -> str:
@@ -216,7 +181,7 @@ class SharedForward(Generic[Batch]):
         if not graphs:
             return ""
         return (
-            f", while the graphs of {graphs} forwards are kept for phase {self.owner!r}, which works later in the "
+            f", while the graphs of {graphs} forwards are kept for phase {self.owner!r}, which runs later in the "
             "window: put it first, or take fewer batches into a window"
         )
 
@@ -236,14 +201,14 @@ class SharedForward(Generic[Batch]):
             self._rewind.put_buffers_back(self._start)
 
     def spared(self, phase: str) -> Collection[nn.Module]:
-        """The modules whose buffers the owner itself puts back; none if it asks, or does not work in this window."""
+        """The modules whose buffers the owner itself puts back; none where it is the running phase or not due."""
         return self.modules if phase != self.owner and self.owner in self._due else ()
 
     def _waits(self, phase: str) -> bool:
-        """Whether a phase after this one works in this window."""
+        """Whether a phase after this one is due in this window."""
         return self._due[-1] != phase
 
-    def _make(self, phase: str, batch: Batch, withheld: Withheld) -> Made:
+    def _make(self, phase: str, batch: Batch, withheld: Withheld) -> ForwardResult:
         if self._start is None:
             self._start, self._first = self._rewind.mark(), phase
         if phase == self.owner:
@@ -258,18 +223,14 @@ class SharedForward(Generic[Batch]):
         finally:
             withheld.resume()
 
-    def _run(self, batch: Batch) -> Made:
+    def _run(self, batch: Batch) -> ForwardResult:
         with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
             tree = self._forward(batch)
         self._check(tree)
-        return Made.of(tree)
+        return ForwardResult.of(tree)
 
     def _check(self, tree: object) -> None:
-        """Check the first tree of its kind: every tensor must be reached, to be detached.
-
-        Raises:
-            ContractError: One is not.
-        """
+        """Check the first tree of its kind: every tensor must be reached, to be detached."""
         kind = tuple([(path, type(thing)) for path, thing in leaves_and_others(tree, "made")])
         if kind in self._looked_at:
             return

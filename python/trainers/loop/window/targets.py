@@ -41,16 +41,16 @@ def counted(count: Callable[[Any], Counts], batch: object) -> Counts:
     Raises:
         ContractError: The function returned something else than counts by name.
     """
-    found = count(batch)
-    if not _is_mapping(found):
+    counts = count(batch)
+    if not _is_mapping(counts):
         raise ContractError(
-            f"counts returned a {type(found).__name__}; expected the number of targets of every term by name, such as "
+            f"counts returned a {type(counts).__name__}; expected the number of targets of every term by name, such as "
             '{"mel": 8192, "tokens": 60}'
         )
-    wrong = [f"{number!r} for {name!r}" for name, number in found.items() if not _is_count(number)]
+    wrong = [f"{number!r} for {name!r}" for name, number in counts.items() if not _is_count(number)]
     if wrong:
         raise ContractError(f"counts returned {listed(wrong)}; expected an int of 0 or more for every term")
-    return found
+    return counts
 
 
 def uncounted(phase: str, loss: Loss) -> ContractError:
@@ -80,7 +80,7 @@ def added(batches: Sequence[Counts]) -> Counts:
 
 @final
 @dataclass(slots=True)
-class Weighing(Generic[Batch]):
+class TermWeights(Generic[Batch]):
     """Weighs the terms of the pieces of one attempt at a window, and checks that they are what was counted.
 
     Attributes:
@@ -92,7 +92,7 @@ class Weighing(Generic[Batch]):
     _seen: Counter[str] = field(default_factory=Counter[str])
 
     def weigh(self, loss: Loss, piece: Piece[Batch], number: int) -> list[tuple[Tensor, float]]:
-        """The means to start the backward from, each with what it is multiplied by.
+        """The means, scalars, to start the backward from, each with what it is multiplied by.
 
         Args:
             loss: The piece's.
@@ -146,9 +146,9 @@ class Weighing(Generic[Batch]):
                 f"terms {listed([repr(name) for name in expected])}, or take counts away"
             )
         for name in dict.fromkeys((*loss.terms, *expected)):
-            found, promised = loss.terms[name].count if name in loss.terms else 0, expected.get(name, 0)
-            if found != promised:
+            actual, promised = loss.terms[name].count if name in loss.terms else 0, expected.get(name, 0)
+            if actual != promised:
                 raise ContractError(
-                    f"the term {name!r} has {found} targets in the loss and {promised} by counts, for the same piece; "
+                    f"the term {name!r} has {actual} targets in the loss and {promised} by counts, for the same piece; "
                     "its weight in the window would be wrong: both must count the same"
                 )

@@ -1,0 +1,162 @@
+"""What the caller keeps beside the loop, such as a replay buffer: how it is saved, checked and put back."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any, Protocol, cast, runtime_checkable
+
+from torch import Tensor
+
+from trainers.loop.checkpoint.tensors import MAPPINGS, check_state
+from trainers.loop.errors import ResumeMismatchError, listed
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A thing whose state goes into checkpoints and comes back, as torch's modules and schedulers have it."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state: tensors and plain Python values, in any nesting of dicts, lists and tuples."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> object:
+        """Go on from such a state.
+
+        Args:
+            state_dict: As it was saved, for this object alone; its tensors are on the CPU.
+
+        Raises:
+            RuntimeError, ValueError, KeyError: It does not fit.
+        """
+        ...
+
+
+def state_of(things: Mapping[str, Stateful]) -> dict[str, Any]:
+    """The state of every thing, its tensors on the host: it may go to another process, which has other devices."""
+    return {name: on_host(thing.state_dict()) for name, thing in things.items()}
+
+
+def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
+    """Check that saved states fit the things as they are now, before anything is changed.
+
+    What is empty or None on either side fits everything, and lists may have grown: so buffers begin. All else keeps
+    its keys, shapes, dtypes and kinds.
+
+    Raises:
+        ResumeMismatchError: A name is on one side only, or a state is not of the same structure.
+    """
+    problems = [*_misnamed(saved, things), *_misfits(saved, things)]
+    if problems:
+        raise ResumeMismatchError(
+            f"Loop(state=…) does not fit the checkpoint: {listed(problems)}; give it what the training was started "
+            "with, or start again in another folder"
+        )
+
+
+def outgrown(now: Mapping[str, Any], begun: Mapping[str, Any]) -> list[str]:
+    """What of saved states will not fit things that begin as these did.
+
+    Args:
+        now: The states that are saved.
+        begun: Those at the start.
+    """
+    return [difference for name, state in now.items() for difference in _differences(name, state, begun[name])]
+
+
+def check_keepable(things: Mapping[str, Stateful]) -> None:
+    """Check that the states can be written and read back.
+
+    Raises:
+        CheckpointError: There is more in one than tensors and plain values; the message names its place.
+    """
+    check_state(state_of(things))
+
+
+def load_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
+    """Put the states back.
+
+    Raises:
+        ResumeMismatchError: A thing refuses its state.
+    """
+    for name, thing in things.items():
+        try:
+            thing.load_state_dict(saved[name])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise ResumeMismatchError(
+                f"state {name!r} does not take what the checkpoint has of it: {type(thing).__name__} says {error}"
+            ) from error
+
+
+def on_host(value: Any) -> Any:
+    """The same value with all its tensors on the CPU; those that are there are not copied."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if type(value) in MAPPINGS:
+        copied = copy(value)  # with its attributes, in which a module's state_dict keeps versions
+        for key, item in value.items():
+            copied[key] = on_host(item)
+        return copied
+    if type(value) in (list, tuple):
+        return type(value)([on_host(item) for item in value])
+    return value
+
+
+def _misnamed(saved: Iterable[str], things: Iterable[str]) -> Iterator[str]:
+    known, given = list(saved), list(things)
+    yield from (f"{name!r} is in the checkpoint and not here" for name in known if name not in given)
+    yield from (f"{name!r} is here and not in the checkpoint" for name in given if name not in known)
+
+
+def _misfits(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> Iterator[str]:
+    for name, thing in things.items():
+        if name in saved:
+            yield from _differences(name, saved[name], thing.state_dict())
+
+
+def _differences(place: str, saved: object, here: object) -> Iterator[str]:
+    """Where the two are not of the same structure."""
+    if saved is None or here is None:
+        return
+    kind, shown = _kind(here), (_shown(saved), _shown(here))
+    if _kind(saved) != kind or (isinstance(here, Tensor) and not _same_tensor(cast("Tensor", saved), here)):
+        yield f"{place} is {shown[0]} in the checkpoint and {shown[1]} here"
+    elif kind is dict:
+        yield from _in_mappings(place, cast("Mapping[object, object]", saved), cast("Mapping[object, object]", here))
+    elif kind in (list, tuple):
+        yield from _in_sequences(place, cast("Sequence[object]", saved), cast("Sequence[object]", here))
+
+
+def _in_mappings(place: str, saved: Mapping[object, object], here: Mapping[object, object]) -> Iterator[str]:
+    if not saved or not here:  # what is empty at first may grow
+        return
+    yield from (f"{place}[{key!r}] is in the checkpoint and not here" for key in saved if key not in here)
+    yield from (f"{place}[{key!r}] is here and not in the checkpoint" for key in here if key not in saved)
+    for key in here:
+        if key in saved:
+            yield from _differences(f"{place}[{key!r}]", saved[key], here[key])
+
+
+def _in_sequences(place: str, saved: Sequence[object], here: Sequence[object]) -> Iterator[str]:
+    if len(saved) != len(here):  # it has grown, and its items may be others
+        return
+    for index, (before, now) in enumerate(zip(saved, here, strict=True)):
+        yield from _differences(f"{place}[{index}]", before, now)
+
+
+def _same_tensor(saved: Tensor, here: Tensor) -> bool:
+    grown = not saved.numel() or not here.numel()
+    return saved.dtype == here.dtype and (grown or saved.shape == here.shape)
+
+
+def _kind(value: object) -> type:
+    """Its type; one for all tensors, one for all mappings, and one for numbers, since a sum may begin as an int."""
+    if isinstance(value, Tensor):
+        return Tensor
+    if isinstance(value, Mapping):
+        return dict
+    return float if type(value) is int else type(value)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return f"of type {type(value).__name__}"

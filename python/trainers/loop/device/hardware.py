@@ -1,0 +1,232 @@
+"""What this machine can compute on, the device that a run uses, and a test that it computes rightly."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Self, final
+
+import torch
+from torch import Tensor, nn
+
+from trainers.loop.errors import DeviceUnavailableError, SelfTestError, listed
+
+CPU = torch.device("cpu")
+# NVIDIA GPUs may multiply float32 in TF32, which keeps 10 bits of every factor and loses about 0.0005 of it. Over the
+# probe's time steps that grows to some 0.002 of the largest value; a wrong kernel is off by far more than this.
+TOLERANCE = 0.02
+BATCH, STEPS, FEATURES, HIDDEN = 4, 6, 8, 16
+
+Figures = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """The devices of a machine.
+
+    Attributes:
+        cuda: Names of the CUDA devices, in order of their index.
+        cuda_bf16: Whether the first CUDA device multiplies bfloat16 natively; emulation is slow and does not count.
+        xpu: Names of the Intel GPUs.
+        mps: Whether there is an Apple GPU.
+    """
+
+    cuda: tuple[str, ...] = ()
+    cuda_bf16: bool = False
+    xpu: tuple[str, ...] = ()
+    mps: bool = False
+
+    @classmethod
+    def detect(cls) -> Self:
+        """Ask torch what this machine has."""
+        cuda = tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+        return cls(
+            cuda=cuda,
+            cuda_bf16=bool(cuda) and torch.cuda.is_bf16_supported(including_emulation=False),
+            xpu=tuple(torch.xpu.get_device_name(index) for index in range(torch.xpu.device_count())),
+            mps=torch.backends.mps.is_available(),
+        )
+
+    def devices(self) -> tuple[str, ...]:
+        """Every device by the name that `choose_device` takes, the fastest kind first."""
+        return (
+            *(f"cuda:{index}" for index in range(len(self.cuda))),
+            *(f"xpu:{index}" for index in range(len(self.xpu))),
+            *(("mps",) if self.mps else ()),
+            "cpu",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceChoice:
+    """The device of a run, and why it is this one."""
+
+    device: torch.device
+    reason: str
+
+
+def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> DeviceChoice:
+    """Turn `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps` into a device.
+
+    Args:
+        requested: As above.
+        hardware: The machine's.
+        local_rank: The number of this process among those that train together on this machine; each takes its own GPU.
+
+    Raises:
+        DeviceUnavailableError: The machine has no such device; the message names those it has.
+    """
+    present = hardware.devices()
+    kind = present[0].partition(":")[0] if requested == "auto" else requested
+    name = f"{kind}:{local_rank}" if kind in ("cuda", "xpu") else kind
+    if name in present and requested == "auto":
+        return DeviceChoice(device=torch.device(name), reason=_why_automatic(name, hardware))
+    if name not in present:
+        asker = f" by process {local_rank} of its group" if local_rank else ""
+        raise DeviceUnavailableError(
+            f"device {requested!r} was asked for{asker}, but this machine has {', '.join(present)}; "
+            f"use one of them or 'auto'{_why_no_accelerator(requested, hardware)}"
+        )
+    return DeviceChoice(device=torch.device(name), reason=f"{requested!r} was asked for")
+
+
+def made_current(device: torch.device) -> AbstractContextManager[None]:
+    """Inside, `device` is the one that torch takes where only a kind is named, such as `cuda`; afterwards as before.
+
+    Without it every process of a group would put on the first GPU what it does not place by number: NCCL's and cuBLAS's
+    workspaces, and tensors that a loss makes on `cuda`.
+    """
+    if device.type in ("cuda", "xpu"):
+        return torch.accelerator.device_index(device.index)
+    return nullcontext()
+
+
+def _why_automatic(name: str, hardware: Hardware) -> str:
+    kind, _, index = name.partition(":")
+    match kind:
+        case "cuda":
+            return f"automatic: CUDA device {index}, {hardware.cuda[int(index)]}"
+        case "xpu":
+            return f"automatic: Intel GPU {index}, {hardware.xpu[int(index)]}"
+        case "mps":
+            return "automatic: the Apple GPU"
+        case _:
+            return "automatic: no accelerator that this build of torch can use"
+
+
+def _why_no_accelerator(requested: str, hardware: Hardware) -> str:
+    if requested.startswith("cuda") and not hardware.cuda:
+        built = torch.version.cuda
+        return f" (this torch was built {f'for CUDA {built}, so look at the driver' if built else 'without CUDA'})"
+    return ""
+
+
+@final
+class Probe(nn.Module):
+    """Two recurrent layers and a linear one, with the same weights whenever it is made; it starts on the CPU.
+
+    Args:
+        dropout: Between the recurrent layers, 0 to 1.
+    """
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.recurrent = nn.LSTM(
+            FEATURES, HIDDEN, num_layers=2, dropout=dropout, batch_first=True, device=CPU, dtype=torch.float32
+        )
+        self.head = nn.Linear(HIDDEN, 1, device=CPU, dtype=torch.float32)
+        generator = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.uniform_(-0.5, 0.5, generator=generator)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """One number per sequence: float32 [N, steps, features] to [N, 1]."""
+        hidden: Tensor = self.recurrent(inputs)[0]
+        return self.head(hidden[:, -1])
+
+
+def figures(device: torch.device, make: Callable[[float], nn.Module] = Probe) -> dict[str, Tensor]:
+    """What a training step and an evaluation give on a device.
+
+    The global generators are afterwards as they were.
+
+    Args:
+        device: Computes.
+        make: Makes the network with a given dropout, on the CPU.
+
+    Returns:
+        Every result [...] by what it is, on the CPU.
+    """
+    accelerators = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices=accelerators, device_type=device.type), torch.enable_grad():
+        results = _training_step(make(0.0).to(device), device)
+        results["the output in evaluation, after training with dropout"] = _evaluation(make(0.5).to(device), device)
+        return {name: tensor.detach().to(CPU) for name, tensor in results.items()}
+
+
+def check_device(device: torch.device, *, compute: Callable[[torch.device], Figures] = figures) -> None:
+    """Compare a training step on the device with the same on the CPU, in float32; on the CPU do nothing.
+
+    Some drivers and releases compute wrongly without an error. One on Apple GPUs went on applying dropout in evaluation
+    after it had trained (https://github.com/pytorch/pytorch/issues/180744).
+
+    Args:
+        device: The device of the training.
+        compute: Makes the device's figures.
+
+    Raises:
+        SelfTestError: A result differs by more than rounding; the message names which, and by how much.
+    """
+    if device.type == "cpu":
+        return
+    wrong = _differences(compute(device), figures(CPU))
+    if wrong:
+        raise SelfTestError(
+            f"{device} computes wrongly: in a small training step of recurrent layers, compared with the CPU, "
+            f"{listed(wrong)}; up to {TOLERANCE} of the largest value is taken for rounding. Update the driver and "
+            f"torch {torch.__version__}, or train on device 'cpu'"
+        )
+
+
+def _training_step(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
+    # A large epsilon makes the step a smooth function of the gradient, so that rounding stays rounding.
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.1, eps=0.01)
+    output = network(_inputs(device))
+    output.square().mean().backward()
+    before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
+    gradients = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+        for name, parameter in network.named_parameters()
+    }
+    optimizer.step()
+    return {
+        "the output": output,
+        **{f"the gradient of {name}": gradient for name, gradient in gradients.items()},
+        **{f"the step of {name}": parameter - before[name] for name, parameter in network.named_parameters()},
+    }
+
+
+def _evaluation(network: nn.Module, device: torch.device) -> Tensor:
+    """The output of evaluation, for the very shapes that training has just been through."""
+    inputs = _inputs(device)
+    network.train()
+    network(inputs).sum().backward()
+    network.eval()
+    with torch.no_grad():
+        return network(inputs)
+
+
+def _inputs(device: torch.device) -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(BATCH, STEPS, FEATURES, generator=generator, device=CPU, dtype=torch.float32).to(device)
+
+
+def _differences(results: Figures, expected: Figures) -> list[str]:
+    """What differs by more than rounding, in words."""
+    wrong: list[str] = []
+    for name, tensor in results.items():
+        error = float((tensor - expected[name]).abs().max())
+        largest = float(expected[name].abs().max())
+        if not error <= TOLERANCE * largest:  # so that not-a-number is wrong too
+            wrong.append(f"{name} is off by {error:.3g} where the largest value is {largest:.3g}")
+    return wrong

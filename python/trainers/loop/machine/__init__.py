@@ -1,1 +1,0 @@
-"""The machine: its devices, precisions, memory and generators."""

@@ -1,0 +1,197 @@
+"""Networks with several named outputs: what they promise, and one loss for all of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from trainers.loop.errors import ContractError, SettingsError, listed
+from trainers.loop.loss import Loss, described
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What a network's output must be: a dict with exactly these names, and a tensor under each.
+
+    Attributes:
+        names: The outputs, such as one per horizon; at least one, each once.
+        within: The key under which the outputs may stand, beside others that are not looked at; None if they are the
+            whole output.
+        shape: Of every output. None stands for a dimension of any size, the same in all outputs. The default is [N].
+
+    Raises:
+        SettingsError: The names are none, double, or contain `within`.
+    """
+
+    names: Sequence[str]
+    within: str | None = "predictions"
+    shape: Sequence[int | None] = (None,)
+
+    def __post_init__(self) -> None:
+        """Check the names."""
+        if not self.names or len(set(self.names)) < len(self.names) or self.within in self.names:
+            raise SettingsError(
+                f"the names of the outputs are {list(self.names)} within {self.within!r}; give one or more different "
+                "names, none of them the key that they stand within"
+            )
+
+    def read(self, output: object) -> dict[str, Tensor]:
+        """The outputs by name, in the order of the names, taken out of what the network returned.
+
+        Either all of them stand under the key `within`, or they are the whole output. Whether they are finite is not
+        looked at.
+
+        Args:
+            output: What the network returned.
+
+        Raises:
+            ContractError: It is no such dict; or an output is no tensor, of an integer type or of another shape; or it
+                has no graph although gradients are enabled.
+        """
+        outputs = self._outputs(output)
+        tensors = {name: self._tensor(name, outputs[name]) for name in self.names}
+        self._check_sizes(tensors)
+        _check_attached(tensors)
+        return tensors
+
+    def _outputs(self, output: object) -> Mapping[object, object]:
+        """The dict that has the names for keys."""
+        if not isinstance(output, Mapping):
+            raise ContractError(f"the network returned {described(output)}; {self._expected()}")
+        outputs: object = output.get(self.within, output)
+        where = f" under {self.within!r}" if self.within in output else ""
+        if not isinstance(outputs, Mapping):
+            raise ContractError(f"the network returned {described(outputs)}{where}; {self._expected()}")
+        missing = [name for name in self.names if name not in outputs]
+        unexpected = [key for key in outputs if key not in self.names]
+        if missing or unexpected:
+            raise ContractError(
+                f"the network returned {described(outputs)}{where}; {self._expected()}{_differ(missing, unexpected)}; "
+                f"{self._hint(outputs, nested=bool(where))}"
+            )
+        return outputs
+
+    def _tensor(self, name: str, value: object) -> Tensor:
+        if not isinstance(value, Tensor):
+            raise ContractError(
+                f"the output {name!r} is {described(value)}; expected a tensor of shape {self._shape()}"
+            )
+        if not value.is_floating_point():
+            raise ContractError(
+                f"the output {name!r} is of {value.dtype}; expected floating point: an argmax or a rounding has no "
+                "gradient"
+            )
+        wanted = self.shape
+        if value.ndim != len(wanted) or any(
+            size not in (None, real) for size, real in zip(wanted, value.shape, strict=True)
+        ):
+            raise ContractError(
+                f"the output {name!r} has shape {list(value.shape)}; expected {self._shape()}: a dimension of 1 too "
+                "many would be broadcast against the targets; remove it with .squeeze(-1)"
+            )
+        return value
+
+    def _check_sizes(self, tensors: Mapping[str, Tensor]) -> None:
+        if len({tensor.shape for tensor in tensors.values()}) > 1:
+            shapes = ", ".join(f"{name!r} {list(tensor.shape)}" for name, tensor in tensors.items())
+            raise ContractError(
+                f"the outputs have different shapes: {shapes}; expected the same {self._shape()} in all"
+            )
+
+    def _expected(self) -> str:
+        place = f", or the same under {self.within!r}" if self.within is not None else ""
+        return f"expected a dict with the keys {listed([repr(name) for name in self.names])}{place}"
+
+    def _hint(self, outputs: Mapping[object, object], *, nested: bool) -> str:
+        if self.within is not None and self.within in outputs:
+            return f"{self.within!r} stands within {self.within!r}: was it wrapped twice?"
+        if not outputs:
+            return "did the network's loop over its outputs run at all?"
+        if any(not isinstance(key, str) for key in outputs):
+            return "keys must be names (str): did you use numbers for keys?"
+        if self.within is not None and not nested:
+            return f"did you pass another part of the network's output than output[{self.within!r}]?"
+        return "do the network and the loss take their names from the same list?"
+
+    def _shape(self) -> str:
+        return f"[{', '.join('any' if size is None else str(size) for size in self.shape)}]"
+
+
+def _check_attached(tensors: Mapping[str, Tensor]) -> None:
+    detached = [repr(name) for name, tensor in tensors.items() if not tensor.requires_grad]
+    if torch.is_grad_enabled() and detached:
+        raise ContractError(
+            f"these outputs have no graph, so nothing would be learned from them: {listed(detached)}; look for "
+            ".detach(), .data or a torch.no_grad() in the network, or heads that are frozen; to evaluate, use "
+            "torch.inference_mode()"
+        )
+
+
+def _differ(missing: Sequence[str], unexpected: Sequence[object]) -> str:
+    lacks = f"; missing: {listed([repr(name) for name in missing])}" if missing else ""
+    return lacks + (f"; unexpected: {listed([repr(key) for key in unexpected])}" if unexpected else "")
+
+
+def summed_loss(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor], criterion: Criterion) -> Loss:
+    """The mean loss over the targets of all outputs; a target that is not a number is missing and not counted.
+
+    Every target weighs the same, so an output with few targets weighs little. `parts` says what every output adds to
+    the mean: together they are the mean, and they stay right however a window is cut into batches. Without any target
+    the count is 0.
+
+    Args:
+        predictions: The network's outputs by name, [N, …], each beginning with the shape of its targets.
+        targets: The targets by the same names, [N] or more; not a number where there is none.
+        criterion: Losses of single targets, float [n], from predictions [n, …] and targets [n]; a criterion of
+            `torch.nn` with reduction "none".
+
+    Raises:
+        ContractError: Predictions and targets differ in names or shapes, or the criterion has reduced its losses.
+    """
+    _check_names(predictions, targets)
+    for name, target in targets.items():
+        _check_shapes(name, predictions[name], target)
+    present = {name: ~target.isnan() for name, target in targets.items()}
+    counts = torch.stack([mask.sum() for mask in present.values()]).tolist()  # one wait for the device in all
+    sums = {
+        name: _summed(name, predictions[name][mask], targets[name][mask], criterion)
+        for (name, mask), count in zip(present.items(), counts, strict=True)
+        if count
+    }
+    count = sum(counts)
+    if not count:
+        return Loss(torch.zeros(()), 0)
+    parts = {name: total / count for name, total in sums.items()}
+    mean = torch.stack(list(parts.values())).sum()
+    return Loss(mean, count, {name: part.detach() for name, part in parts.items()})
+
+
+def _summed(name: str, predicted: Tensor, target: Tensor, criterion: Criterion) -> Tensor:
+    losses = criterion(predicted.to(torch.promote_types(predicted.dtype, torch.float32)), target)
+    if losses.shape != target.shape:
+        raise ContractError(
+            f"the criterion made losses of shape {list(losses.shape)} for the {len(target)} targets of {name!r}; "
+            'expected one per target: give it reduction="none", and average over further dimensions'
+        )
+    return losses.sum()
+
+
+def _check_names(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> None:
+    if not targets or predictions.keys() != targets.keys():
+        raise ContractError(
+            f"predictions have the names {list(predictions)} and targets {list(targets)}; expected the same, one or "
+            "more; where targets are missing, give not-a-number for them"
+        )
+
+
+def _check_shapes(name: str, prediction: Tensor, target: Tensor) -> None:
+    if prediction.shape[: target.ndim] != target.shape:
+        raise ContractError(
+            f"the prediction of {name!r} has shape {list(prediction.shape)} and its target {list(target.shape)}; "
+            "expected the same, or further dimensions of the prediction behind the target's"
+        )

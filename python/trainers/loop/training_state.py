@@ -1,0 +1,151 @@
+"""How far a training has come, and the totals of the epoch that it is in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, final
+
+from trainers.loop.loss import WeightedMean
+from trainers.loop.reports import EpochReport, PhaseTotals, ValidationReport, WindowReport
+
+PhaseResult = tuple[WindowReport, WeightedMean]
+"""What a phase did in a window, and the loss behind the report's numbers."""
+
+
+@final
+class EpochTotals:
+    """Adds the windows of an epoch up.
+
+    Args:
+        names: The phases.
+
+    Attributes:
+        windows: Windows of the epoch so far.
+        seconds: Time that they took, in all runs that took part in the epoch.
+        data_seconds: Time that their batches were waited for.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._means = {name: WeightedMean() for name in names}
+        self._skipped = dict.fromkeys(names, 0)
+        self._zeros = dict.fromkeys(names, 0)
+        self._shortages = dict.fromkeys(names, 0)
+        self.windows = 0
+        self.seconds = 0.0
+        self.data_seconds = 0.0
+
+    def add(self, worked: Sequence[PhaseResult], *, seconds: float, data_seconds: float) -> None:
+        """Count a window in; what a phase skipped, or what moved nothing, counts as that only."""
+        self.windows += 1
+        self.seconds += seconds
+        self.data_seconds += data_seconds
+        for report, loss in worked:
+            self._shortages[report.phase] += report.shortages
+            if report.zero_gradient:
+                self._zeros[report.phase] += 1
+            elif not report.stepped:
+                self._skipped[report.phase] += 1
+            elif loss.has_terms:
+                self._means[report.phase].merge(loss)
+            else:
+                self._means[report.phase].add(report.loss, report.count, report.parts)
+
+    def totals(self, steps: Mapping[str, int]) -> dict[str, PhaseTotals]:
+        """The totals of every phase, given the steps each has taken."""
+        return {
+            name: PhaseTotals(
+                loss=total.mean(),
+                parts=total.parts(),
+                count=total.count,
+                step=steps[name],
+                skipped=self._skipped[name],
+                zero_gradients=self._zeros[name],
+                shortages=self._shortages[name],
+            )
+            for name, total in self._means.items()
+        }
+
+    def state(self) -> dict[str, Any]:
+        """The sums so far, for a checkpoint."""
+        return {
+            "windows": self.windows,
+            "seconds": self.seconds,
+            "data_seconds": self.data_seconds,
+            "tallies": {name: total.state() for name, total in self._means.items()},
+            "skipped": dict(self._skipped),
+            "zero_gradients": dict(self._zeros),
+            "shortages": dict(self._shortages),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from such sums."""
+        self.windows = state["windows"]
+        self.seconds = state["seconds"]
+        self.data_seconds = state["data_seconds"]
+        for name, total in state["tallies"].items():
+            self._means[name].load(total)
+        self._skipped.update(state["skipped"])
+        self._zeros.update(state.get("zero_gradients", {}))  # older checkpoints know none
+        self._shortages.update(state["shortages"])
+
+
+@final
+class TrainingState:
+    """How far a training has come.
+
+    Args:
+        phases: Their names.
+        order_seed: The order of sources that draw from torch's generator comes from it.
+
+    Attributes:
+        epoch: Epochs that are complete.
+        windows: Windows done since the start of the training.
+        epoch_totals: The totals of the epoch that is not complete.
+        history: The reports of the complete ones.
+        order_seed: As above.
+        order: Stands for the order that the epoch was begun with; empty where it is not known.
+    """
+
+    def __init__(self, phases: Sequence[str], *, order_seed: int) -> None:
+        self._phases = phases
+        self.epoch = 0
+        self.windows = 0
+        self.epoch_totals = EpochTotals(phases)
+        self.history: list[EpochReport] = []
+        self.order_seed = order_seed
+        self.order = ""
+
+    def complete(self, report: EpochReport) -> None:
+        """The epoch is complete."""
+        self.history.append(report)
+        self.epoch += 1
+        self.epoch_totals = EpochTotals(self._phases)
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain values, for a checkpoint."""
+        return {
+            "epoch": self.epoch,
+            "windows": self.windows,
+            "ledger": self.epoch_totals.state(),
+            "history": [asdict(report) for report in self.history],
+            "order_seed": self.order_seed,
+            "order": self.order,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.epoch = state["epoch"]
+        self.windows = state["windows"]
+        self.epoch_totals.load(state["ledger"])
+        self.history = [_report(values) for values in state["history"]]
+        self.order_seed = state["order_seed"]
+        self.order = state.get("order", "")  # older checkpoints do not know it
+
+
+def _report(values: Mapping[str, Any]) -> EpochReport:
+    """The report that `asdict` took apart."""
+    rebuilt: dict[str, Any] = {
+        **values,
+        "phases": {name: PhaseTotals(**totals) for name, totals in values["phases"].items()},
+        "validation": None if values["validation"] is None else ValidationReport(**values["validation"]),
+    }
+    return EpochReport(**rebuilt)
