@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from predictor.artifact.normalisers import read_normaliser, write_normaliser
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import (
@@ -16,7 +15,9 @@ from predictor.networks import (
     check_quantiles,
     kind_named,
     read_config,
+    read_normaliser,
     write_config,
+    write_normaliser,
 )
 from predictor.windows import Minimum
 
@@ -122,7 +123,7 @@ def read_manifest(record: Record, version: int) -> Manifest:
             config=config,
             target=target,
             quantiles=record.numbers("quantiles"),
-            normaliser=read_normaliser(record.record("normaliser"), target, version),
+            normaliser=_read_normaliser(record.record("normaliser"), target, version),
             encoder_length=record.integer("encoder_length"),
             minimum=Minimum() if version == 1 else _read_minimum(record.record("minimum")),
             conformal=read_conformal(record.record("conformal")),
@@ -209,6 +210,11 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     if len(scalars) != len(settings):
         raise ArtifactError.of(MANIFEST, "network config holds something else than plain values")
     return kind, read_config(kind, scalars)
+
+
+def _read_normaliser(record: Record, target: Target, version: int) -> Normaliser:
+    """Format 1 knows the kind `window` alone, and does not name it."""
+    return read_normaliser(record, target, "window" if version == 1 else record.text("kind"))
 
 
 def _read_minimum(record: Record) -> Minimum:

@@ -17,9 +17,9 @@ from predictor.networks.kind import (
     read_config,
     write_config,
 )
-from predictor.networks.kinds import KINDS, kind_named
+from predictor.networks.kinds import KINDS, NORMALISERS, kind_named, read_normaliser, write_normaliser
 from predictor.networks.layers import Highway
-from predictor.networks.normaliser import DailySeries, Levels, Normaliser, WindowNormaliser
+from predictor.networks.normaliser import DailySeries, Levels, Normaliser, NormaliserKind, WindowNormaliser
 from predictor.networks.output import (
     OutputMap,
     PanelOutput,
@@ -45,6 +45,7 @@ from predictor.networks.unconditional import UnconditionalConfig, UnconditionalF
 
 __all__ = [
     "KINDS",
+    "NORMALISERS",
     "DailySeries",
     "Edges",
     "FittedLevel",
@@ -70,6 +71,7 @@ __all__ = [
     "NetworkConfig",
     "NetworkKind",
     "Normaliser",
+    "NormaliserKind",
     "OutputMap",
     "PanelForecasting",
     "PanelOutput",
@@ -91,7 +93,9 @@ __all__ = [
     "normalise",
     "pinball_loss",
     "read_config",
+    "read_normaliser",
     "restore",
     "uncrossed",
     "write_config",
+    "write_normaliser",
 ]

@@ -11,17 +11,18 @@ another implementation can give the same numbers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, assert_never
 
 import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
+from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
-from predictor.networks.normaliser import DailySeries, Levels, ordered_sum
-from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target
+from predictor.networks.normaliser import DailySeries, Levels, NormaliserKind, ordered_sum
+from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
 
 HAR_SESSIONS: Final = (1, 5, 22, 60)
 """A day, a week, a month and a quarter."""
@@ -146,6 +147,10 @@ class FittedScale:
         """As `Normaliser.is_per_horizon`."""
         return True
 
+    def settings(self) -> Mapping[str, Json]:
+        """As `Normaliser.settings`; a part that is None is left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
     def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
         """Log returns, and where HAR is part of it the daily range volatility."""
         returns = target.daily(bars)
@@ -214,6 +219,10 @@ class FittedLevel:
         """As `Normaliser.is_per_horizon`."""
         return True
 
+    def settings(self) -> Mapping[str, Json]:
+        """As `Normaliser.settings`."""
+        return asdict(self)
+
     def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
         """The daily range volatility."""
         return (target.range_volatility(bars),)
@@ -248,3 +257,50 @@ def check_window(window: int, floor: float, har: Har | None) -> None:
         raise ConfigurationError(f"normaliser window is {window} sessions, but must be {least} to {MOST_TAPS}")
     if not 0 < floor < 1:
         raise ConfigurationError(f"normaliser floor is {floor:g}, but must be between 0 and 1")
+
+
+def _read(record: Record, target: Target) -> FittedNormaliser:
+    horizons = len(target.horizons)
+    match target.kind:
+        case TargetKind.LOG_RETURN:
+            return _read_scale(record, horizons)
+        case TargetKind.LOG_VOLATILITY:
+            return FittedLevel(
+                har=_read_har(record.record("har"), horizons),
+                residuals=record.numbers("residuals"),
+                window=record.integer("window"),
+                floor=record.number("floor"),
+            )
+        case _:
+            assert_never(target.kind)
+
+
+def _read_scale(record: Record, horizons: int) -> FittedScale:
+    return FittedScale(
+        har=_read_har(record.record("har"), horizons) if record.has("har") else None,
+        garch=_read_garch(record.record("garch"), horizons) if record.has("garch") else None,
+        har_share=record.number("har_share"),
+        window=record.integer("window"),
+        floor=record.number("floor"),
+    )
+
+
+def _read_har(record: Record, horizons: int) -> Har:
+    har = Har(
+        sessions=record.integers("sessions"), intercepts=record.numbers("intercepts"), weights=record.rows("weights")
+    )
+    record.end()
+    if len(har.intercepts) != horizons:
+        raise record.refusal("intercepts", f"must be {horizons} numbers, one a horizon")
+    return har
+
+
+def _read_garch(record: Record, horizons: int) -> Garch:
+    garch = Garch(alpha=record.number("alpha"), beta=record.number("beta"), reversion=record.numbers("reversion"))
+    record.end()
+    if len(garch.reversion) != horizons:
+        raise record.refusal("reversion", f"must be {horizons} numbers, one a horizon")
+    return garch
+
+
+FITTED: Final = NormaliserKind("fitted", _read)

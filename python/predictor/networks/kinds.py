@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 
+from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
+from predictor.networks.econometric import FITTED
 from predictor.networks.graph import GRAPH
 from predictor.networks.kind import NetworkKind
+from predictor.networks.normaliser import WINDOW, Normaliser, NormaliserKind
 from predictor.networks.recurrent import GRU, HYBRID, LSTM
+from predictor.networks.target import Target
 from predictor.networks.tft import TFT
 from predictor.networks.unconditional import GARCH, HAR
 
@@ -19,7 +23,13 @@ _NETWORKS = (
     GARCH,
 )
 
+_NORMALISERS = (
+    WINDOW,
+    FITTED,
+)
+
 KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in _NETWORKS}
+NORMALISERS: Mapping[str, NormaliserKind] = {kind.name: kind for kind in _NORMALISERS}
 
 
 def kind_named(name: str) -> NetworkKind:
@@ -31,3 +41,28 @@ def kind_named(name: str) -> NetworkKind:
     if name not in KINDS:
         raise ConfigurationError(f"there is no network kind {name!r}; the kinds are {sorted(KINDS)}")
     return KINDS[name]
+
+
+def write_normaliser(normaliser: Normaliser) -> dict[str, Json]:
+    """A normaliser as artifacts keep it: its kind, and every number that levels are computed with.
+
+    Raises:
+        ConfigurationError: its kind is none of those there are.
+    """
+    if normaliser.kind not in NORMALISERS:
+        raise ConfigurationError(f"a {type(normaliser).__name__} cannot be kept in an artifact")
+    return {"kind": normaliser.kind, **normaliser.settings()}
+
+
+def read_normaliser(record: Record, target: Target, kind: str) -> Normaliser:
+    """A normaliser of this kind from JSON.
+
+    Raises:
+        ArtifactError: a key is missing, unknown or of another type, or the kind is unknown.
+        ConfigurationError: the numbers contradict each other or the target.
+    """
+    if kind not in NORMALISERS:
+        raise record.refusal("kind", f"is {kind!r}, but must be {' or '.join(map(repr, NORMALISERS))}")
+    normaliser = NORMALISERS[kind].read(record, target)
+    record.end()
+    return normaliser

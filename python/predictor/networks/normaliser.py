@@ -6,14 +6,15 @@ There are two kinds: `window` measures the window's own level and volatility, `f
 forecasts them as econometrics does, with numbers that were fitted on the training part.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
+from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
 from predictor.networks.target import Target
 
@@ -64,6 +65,19 @@ class Normaliser(Protocol):
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
         """What is computed on the way to the levels, by name, so that another implementation can be compared."""
         ...
+
+    def settings(self) -> Mapping[str, Json]:
+        """Every number that levels are computed with, as artifacts keep them beside the kind."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NormaliserKind:
+    """A kind of normaliser: its name in artifacts, and how one is read back from its settings there."""
+
+    name: str
+    read: Callable[[Record, Target], Normaliser]
+    """Raises ArtifactError if a setting is missing or of another type, ConfigurationError if they contradict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +138,28 @@ class WindowNormaliser:
         """As `Normaliser.stages`: none but the levels."""
         return {}
 
+    def settings(self) -> Mapping[str, Json]:
+        """As `Normaliser.settings`."""
+        return asdict(self)
+
     def _weights(self) -> FloatArray:
         """[W] oldest first."""
         weights = np.ones(self.window)
         for k in range(1, self.window):
             weights[k] = weights[k - 1] * self.decay
         return weights[::-1]
+
+
+def _read(record: Record, _target: Target) -> WindowNormaliser:
+    return WindowNormaliser(
+        window=record.integer("window"),
+        decay=record.number("decay"),
+        centred=record.flag("centred"),
+        floor=record.number("floor"),
+    )
+
+
+WINDOW: Final = NormaliserKind("window", _read)
 
 
 def ordered_sum(values: FloatArray) -> FloatArray:
