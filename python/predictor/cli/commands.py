@@ -2,7 +2,7 @@
 
 import typer
 
-from predictor.cli import aliases, asking, doctor, exporting, inspection, reporting, serving
+from predictor.cli import aliases, doctor, exporting, inspection, predict, reporting, serving
 
 app = typer.Typer(
     name="quantra",
@@ -12,8 +12,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("serve", epilog=serving.EXAMPLE)(serving.serve)
-app.command("predict", epilog=asking.PREDICT_EXAMPLE)(asking.predict)
-app.command("explain", epilog=asking.EXPLAIN_EXAMPLE)(asking.explain)
+app.command("predict", epilog=predict.PREDICT_EXAMPLE)(predict.predict)
+app.command("explain", epilog=predict.EXPLAIN_EXAMPLE)(predict.explain)
 app.command("inspect", epilog=inspection.EXAMPLE)(inspection.inspect)
 app.command("report", epilog=reporting.EXAMPLE)(reporting.report)
 app.command("export", epilog=exporting.EXAMPLE)(exporting.export)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.cli.machine import write_json
-from predictor.cli.options import AsJson
+from predictor.cli.options import ArtifactArgument, AsJson
 from predictor.interruption import loading
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _KEPT: Final = ("kind", "target_kind", "lag", "horizons", "quantiles", "schema_h
 
 def export(
     *,
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.")],
+    artifact: ArtifactArgument,
     onnx: Annotated[Path, typer.Option(metavar="FILE", help="What to write; it must not exist.")],
     as_json: AsJson = False,
 ) -> None:

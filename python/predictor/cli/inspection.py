@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +15,7 @@ from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.audits import audit_table
 from predictor.cli.machine import model_json, write_json
 from predictor.cli.messages import warned_of_aliases
-from predictor.cli.options import AsJson, Device
+from predictor.cli.options import ArtifactArgument, AsJson, Device
 from predictor.cli.scores import scores_table, shown_notes, skill_panel
 from predictor.interruption import loading
 from predictor.report.texts import iso, sessions
@@ -28,7 +27,7 @@ _SCALE: Final = 10_000.0
 
 def inspect(
     *,
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.")],
+    artifact: ArtifactArgument,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:

@@ -16,7 +16,16 @@ from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.panel_output import PanelOutput
 from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.rows import ROW_ARITHMETIC, row_width, session_rows
-from predictor.networks.settings import MOST_HIDDEN, check_dropout, check_heads, check_whole
+from predictor.networks.settings import (
+    MOST_HIDDEN,
+    Dropout,
+    Heads,
+    Hidden,
+    Neighbours,
+    check_dropout,
+    check_heads,
+    check_whole,
+)
 from predictor.networks.target import Target
 
 MOST_NEIGHBOURS: Final = 256
@@ -47,17 +56,17 @@ GRAPH_ARITHMETIC: Mapping[str, str | float] = {
 class GraphConfig:
     """Sizes of the graph forecaster."""
 
-    hidden: int = 32
+    hidden: Hidden = 32
     """Width of a stock's state, of attention and of the layer before the heads."""
-    heads: int = 4
+    heads: Heads = 4
     """Of attention; they divide `hidden`."""
-    neighbours: int = 10
+    neighbours: Neighbours = 10
     """Stocks that each one attends to at most (k); what is given to `connect` may have fewer. 0 for no graph."""
     patch: int = 6
     """Sessions that the recurrent encoder reads at one step; 1 is the finest and the slowest."""
     frequencies: int = 4
     """Frequencies that the normalisation takes out of each window at most; 0 for none."""
-    dropout: float = 0.1
+    dropout: Dropout = 0.1
     """Share of values dropped from the attended values and before the heads, in [0, 1), while training."""
 
     def __post_init__(self) -> None:

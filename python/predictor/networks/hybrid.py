@@ -9,7 +9,18 @@ from predictor.networks.context import CONTEXT_ARITHMETIC, NORM_EPSILON, Horizon
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.rows import ROW_ARITHMETIC, row_width, session_rows
-from predictor.networks.settings import MOST_HIDDEN, MOST_LAYERS, check_dropout, check_heads, check_whole
+from predictor.networks.settings import (
+    MOST_HIDDEN,
+    MOST_LAYERS,
+    Blocks,
+    Dropout,
+    Heads,
+    Hidden,
+    Layers,
+    check_dropout,
+    check_heads,
+    check_whole,
+)
 from predictor.networks.target import Target
 
 FEEDFORWARD = 4
@@ -30,14 +41,14 @@ HYBRID_ARITHMETIC: Mapping[str, str | float] = {
 class HybridConfig:
     """Sizes of the hybrid forecaster."""
 
-    hidden: int = 32
+    hidden: Hidden = 32
     """Width of the LSTM's state, of the Transformer, and of the layer before the head; a multiple of `heads`."""
-    layers: int = 1
+    layers: Layers = 1
     """LSTM layers."""
-    blocks: int = 1
+    blocks: Blocks = 1
     """Transformer layers over the LSTM's states."""
-    heads: int = 4
-    dropout: float = 0.3
+    heads: Heads = 4
+    dropout: Dropout = 0.3
     """Share of values dropped between layers, in the Transformer and before the head, in [0, 1), while training."""
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from predictor.networks.context import CONTEXT_ARITHMETIC, HorizonContext
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.rows import ROW_ARITHMETIC, row_width, session_rows
-from predictor.networks.settings import MOST_HIDDEN, MOST_LAYERS, check_dropout, check_whole
+from predictor.networks.settings import MOST_HIDDEN, MOST_LAYERS, Dropout, Hidden, Layers, check_dropout, check_whole
 from predictor.networks.target import Target
 
 LSTM_ARITHMETIC: Mapping[str, str | float] = {
@@ -31,10 +31,10 @@ GRU_ARITHMETIC: Mapping[str, str | float] = {
 class LSTMConfig:
     """Sizes of the LSTM forecaster."""
 
-    hidden: int = 32
+    hidden: Hidden = 32
     """Width of the LSTM's state and of the layer before the head."""
-    layers: int = 2
-    dropout: float = 0.5
+    layers: Layers = 2
+    dropout: Dropout = 0.5
     """Share of values dropped between layers and before the head, in [0, 1), while training."""
 
     def __post_init__(self) -> None:
@@ -45,10 +45,10 @@ class LSTMConfig:
 class GRUConfig:
     """Sizes of the GRU forecaster."""
 
-    hidden: int = 32
+    hidden: Hidden = 32
     """Width of the GRU's state and of the layer before the head."""
-    layers: int = 2
-    dropout: float = 0.5
+    layers: Layers = 2
+    dropout: Dropout = 0.5
     """Share of values dropped between layers and before the head, in [0, 1), while training."""
 
     def __post_init__(self) -> None:

@@ -1,12 +1,21 @@
 """Bounds for what an artifact may ask to be built; far beyond what daily bars can teach."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from predictor.errors import ConfigurationError
+from predictor.flags import Flag
 
 MOST_HIDDEN: Final = 4096
 MOST_LAYERS: Final = 16
 MOST_HEADS: Final = 64
+
+_OWN: Final = "the kind's own"
+Hidden = Annotated[int, Flag("Width of the network.", own=_OWN)]
+Layers = Annotated[int, Flag("Recurrent layers.", own=_OWN)]
+Blocks = Annotated[int, Flag("Transformer layers of the hybrid.", own=_OWN)]
+Heads = Annotated[int, Flag("Attention heads.", own=_OWN)]
+Neighbours = Annotated[int, Flag("Edges per stock of the graph.", own=_OWN)]
+Dropout = Annotated[float, Flag("Share dropped in training.", own=_OWN)]
 
 
 def check_whole(name: str, value: int, most: int, *, least: int = 1) -> None:

@@ -15,7 +15,7 @@ from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.quantiles import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.rows import ROW_ARITHMETIC, row_width, session_rows
 from predictor.networks.selection import VariableSelection
-from predictor.networks.settings import MOST_HIDDEN, check_dropout, check_heads, check_whole
+from predictor.networks.settings import MOST_HIDDEN, Dropout, Heads, Hidden, check_dropout, check_heads, check_whole
 from predictor.networks.target import Target
 from predictor.networks.tracing import is_traced
 
@@ -44,11 +44,11 @@ TFT_ARITHMETIC: Mapping[str, str | float] = {
 class TFTConfig:
     """Sizes of the Temporal Fusion Transformer."""
 
-    hidden: int = 32
+    hidden: Hidden = 32
     """Width of every layer."""
-    heads: int = 4
+    heads: Heads = 4
     """Of the attention; they divide the width."""
-    dropout: float = 0.1
+    dropout: Dropout = 0.1
     """Share of values dropped before each gate, in [0, 1), while training."""
     highway: bool = True
     """Whether a gated linear map of the observed features is added to the forecast. False: the paper's network."""

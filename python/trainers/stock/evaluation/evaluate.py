@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,9 @@ from predictor.bars import BarPanel
 from predictor.card import ancestors_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
+from predictor.flags import Flag
 from predictor.model import UNITS, Ensemble
+from trainers.options import AnsweringDevice
 from trainers.progress import Consumer
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import Warn, heard, networks_of, of_models, to_nobody
@@ -34,7 +38,7 @@ from trainers.stock.evaluation.seen import splits_of, unseen_part
 from trainers.stock.evaluation.standing import Standing, standing
 from trainers.stock.evaluation.symbols import by_symbol
 from trainers.stock.recipes import read_recipe
-from trainers.stock.splits import Part, Splits
+from trainers.stock.splits import Part, Splits, day_of
 
 FloatArray = NDArray[np.float64]
 
@@ -45,15 +49,29 @@ OURS = "this model"
 class Wanted:
     """What an evaluation shall hold."""
 
-    start: int | None = None
-    """First decision day, yyyymmdd; None for the first that the artifact has not seen."""
-    end: int | None = None
-    """Last decision day; None for the last whose outcome is known."""
-    seeds: int = 5
-    """Trainings to tell luck from skill, the artifact's own among them; 1 trains none."""
-    adaptive: bool = False
-    """Whether to walk forward with adaptive conformal offsets too."""
-    device: str = "auto"
+    start: Annotated[
+        int | None,
+        Flag(
+            "First decision day; empty: the first that the artifact has not seen.",
+            metavar="DATE",
+            read=partial(day_of, "--start"),
+        ),
+    ] = None
+    """Yyyymmdd, as `end`."""
+    end: Annotated[
+        int | None,
+        Flag(
+            "Last decision day; empty: the last whose outcome is known.",
+            metavar="DATE",
+            read=partial(day_of, "--end"),
+        ),
+    ] = None
+    seeds: Annotated[
+        int,
+        Flag("Trainings to tell luck from skill, the artifact's own among them; 1 trains none.", minimum=1),
+    ] = 5
+    adaptive: Annotated[bool, Flag("Also walk forward with adaptive conformal offsets.", spelling="--aci")] = False
+    device: AnsweringDevice = "auto"
     """What trains the other seeds, wherever the artifact itself was trained."""
 
     def __post_init__(self) -> None:
