@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.audit_record import AuditRecord
+from predictor.audit_record import AuditRecord, PermutationCheck
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
@@ -117,10 +117,8 @@ def audit(
     _refuse_unknown(judged)
     book = _book(judged)
     announce(f"replacing the future by noise at {depth.sessions} sessions")
-    chosen = _spread(positions, depth.sessions)
-    future = check_future(
-        subject.bars, partial(ModelStages, subject.model, source.covariates), chosen, _fitting(subject)
-    )
+    stages = partial(ModelStages, subject.model, source.covariates)
+    future = check_future(subject.bars, stages, _spread(positions, depth.sessions), _fitting(subject))
     return AuditRecord(
         digest=source.digest,
         told=source.told,
@@ -128,18 +126,22 @@ def audit(
         first_session=first,
         last_session=last,
         future=future,
-        permutation=check_permutations(
-            judged,
-            lambda seed: _shuffled(subject, judged, depth, seed, announce),
-            count=depth.permutations,
-            epochs=depth.epochs,
-            lag=subject.recipe.target.lag,
-        ),
+        permutation=_permutation(subject, judged, depth, announce),
         lags=check_lags(judged),
         costs=check_costs(book, terms, tactic.strategy.value),
         trials=check_trials(book.net, counted_trials(depth.trials, source.card)),
         notes=(*_notes(subject, depth), *_closings(book, terms, tactic)),
         warnings=doubts,
+    )
+
+
+def _permutation(subject: _Subject, judged: Judged, depth: Depth, announce: Announce) -> PermutationCheck:
+    return check_permutations(
+        judged,
+        lambda seed: _shuffled(subject, judged, depth, seed, announce),
+        count=depth.permutations,
+        epochs=depth.epochs,
+        lag=subject.recipe.target.lag,
     )
 
 
