@@ -16,7 +16,7 @@ from predictor.cli.charts import write_charts
 from predictor.cli.flags import with_flags
 from predictor.cli.machine import explanation_json, forecast_json, write_json
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, named_symbols
-from predictor.cli.tables import contributions_table, forecast_table, internals_table
+from predictor.cli.output import contributions_table, forecast_table, internals_table
 from predictor.client import QuantraClient
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint, session_in_words
