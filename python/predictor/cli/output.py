@@ -1,26 +1,45 @@
-"""Forecasts and contributions as tables for a terminal."""
+"""What commands show: tables for a terminal, JSON for programs, and charts as one HTML file that loads nothing."""
 
-from collections.abc import Callable
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from math import isfinite
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.bar import Bar
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
+from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from predictor import canonical
+from predictor.audit_record import AuditRecord, AuditVerdict
+from predictor.canonical import Json
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, Scores
+from predictor.catalog import ModelInfo
+from predictor.errors import QuantraError, answer_of, shown_date
 from predictor.forecast import (
     INTERNALS_NOTE,
     Attribution,
     Contribution,
+    Explanation,
     Forecast,
+    Internal,
     RowKind,
     largest_shares,
     simple_return,
 )
+from predictor.replacement import replace_file
 from predictor.report.texts import iso, level
+from predictor.skill import Skill, Verdict
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 BASIS_POINTS: Final = 10_000.0
 
@@ -143,3 +162,216 @@ def _bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableTy
     if row.value < 0:
         return Bar(1, 1 - share, 1, color="dark_orange3"), ""
     return "", Bar(1, 0, share, color="blue")
+
+
+_MOST_NOTES: Final = 12
+_SKILLED: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
+
+
+def judgement(card: Card) -> RenderableType:
+    """Scores, where the card has any, what a reader must know of them, and the skill."""
+    skill = skill_panel(card.skill)
+    return skill if card.scores is None else Group(scores_table(card.scores), *shown_notes(card.notes), "", skill)
+
+
+def shown_notes(notes: Sequence[str]) -> Iterator[Text]:
+    """What a reader of scores must know, a line each; of very many the first ones, and how many more there are."""
+    for note in notes[:_MOST_NOTES]:
+        yield Text(f"note: {note}", style="yellow")
+    if len(notes) > _MOST_NOTES:
+        yield Text(f"and {len(notes) - _MOST_NOTES} more notes, which --json has", style="yellow")
+
+
+def skill_panel(skill: Skill | None) -> RenderableType:
+    """One sentence on the skill over the best of all baselines, with its uncertainty."""
+    if skill is None:
+        return Panel("Nothing is known of its skill: the card holds no comparison with a baseline.", title="skill")
+    return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=_SKILLED[skill.verdict])
+
+
+def scores_table(scores: Scores) -> Table:
+    """The model beside the baselines; the least of each column is bold."""
+    table = Table(
+        title=Text(f"\n{scores.split} split: {scores.unit}; less is better"),
+        title_justify="left",
+        title_style="bold",
+        caption=f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.tells_fits else MEAN_EXPLAINED,
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    low, high = (f"{100 * level:g}" for level in scores.band)
+    table.add_column("")
+    for name in (*(f"{horizon} d" for horizon in scores.horizons), "mean", f"in {low}–{high} %"):  # noqa: RUF001 - a range
+        table.add_column(name, justify="right")
+    losses = [(*row.pinball, row.mean) for row in scores.rows]
+    best = [min(column) for column in zip(*losses, strict=True)]
+    for row, values in zip(scores.rows, losses, strict=True):
+        cells = [Text(f"{v:,.2f}", style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
+        table.add_row(Text(row.name), *cells, _mean_share(row.band_coverage), style="blue" if row.is_model else "")
+    return table
+
+
+def _mean_share(shares: tuple[float, ...]) -> str:
+    return f"{100 * sum(shares) / len(shares):.0f} %" if shares else ""
+
+
+_AUDITED: Final = {AuditVerdict.PASS: "green", AuditVerdict.UNDECIDED: "yellow", AuditVerdict.FAIL: "red"}
+
+
+def audit_table(record: AuditRecord) -> RenderableType:
+    """Every check with its verdict and numbers."""
+    span = f"{shown_date(record.first_session)} to {shown_date(record.last_session)}"
+    table = Table(title=Text(f"\naudit, {span}"), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in ("", "check", "found"):
+        table.add_column(name)
+    for check in record.checks:
+        table.add_row(Text(check.verdict.value, style=_AUDITED[check.verdict]), Text(check.name), Text(check.sentence))
+    verdict = Text(f"{record.told}: {record.verdict.value}", style=_AUDITED[record.verdict])
+    return Group(
+        table,
+        "",
+        verdict,
+        Text(f"{record.measured}.", style="dim"),
+        *(Text(f"warning: {warning}", style="yellow") for warning in record.warnings),
+        *(Text(f"note: {note}", style="dim") for note in record.notes),
+    )
+
+
+def write_json(value: Json) -> None:
+    """One line on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def forecast_json(forecast: Forecast) -> Json:
+    """Arrays as nested lists [S][H][Q], of scores and ranks [S][H]."""
+    return {
+        "symbols": forecast.symbols,
+        "as_of_session": forecast.as_of_session,
+        "target_sessions": _nested(forecast.target_sessions),
+        "lag": forecast.lag,
+        "base_session": forecast.base_session,
+        "horizons": forecast.horizons,
+        "quantiles": forecast.quantiles,
+        "target_kind": forecast.target_kind,
+        "values": _nested(forecast.values),
+        "returns": _nested(forecast.returns),
+        "prices": _nested(forecast.prices),
+        "anchor_price": _nested(forecast.anchor_price),
+        "model": forecast.model,
+        "version": forecast.version,
+        "weights_hash": forecast.weights_hash,
+        "warnings": forecast.warnings,
+        "forecast_id": forecast.forecast_id,
+        "scores": _nested(forecast.scores),
+        "ranks": _nested(forecast.ranks),
+        "universe_hash": forecast.universe_hash,
+        "refusals": {symbol: _error_facts(error) for symbol, error in forecast.refusals.items()},
+        "skill": _skill_json(forecast.skill),
+    }
+
+
+def explanation_json(explanation: Explanation) -> Json:
+    """One object a target."""
+    return {"attributions": [_attribution_json(found) for found in explanation.attributions]}
+
+
+def model_json(info: ModelInfo) -> dict[str, Json]:
+    """The card as an object, not as text."""
+    fields: dict[str, Json] = asdict(info)
+    card = fields.pop("card_json")
+    return {**fields, "card": canonical.from_bytes(str(card).encode(), "card")}
+
+
+def error_json(error: QuantraError) -> Json:
+    """The same facts that a server sends."""
+    return {"error": _error_facts(error)}
+
+
+def _error_facts(error: QuantraError) -> Json:
+    answer = answer_of(error)
+    return {
+        "status": answer.status.value,
+        "reason": answer.reason,
+        "message": error.message,
+        "metadata": error.metadata,
+    }
+
+
+def _skill_json(skill: Skill | None) -> Json:
+    """Its fields and its verdict."""
+    return None if skill is None else {**asdict(skill), "verdict": skill.verdict.value, "line": skill.line}
+
+
+def _attribution_json(found: Attribution) -> Json:
+    return {
+        "symbols": found.symbols,
+        "as_of_session": found.as_of_session,
+        "horizon": found.horizon,
+        "quantile": found.quantile,
+        "method": found.method,
+        "baseline": found.baseline,
+        "unit": found.unit,
+        "row_names": found.row_names,
+        "row_kinds": [kind.value for kind in found.row_kinds],
+        "per_row": _nested(found.per_row),
+        "sessions": _nested(found.sessions),
+        "prediction": _nested(found.prediction),
+        "baseline_prediction": _nested(found.baseline_prediction),
+        "relative_gap": _nested(found.relative_gap),
+        "converged": _nested(found.converged),
+        "nodes": _nested(found.nodes),
+        "model": found.model,
+        "version": found.version,
+        "weights_hash": found.weights_hash,
+        "warnings": found.warnings,
+        "internals": [_internal_json(one) for one in found.internals],
+        "skill": _skill_json(found.skill),
+    }
+
+
+def _internal_json(one: Internal) -> Json:
+    return {"name": one.name, "axis": one.axis.value, "labels": one.labels, "values": _nested(one.values)}
+
+
+def _nested(array: NDArray[np.generic] | None) -> Json:
+    return None if array is None else _finite(array.tolist())
+
+
+def _finite(value: Json) -> Json:
+    """The same nested lists with None where a number is not finite, which JSON cannot say."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return value
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Quantra</title>
+</head>
+<body>
+{charts}
+</body>
+</html>
+"""
+
+
+def write_charts(path: Path, figures: "Sequence[Figure]") -> None:
+    """Write a page with these figures below each other; it appears whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    parts = [
+        figure.to_html(full_html=False, include_plotlyjs=place == 0, div_id=f"chart-{place + 1}")
+        for place, figure in enumerate(figures)
+    ]
+    replace_file(path, _PAGE.format(charts="\n".join(parts)).encode())

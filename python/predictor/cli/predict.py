@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final, NamedTuple, Protocol, Self
+from typing import Annotated, NamedTuple, Protocol, Self
 
 import numpy as np
 import typer
@@ -12,11 +12,17 @@ from rich.console import Console
 
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
-from predictor.cli.charts import write_charts
 from predictor.cli.flags import with_flags
-from predictor.cli.machine import explanation_json, forecast_json, write_json
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, named_symbols
-from predictor.cli.output import contributions_table, forecast_table, internals_table
+from predictor.cli.output import (
+    contributions_table,
+    explanation_json,
+    forecast_json,
+    forecast_table,
+    internals_table,
+    write_charts,
+    write_json,
+)
 from predictor.client import QuantraClient
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint, session_in_words
@@ -24,9 +30,6 @@ from predictor.instance import Instance, Query
 from predictor.interruption import loading
 from predictor.report import forecast_chart
 from predictor.skill import line_of
-
-PREDICT_EXAMPLE: Final = "Example: quantra predict --artifact models/demo/1 --bars bars.csv --symbol AAPL"
-EXPLAIN_EXAMPLE: Final = "Example: quantra explain --server 127.0.0.1:50051 --model demo --bars bars.csv --horizon 20"
 
 
 class Answerer(Protocol):

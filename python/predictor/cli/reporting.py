@@ -9,7 +9,6 @@ import typer
 
 from predictor.audit_record import AuditRecord, read_audit
 from predictor.cli.flags import with_flags
-from predictor.cli.machine import write_json
 from predictor.cli.options import (
     ArtifactArgument,
     AsJson,
@@ -19,12 +18,12 @@ from predictor.cli.options import (
     InputFlags,
     named_symbols,
 )
+from predictor.cli.output import write_json
 from predictor.cli.predict import SourceFlags, asked_of
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import Query
 from predictor.report import ReportContent, check_report, write_report
 
-EXAMPLE: Final = "Example: quantra report models/demo/1 --bars bars.csv --symbol AAPL --output report.html"
 SUFFIX: Final = ".report.html"
 
 

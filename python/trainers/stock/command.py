@@ -15,7 +15,7 @@ from predictor.bars import BarPanel
 from predictor.card import Ancestor, ancestors_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags
-from predictor.cli.scores import judgement
+from predictor.cli.output import judgement
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import Flag, Given
 from predictor.networks import Edges, GraphConfig, NetworkConfig, Target
@@ -29,8 +29,6 @@ from trainers.stock.parent import Parent
 from trainers.stock.parent_flags import StartOption, chosen_parent, continued
 from trainers.stock.recipe import Asked, Optimisation, Recipe, recipe_of
 from trainers.stock.training import Keeping, Trained, train
-
-EXAMPLE = "Example: quantra train stock --bars bars.csv --model lstm --calendar XNYS --out models/demo/1"
 
 
 @with_flags

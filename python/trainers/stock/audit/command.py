@@ -4,15 +4,15 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import torch
 from rich.console import Console
 
 from predictor.audit_record import AuditRecord, audit_path, write_audit
-from predictor.cli.audits import audit_table
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
+from predictor.cli.output import audit_table
 from predictor.errors import ConfigurationError
 from predictor.flags import Given, Only
 from predictor.replacement import check_file
@@ -25,8 +25,6 @@ from trainers.stock.audit.run import Depth, audit
 from trainers.stock.backtest.command import Subject, chosen_terms
 from trainers.stock.backtest.strategies import Tactic
 from trainers.stock.backtest.terms import Terms
-
-EXAMPLE: Final = "Example: quantra audit models/demo/1 --bars bars.csv --trials 40"
 
 
 @with_flags

@@ -35,9 +35,6 @@ from trainers.stock.backtest.terms import Terms
 from trainers.stock.doubts import heard
 from trainers.stock.flags import Known, Reads
 
-EXAMPLE: Final = (
-    "Example: quantra backtest models/demo/1 --bars bars.csv --start 2011-03-01 --end 2013-03-01 --refit 63"
-)
 RESULT: Final = "backtest.json"
 
 

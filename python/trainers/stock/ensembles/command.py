@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import torch
 import typer
@@ -10,15 +10,12 @@ from rich.console import Console
 
 from predictor.card import Card
 from predictor.cli.flags import with_flags
-from predictor.cli.machine import write_json
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
-from predictor.cli.scores import judgement
+from predictor.cli.output import judgement, write_json
 from predictor.flags import Flag
 from trainers.options import Threads
 from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.ensembles.join import Joined, join
-
-EXAMPLE: Final = "Example: quantra ensemble --bars bars.csv --out models/joint/1 models/lstm/1 models/tft/1"
 
 
 @with_flags

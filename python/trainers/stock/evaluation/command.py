@@ -2,15 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Final
 
 import torch
 import typer
 from rich.console import Console
 
 from predictor.cli.flags import with_flags
-from predictor.cli.machine import write_json
 from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report
+from predictor.cli.output import write_json
 from predictor.errors import ConfigurationError, InSampleError
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
@@ -25,8 +24,6 @@ from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.page import write_evaluation
 from trainers.stock.evaluation.reading import Judgeable
 from trainers.stock.evaluation.tables import told
-
-EXAMPLE: Final = "Example: quantra evaluate models/demo/1 --bars bars.csv --aci"
 
 
 @with_flags

@@ -12,7 +12,7 @@ from rich.console import Console
 from predictor import artifact
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags
-from predictor.cli.scores import judgement
+from predictor.cli.output import judgement
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag, Given, Only
 from predictor.networks import Target, kind_named
@@ -29,8 +29,6 @@ from trainers.stock.recipe import Asked, Optimisation, Recipe, recipe_of
 from trainers.stock.training import Trained, train
 from trainers.stock.tuning.search import Found, Search, search
 from trainers.stock.tuning.storage import Storage, require_optuna
-
-EXAMPLE = "Example: quantra tune stock --bars bars.csv --model tft --calendar XNYS --trials 30 --out models/tuned/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
