@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, final
 from predictor.errors import ConfigurationError
 
 
-class Settings(Protocol):
+class Dataclass(Protocol):
     """An instance of any dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-SettingsT = TypeVar("SettingsT", bound=Settings)
+SettingsT = TypeVar("SettingsT", bound=Dataclass)
 ValueT = TypeVar("ValueT")
 
 
@@ -35,8 +35,7 @@ class Flag:
         metavar: what stands for the value in the help.
         minimum: the least value.
         maximum: the largest value.
-        own: where other settings decide on the default, what the help shows in its place; without the flag the value is
-            None then.
+        own: where other settings decide on the default, what the help shows in its place.
         read: makes the value of a text, which is the flag's type then. Raises ValueError, or an error of Quantra.
         none: the text that means None, where values are read.
         check: raises ValueError for a value that cannot be.

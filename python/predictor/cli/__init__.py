@@ -1,6 +1,6 @@
 """The command line: `serve`, `predict`, `explain`, `inspect`, `export`, `alias`, `doctor`. Needs the extra `cli`.
 
-`app` holds the commands and may be given more; `run(app)` is how a program runs it, with errors as one line and an
+`app` holds the commands; `run(app)` is how a program runs it, with errors as one line and an
 exit code: 0 done, 1 failed, 2 bad usage. Both load when they are first used: a program can see to Ctrl+C before.
 """
 

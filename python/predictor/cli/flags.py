@@ -51,6 +51,10 @@ class _Setting:
             return Parameter.empty
         return self.field.default if self.flag is None or self.flag.read is None else _text(self.flag, self.field)
 
+    def left_out(self, given: Any) -> bool:
+        """Whether the field keeps its default, because the parameter's None stands for what others decide on."""
+        return given is None and self.flag is not None and bool(self.flag.own)
+
     def value(self, given: Any) -> Any:
         """What the field shall hold, of what the parameter was given."""
         if self.flag is None or self.flag.read is None or given is None:
@@ -79,7 +83,7 @@ class _Group:
         """Its value, of parameters that are then used up."""
         raw = [(one, given.pop(one.name)) for one in self.settings]
         if not self.partly:
-            return self.make(**{one.field.name: one.value(value) for one, value in raw})
+            return self.make(**{one.field.name: one.value(value) for one, value in raw if not one.left_out(value)})
         asked = [(one, one.value(value)) for one, value in raw if _stands(context, one.name)]
         held = [(one, value) for one, value in asked if value not in (None, "")]
         spelt = {parameter.name: parameter.opts[0] for parameter in context.command.params}
@@ -114,18 +118,17 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
 
 def _group(hint: Any) -> _Group | None:
     """The settings behind a parameter of this type; None where it is a flag itself."""
-    kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    kind, notes = _parts(hint)
     partly = get_origin(kind) is Given
     if partly:
         (kind,) = get_args(kind)
     kinds = get_args(kind) or (kind,)
     if not all(map(is_dataclass, kinds)):
         return None
-    found = {one.name: one for each in kinds for one in _settings(each)}
-    names = next((note for note in notes if isinstance(note, Only)), None)
-    if names is not None:
-        by_field = {one.field.name: one for one in found.values()}
-        found = {name: by_field[name] for name in names.names}
+    found = {one.field.name: one for each in kinds for one in _settings(each)}
+    for note in notes:
+        if isinstance(note, Only):
+            found = {name: found[name] for name in note.names}
     return _Group(make=kind, settings=tuple(found.values()), partly=partly)
 
 
@@ -133,20 +136,27 @@ def _settings(kind: Any) -> Iterator[_Setting]:
     """A class's own before those that it inherits."""
     hints, own = get_type_hints(kind, include_extras=True), kind.__annotations__
     for field in sorted(fields(kind), key=lambda field: field.name not in own):
-        _, *notes = get_args(hints[field.name]) if get_origin(hints[field.name]) is Annotated else (None,)
-        flag = next((note for note in notes if isinstance(note, Flag)), None)
-        if notes:
-            yield _Setting(field=field, kind=hints[field.name], flag=flag)
+        hint = hints[field.name]
+        if get_origin(hint) is Annotated:
+            yield _Setting(field=field, kind=hint, flag=_flag(hint))
+
+
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The type itself, and what is annotated beside it."""
+    return (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
+
+
+def _flag(hint: Any) -> Flag | None:
+    _, notes = _parts(hint)
+    return next((note for note in notes if isinstance(note, Flag)), None)
 
 
 def _annotation(name: str, hint: Any, default: Any) -> Any:
     """A type as typer reads it: a `Flag` becomes its option."""
-    kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    flag = next((note for note in notes if isinstance(note, Flag)), None)
+    flag = _flag(hint)
     if flag is None:
         return hint
-    if flag.read is not None:
-        kind = str
+    kind = _parts(hint)[0] if flag.read is None else str
     return Annotated[kind | None if default is None else kind, _option(flag, name)]
 
 

@@ -89,7 +89,7 @@ class SourceFlags:
         return Forecaster.load(self.artifact, self.device)
 
 
-class Asked(NamedTuple):
+class ModelInput(NamedTuple):
     """What is sent to a model."""
 
     panel: BarPanel
@@ -98,9 +98,9 @@ class Asked(NamedTuple):
     """Lines for whoever gave the files."""
 
 
-def asked_of(
+def model_input(
     source: Answerer, bars: BarPanel, symbols: Sequence[str], files: CovariateFlags, inputs: InputFlags
-) -> Asked:
+) -> ModelInput:
     """The bars of these symbols, of all if there are none, and the columns of the files that the model reads.
 
     Raises:
@@ -111,7 +111,7 @@ def asked_of(
     if files.covariates or files.static is not None:
         read, model = files.read(), source.model()
         covariates, doubts = read.for_model(model, panel), tuple(read.doubts(model.covariates))
-    return Asked(
+    return ModelInput(
         panel,
         Instance(
             input=panel,
@@ -161,7 +161,7 @@ def predict(  # noqa: PLR0913 - one argument a group of flags
 ) -> None:
     """Forecast the symbols of daily bars."""
     with source.open() as model:
-        asked = asked_of(model, bars.read(), symbols or (), files, inputs)
+        asked = model_input(model, bars.read(), symbols or (), files, inputs)
         forecast = _narrowed(model.predict(asked.instance), symbols or (), horizon, quantile)
     panel = asked.panel
     forecast = replace(forecast, warnings=(*asked.doubts, *forecast.warnings))
@@ -189,7 +189,7 @@ def explain(  # noqa: PLR0913 - one argument a group of flags
 ) -> None:
     """Show how much each input moved the forecast of one horizon and quantile."""
     with source.open() as model:
-        asked = asked_of(model, bars.read(), symbols or (), files, inputs)
+        asked = model_input(model, bars.read(), symbols or (), files, inputs)
         targets = (TargetPoint(horizon, quantile),)
         explanation = model.explain(Query(instance=asked.instance, targets=targets, symbols=tuple(symbols or ())))
         lag = model.model().lag

@@ -19,7 +19,7 @@ from predictor.cli.options import (
     named_symbols,
 )
 from predictor.cli.output import write_json
-from predictor.cli.predict import SourceFlags, asked_of
+from predictor.cli.predict import SourceFlags, model_input
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import Query
 from predictor.report import ReportContent, check_report, write_report
@@ -80,7 +80,7 @@ def _content(
     with source.open() as model:
         given = bars.read()
         shown = tuple(symbols or given.symbols[:1])
-        asked = asked_of(model, given, shown, files, inputs)
+        asked = model_input(model, given, shown, files, inputs)
         info = model.model()
         targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
         forecast = model.predict(asked.instance)

@@ -27,7 +27,7 @@ from trainers.stock.flags import Reads, refuse_learning
 from trainers.stock.material import Material
 from trainers.stock.parent import Parent
 from trainers.stock.parent_flags import StartOption, chosen_parent, continued
-from trainers.stock.recipe import Asked, Optimisation, Recipe, recipe_of
+from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Keeping, Trained, train
 
 
@@ -49,7 +49,7 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
     run: RunOptions,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
-    asked = Asked(recipe=recipe, target=target, network=network, optimisation=optimisation)
+    asked = RecipeChanges(recipe=recipe, target=target, network=network, optimisation=optimisation)
     parent = None if start is None else chosen_parent(start, asked, reads, files)
     if parent is None:
         refuse_learning(asked)

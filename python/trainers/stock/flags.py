@@ -10,7 +10,7 @@ from predictor.errors import ConfigurationError
 from predictor.features import CovariateFields, FeatureSet, alpha158_features, default_features
 from predictor.flags import Flag
 from predictor.networks import kind_named
-from trainers.stock.recipe import Asked
+from trainers.stock.recipe import RecipeChanges
 
 Known = Annotated[str, Flag("Covariates whose value of a future session is known ahead of it.", metavar="NAME,…")]
 WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
@@ -68,7 +68,7 @@ def covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateF
     )
 
 
-def refuse_learning(asked: Asked) -> None:
+def refuse_learning(asked: RecipeChanges) -> None:
     """Refuse flags that say how weights are learnt, given to a model that has none.
 
     Raises:

@@ -12,7 +12,7 @@ from predictor.flags import Given, SettingsT
 from trainers.stock.card import features_identity
 from trainers.stock.flags import Reads, covariate_fields, features_named
 from trainers.stock.parent import Parent
-from trainers.stock.recipe import Asked, Recipe, optimisation_of
+from trainers.stock.recipe import Recipe, RecipeChanges, optimisation_of
 from trainers.stock.splits import SplitShares
 
 StartOption = Annotated[
@@ -27,7 +27,7 @@ _FREE: Final = frozenset({"parts", "calendar", "dropout"})
 """Settings that are no part of the weights."""
 
 
-def chosen_parent(folder: Path, asked: Asked, reads: Given[Reads], files: CovariateFlags) -> Parent:
+def chosen_parent(folder: Path, asked: RecipeChanges, reads: Given[Reads], files: CovariateFlags) -> Parent:
     """The artifact to start from.
 
     Args:

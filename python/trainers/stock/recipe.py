@@ -210,7 +210,7 @@ def recipe_of(kind: str) -> Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RecipeChanges:
     """The settings that somebody asked for, to lay over a recipe."""
 
     recipe: Given[Recipe]

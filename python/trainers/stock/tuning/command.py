@@ -25,7 +25,7 @@ from trainers.stock.doubts import heard, of_recipe, of_steps
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import Reads
 from trainers.stock.material import Material
-from trainers.stock.recipe import Asked, Optimisation, Recipe, recipe_of
+from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Trained, train
 from trainers.stock.tuning.search import Found, Search, search
 from trainers.stock.tuning.storage import Storage, require_optuna
@@ -64,7 +64,7 @@ def tune_stock(  # noqa: PLR0913 - one argument a group of flags
     server as --storage, several machines search together.
     """
     require_optuna()
-    asked = Asked(recipe=recipe, target=target, optimisation=optimisation)
+    asked = RecipeChanges(recipe=recipe, target=target, optimisation=optimisation)
     if not kind_named(asked.kind).learns:
         raise ConfigurationError(
             f"model {asked.kind!r} has nothing to search for; quantra train stock --model {asked.kind} fits it"
