@@ -38,7 +38,7 @@ from predictor.networks import (
     kind_named,
     normalise,
 )
-from predictor.networks.kinds import Setting, configured
+from predictor.networks.kind import Setting, configured
 from trainers.loop import (
     EpochReport,
     Loop,

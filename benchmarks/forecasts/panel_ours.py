@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from benchmarks.forecasts.panel_series import FloatArray
 from benchmarks.forecasts.panel_tasks import Fold, PanelForecasting
 from predictor.networks import Inputs, InputSizes, normalise
-from predictor.networks.graph import Edges, GraphConfig, GraphForecaster
+from predictor.networks.graph import GraphConfig, GraphForecaster
+from predictor.networks.inputs import Edges
 from trainers.loop import Loop, Phase, adamw, cosine, seed_everything
 from trainers.stock.data import Batch, Windows
 from trainers.stock.days import ByPanels, Days

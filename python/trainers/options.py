@@ -1,12 +1,11 @@
-"""The flags that every trainer has, each written once.
+"""The settings that every trainer has, each with its flag.
 
-A command takes those it wants, and hands them on as one value:
+A command takes those it wants as one value, and a task adds its own settings by inheritance:
 
-    def stock(*, device: DeviceOption = LOOP.device, accumulate: AccumulateOption = LOOP.accumulate) -> None:
-        options = LoopOptions(device=device, accumulate=accumulate)
+    @with_flags
+    def train(*, options: LoopOptions) -> None:
 
-where `LOOP` is `LoopOptions()`, or the task's own defaults. Values out of range are bad usage, exit code 2. Needs the
-extra `cli`.
+where `with_flags` is that of `predictor.cli.flags`. Values out of range are bad usage, exit code 2.
 """
 
 import re
@@ -15,8 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Annotated
 
-import typer
-
+from predictor.flags import Flag
 from trainers.loop.device.precision import PrecisionName
 from trainers.loop.parts import OomChoice
 from trainers.loop.profiling import profiled
@@ -26,162 +24,121 @@ from trainers.progress import Chain, Consumer, JsonLines, JsonlLog, TensorBoardL
 DEVICES = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d+)?")
 
 
-def _device(name: str) -> str:
-    if DEVICES.fullmatch(name) is None:
-        raise typer.BadParameter(f"{name!r} is no device; take auto, cpu, cuda, cuda:N, xpu, xpu:N or mps")
-    return name
+def check_device(name: str) -> None:
+    """Refuse what names no device.
 
-
-def _clip(norm: float) -> float:
-    if not norm > 0:
-        raise typer.BadParameter(f"{norm:g} is no norm to clip at; it must be above 0, or inf to clip never")
-    return norm
-
-
-def _decay(decay: float | None) -> float | None:
-    if decay is not None and not 0 < decay < 1:
-        raise typer.BadParameter(f"{decay:g} is no decay; it must be above 0 and below 1, such as 0.999")
-    return decay
-
-
-def _seconds(seconds: float) -> float:
-    if not seconds > 0:
-        raise typer.BadParameter(
-            f"{seconds:g} is no time between checkpoints; it must be above 0, or inf for epochs alone"
-        )
-    return seconds
-
-
-DeviceOption = Annotated[
-    str,
-    typer.Option(
-        callback=_device,
-        metavar="DEVICE",
-        help="What computes: auto takes the fastest that is there; or cpu, cuda, cuda:N, xpu, xpu:N, mps.",
-    ),
-]
-AnsweringDeviceOption = Annotated[
-    str,
-    typer.Option(
-        callback=_device,
-        metavar="DEVICE",
-        help="What computes: auto, cpu, cuda or cuda:N. What an artifact answers is float64, which Apple's GPU lacks.",
-    ),
-]
-PrecisionOption = Annotated[
-    PrecisionName,
-    typer.Option(help="Number format of the computation: auto takes 16 bits where the device is fast at them."),
-]
-AccumulateOption = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Batches an optimizer step: as if one batch were so many times larger, in no more memory."
-    ),
-]
-ClipOption = Annotated[
-    float,
-    typer.Option(callback=_clip, metavar="NORM", help="Gradients longer than this are shortened to it; inf: never."),
-]
-OomOption = Annotated[
-    OomChoice,
-    typer.Option(help="When memory runs out: split batches, which gives the same gradients, or fail."),
-]
-NonfiniteOption = Annotated[
-    Nonfinite,
-    typer.Option(help="When a loss or gradient is infinite or not a number: skip the step, or raise an error."),
-]
-EmaOption = Annotated[
-    float | None,
-    typer.Option(
-        callback=_decay,
-        metavar="DECAY",
-        help="Score and keep a moving average of the weights, which decays by this factor a step, such as 0.999.",
-    ),
-]
-CompileOption = Annotated[
-    bool,
-    typer.Option("--compile", help="Use torch.compile: a slow start, then often faster steps; not for LSTMs."),
-]
-DeterministicOption = Annotated[
-    bool,
-    typer.Option("--deterministic", help="Compute so that a repeated training gives the same bits; may be slower."),
-]
-SeedOption = Annotated[
-    int,
-    typer.Option(min=0, max=2**32 - 1, help="Where random choices start: first weights, dropout, order of samples."),
-]
-ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads; one is fastest for a small network.")]
-ResumeOption = Annotated[
-    bool,
-    typer.Option("--resume", help="Go on from the last checkpoint of a training that was stopped."),
-]
-CheckpointSecondsOption = Annotated[
-    float,
-    typer.Option(
-        callback=_seconds,
-        metavar="SECONDS",
-        help="Save a checkpoint so often, besides the one after every epoch; inf: after epochs only.",
-    ),
-]
-KeepOption = Annotated[int, typer.Option(min=1, help="Checkpoints to keep: the newest, and beside them the best.")]
-ProfileOption = Annotated[
-    bool,
-    typer.Option("--profile", help="Record where some windows spend their time, as a torch trace beside the log."),
-]
-TensorBoardOption = Annotated[
-    bool,
-    typer.Option("--tensorboard", help="Also write curves for TensorBoard; needs the extra tensorboard."),
-]
-JsonOption = Annotated[
-    bool,
-    typer.Option("--json", help="Write reports as JSON lines to standard output, for programs."),
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopOptions:
-    """The values of the shared flags; the defaults suit a small network.
-
-    Attributes:
-        device: `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
-        precision: `auto`, `fp32`, `bf16` or `fp16`.
-        accumulate: Batches in an accumulation window, that is in one optimizer step.
-        clip: Largest norm of a step's gradient; infinite for none.
-        oom: What to do when memory runs out: split the batch, or fail.
-        nonfinite: What to do with a loss or gradient that is not finite: skip the step, or raise.
-        ema: Decay of the weights' moving average in one step; None for no average.
-        compiled: Whether torch.compile is used.
-        deterministic: Whether only algorithms are used that give the same bits in every run.
-        seed: Of everything random, 0 to 2**32 - 1.
-        threads: CPU threads.
-        resume: Whether to go on from the last checkpoint.
-        checkpoint_seconds: Seconds between checkpoints within an epoch.
-        keep: How many of the newest checkpoints are kept.
-        profile: Whether torch's profiler records some windows.
-        tensorboard: Whether to log for TensorBoard.
-        as_json: Whether the screen gets JSON lines.
+    Raises:
+        ValueError: saying what does.
     """
-
-    device: str = "auto"
-    precision: PrecisionName = "auto"
-    accumulate: int = 1
-    clip: float = 1.0
-    oom: OomChoice = "split"
-    nonfinite: Nonfinite = "skip"
-    ema: float | None = None
-    compiled: bool = False
-    deterministic: bool = False
-    seed: int = 0
-    threads: int = 1
-    resume: bool = False
-    checkpoint_seconds: float = 60.0
-    keep: int = 3
-    profile: bool = False
-    tensorboard: bool = False
-    as_json: bool = False
+    if DEVICES.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is no device; take auto, cpu, cuda, cuda:N, xpu, xpu:N or mps")
 
 
-def consumer(options: LoopOptions, folder: Path, stream: IO[str], *, rank: int = 0) -> Consumer:
+def _clip(norm: float) -> None:
+    if not norm > 0:
+        raise ValueError(f"{norm:g} is no norm to clip at; it must be above 0, or inf to clip never")
+
+
+def _decay(decay: float) -> None:
+    if not 0 < decay < 1:
+        raise ValueError(f"{decay:g} is no decay; it must be above 0 and below 1, such as 0.999")
+
+
+def _seconds(seconds: float) -> None:
+    if not seconds > 0:
+        raise ValueError(f"{seconds:g} is no time between checkpoints; it must be above 0, or inf for epochs alone")
+
+
+AnsweringDevice = Annotated[
+    str,
+    Flag(
+        "What computes: auto, cpu, cuda or cuda:N. What an artifact answers is float64, which Apple's GPU lacks.",
+        metavar="DEVICE",
+        check=check_device,
+    ),
+]
+Threads = Annotated[int, Flag("CPU threads; one is fastest for a small network.", minimum=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computation:
+    """What decides the numbers of a training, whatever it learns; the defaults suit a small network."""
+
+    accumulate: Annotated[
+        int,
+        Flag("Batches per optimizer step: as if one batch were so many times larger, in no more memory.", minimum=1),
+    ] = 1
+    clip: Annotated[
+        float, Flag("Gradients longer than this are shortened to it; inf: never.", metavar="NORM", check=_clip)
+    ] = 1.0
+    ema: Annotated[
+        float | None,
+        Flag(
+            "Score and keep a moving average of the weights, which decays by this factor per step, such as 0.999.",
+            metavar="DECAY",
+            check=_decay,
+        ),
+    ] = None
+    precision: Annotated[
+        PrecisionName, Flag("Number format of the computation: auto takes 16 bits where the device is fast at them.")
+    ] = "auto"
+    device: Annotated[
+        str,
+        Flag(
+            "What computes: auto takes the fastest that is there; or cpu, cuda, cuda:N, xpu, xpu:N, mps.",
+            metavar="DEVICE",
+            check=check_device,
+        ),
+    ] = "auto"
+    oom: Annotated[OomChoice, Flag("When memory runs out: split batches, which gives the same gradients, or fail.")] = (
+        "split"
+    )
+    nonfinite: Annotated[
+        Nonfinite, Flag("When a loss or gradient is infinite or not a number: skip the step, or raise an error.")
+    ] = "skip"
+    compiled: Annotated[
+        bool,
+        Flag("Use torch.compile: a slow start, then often faster steps; not for LSTMs.", spelling="--compile"),
+    ] = False
+    deterministic: Annotated[bool, Flag("Compute so that a repeated training gives the same bits; may be slower.")] = (
+        False
+    )
+    seed: Annotated[
+        int,
+        Flag("Where random choices start: first weights, dropout, order of samples.", minimum=0, maximum=2**32 - 1),
+    ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a training runs and what it tells of itself; its numbers do not depend on it."""
+
+    threads: Threads = 1
+    resume: Annotated[bool, Flag("Go on from the last checkpoint of a training that was stopped.")] = False
+    checkpoint_seconds: Annotated[
+        float,
+        Flag(
+            "Save a checkpoint so often, besides the one after every epoch; inf: after epochs only.",
+            metavar="SECONDS",
+            check=_seconds,
+        ),
+    ] = 60.0
+    keep: Annotated[int, Flag("Checkpoints to keep: the newest, and beside them the best.", minimum=1)] = 3
+    profile: Annotated[bool, Flag("Record where some windows spend their time, as a torch trace beside the log.")] = (
+        False
+    )
+    tensorboard: Annotated[bool, Flag("Also write curves for TensorBoard; needs the extra tensorboard.")] = False
+    as_json: Annotated[
+        bool, Flag("Write reports as JSON lines to standard output, for programs.", spelling="--json")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopOptions(Computation, RunOptions):
+    """Every setting that a trainer has whatever it learns."""
+
+
+def consumer(options: RunOptions, folder: Path, stream: IO[str], *, rank: int = 0) -> Consumer:
     """What takes the reports of a run: its log, what the flags ask for, and the screen.
 
     Args:

@@ -89,14 +89,15 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
     while words and hasattr(command, "commands"):
         if words[0] not in command.commands:
             raise ConfigurationError(f"there is no command {words[0]!r}; there are {sorted(command.commands)}")
-        command, words = command.commands[words[0]], words[1:]
+        _, command, words = command.resolve_command(typer.Context(command), words)
     return command, words
 
 
 def flags_of(command: Any) -> set[str]:
     """Of a command and of those below it."""
     own = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
-    return own.union({"--help"}, *(flags_of(one) for one in getattr(command, "commands", {}).values()))
+    below = (command.resolve_command(typer.Context(command), [name])[1] for name in getattr(command, "commands", {}))
+    return own.union({"--help"}, *map(flags_of, below))
 
 
 def check_command(before: str, line: str) -> None:

@@ -19,7 +19,7 @@ from rich.console import Console
 from predictor import BarPanel, Forecaster
 from predictor.errors import UnavailableError
 from predictor.instance import Instance, Query
-from trainers.cli import commands
+from trainers.demo import command
 from trainers.demo.dotnet import Program, reason_to_skip
 from trainers.demo.programs import Question
 from trainers.demo.walk import ask_csharp
@@ -121,9 +121,9 @@ def test_the_way_into_the_environment_is_shown_only_where_quantra_is_not_on_the_
     (tmp_path / "activate").touch()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", "")
-    assert commands._activation() == f"source {tmp_path / 'activate'}"
+    assert command._activation() == f"source {tmp_path / 'activate'}"
     _put_on_the_path(tmp_path, "quantra", "", monkeypatch)
-    assert commands._activation() == ""
+    assert command._activation() == ""
 
 
 def test_without_dotnet_the_demo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from predictor.canonical import Json
 from predictor.card import FITS_EXPLAINED, Card, ancestors_of
-from predictor.cli.scores import judgement
+from predictor.cli.output import judgement
 from predictor.errors import ArtifactError
 
 NOTE: Final = "GARCH(1,1)-t, calibrated is the unconditional quantiles instead for FB (it is young)"

@@ -51,20 +51,21 @@ def interrupted(library: str, folder: Path, *command: str) -> tuple[int, str, st
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 @pytest.mark.parametrize(
-    ("program", "library"),
+    ("program", "library", "command"),
     [
-        ("quantra", "numpy"),
-        ("quantra", "typer"),
-        ("quantra", "torch"),
-        ("predictor.cli", "numpy"),
-        ("predictor.cli", "typer"),
-        ("trainers.stock", "numpy"),
-        ("trainers.stock", "typer"),
-        ("trainers.stock", "torch"),
+        ("quantra", "numpy", "train stock"),
+        ("quantra", "typer", ""),
+        ("quantra", "torch", "train stock"),
+        ("predictor.cli", "numpy", "predict"),
+        ("predictor.cli", "typer", ""),
+        ("trainers.stock", "numpy", ""),
+        ("trainers.stock", "typer", ""),
+        ("trainers.stock", "torch", ""),
     ],
 )
-def test_ctrl_c_while_libraries_load_is_one_line(program: str, library: str, tmp_path: Path) -> None:
-    assert interrupted(library, tmp_path, *PROGRAMS[program], "--help") == (130, "", "stopped by Ctrl+C\n")
+def test_ctrl_c_while_libraries_load_is_one_line(program: str, library: str, command: str, tmp_path: Path) -> None:
+    words = (*PROGRAMS[program], *command.split(), "--help")
+    assert interrupted(library, tmp_path, *words) == (130, "", "stopped by Ctrl+C\n")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")

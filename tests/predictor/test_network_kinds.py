@@ -178,7 +178,7 @@ def test_a_size_that_cannot_be_is_refused_by_name(kind: NetworkKind, name: str, 
         configured(kind, {name: value})
 
 
-@pytest.mark.parametrize("kind", [kind for kind in BY_ROW if "heads" in kind.config.__slots__], ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [kind for kind in BY_ROW if hasattr(kind.config(), "heads")], ids=lambda k: k.name)
 def test_heads_that_do_not_divide_the_width_are_refused(kind: NetworkKind) -> None:
     with pytest.raises(ConfigurationError, match="heads"):
         configured(kind, {"hidden": 8, "heads": 3})

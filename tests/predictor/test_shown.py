@@ -17,7 +17,7 @@ from serving import serving
 
 from predictor.bars import BarPanel
 from predictor.cli import app, run
-from predictor.cli.tables import contributions_table, forecast_table
+from predictor.cli.output import contributions_table, forecast_table
 from predictor.client import QuantraClient
 from predictor.embed import open_door
 from predictor.forecast import Forecast, simple_return

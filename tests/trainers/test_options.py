@@ -10,31 +10,11 @@ import typer
 from loop_reports import epoch, window
 from typer.testing import CliRunner
 
+from predictor.cli.flags import with_flags
 from trainers.cli.commands import app
 from trainers.loop import Report, SettingsError
-from trainers.options import (
-    AccumulateOption,
-    CheckpointSecondsOption,
-    ClipOption,
-    CompileOption,
-    DeterministicOption,
-    DeviceOption,
-    EmaOption,
-    JsonOption,
-    KeepOption,
-    LoopOptions,
-    NonfiniteOption,
-    OomOption,
-    PrecisionOption,
-    ProfileOption,
-    ResumeOption,
-    SeedOption,
-    TensorBoardOption,
-    ThreadsOption,
-    consumer,
-)
+from trainers.options import LoopOptions, consumer
 
-LOOP = LoopOptions()
 REPORTS: list[Report] = [window(), epoch()]
 
 
@@ -44,51 +24,13 @@ class Program:
     def __init__(self) -> None:
         self.given: LoopOptions | None = None
 
-    def train(
-        self,
-        *,
-        device: DeviceOption = LOOP.device,
-        precision: PrecisionOption = LOOP.precision,
-        accumulate: AccumulateOption = LOOP.accumulate,
-        clip: ClipOption = LOOP.clip,
-        oom: OomOption = LOOP.oom,
-        nonfinite: NonfiniteOption = LOOP.nonfinite,
-        ema: EmaOption = LOOP.ema,
-        compiled: CompileOption = LOOP.compiled,
-        deterministic: DeterministicOption = LOOP.deterministic,
-        seed: SeedOption = LOOP.seed,
-        threads: ThreadsOption = LOOP.threads,
-        resume: ResumeOption = LOOP.resume,
-        checkpoint_seconds: CheckpointSecondsOption = LOOP.checkpoint_seconds,
-        keep: KeepOption = LOOP.keep,
-        profile: ProfileOption = LOOP.profile,
-        tensorboard: TensorBoardOption = LOOP.tensorboard,
-        as_json: JsonOption = LOOP.as_json,
-    ) -> None:
-        self.given = LoopOptions(
-            device=device,
-            precision=precision,
-            accumulate=accumulate,
-            clip=clip,
-            oom=oom,
-            nonfinite=nonfinite,
-            ema=ema,
-            compiled=compiled,
-            deterministic=deterministic,
-            seed=seed,
-            threads=threads,
-            resume=resume,
-            checkpoint_seconds=checkpoint_seconds,
-            keep=keep,
-            profile=profile,
-            tensorboard=tensorboard,
-            as_json=as_json,
-        )
+    def train(self, *, options: LoopOptions) -> None:
+        self.given = options
 
     def call(self, *flags: str) -> tuple[int, str]:
         """Exit code, and everything that was printed."""
         app = typer.Typer(add_completion=False)
-        app.command()(self.train)
+        app.command()(with_flags(self.train))
         ended = CliRunner().invoke(app, flags, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
         return ended.exit_code, ended.output
 

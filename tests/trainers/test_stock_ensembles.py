@@ -25,7 +25,7 @@ from predictor.forecaster import Forecaster
 from predictor.networks import Target
 from trainers.stock.data import NO_SOURCE, Windows
 from trainers.stock.ensembles import Joined, join
-from trainers.stock.ensembles.command import EXAMPLE, ensemble, named
+from trainers.stock.ensembles.command import ensemble, named
 from trainers.stock.ensembles.common import common_splits
 from trainers.stock.evaluation.baselines import SCALED, Baseline, Fitted, Plan
 from trainers.stock.evaluation.baselines.sample import Sample
@@ -286,7 +286,7 @@ def test_the_command_writes_what_it_made_as_json(
 ) -> None:
     bars.write_csv(tmp_path / "bars.csv")
     app = typer.Typer(add_completion=False)
-    app.command(epilog=EXAMPLE)(ensemble)
+    app.command()(ensemble)
     files = ["--bars", str(tmp_path / "bars.csv"), "--out", str(tmp_path / "joint" / "1")]
     with pytest.raises(SystemExit) as ended:
         run(app, [*map(str, folders.values()), *files, "--json"])

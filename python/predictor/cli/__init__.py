@@ -1,10 +1,12 @@
 """The command line: `serve`, `predict`, `explain`, `inspect`, `export`, `alias`, `doctor`. Needs the extra `cli`.
 
-`app` holds the commands and may be given more; `run(app)` is how a program runs it, with errors as one line and an
+`app` holds the commands; `run(app)` is how a program runs it, with errors as one line and an
 exit code: 0 done, 1 failed, 2 bad usage. Both load when they are first used: a program can see to Ctrl+C before.
 """
 
-from typing import TYPE_CHECKING
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
 
 from predictor.interruption import loading
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from predictor.cli.program import run
 
 __all__ = ["app", "main", "run"]
+
+PACKAGES: Final = ("typer", "rich")
 
 
 def main() -> None:
@@ -25,10 +29,19 @@ def main() -> None:
 def __getattr__(name: str) -> object:
     if name not in {"app", "run"}:
         raise AttributeError(f"module 'predictor.cli' has no attribute {name!r}")
-    from predictor.cli.packages import require_packages
-
-    require_packages()  # not before it is known that typer and rich are there
+    _require_packages()  # not before it is known that typer and rich are there
     from predictor.cli.commands import app
     from predictor.cli.program import run
 
     return app if name == "app" else run
+
+
+def _require_packages() -> None:
+    """End the program with one line that says what to install, unless all packages are there."""
+    missing = [package for package in PACKAGES if not _is_there(package)]
+    if missing:
+        sys.exit(f"the command line needs {' and '.join(missing)}: pip install 'quantra[cli]'")
+
+
+def _is_there(package: str) -> bool:
+    return sys.modules.get(package) is not None or (package not in sys.modules and find_spec(package) is not None)

@@ -1,21 +1,59 @@
 """The predictor's commands under one name."""
 
-import typer
+from typing import Final
 
-from predictor.cli import aliases, asking, doctor, exporting, inspection, reporting, serving
+from predictor.cli.program import Command, program
 
-app = typer.Typer(
-    name="quantra",
-    help="Stock forecasts with quantiles and feature importance.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
+TEXT: Final = "Stock forecasts with quantiles and feature importance."
+COMMANDS: Final = (
+    Command(
+        "serve",
+        "predictor.cli.serving:serve",
+        "Serve models over gRPC until Ctrl+C or SIGTERM.",
+        "Example: quantra serve --models models --listen 127.0.0.1:50051",
+    ),
+    Command(
+        "predict",
+        "predictor.cli.predict:predict",
+        "Forecast the symbols of daily bars.",
+        "Example: quantra predict --artifact models/demo/1 --bars bars.csv --symbol AAPL",
+    ),
+    Command(
+        "explain",
+        "predictor.cli.predict:explain",
+        "Show how much each input moved the forecast of one horizon and quantile.",
+        "Example: quantra explain --server 127.0.0.1:50051 --model demo --bars bars.csv --horizon 20",
+    ),
+    Command(
+        "inspect",
+        "predictor.cli.inspection:inspect",
+        "Verify an artifact and print its card.",
+        "Example: quantra inspect models/demo/1",
+    ),
+    Command(
+        "report",
+        "predictor.cli.reporting:report",
+        "Write a page of a forecast, its reasons, and the model behind it with its scores and its newest audit.",
+        "Example: quantra report models/demo/1 --bars bars.csv --symbol AAPL --output report.html",
+    ),
+    Command(
+        "export",
+        "predictor.cli.inspection:export",
+        "Write a model as an ONNX file, from the network's inputs to calibrated quantiles.",
+        "Example: quantra export models/demo/1 --onnx demo.onnx",
+    ),
+    Command(
+        "alias",
+        "predictor.cli.inspection:alias",
+        "Let an alias name a version of a model. A server reads aliases when it starts.",
+        "Example: quantra alias demo champion 2 --models models",
+    ),
+    Command(
+        "doctor",
+        "predictor.cli.doctor:doctor",
+        "Check Python, packages, device, network and disk, and with --artifact a whole prediction.",
+        "Example: quantra doctor --artifact models/demo/1",
+    ),
 )
-app.command("serve", epilog=serving.EXAMPLE)(serving.serve)
-app.command("predict", epilog=asking.PREDICT_EXAMPLE)(asking.predict)
-app.command("explain", epilog=asking.EXPLAIN_EXAMPLE)(asking.explain)
-app.command("inspect", epilog=inspection.EXAMPLE)(inspection.inspect)
-app.command("report", epilog=reporting.EXAMPLE)(reporting.report)
-app.command("export", epilog=exporting.EXAMPLE)(exporting.export)
-app.command("alias", epilog=aliases.EXAMPLE)(aliases.alias)
-app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
+
+app = program(COMMANDS, text=TEXT)

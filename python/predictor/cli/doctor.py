@@ -16,11 +16,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from predictor.cli.machine import write_json
 from predictor.cli.options import AsJson, Device
+from predictor.cli.output import write_json
 from predictor.errors import QuantraError
-
-EXAMPLE: Final = "Example: quantra doctor --artifact models/demo/1"
 
 REQUIRED: Final = {
     "torch": "torch",

@@ -1,9 +1,10 @@
-"""`quantra inspect`."""
+"""`quantra inspect`, `quantra alias` and `quantra export`: what is done with an artifact besides asking it."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console, RenderableType
@@ -13,22 +14,23 @@ from rich.text import Text
 from predictor.audit_record import AuditRecord, read_audit
 from predictor.card import Ancestor, Card, ConformalFacts, MemberFacts, TuningFacts
 from predictor.catalog import FeatureInfo, ModelInfo
-from predictor.cli.audits import audit_table
-from predictor.cli.machine import model_json, write_json
-from predictor.cli.messages import warned_of_aliases
-from predictor.cli.options import AsJson, Device
-from predictor.cli.scores import scores_table, shown_notes, skill_panel
+from predictor.cli.options import ArtifactArgument, AsJson, Device
+from predictor.cli.output import audit_table, model_json, scores_table, shown_notes, skill_panel, write_json
+from predictor.cli.program import say
+from predictor.errors import ModelNotFoundError
 from predictor.interruption import loading
 from predictor.report.texts import iso, sessions
 
-EXAMPLE: Final = "Example: quantra inspect models/demo/1"
+if TYPE_CHECKING:
+    from predictor.export import Exported, Port
+
 _SCALE: Final = 10_000.0
 """Winkler scores are shown so many times larger, as other losses are."""
 
 
 def inspect(
     *,
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.")],
+    artifact: ArtifactArgument,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -170,3 +172,91 @@ def _table(title: str) -> Table:
 
 def _list(items: Iterable[object]) -> str:
     return ", ".join(map(str, items))
+
+
+def alias(
+    *,
+    name: Annotated[str, typer.Argument(help="The model.")],
+    alias: Annotated[str, typer.Argument(help="Such as champion, which a plain NAME means.")],
+    version: Annotated[int, typer.Argument(min=0, help="The version that the alias names from now on.")],
+    models: Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")] = Path("models"),
+    as_json: AsJson = False,
+) -> None:
+    """Let an alias name a version of a model. A server reads aliases when it starts."""
+    with loading():
+        from predictor.registry import set_alias  # brings torch, which --help need not wait for
+
+    line = models / name
+    if not line.is_dir() or line.parent != models:
+        there = sorted(p.name for p in models.iterdir() if p.is_dir()) if models.is_dir() else []
+        known = f"there are {there}" if there else "it holds no model; name another folder by --models"
+        raise ModelNotFoundError(f"there is no model {name!r} in {models}; {known}")
+    set_alias(line, alias, version)
+    problems = warned_of_aliases(line)
+    if as_json:
+        write_json({"model": name, "alias": alias, "version": version, "problems": problems})
+    else:
+        typer.echo(f"{name}@{alias} is version {version} now.")
+
+
+def warned_of_aliases(folder: Path, device: str = "cpu") -> list[str]:
+    """What is wrong with the aliases of the model in this folder, said already; a warning changes no exit code."""
+    from predictor.inference import choose_device  # brings torch, which --help need not wait for
+    from predictor.registry import Runtime, alias_problems
+
+    problems = [problem.message for problem in alias_problems(folder, Runtime(choose_device(device), max_rows=256))]
+    for problem in problems:
+        say(problem, "yellow")
+    return problems
+
+
+_KEPT: Final = ("kind", "target_kind", "lag", "horizons", "quantiles", "schema_hash", "weights_hash")
+"""What is shown of the file's metadata."""
+
+
+def export(
+    *,
+    artifact: ArtifactArgument,
+    onnx: Annotated[Path, typer.Option(metavar="FILE", help="What to write; it must not exist.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write a model as an ONNX file, from the network's inputs to calibrated quantiles.
+
+    The file is run against the model itself before it is put in place. Needs the extra `onnx`.
+    """
+    with loading():
+        from predictor.export import export_onnx  # brings torch, which --help need not wait for
+
+    made = export_onnx(artifact, onnx)
+    if as_json:
+        write_json({**asdict(made), "file": str(made.file)})
+        return
+    _tell_export(made, Console(highlight=False))
+
+
+def _tell_export(made: "Exported", console: Console) -> None:
+    answers = f"✓ its answers differ from the model's by {made.difference:.1e} at most"
+    console.print(f"Wrote {made.file}, {made.size} bytes, ONNX opset {made.opset}.", soft_wrap=True, markup=False)
+    console.print(Text(answers, style="green"))
+    for title, ports in (("inputs", made.inputs), ("outputs", made.outputs)):
+        console.print(_ports(title, ports))
+    if made.absent:
+        console.print(f"The model has no {' and no '.join(made.absent)} features: the graph takes none.")
+    table = _port_table("metadata")
+    for key in _KEPT:
+        table.add_row(key, Text(made.metadata[key]))
+    console.print(table)
+
+
+def _ports(title: str, ports: "tuple[Port, ...]") -> Table:
+    table = _port_table(title)
+    for port in ports:
+        table.add_row(port.name, Text(f"{port.dtype} {list(port.shape)}".replace("'", "")))
+    return table
+
+
+def _port_table(title: str) -> Table:
+    table = Table(title=Text(f"\n{title}"), title_justify="left", title_style="bold", box=None, show_header=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    return table

@@ -1,10 +1,13 @@
-"""Options that several commands have."""
+"""Flags that several commands have."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from predictor.bars import BarPanel, read_bars
+from predictor.covariates import CovariateSource
 from predictor.instance import GapPolicy
 
 
@@ -40,36 +43,10 @@ def named_symbols(given: list[str] | None) -> list[str]:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs to standard output.")]
+ArtifactArgument = Annotated[
+    Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.", show_default=False)
+]
 Device = Annotated[str, typer.Option(help="What computes: auto, cpu, cuda or cuda:N.")]
-Artifact = Annotated[Path | None, typer.Option(metavar="DIR", help="Artifact folder, such as models/demo/1.")]
-Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server instead of an artifact.")]
-ModelReference = Annotated[
-    str, typer.Option(metavar="NAME[@VERSION]", help="The server's model; may be left out where it has only one.")
-]
-CovariateFiles = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--covariates",
-        metavar="FILE",
-        help="What the model reads beside the bars: date, known_from, columns; symbol where they differ. Repeatable.",
-    ),
-]
-StaticFile = Annotated[
-    Path | None, typer.Option("--static", metavar="FILE", help="Facts of each symbol: symbol, columns.")
-]
-Symbols = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--symbol",
-        metavar="NAME,…",
-        callback=named_symbols,
-        help="Symbols of the file, with commas or repeated; all of them if left out.",
-    ),
-]
-Gaps = Annotated[GapPolicy, typer.Option(help="What to do about sessions that all of the bars lack.")]
-AllowIncomplete = Annotated[
-    bool, typer.Option("--allow-incomplete-last-bar", help="Take the last bar although its session has not closed.")
-]
 Plot = Annotated[
     Path | None,
     typer.Option(metavar="FILE.html", callback=_drawn, help="Also write a chart of each symbol, all in one HTML file."),
@@ -78,3 +55,72 @@ Report = Annotated[
     Path | None,
     typer.Option("--report", metavar="FILE.html", callback=_checked, help="Also write a report, one HTML file."),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarsFlags:
+    """Where bars come from."""
+
+    bars: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|URI",
+            help="Daily bars: a .csv or .parquet file, oldest first, or with --query a database, such as "
+            "sqlite:///bars.db.",
+        ),
+    ] = ""
+    query: Annotated[str, typer.Option(metavar="SQL", help="Query of a database whose every row is a bar.")] = ""
+    bars_env: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Environment variable with the database's address, in place of --bars; it may hold a password.",
+        ),
+    ] = ""
+
+    def read(self) -> BarPanel:
+        """The bars.
+
+        Raises:
+            BadParameter: there is none or more than one place that they could come from.
+            QuantraError: see `read_bars`.
+        """
+        if bool(self.bars) == bool(self.bars_env):
+            raise typer.BadParameter("give either --bars or --bars-env")
+        return read_bars(self.bars, query=self.query, variable=self.bars_env)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CovariateFlags:
+    """Files of what stands beside the bars."""
+
+    covariates: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="What the model reads beside the bars: date, known_from, columns; symbol where they differ. "
+            "Repeatable.",
+        ),
+    ] = None
+    static: Annotated[Path | None, typer.Option(metavar="FILE", help="Facts of each symbol: symbol, columns.")] = None
+
+    def read(self) -> CovariateSource:
+        """All of them.
+
+        Raises:
+            CovariatesError: a file cannot be what it claims.
+        """
+        return CovariateSource.read(self.covariates or (), self.static)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFlags:
+    """What to do about bars that are not as they should be."""
+
+    gaps: Annotated[GapPolicy, typer.Option(help="What to do about sessions that all of the bars lack.")] = (
+        GapPolicy.REFUSE
+    )
+    allow_incomplete_last_bar: Annotated[
+        bool,
+        typer.Option("--allow-incomplete-last-bar", help="Take the last bar although its session has not closed."),
+    ] = False

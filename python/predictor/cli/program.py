@@ -1,17 +1,74 @@
-"""How a program of commands runs: errors become one line on stderr and an exit code."""
+"""A program of commands: each is loaded when it is named; what goes wrong is one line and an exit code."""
 
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, NoReturn
 
 import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
 
-from predictor.cli.machine import error_json, write_json
-from predictor.cli.messages import say
 from predictor.errors import InvalidInputError, QuantraError
-from predictor.interruption import INTERRUPTED, STOPPED
+from predictor.interruption import INTERRUPTED, STOPPED, loading
 
 BAD_USAGE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command as the help lists it; its module is imported when it is named.
+
+    Attributes:
+        name: on the command line.
+        function: where it is written, as `module:function`.
+        help: the first sentence of the function's docstring.
+        epilog: the end of its own help: a command line that works.
+    """
+
+    name: str
+    function: str
+    help: str
+    epilog: str
+
+    def load(self) -> Any:
+        """The command itself, as typer makes it from the function."""
+        module, _, name = self.function.partition(":")
+        with loading():
+            function = getattr(import_module(module), name)
+        app = typer.Typer(add_completion=False)
+        app.command(self.name, epilog=self.epilog)(function)
+        return typer.main.get_command(app)
+
+
+def program(commands: Sequence[Command], *, text: str) -> typer.Typer:
+    """An app of these commands.
+
+    Args:
+        commands: in the order of its help.
+        text: what its help says of it.
+    """
+
+    class Commands(TyperGroup):
+        """Lists the table's lines, and hands over to the command that is named."""
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+            name, found, rest = super().resolve_command(ctx, args)
+            return name, listed[name].load() if name in listed else found, rest
+
+    listed: dict[str | None, Command] = {command.name: command for command in commands}
+    app = typer.Typer(
+        cls=Commands, help=text, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+    )
+    for command in commands:
+        app.command(command.name, help=command.help)(_unloaded)
+    return app
+
+
+def _unloaded() -> None:
+    """Stands in a help's list for a command that nobody has named."""
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str = "quantra") -> NoReturn:
@@ -32,13 +89,19 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str =
         if ended.code == INTERRUPTED:
             say(STOPPED)
         if ended.code == BAD_USAGE and as_json:
-            write_json(error_json(_misused(ended.__context__)))
+            _write(_misused(ended.__context__))
         raise
     except QuantraError as error:
         _fail(error, as_json=as_json)
     except OSError as error:  # a file that cannot be read or written is the user's to repair, not a bug
         _fail(InvalidInputError(_named(error)), as_json=as_json)
     sys.exit(1)
+
+
+def say(message: str, style: str = "red") -> None:
+    """One coloured line on stderr. What others wrote is shown as text: neither markup nor escape codes work in it."""
+    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
+    Console(stderr=True, highlight=False).print(Text(line, style=style), soft_wrap=True)
 
 
 def _misused(problem: BaseException | None) -> QuantraError:
@@ -55,5 +118,11 @@ def _named(error: OSError) -> str:
 
 def _fail(error: QuantraError, *, as_json: bool) -> None:
     if as_json:
-        write_json(error_json(error))
+        _write(error)
     say(error.message)
+
+
+def _write(error: QuantraError) -> None:
+    from predictor.cli.output import error_json, write_json  # brings NumPy, which --help need not wait for
+
+    write_json(error_json(error))

@@ -1,32 +1,38 @@
 """`quantra report`."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from predictor.audit_record import read_audit
-from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
-from predictor.cli.machine import write_json
-from predictor.cli.options import AllowIncomplete, AsJson, CovariateFiles, Device, Gaps, StaticFile, named_symbols
-from predictor.cli.source import bars_to_send, beside_bars, open_source
+from predictor.audit_record import AuditRecord, read_audit
+from predictor.cli.flags import with_flags
+from predictor.cli.options import (
+    ArtifactArgument,
+    AsJson,
+    BarsFlags,
+    CovariateFlags,
+    Device,
+    InputFlags,
+    named_symbols,
+)
+from predictor.cli.output import write_json
+from predictor.cli.predict import SourceFlags, model_input
 from predictor.forecast import Detail, TargetPoint
-from predictor.instance import GapPolicy, Instance, Query
+from predictor.instance import Query
 from predictor.report import ReportContent, check_report, write_report
 
-EXAMPLE: Final = "Example: quantra report models/demo/1 --bars bars.csv --symbol AAPL --output report.html"
 SUFFIX: Final = ".report.html"
 
 
-def report(  # noqa: PLR0913 - one argument a flag
+@with_flags
+def report(
     *,
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.")],
-    bars: Bars = "",
-    query: BarsQuery = "",
-    bars_env: BarsEnv = "",
-    covariates: CovariateFiles = None,
-    static: StaticFile = None,
+    artifact: ArtifactArgument,
+    bars: BarsFlags,
+    files: CovariateFlags,
     symbols: Annotated[
         list[str] | None,
         typer.Option(
@@ -36,8 +42,7 @@ def report(  # noqa: PLR0913 - one argument a flag
             help="Whose forecasts are shown, with commas or repeated; the first of the bars if left out.",
         ),
     ] = None,
-    gaps: Gaps = GapPolicy.REFUSE,
-    allow_incomplete_last_bar: AllowIncomplete = False,
+    inputs: InputFlags,
     output: Annotated[
         Path | None,
         typer.Option(metavar="FILE.html", help="The page; left out: beside the artifact, NAME.report.html."),
@@ -53,31 +58,39 @@ def report(  # noqa: PLR0913 - one argument a flag
     page = output or whole.with_name(whole.name + SUFFIX)
     check_report(page)
     audit = read_audit(whole)
-    with open_source(artifact, "", "", device) as source:
-        given = chosen_bars(bars, query, bars_env)
-        shown = tuple(symbols or given.symbols[:1])
-        panel = bars_to_send(source, given, shown)
-        beside = beside_bars(source, panel, covariates, static)
-        asked = Instance(
-            input=panel,
-            covariates=beside.covariates,
-            gap_policy=gaps,
-            allow_incomplete_last_bar=allow_incomplete_last_bar,
-        )
-        info = source.model()
-        targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
-        forecast = source.predict(asked)
-        explanation = source.explain(Query(instance=asked, targets=targets, detail=Detail.CELLS, symbols=shown))
-    content = ReportContent(
-        info=info,
-        bars=panel,
-        forecast=replace(forecast, warnings=(*beside.doubts, *forecast.warnings)),
-        attributions=explanation.attributions,
-        symbols=shown,
-        audit=audit,
-    )
+    source = SourceFlags(artifact=artifact, device=device)
+    content = _content(source, bars, symbols or (), files, inputs, audit)
     write_report(page, content)
+    shown = content.symbols
     if as_json:
         write_json({"report": str(page), "symbol": shown[0], "symbols": shown, "audited": audit is not None})
     else:
         typer.echo(f"Wrote {page}" + ("" if audit else f"; not audited: quantra audit {artifact} --bars BARS"))
+
+
+def _content(
+    source: SourceFlags,
+    bars: BarsFlags,
+    symbols: Sequence[str],
+    files: CovariateFlags,
+    inputs: InputFlags,
+    audit: AuditRecord | None,
+) -> ReportContent:
+    """The forecast of these symbols, of the first if there are none, with the reasons for all of it."""
+    with source.open() as model:
+        given = bars.read()
+        shown = tuple(symbols or given.symbols[:1])
+        asked = model_input(model, given, shown, files, inputs)
+        info = model.model()
+        targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
+        forecast = model.predict(asked.instance)
+        query = Query(instance=asked.instance, targets=targets, detail=Detail.CELLS, symbols=shown)
+        explanation = model.explain(query)
+    return ReportContent(
+        info=info,
+        bars=asked.panel,
+        forecast=replace(forecast, warnings=(*asked.doubts, *forecast.warnings)),
+        attributions=explanation.attributions,
+        symbols=shown,
+        audit=audit,
+    )

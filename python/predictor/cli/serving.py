@@ -12,8 +12,6 @@ from predictor.errors import ConfigurationError
 from predictor.server import DEFAULT_ADDRESS, Address, ServerSettings
 from predictor.server import serve as serve_models
 
-EXAMPLE: Final = "Example: quantra serve --models models --listen 127.0.0.1:50051"
-
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 

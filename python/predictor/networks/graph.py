@@ -15,7 +15,11 @@ from predictor.networks.layers import (
     CONTEXT_ARITHMETIC,
     MOST_HIDDEN,
     NORM_EPSILON,
+    DropoutShare,
+    HeadCount,
+    HiddenSize,
     HorizonContext,
+    NeighbourCount,
     check_dropout,
     check_heads,
     check_whole,
@@ -128,17 +132,17 @@ class FrequencyAdaptiveNorm(nn.Module):
 class GraphConfig:
     """Sizes of the graph forecaster."""
 
-    hidden: int = 32
+    hidden: HiddenSize = 32
     """Width of a stock's state, of attention and of the layer before the heads."""
-    heads: int = 4
+    heads: HeadCount = 4
     """Of attention; they divide `hidden`."""
-    neighbours: int = 10
+    neighbours: NeighbourCount = 10
     """Stocks that each one attends to at most (k); what is given to `connect` may have fewer. 0 for no graph."""
     patch: int = 6
     """Sessions that the recurrent encoder reads at one step; 1 is the finest and the slowest."""
     frequencies: int = 4
     """Frequencies that the normalisation takes out of each window at most; 0 for none."""
-    dropout: float = 0.1
+    dropout: DropoutShare = 0.1
     """Share of values dropped from the attended values and before the heads, in [0, 1), while training."""
 
     def __post_init__(self) -> None:

@@ -4,13 +4,14 @@ The bounds are for what an artifact may ask to be built; they are far beyond wha
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from predictor.errors import ConfigurationError
+from predictor.flags import Flag
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.target import Target
 
@@ -36,6 +37,14 @@ CONTEXT_ARITHMETIC: Final[Mapping[str, str | float]] = {
 MOST_HIDDEN: Final = 4096
 MOST_LAYERS: Final = 16
 MOST_HEADS: Final = 64
+
+_OWN: Final = "the kind's own"
+HiddenSize = Annotated[int, Flag("Width of the network.", own=_OWN)]
+LayerCount = Annotated[int, Flag("Recurrent layers.", own=_OWN)]
+BlockCount = Annotated[int, Flag("Transformer layers of the hybrid.", own=_OWN)]
+HeadCount = Annotated[int, Flag("Attention heads.", own=_OWN)]
+NeighbourCount = Annotated[int, Flag("Edges per stock of the graph.", own=_OWN)]
+DropoutShare = Annotated[float, Flag("Share dropped in training.", own=_OWN)]
 
 
 class Highway(nn.Module):

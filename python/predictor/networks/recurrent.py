@@ -13,7 +13,12 @@ from predictor.networks.layers import (
     MOST_HIDDEN,
     MOST_LAYERS,
     NORM_EPSILON,
+    BlockCount,
+    DropoutShare,
+    HeadCount,
+    HiddenSize,
     HorizonContext,
+    LayerCount,
     check_dropout,
     check_heads,
     check_whole,
@@ -53,14 +58,14 @@ GRU_ARITHMETIC: Mapping[str, str | float] = {
 class HybridConfig:
     """Sizes of the hybrid forecaster."""
 
-    hidden: int = 32
+    hidden: HiddenSize = 32
     """Width of the LSTM's state, of the Transformer, and of the layer before the head; a multiple of `heads`."""
-    layers: int = 1
+    layers: LayerCount = 1
     """LSTM layers."""
-    blocks: int = 1
+    blocks: BlockCount = 1
     """Transformer layers over the LSTM's states."""
-    heads: int = 4
-    dropout: float = 0.3
+    heads: HeadCount = 4
+    dropout: DropoutShare = 0.3
     """Share of values dropped between layers, in the Transformer and before the head, in [0, 1), while training."""
 
     def __post_init__(self) -> None:
@@ -111,10 +116,10 @@ def _block(config: HybridConfig) -> nn.Module:
 class LSTMConfig:
     """Sizes of the LSTM forecaster."""
 
-    hidden: int = 32
+    hidden: HiddenSize = 32
     """Width of the LSTM's state and of the layer before the head."""
-    layers: int = 2
-    dropout: float = 0.5
+    layers: LayerCount = 2
+    dropout: DropoutShare = 0.5
     """Share of values dropped between layers and before the head, in [0, 1), while training."""
 
     def __post_init__(self) -> None:
@@ -125,10 +130,10 @@ class LSTMConfig:
 class GRUConfig:
     """Sizes of the GRU forecaster."""
 
-    hidden: int = 32
+    hidden: HiddenSize = 32
     """Width of the GRU's state and of the layer before the head."""
-    layers: int = 2
-    dropout: float = 0.5
+    layers: LayerCount = 2
+    dropout: DropoutShare = 0.5
     """Share of values dropped between layers and before the head, in [0, 1), while training."""
 
     def __post_init__(self) -> None:

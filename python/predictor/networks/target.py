@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from math import log, sqrt
+from typing import Annotated
 
 import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.errors import ConfigurationError
+from predictor.flags import Flag, integers
 
 MAX_HORIZON = 250
 """Trading days; a year."""
@@ -23,15 +26,29 @@ class TargetKind(StrEnum):
     """log of the daily volatility over the h sessions after t + lag, by Parkinson's estimator (1980):
     log sqrt(mean of log(high/low)^2 / (4 log 2))."""
 
+    @classmethod
+    def from_text(cls, text: str) -> "TargetKind":
+        """The kind of that name.
+
+        Raises:
+            ConfigurationError: there is no such target.
+        """
+        try:
+            return cls(text)
+        except ValueError as error:
+            raise ConfigurationError(f"target is {text!r}, but must be one of {[k.value for k in cls]}") from error
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """What is forecast from session t: a kind, over horizons of h sessions that start `lag` sessions after t."""
 
-    kind: TargetKind = TargetKind.LOG_RETURN
-    lag: int = 0
+    kind: Annotated[TargetKind, Flag("log-return or log-volatility.", name="target", read=TargetKind.from_text)] = (
+        TargetKind.LOG_RETURN
+    )
+    lag: Annotated[int, Flag("0: returns from the last close; 1: from the next.", own="0; graph: 1")] = 0
     """0: from the last known close (the price fan). 1: from the next close (what a trader can still get)."""
-    horizons: tuple[int, ...] = (1, 5, 10, 20)
+    horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(integers, "horizons"))] = (1, 5, 10, 20)
     """Trading days, rising."""
 
     def __post_init__(self) -> None:

@@ -16,6 +16,9 @@ from predictor.networks.kind import Internals, NetworkKind, TrainingDefaults
 from predictor.networks.layers import (
     HIGHWAY_ARITHMETIC,
     MOST_HIDDEN,
+    DropoutShare,
+    HeadCount,
+    HiddenSize,
     Highway,
     check_dropout,
     check_heads,
@@ -180,11 +183,11 @@ def _embedding(widths: tuple[int, ...], width: int) -> Tensor:
 class TFTConfig:
     """Sizes of the Temporal Fusion Transformer."""
 
-    hidden: int = 32
+    hidden: HiddenSize = 32
     """Width of every layer."""
-    heads: int = 4
+    heads: HeadCount = 4
     """Of the attention; they divide the width."""
-    dropout: float = 0.1
+    dropout: DropoutShare = 0.1
     """Share of values dropped before each gate, in [0, 1), while training."""
     highway: bool = True
     """Whether a gated linear map of the observed features is added to the forecast. False: the paper's network."""

@@ -12,8 +12,7 @@ from rich.console import Console
 
 from predictor.audit_record import read_audit
 from predictor.bars import BarPanel
-from predictor.cli.scores import judgement
-from predictor.cli.tables import contributions_table, forecast_table
+from predictor.cli.output import contributions_table, forecast_table, judgement
 from predictor.client import QuantraClient
 from predictor.errors import UnavailableError
 from predictor.features import default_features

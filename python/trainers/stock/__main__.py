@@ -8,10 +8,12 @@ with loading():
     # isort: split
     import typer
 
-    from trainers.stock.command import EXAMPLE, stock
+    from trainers.stock.command import stock
 
 app = typer.Typer(add_completion=False)
-app.command(epilog=EXAMPLE)(stock)
+app.command(
+    epilog="Example: python -m trainers.stock --bars bars.csv --model lstm --calendar XNYS --out models/demo/1"
+)(stock)
 
 if __name__ == "__main__":
     run(app, name="python -m trainers.stock")

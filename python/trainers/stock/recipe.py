@@ -2,24 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import inf, isfinite
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
+from predictor.flags import Flag, Given, numbers
 from predictor.networks import (
+    KINDS,
     LSTMConfig,
     NetworkConfig,
     Target,
     TargetKind,
     WindowNormaliser,
     check_quantiles,
+    configured,
     kind_named,
     write_config,
 )
 from predictor.windows import Minimum
+from trainers.options import Computation
 from trainers.stock.splits import Splits, SplitShares
 
 FLATTEST_VOLATILITY = 0.1
@@ -44,34 +49,23 @@ WARMUP = 0.1
 Setting = int | float | str | bool | None | list[int] | list[float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Optimisation:
+OWN: Final = "the kind's own"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimisation(Computation):
     """How the weights are found."""
 
-    max_epochs: int = 40
-    patience: int = 5
-    """Epochs without a better selection loss before training stops."""
-    batch_size: int = 64
-    """Windows a micro-batch."""
-    accumulate: int = 1
-    """Micro-batches an optimizer step."""
-    learning_rate: float = 3e-4
-    weight_decay: float = 0.1
-    schedule: Schedule = "constant"
-    """Of the learning rate: cosine rises over the first tenth of all steps, then falls to 0 with the last epoch."""
-    clip: float = 1.0
-    """Largest gradient norm of a step; infinite for none."""
-    ema: float | None = None
-    """Decay of a moving average of the weights, which is then what is selected and kept."""
-    precision: str = "auto"
-    device: str = "auto"
-    seed: int = 0
-    ranking_weight: float = 0.1
-    """Of the ranking loss beside the quantile loss; only models that rank stocks have it."""
-    oom: Literal["split", "fail"] = "split"
-    nonfinite: Literal["skip", "raise"] = "skip"
-    compiled: bool = False
-    deterministic: bool = False
+    max_epochs: Annotated[int, Flag("Epochs at most.", name="epochs", minimum=1, own=OWN)] = 40
+    patience: Annotated[int, Flag("Epochs without a better selection loss before training stops.", minimum=1)] = 5
+    batch_size: Annotated[int, Flag("Windows per micro-batch.", minimum=1)] = 64
+    learning_rate: Annotated[float, Flag("Of AdamW.", own=OWN)] = 3e-4
+    weight_decay: Annotated[float, Flag("Of AdamW.", own=OWN)] = 0.1
+    schedule: Annotated[Schedule, Flag("Of the learning rate: constant, or cosine to 0.", own=OWN)] = "constant"
+    """Cosine rises over the first tenth of all steps, then falls to 0 with the last epoch."""
+    ranking_weight: Annotated[
+        float, Flag("Of the ranking loss, beside the quantile loss, of a model that ranks stocks.")
+    ] = 0.1
 
     def __post_init__(self) -> None:
         for name in ("max_epochs", "patience", "batch_size", "accumulate"):
@@ -105,22 +99,39 @@ def optimisation_of(kind: str) -> Optimisation:
 class Recipe:
     """Everything that decides what comes out, besides the bars themselves."""
 
-    kind: str = "lstm"
+    kind: Annotated[str, Flag(f"Network kind: {', '.join(KINDS)}.", name="model")] = "lstm"
     config: NetworkConfig = field(default_factory=LSTMConfig)
     target: Target = field(default_factory=Target)
-    quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)
-    encoder_length: int = 60
-    scale: Scale = "har"
+    quantiles: Annotated[tuple[float, ...], Flag("Levels between 0 and 1.", read=partial(numbers, "quantiles"))] = (
+        0.1,
+        0.5,
+        0.9,
+    )
+    encoder_length: Annotated[int, Flag("Sessions that the network reads.")] = 60
+    scale: Annotated[
+        Scale,
+        Flag(
+            "Units to learn in: har, garch or mix forecast each window's volatility, window measures it.",
+            own="har; garch: garch",
+        ),
+    ] = "har"
     """What a window's location and scale are measured by; all but `window` are fitted on the training part."""
     normaliser: WindowNormaliser | None = None
     """Of the scale `window`; None takes the one that fits the target's kind."""
     minimum: Minimum = field(default_factory=Minimum)
     """What a symbol must have on a day to be learnt from, judged and forecast."""
     shares: SplitShares = field(default_factory=SplitShares)
-    parts: Splits | None = None
+    parts: Annotated[
+        Splits | None,
+        Flag(
+            "Sessions of train, selection, calibration and test: 2000-01-03/2007-12-31,…; empty: by shares.",
+            name="splits",
+            metavar="FIRST/LAST,…",
+            read=Splits.from_text,
+        ),
+    ] = None
     """The splits by their dates; None cuts the bars by `shares`."""
-    calendar: str = ""
-    """Exchange code, such as XNYS; empty = unknown: Monday to Friday."""
+    calendar: Annotated[str, Flag("Exchange code, such as XNYS; weekdays, or empty: Monday to Friday.")] = ""
     optimisation: Optimisation = field(default_factory=Optimisation)
 
     def __post_init__(self) -> None:
@@ -179,3 +190,48 @@ class Recipe:
             **asdict(self.optimisation),
             "clip": self.optimisation.clip if isfinite(self.optimisation.clip) else None,
         }
+
+
+def recipe_of(kind: str) -> Recipe:
+    """What suits a kind of network where nothing else is asked for.
+
+    Raises:
+        ConfigurationError: there is no such kind.
+    """
+    found = kind_named(kind)
+    # Nobody trades at the close that made a ranking, so a model that ranks stocks begins one session later.
+    return Recipe(
+        kind=kind,
+        config=found.config(),
+        target=Target(lag=1 if found.is_panel_model else 0),
+        scale="garch" if kind == "garch" else "har",
+        optimisation=optimisation_of(kind),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeChanges:
+    """The settings that somebody asked for, to lay over a recipe."""
+
+    recipe: Given[Recipe]
+    target: Given[Target]
+    optimisation: Given[Optimisation]
+    network: Given[NetworkConfig] = field(default_factory=Given[NetworkConfig])
+
+    @property
+    def kind(self) -> str:
+        """Of the network."""
+        return self.recipe.value("kind", Recipe().kind)
+
+    def over(self, own: Recipe) -> Recipe:
+        """The recipe with all of them in place of its own, as far as it is of their kind.
+
+        Raises:
+            ConfigurationError: they contradict each other, or the kind of network has no such setting.
+        """
+        nested = {
+            "config": configured(kind_named(own.kind), {**write_config(own.config), **self.network.values}),
+            "target": self.target.over(own.target),
+            "optimisation": self.optimisation.over(own.optimisation),
+        }
+        return Given[Recipe]({**self.recipe.values, **nested}).over(own)

@@ -7,6 +7,7 @@ encoders may look back across a boundary, because at t all of that is known.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import pairwise
 
 import numpy as np
@@ -68,6 +69,23 @@ class Splits:
         return (self.train, self.selection, self.calibration, self.test)
 
     @classmethod
+    def from_text(cls, text: str) -> "Splits":
+        """Four ranges of ISO dates with commas: 2000-01-03/2007-12-31,….
+
+        Raises:
+            ConfigurationError: the text is something else, or the ranges do not follow each other.
+        """
+        try:
+            ranges = [
+                (read_day(first), read_day(last)) for first, last in (part.split("/") for part in text.split(","))
+            ]
+        except ValueError as error:
+            raise ConfigurationError(
+                f"splits is {text!r}, but must be four ranges of dates with commas, such as 2000-01-03/2007-12-31,…"
+            ) from error
+        return cls.by_dates(ranges)
+
+    @classmethod
     def by_dates(cls, ranges: Sequence[tuple[int, int]]) -> "Splits":
         """Parts by their first and last session, yyyymmdd, oldest first.
 
@@ -91,6 +109,27 @@ class Splits:
             for name, (a, b) in zip(PARTS, pairwise(cuts), strict=True)
         ]
         return cls(train=parts[0], selection=parts[1], calibration=parts[2], test=parts[3])
+
+
+def read_day(text: str) -> int:
+    """Yyyymmdd of an ISO date.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return int(date.fromisoformat(text.strip()).strftime("%Y%m%d"))
+
+
+def day_of(flag: str, text: str) -> int:
+    """Yyyymmdd of an ISO date that a flag was given.
+
+    Raises:
+        ValueError: it is none; the message names the flag.
+    """
+    try:
+        return read_day(text)
+    except ValueError as error:
+        raise ValueError(f"{flag} is {text!r}, but must be a date such as 2011-01-03") from error
 
 
 def decisions(part: Part, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:

@@ -30,7 +30,7 @@ from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.seen import origin_notes, seen_until
 from trainers.stock.evaluation.standing import standing
-from trainers.stock.fitting import Fitted, calibrated, check_edges, engine_of, fit, fit_pipeline, prepare
+from trainers.stock.fitting import Fitted, Prepared, calibrated, check_edges, engine_of, fit, fit_pipeline, prepare
 from trainers.stock.material import Material
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
@@ -84,13 +84,11 @@ def train(
 ) -> Trained:
     """Train a model and save it as an artifact.
 
-    Started by `torchrun`, every process trains on its share of the windows, and the first one saves.
-
-    The same material and recipe give the same bytes on the same machine, device, threads and library versions.
+    Started by `torchrun`, every process trains on its share of the windows, and the first one saves. The same material
+    and recipe give the same bytes on the same machine, device, threads and library versions.
 
     Args:
-        material: bars, features and what stands beside them; and where it shall not start from fresh weights, the
-            artifact that brings them: everything else is fitted anew.
+        material: what the model is made from; where it starts from an artifact's weights, all else is fitted anew.
         recipe: every other setting.
         out: the artifact's folder, which must not exist.
         consume: progress and logs of the epochs.
@@ -102,17 +100,56 @@ def train(
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
         CovariatesError: a known covariate became known after the target looks at it.
-        ConfigurationError: the settings contradict themselves or the bars, `out` exists or cannot be written, or there
-            are checkpoints of a training that nobody asked to resume; or they are not those of the parent's network.
+        ConfigurationError: the settings contradict themselves, the bars or the parent's network, `out` exists or cannot
+            be written, or there are checkpoints of a training that nobody asked to resume.
         InSampleError: the parent has seen days of the selection, calibration or test part.
         StoppedError: a signal ended it, after a checkpoint.
         LoopError: the training failed, or another one writes checkpoints into the folder; see trainers.loop.
     """
     artifact.check_place(out)
-    splits, parent = recipe.splits(material.bars.sessions), material.parent
     check_edges(material.edges, recipe)
-    material = _inherited(material, recipe, splits)
+    material = _inherited(material, recipe)
     checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)
+    lesson = _lesson(material, recipe, announce, warn)
+    # Held until the artifact stands, so that no other training can begin to resume meanwhile.
+    with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
+        fitted = fit(lesson.prepared, recipe.optimisation, checkpoints, consume)
+        announce(f"{_kept(fitted)}; calibrating it, and scoring it beside the baselines")
+        made = lesson.artifact_of(fitted, tuning)
+        announce("recording the golden instance, and saving")
+        if launched_rank() == 0:
+            _save(out, made, checkpoints)
+    return Trained(folder=out, card=dict(made.manifest.card))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Lesson:
+    """What a training works on, once its inputs are computed."""
+
+    material: Material
+    recipe: Recipe
+    splits: Splits
+    history: History
+    doubts: tuple[str, ...]
+    prepared: Prepared
+
+    def artifact_of(self, fitted: Fitted, tuning: Mapping[str, Json] | None) -> Artifact:
+        """The calibrated artifact, with its card."""
+        made = calibrated(fitted, self.history, self.splits, self.recipe)
+        searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
+        before = {} if self.material.parent is None else self.material.parent.card()
+        told = (
+            before
+            | _card(made, fitted, self, origin_notes(before))
+            | edges_card(fitted.network, self.material.edges)
+            | searched
+        )
+        return replace(made, manifest=replace(made.manifest, card=told))
+
+
+def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None], warn: Warn) -> _Lesson:
+    """Inputs, labels and the network as it starts, with everything said that must be known before the epochs."""
+    splits, parent = recipe.splits(material.bars.sessions), material.parent
     doubts = heard(of_material(material, recipe), warn)
     announce("computing features")
     history = _history(material, recipe, splits)
@@ -124,39 +161,20 @@ def train(
             f"starting from the weights {parent.weights_hash[:16]}: {len(prepared.started.reused)} reused, "
             f"{anew or 'none'} made anew"
         )
-    loop, first = prepared.loop, launched_rank() == 0
-    if loop is not None:
+    if (loop := prepared.loop) is not None:
         announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
-    # Held until the artifact stands, so that no other training can begin to resume meanwhile.
-    with checkpoints.open() if checkpoints is not None and first else nullcontext():
-        fitted = fit(prepared, recipe.optimisation, checkpoints, consume)
-        kept = (
-            f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
-            if fitted.best_epoch
-            else "the start is best"
-        )
-        announce(f"{kept}; calibrating it, and scoring it beside the baselines")
-        made = calibrated(fitted, history, splits, recipe)
-        searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
-        before = {} if parent is None else parent.card()
-        told = (
-            before
-            | _card(made, fitted, history, splits, recipe, doubts, origin_notes(before))
-            | edges_card(fitted.network, material.edges)
-            | searched
-        )
-        made = replace(made, manifest=replace(made.manifest, card=told))
-        announce("recording the golden instance, and saving")
-        if first:
-            _save(out, made, checkpoints)
-            if checkpoints is not None:
-                checkpoints.clear()
-    return Trained(folder=out, card=dict(made.manifest.card))
+    return _Lesson(material=material, recipe=recipe, splits=splits, history=history, doubts=doubts, prepared=prepared)
 
 
-def _inherited(material: Material, recipe: Recipe, splits: Splits) -> Material:
+def _kept(fitted: Fitted) -> str:
+    if not fitted.best_epoch:
+        return "the start is best"
+    return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
+
+
+def _inherited(material: Material, recipe: Recipe) -> Material:
     """The material with the edges that its parent was given, once it is clear that it can start from it."""
-    parent = material.parent
+    splits, parent = recipe.splits(material.bars.sessions), material.parent
     if parent is None:
         return material
     parent.check(material.features, recipe)
@@ -178,6 +196,8 @@ def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
     except OSError as error:
         advice = "" if checkpoints is None else "; once it can be, --resume saves it without training again"
         raise ConfigurationError(f"{out} cannot be saved: {error.strerror}{advice}") from error
+    if checkpoints is not None:
+        checkpoints.clear()
 
 
 def _checkpoints(keeping: Keeping, material: Material, recipe: Recipe) -> Checkpoints:
@@ -209,15 +229,8 @@ def _model(made: Artifact) -> Model:
     return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
 
 
-def _card(
-    made: Artifact,
-    fitted: Fitted,
-    history: History,
-    splits: Splits,
-    recipe: Recipe,
-    doubts: tuple[str, ...],
-    origin: tuple[str, ...],
-) -> dict[str, Json]:
+def _card(made: Artifact, fitted: Fitted, lesson: _Lesson, origin: tuple[str, ...]) -> dict[str, Json]:
+    history, splits, recipe = lesson.history, lesson.splits, lesson.recipe
     windows = history.windows(splits.test)
     judged = Judged.of(history, windows, recipe.quantiles)
     engine = engine_of(fitted.network, made.manifest)
@@ -226,7 +239,7 @@ def _card(
     found = standing(judged, OURS, ours, Case.of(history, splits, seen_until(splits), recipe.quantiles), plan)
     unit = UNITS[recipe.target.kind]
     return {
-        "data": card.data_card(history.bars, doubts, untaught(history, splits)),
+        "data": card.data_card(history.bars, lesson.doubts, untaught(history, splits)),
         **covariates_card(history.pipeline, history.covariates),
         "splits": card.splits_card(splits, history),
         "recipe": recipe.settings(),

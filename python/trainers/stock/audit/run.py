@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.audit_record import AuditRecord
+from predictor.audit_record import AuditRecord, PermutationCheck
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
+from predictor.flags import Flag
 from predictor.model import Model
 from trainers.stock.audit.costs import check_costs
 from trainers.stock.audit.future import Fitting, check_future
@@ -44,14 +46,12 @@ FEWEST_DAYS = 20
 class Depth:
     """How much an audit tries."""
 
-    sessions: int = 12
-    """At which the future is replaced by noise."""
-    permutations: int = 3
-    """Trainings on shuffled labels; 1 at least."""
-    epochs: int = 3
-    """Of each of them, at most."""
-    trials: int | None = None
-    """Configurations that were tried before this one; None for what the card tells."""
+    sessions: Annotated[int, Flag("Sessions at which later bars are replaced by noise.", minimum=1)] = 12
+    permutations: Annotated[int, Flag("Trainings on shuffled labels.", minimum=1)] = 3
+    epochs: Annotated[int, Flag("Epochs of each of them at most.", minimum=1)] = 3
+    trials: Annotated[
+        int | None, Flag("Configurations tried before this one; left out: as the card tells.", minimum=1)
+    ] = None
 
     def __post_init__(self) -> None:
         for name in ("sessions", "permutations", "epochs"):
@@ -117,10 +117,8 @@ def audit(
     _refuse_unknown(judged)
     book = _book(judged)
     announce(f"replacing the future by noise at {depth.sessions} sessions")
-    chosen = _spread(positions, depth.sessions)
-    future = check_future(
-        subject.bars, partial(ModelStages, subject.model, source.covariates), chosen, _fitting(subject)
-    )
+    stages = partial(ModelStages, subject.model, source.covariates)
+    future = check_future(subject.bars, stages, _spread(positions, depth.sessions), _fitting(subject))
     return AuditRecord(
         digest=source.digest,
         told=source.told,
@@ -128,18 +126,22 @@ def audit(
         first_session=first,
         last_session=last,
         future=future,
-        permutation=check_permutations(
-            judged,
-            lambda seed: _shuffled(subject, judged, depth, seed, announce),
-            count=depth.permutations,
-            epochs=depth.epochs,
-            lag=subject.recipe.target.lag,
-        ),
+        permutation=_permutation(subject, judged, depth, announce),
         lags=check_lags(judged),
         costs=check_costs(book, terms, tactic.strategy.value),
         trials=check_trials(book.net, counted_trials(depth.trials, source.card)),
         notes=(*_notes(subject, depth), *_closings(book, terms, tactic)),
         warnings=doubts,
+    )
+
+
+def _permutation(subject: _Subject, judged: Judged, depth: Depth, announce: Announce) -> PermutationCheck:
+    return check_permutations(
+        judged,
+        lambda seed: _shuffled(subject, judged, depth, seed, announce),
+        count=depth.permutations,
+        epochs=depth.epochs,
+        lag=subject.recipe.target.lag,
     )
 
 

@@ -1,9 +1,9 @@
 """`quantra backtest`: a thin map from flags to a walk forward."""
 
 import json
-import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,13 +14,14 @@ from rich.console import Console
 from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
-from predictor.cli.options import CovariateFiles, Report, StaticFile
+from predictor.cli.flags import with_flags
+from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
+from predictor.flags import Flag, Given, Only
 from predictor.replacement import check_folder, replace_file
 from predictor.report.texts import artifact_name
-from trainers.options import AnsweringDeviceOption, JsonOption, ResumeOption
+from trainers.options import AnsweringDevice, RunOptions
 from trainers.stock.announcing import warner
 from trainers.stock.backtest.folds import Fold, Plan, decision_span
 from trainers.stock.backtest.page import write_backtest
@@ -28,161 +29,104 @@ from trainers.stock.backtest.progress import watched
 from trainers.stock.backtest.result import Backtest, backtest_json, summary_json
 from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_horizon
 from trainers.stock.backtest.source import Source, artifact_source, recipe_source, refuse_in_sample
-from trainers.stock.backtest.strategies import Strategy, Tactic
+from trainers.stock.backtest.strategies import Tactic
 from trainers.stock.backtest.tables import backtest_tables
-from trainers.stock.backtest.terms import LONGEST_HALT, Terms
+from trainers.stock.backtest.terms import Terms
 from trainers.stock.doubts import heard
-from trainers.stock.flags import KnownOption, covariate_fields, features_named, session_of
+from trainers.stock.flags import Known, Reads
 
-EXAMPLE: Final = (
-    "Example: quantra backtest models/demo/1 --bars bars.csv --start 2011-03-01 --end 2013-03-01 --refit 63"
-)
 RESULT: Final = "backtest.json"
-TERMS = Terms(horizon=5)
-TACTIC = Tactic()
-_WINDOW = re.compile(r"expanding|rolling:([1-9]\d*)")
-
-ArtifactArgument = Annotated[
-    Path | None, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1; or give --recipe.")
-]
-RecipeOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="JSON of a recipe's settings, as an artifact's card has them, in its place."),
-]
-FeaturesOption = Annotated[
-    str, typer.Option(help="With --recipe: a feature file, `default` or `alpha158`; an artifact brings its own.")
-]
-HorizonOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Sessions that a position is held for; left out: 5 where the model has it, else its first."
-    ),
-]
-StrategyOption = Annotated[
-    Strategy,
-    typer.Option(help="rank: long the best, short the worst; sign: by the median's sign; vol-target: long, scaled."),
-]
-ShareOption = Annotated[float, typer.Option(help="rank: of the stocks on each side, at least one.")]
-ThresholdOption = Annotated[
-    float, typer.Option(help="sign: medians within so many basis points of log return of 0 are flat.")
-]
-VolatilityOption = Annotated[float, typer.Option(help="vol-target: a year's standard deviation aimed at.")]
-RebalanceOption = Annotated[int, typer.Option(min=1, help="Sessions between decisions that are traded.")]
-CostOption = Annotated[float, typer.Option(help="Basis points on every unit bought or sold.")]
-BorrowOption = Annotated[float, typer.Option(help="Basis points a year on every unit sold short.")]
-DelistingOption = Annotated[
-    float,
-    typer.Option(
-        min=-1,
-        help=f"Simple return, on the last close seen, of a position without a bar for {LONGEST_HALT} sessions or at "
-        "the end; -1 loses everything.",
-    ),
-]
 
 
-def backtest_command(  # noqa: PLR0913 - one argument a flag
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is walked forward: an artifact, or a recipe that is fitted anew."""
+
+    artifact: Annotated[
+        Path | None,
+        typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1; or give --recipe."),
+    ] = None
+    recipe: Annotated[
+        Path | None,
+        Flag("JSON of a recipe's settings, as an artifact's card has them, in its place.", metavar="FILE"),
+    ] = None
+    features: Annotated[
+        str, Flag("With --recipe: a feature file, `default` or `alpha158`; an artifact brings its own.")
+    ] = "default"
+    known: Known = ""
+    device: AnsweringDevice = "auto"
+
+    def source(self, covariates: CovariateSource) -> Source:
+        """Where its forecasts come from.
+
+        Raises:
+            typer.BadParameter: neither or both of artifact and recipe, or an artifact with what only a recipe needs.
+        """
+        reads = Reads(features=self.features, known=self.known)
+        if self.artifact is not None and self.recipe is None:
+            if reads != Reads():
+                raise typer.BadParameter("--features and --known go with --recipe; an artifact brings its own")
+            return artifact_source(self.artifact, self.device, covariates)
+        if self.recipe is None or self.artifact is not None:
+            raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
+        return recipe_source(self.recipe, reads.beside(covariates), covariates)
+
+    @property
+    def path(self) -> Path | None:
+        """Of the artifact or the recipe."""
+        return self.artifact or self.recipe
+
+    def beside(self, suffix: str) -> Path:
+        """A name beside the artifact or the recipe.
+
+        Raises:
+            typer.BadParameter: there is neither.
+        """
+        if self.path is None:
+            raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
+        whole = self.path.resolve()
+        return whole.with_name(whole.name + suffix)
+
+
+def chosen_terms(terms: Given[Terms], source: Source) -> Terms:
+    """The terms that were asked for, at a horizon that the source has."""
+    asked: int | None = terms.value("horizon", None)
+    return terms.over(Terms(horizon=chosen_horizon(source.horizons, asked)))
+
+
+@with_flags
+def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     *,
-    artifact: ArtifactArgument = None,
-    recipe: RecipeOption = None,
-    features: FeaturesOption = "default",
-    bars: Bars = "",
-    query: BarsQuery = "",
-    bars_env: BarsEnv = "",
-    covariates: CovariateFiles = None,
-    known: KnownOption = "",
-    static: StaticFile = None,
-    start: Annotated[str, typer.Option(metavar="DATE", help="First session that is decided on, such as 2011-01-03.")],
-    end: Annotated[str, typer.Option(metavar="DATE", help="Last session of the book.")],
-    refit: Annotated[
-        str, typer.Option(metavar="never|N", help="Sessions between refits; never: the model stays as it is.")
-    ] = "never",
-    window: Annotated[
-        str,
-        typer.Option(
-            metavar="expanding|rolling:N", help="Refit on all bars before, or on the last N sessions of them."
-        ),
-    ] = "expanding",
-    embargo: Annotated[
-        int, typer.Option(min=0, help="Sessions left out between what a refit learns from and its first decision.")
-    ] = 0,
-    horizon: HorizonOption = None,
-    strategy: StrategyOption = TACTIC.strategy,
-    share: ShareOption = TACTIC.share,
-    threshold_bps: ThresholdOption = TACTIC.threshold_bps,
-    volatility: VolatilityOption = TACTIC.volatility,
-    rebalance: RebalanceOption = TERMS.rebalance,
-    cost_bps: CostOption = TERMS.cost_bps,
-    borrow_bps: BorrowOption = TERMS.borrow_bps,
-    delisting_return: DelistingOption = TERMS.delisting_return,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that refit folds beside each other.")] = 1,
-    out: Annotated[
-        Path | None, typer.Option(help="Run folder; left out: beside the artifact or recipe, NAME.backtest.")
-    ] = None,
-    resume: ResumeOption = False,
-    device: AnsweringDeviceOption = "auto",
+    subject: Subject,
+    bars: BarsFlags,
+    files: CovariateFlags,
+    plan: Plan,
+    terms: Given[Terms],
+    tactic: Tactic,
+    workers: Annotated[int, Flag("Processes that refit folds beside each other.", minimum=1)] = 1,
+    out: Annotated[Path | None, Flag("Run folder; left out: beside the artifact or recipe, NAME.backtest.")] = None,
+    run: Annotated[RunOptions, Only("resume", "as_json")],
     report: Report = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Walk forward over past days: forecast with what was known then, trade at the next close, and pay for it."""
     torch.set_num_threads(1)
-    folder = Folder(path=out or beside(artifact or recipe, ".backtest"), resume=resume)
+    folder = Folder(path=out or subject.beside(".backtest"), resume=run.resume)
     check_folder(folder.path)
-    beside_bars = CovariateSource.read(covariates or (), static)
-    source = chosen_source(artifact, recipe, (features, known), beside_bars, device)
-    panel = chosen_bars(bars, query, bars_env)
-    plan = Plan(
-        start=session_of("--start", start),
-        end=session_of("--end", end),
-        refit=_refit(refit),
-        rolling=_rolling(window),
-        embargo=embargo,
-    )
+    source = subject.source(files.read())
+    panel = bars.read()
     check_allowed(source, panel, plan)
-    tactic = Tactic(strategy=strategy, share=share, threshold_bps=threshold_bps, volatility=volatility)
-    terms = Terms(
-        horizon=chosen_horizon(source.horizons, horizon),
-        rebalance=rebalance,
-        cost_bps=cost_bps,
-        borrow_bps=borrow_bps,
-        delisting_return=delisting_return,
-    )
-    heard(source.doubts(panel), warner(as_json=as_json))
+    whole = chosen_terms(terms, source)
+    heard(source.doubts(panel), warner(as_json=run.as_json))
+    watch = _watch(as_json=run.as_json)
     try:
-        found = backtest(
-            source,
-            panel,
-            plan,
-            terms=terms,
-            tactic=tactic,
-            folder=folder,
-            workers=workers,
-            watch=_watch(as_json=as_json),
-        )
+        found = backtest(source, panel, plan, terms=whole, tactic=tactic, folder=folder, workers=workers, watch=watch)
     except KeyboardInterrupt:
         sys.stderr.write("what is forecast so far is kept; go on with the same command and --resume\n")
         raise
     replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(found)))
     if report is not None:
-        write_backtest(report, artifact_name(artifact or recipe or folder.path), found)
-    _tell(found, folder.path, as_json=as_json)
-
-
-def chosen_source(
-    artifact: Path | None, recipe: Path | None, reads: tuple[str, str], covariates: CovariateSource, device: str
-) -> Source:
-    """What the flags name; `reads` are those of features and of known covariates, which a recipe does not tell.
-
-    Raises:
-        typer.BadParameter: neither or both of artifact and recipe, or an artifact with what only a recipe needs.
-    """
-    if artifact is not None and recipe is None:
-        if reads != ("default", ""):
-            raise typer.BadParameter("--features and --known go with --recipe; an artifact brings its own")
-        return artifact_source(artifact, device, covariates)
-    if recipe is None or artifact is not None:
-        raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
-    features, known = reads
-    return recipe_source(recipe, features_named(features, covariate_fields(covariates, known)), covariates)
+        write_backtest(report, artifact_name(subject.path or folder.path), found)
+    _tell(found, folder.path, as_json=run.as_json)
 
 
 def check_allowed(source: Source, bars: BarPanel, plan: Plan) -> None:
@@ -198,29 +142,6 @@ def check_allowed(source: Source, bars: BarPanel, plan: Plan) -> None:
         refuse_in_sample(source.standing, bars.sessions, first, plan.embargo)
     except InSampleError as error:
         raise typer.BadParameter(error.message) from error
-
-
-def beside(path: Path | None, suffix: str) -> Path:
-    """A name beside an artifact or a recipe."""
-    if path is None:
-        raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
-    whole = path.resolve()
-    return whole.with_name(whole.name + suffix)
-
-
-def _refit(text: str) -> int | None:
-    if text == "never":
-        return None
-    if not text.isdecimal() or int(text) == 0:
-        raise typer.BadParameter(f"--refit is {text!r}, but must be never or a number of sessions")
-    return int(text)
-
-
-def _rolling(text: str) -> int | None:
-    match = _WINDOW.fullmatch(text)
-    if match is None:
-        raise typer.BadParameter(f"--window is {text!r}, but must be expanding or rolling:N, such as rolling:1260")
-    return None if match[1] is None else int(match[1])
 
 
 def _watch(*, as_json: bool) -> Watch:

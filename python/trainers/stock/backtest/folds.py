@@ -1,27 +1,62 @@
 """The walk forward: which sessions each refit may learn from, and which decisions it is then judged by."""
 
+import re
 from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError, shown_date
+from predictor.flags import Flag
+from trainers.stock.splits import day_of
+
+_WINDOW = re.compile(r"rolling:([1-9]\d*)")
+
+
+def _refit(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"--refit is {text!r}, but must be never or a number of sessions")
+    return int(text)
+
+
+def _rolling(text: str) -> int:
+    match = _WINDOW.fullmatch(text)
+    if match is None:
+        raise ValueError(f"--window is {text!r}, but must be expanding or rolling:N, such as rolling:1260")
+    return int(match[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How a backtest walks through time; sessions are yyyymmdd."""
 
-    start: int
-    """First session after whose close a decision is made; the next session where there is none that day."""
-    end: int
-    """Last session of the book."""
-    refit: int | None = None
-    """Sessions between refits; None for never."""
-    rolling: int | None = None
-    """Sessions that a refit learns from at most, warm-up included; None for all since the first bar."""
-    embargo: int = 0
-    """Sessions left out between what a refit learns from and its first decision."""
+    start: Annotated[
+        int,
+        Flag("First session that is decided on, such as 2011-01-03.", metavar="DATE", read=partial(day_of, "--start")),
+    ]
+    """After its close; the next session where there is none that day."""
+    end: Annotated[int, Flag("Last session of the book.", metavar="DATE", read=partial(day_of, "--end"))]
+    refit: Annotated[
+        int | None,
+        Flag("Sessions between refits; never: the model stays as it is.", metavar="never|N", read=_refit, none="never"),
+    ] = None
+    """None for never."""
+    rolling: Annotated[
+        int | None,
+        Flag(
+            "Refit on all bars before, or on the last N sessions of them, warm-up included.",
+            name="window",
+            metavar="expanding|rolling:N",
+            read=_rolling,
+            none="expanding",
+        ),
+    ] = None
+    """None for all since the first bar."""
+    embargo: Annotated[
+        int, Flag("Sessions left out between what a refit learns from and its first decision.", minimum=0)
+    ] = 0
 
     def __post_init__(self) -> None:
         if self.start > self.end:

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
+from predictor.flags import Flag
 from predictor.networks import TargetKind
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.terms import BASIS_POINT, SESSIONS_A_YEAR
@@ -35,13 +37,15 @@ class Strategy(StrEnum):
 class Tactic:
     """A strategy and its settings."""
 
-    strategy: Strategy = Strategy.RANK
-    share: float = 0.1
-    """Of the day's stocks on each side of `rank`, at least one."""
-    threshold_bps: float = 0.0
-    """Medians this near to 0, in basis points of log return, are flat in `sign`."""
-    volatility: float = 0.15
-    """A year's standard deviation that `vol-target` aims at in each stock."""
+    strategy: Annotated[
+        Strategy,
+        Flag("rank: long the best, short the worst; sign: by the median's sign; vol-target: long, scaled."),
+    ] = Strategy.RANK
+    share: Annotated[float, Flag("rank: of the day's stocks on each side, at least one.")] = 0.1
+    threshold_bps: Annotated[float, Flag("sign: medians within so many basis points of log return of 0 are flat.")] = (
+        0.0
+    )
+    volatility: Annotated[float, Flag("vol-target: a year's standard deviation aimed at in each stock.")] = 0.15
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 0.5:  # noqa: PLR2004 - both sides together are all

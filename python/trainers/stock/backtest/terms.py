@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from math import inf
+from typing import Annotated
 
 from predictor.errors import ConfigurationError
+from predictor.flags import Flag
 
 SESSIONS_A_YEAR = 252
 BASIS_POINT = 1e-4
@@ -16,18 +18,25 @@ LONGEST_HALT = 20
 class Terms:
     """How a book is run."""
 
-    horizon: int
-    """Sessions that a decision is held for, and that the forecast behind it reaches."""
-    rebalance: int = 1
-    """Sessions between decisions that are traded."""
+    horizon: Annotated[
+        int,
+        Flag("Sessions that a position is held for; left out: 5 where the model has it, else its first.", minimum=1),
+    ]
+    """The forecast behind a decision reaches as far."""
+    rebalance: Annotated[int, Flag("Sessions between decisions that are traded.", minimum=1)] = 1
     delay: int = 1
     """Sessions from the close that a decision is made after to the close that it is traded at."""
-    cost_bps: float = 10.0
-    """Basis points paid on every unit of money that is bought or sold."""
-    borrow_bps: float = 50.0
-    """Basis points a year paid on every unit that is sold short, a session's share for each session held."""
-    delisting_return: float = 0.0
-    """Simple return, on the last close seen, of a position whose bars do not come back; -1 at least."""
+    cost_bps: Annotated[float, Flag("Basis points on every unit of money bought or sold.")] = 10.0
+    borrow_bps: Annotated[float, Flag("Basis points a year on every unit sold short.")] = 50.0
+    """A session's share for each session held."""
+    delisting_return: Annotated[
+        float,
+        Flag(
+            f"Simple return, on the last close seen, of a position without a bar for {LONGEST_HALT} sessions or at "
+            "the end; -1 loses everything.",
+            minimum=-1,
+        ),
+    ] = 0.0
 
     def __post_init__(self) -> None:
         for name, least in (("horizon", 1), ("rebalance", 1), ("delay", 0)):

@@ -2,35 +2,30 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import torch
 import typer
 from rich.console import Console
 
 from predictor.card import Card
-from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
-from predictor.cli.machine import write_json
-from predictor.cli.options import AsJson, CovariateFiles, StaticFile
-from predictor.cli.scores import judgement
-from predictor.covariates import CovariateSource
-from trainers.options import ThreadsOption
+from predictor.cli.flags import with_flags
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
+from predictor.cli.output import judgement, write_json
+from predictor.flags import Flag
+from trainers.options import Threads
 from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.ensembles.join import Joined, join
 
-EXAMPLE: Final = "Example: quantra ensemble --bars bars.csv --out models/joint/1 models/lstm/1 models/tft/1"
 
-
-def ensemble(  # noqa: PLR0913 - one argument a flag
+@with_flags
+def ensemble(
     *,
     artifacts: Annotated[list[Path], typer.Argument(metavar="ARTIFACT ARTIFACT …", help="The members.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the ensemble; it must not exist.")],
-    bars: Bars = "",
-    query: BarsQuery = "",
-    bars_env: BarsEnv = "",
-    covariates: CovariateFiles = None,
-    static: StaticFile = None,
-    threads: ThreadsOption = 1,
+    out: Annotated[Path, Flag("Folder of the ensemble; it must not exist.", metavar="DIR")],
+    bars: BarsFlags,
+    files: CovariateFlags,
+    threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
     """Put trained artifacts together as one model.
@@ -39,15 +34,8 @@ def ensemble(  # noqa: PLR0913 - one argument a flag
     beside them on the days that none has seen.
     """
     torch.set_num_threads(threads)
-    source = CovariateSource.read(covariates or (), static)
-    joined = join(
-        chosen_bars(bars, query, bars_env),
-        named(artifacts),
-        out,
-        covariates=source,
-        announce=announce_beside,
-        warn=warn_beside,
-    )
+    covariates = files.read()
+    joined = join(bars.read(), named(artifacts), out, covariates=covariates, announce=announce_beside, warn=warn_beside)
     if as_json:
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
         return

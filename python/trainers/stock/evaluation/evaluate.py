@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +13,15 @@ from predictor.bars import BarPanel
 from predictor.card import ancestors_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
+from predictor.flags import Flag
 from predictor.model import UNITS, Ensemble
+from trainers.options import AnsweringDevice
 from trainers.progress import Consumer
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import Warn, heard, networks_of, of_models, to_nobody
 from trainers.stock.edges import given_edges
 from trainers.stock.evaluation.baselines import Case, all_baselines
-from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts, calibration
+from trainers.stock.evaluation.calibration import Calibration, Walked, adaptive_forecasts, calibration
 from trainers.stock.evaluation.comparison import Comparison, compare
 from trainers.stock.evaluation.correlation import way
 from trainers.stock.evaluation.evaluation import Days, Evaluation
@@ -34,7 +38,7 @@ from trainers.stock.evaluation.seen import splits_of, unseen_part
 from trainers.stock.evaluation.standing import Standing, standing
 from trainers.stock.evaluation.symbols import by_symbol
 from trainers.stock.recipes import read_recipe
-from trainers.stock.splits import Part, Splits
+from trainers.stock.splits import Part, Splits, day_of
 
 FloatArray = NDArray[np.float64]
 
@@ -45,15 +49,29 @@ OURS = "this model"
 class Wanted:
     """What an evaluation shall hold."""
 
-    start: int | None = None
-    """First decision day, yyyymmdd; None for the first that the artifact has not seen."""
-    end: int | None = None
-    """Last decision day; None for the last whose outcome is known."""
-    seeds: int = 5
-    """Trainings to tell luck from skill, the artifact's own among them; 1 trains none."""
-    adaptive: bool = False
-    """Whether to walk forward with adaptive conformal offsets too."""
-    device: str = "auto"
+    start: Annotated[
+        int | None,
+        Flag(
+            "First decision day; empty: the first that the artifact has not seen.",
+            metavar="DATE",
+            read=partial(day_of, "--start"),
+        ),
+    ] = None
+    """Yyyymmdd, as `end`."""
+    end: Annotated[
+        int | None,
+        Flag(
+            "Last decision day; empty: the last whose outcome is known.",
+            metavar="DATE",
+            read=partial(day_of, "--end"),
+        ),
+    ] = None
+    seeds: Annotated[
+        int,
+        Flag("Trainings to tell luck from skill, the artifact's own among them; 1 trains none.", minimum=1),
+    ] = 5
+    adaptive: Annotated[bool, Flag("Also walk forward with adaptive conformal offsets.", spelling="--aci")] = False
+    device: AnsweringDevice = "auto"
     """What trains the other seeds, wherever the artifact itself was trained."""
 
     def __post_init__(self) -> None:
@@ -96,8 +114,7 @@ def evaluate(
 
     Args:
         model: of an artifact, or an ensemble.
-        bars: from the training part on, because the baselines are fitted on it; those before the model's calendar are
-            left out.
+        bars: from the training part on, on which baselines are fitted; those before the model's calendar are left out.
         wanted: what the evaluation shall hold.
         consume: takes the reports of trainings with other seeds.
         announce: told what begins.
@@ -106,45 +123,51 @@ def evaluate(
 
     Raises:
         InSampleError: the model has seen the days, or all of the bars.
-        ConfigurationError: the bars do not fit the model's calendar, hold no window to judge or to fit baselines on,
-            or their outcomes never differ.
+        ConfigurationError: the bars do not fit the calendar, hold too few windows, or their outcomes never differ.
         ArtifactError: the card does not tell what the model has seen.
         CovariateMissingError: the model reads a covariate that no file has.
     """
     doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
     exam = _exam(model, bars, wanted, announce, covariates)
-    judged, ours = exam.judged, exam.asked.forecasts
-    announce(f"scoring {len(exam.asked.windows)} windows beside the baselines")
-    found, compared = _beside_baselines(exam)
-    levels = judged.levels
-    history = exam.reading.history
-    walked = adaptive_forecasts(history, exam.seen, exam.asked, levels) if wanted.adaptive else None
+    judged, ours = exam.judged, exam.asked.forecasts.calibrated
+    found, compared = _beside_baselines(exam, announce)
     seeds, unseeded = _seeds(exam, found, wanted, consume, announce)
     return Evaluation(
         unit=UNITS[judged.target.kind],
         target=judged.target,
-        levels=levels,
-        days=Days.of(history, exam.asked.windows, last_seen(model)),
+        levels=judged.levels,
+        days=Days.of(exam.reading.history, exam.asked.windows, last_seen(model)),
         level=LEVEL,
-        method=(
-            f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions, stretched by "
-            f"{100 * (judged.stretch - 1):.0f} % because so few blocks scatter too little"
-        ),
+        method=_method(judged),
         correlated=way(judged),
         rows=_best_first(found.rows),
         skill=found.skill,
         comparisons=compared,
-        calibration=calibration(judged, ours, walked, model.manifest.conformal.effective_samples),
-        pit=pit(judged, ours.calibrated),
-        by_symbol=by_symbol(judged, bars.symbols, ours.calibrated, found.best),
+        calibration=_calibration(exam, wanted),
+        pit=pit(judged, ours),
+        by_symbol=by_symbol(judged, bars.symbols, ours, found.best),
         seeds=seeds,
-        notes=(
-            *origins(model),
-            *presence_notes(history, exam.asked.windows, exam.splits),
-            *found.notes,
-            *unseeded,
-        ),
+        notes=(*origins(model), *_presence(exam), *found.notes, *unseeded),
         warnings=doubts,
+    )
+
+
+def _calibration(exam: Exam, wanted: Wanted) -> Calibration:
+    walked = None
+    if wanted.adaptive:
+        walked = adaptive_forecasts(exam.reading.history, exam.seen, exam.asked, exam.judged.levels)
+    samples = exam.model.manifest.conformal.effective_samples
+    return calibration(exam.judged, exam.asked.forecasts, walked, samples)
+
+
+def _presence(exam: Exam) -> tuple[str, ...]:
+    return presence_notes(exam.reading.history, exam.asked.windows, exam.splits)
+
+
+def _method(judged: Judged) -> str:
+    return (
+        f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions, stretched by "
+        f"{100 * (judged.stretch - 1):.0f} % because so few blocks scatter too little"
     )
 
 
@@ -174,8 +197,9 @@ def _walked(reading: Reading, part: Part) -> Walked:
     return Walked(windows=windows, forecasts=reading.forecasts(windows))
 
 
-def _beside_baselines(exam: Exam) -> tuple[Standing, tuple[Comparison, ...]]:
+def _beside_baselines(exam: Exam, announce: Callable[[str], None]) -> tuple[Standing, tuple[Comparison, ...]]:
     """The model's standing, and the model beside each row of the baselines, the best one first."""
+    announce(f"scoring {len(exam.asked.windows)} windows beside the baselines")
     judged, forecasts = exam.judged, exam.asked.forecasts
     ours, compared = pinball(judged, forecasts.calibrated), dict[str, Comparison]()
 

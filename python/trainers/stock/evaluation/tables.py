@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED
-from predictor.cli.scores import shown_notes
+from predictor.cli.output import shown_notes
 from predictor.errors import shown_date
 from predictor.skill import Verdict
 from trainers.stock.evaluation.baselines import NAIVE

@@ -2,96 +2,61 @@
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import torch
-import typer
 from rich.console import Console
 
 from predictor import artifact
-from predictor.cli.bars import Bars, BarsEnv, BarsQuery, chosen_bars
-from predictor.cli.options import CovariateFiles, StaticFile
-from predictor.cli.scores import judgement
-from predictor.covariates import CovariateSource
+from predictor.cli.flags import with_flags
+from predictor.cli.options import BarsFlags, CovariateFlags
+from predictor.cli.output import judgement
 from predictor.errors import ConfigurationError, shown_date
+from predictor.flags import Flag, Given, Only
 from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
-from trainers.options import DeviceOption, JsonOption, LoopOptions, PrecisionOption, SeedOption, ThreadsOption
+from trainers.options import RunOptions
 from trainers.progress import Consumer, JsonLines, progress_for
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.data import History
 from trainers.stock.doubts import heard, of_recipe, of_steps
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.flags import (
-    HORIZONS,
-    QUANTILES,
-    CalendarOption,
-    EncoderLengthOption,
-    EpochsOption,
-    FeaturesOption,
-    HorizonsOption,
-    KnownOption,
-    LagOption,
-    ModelOption,
-    PatienceOption,
-    QuantilesOption,
-    ScaleOption,
-    SplitsOption,
-    TargetOption,
-    covariate_fields,
-    features_named,
-    integers,
-    lag_of,
-    numbers,
-    scale_of,
-    splits_of,
-    target_kind,
-)
+from trainers.stock.flags import Reads
 from trainers.stock.material import Material
-from trainers.stock.recipe import Recipe, optimisation_of
+from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Trained, train
 from trainers.stock.tuning.search import Found, Search, search
 from trainers.stock.tuning.storage import Storage, require_optuna
 
-DEFAULTS = Recipe()
-LOOP = LoopOptions()
-EXAMPLE = "Example: quantra tune stock --bars bars.csv --model tft --calendar XNYS --trials 30 --out models/tuned/1"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long is searched, and where the trials are kept."""
+
+    trials: Annotated[int, Flag("Trials in all, those of earlier runs included.", minimum=1)] = 30
+    seeds: Annotated[int, Flag("Seeds that the best one is fitted from again.", minimum=2)] = 5
+    storage: Annotated[str, Flag("Database of the trials; empty: SQLite beside the artifact, in OUT.tune.db.")] = ""
+
+    def kept(self, out: Path, kind: str) -> Storage:
+        """The study in the database."""
+        uri = self.storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}"
+        return Storage(uri=uri, name=f"quantra-{kind}")
 
 
-def tune_stock(  # noqa: PLR0913 - one argument a flag
+@with_flags
+def tune_stock(  # noqa: PLR0913 - one argument a group of flags
     *,
-    bars: Bars = "",
-    query: BarsQuery = "",
-    bars_env: BarsEnv = "",
-    out: Annotated[Path, typer.Option(help="Folder of the best one's artifact; it must not exist.")],
-    model: ModelOption = DEFAULTS.kind,
-    trials: Annotated[int, typer.Option(min=1, help="Trials in all, those of earlier runs included.")] = 30,
-    seeds: Annotated[int, typer.Option(min=2, help="Seeds that the best one is fitted from again.")] = 5,
-    storage: Annotated[
-        str,
-        typer.Option(help="Database of the trials; empty: SQLite beside the artifact, in OUT.tune.db."),
-    ] = "",
-    features: FeaturesOption = "default",
-    covariates: CovariateFiles = None,
-    known: KnownOption = "",
-    static: StaticFile = None,
-    calendar: CalendarOption = DEFAULTS.calendar,
-    target: TargetOption = DEFAULTS.target.kind.value,
-    horizons: HorizonsOption = HORIZONS,
-    quantiles: QuantilesOption = QUANTILES,
-    lag: LagOption = None,
-    splits: SplitsOption = "",
-    scale: ScaleOption = None,
-    encoder_length: EncoderLengthOption = DEFAULTS.encoder_length,
-    epochs: EpochsOption = None,
-    patience: PatienceOption = DEFAULTS.optimisation.patience,
-    precision: PrecisionOption = LOOP.precision,
-    device: DeviceOption = LOOP.device,
-    seed: SeedOption = LOOP.seed,
-    threads: ThreadsOption = LOOP.threads,
-    as_json: JsonOption = LOOP.as_json,
+    bars: BarsFlags,
+    out: Annotated[Path, Flag("Folder of the best one's artifact; it must not exist.")],
+    recipe: Given[Recipe],
+    effort: Effort,
+    target: Given[Target],
+    reads: Reads,
+    files: CovariateFlags,
+    optimisation: Annotated[Given[Optimisation], Only("max_epochs", "patience", "precision", "device", "seed")],
+    run: Annotated[RunOptions, Only("threads", "as_json")],
 ) -> None:
     """Search for the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.
 
@@ -99,47 +64,33 @@ def tune_stock(  # noqa: PLR0913 - one argument a flag
     server as --storage, several machines search together.
     """
     require_optuna()
-    if not kind_named(model).learns:
+    asked = RecipeChanges(recipe=recipe, target=target, optimisation=optimisation)
+    if not kind_named(asked.kind).learns:
         raise ConfigurationError(
-            f"model {model!r} has nothing to search for; quantra train stock --model {model} fits it"
+            f"model {asked.kind!r} has nothing to search for; quantra train stock --model {asked.kind} fits it"
         )
     artifact.check_place(out)
-    torch.set_num_threads(threads)
-    own = optimisation_of(model)
-    recipe = Recipe(
-        kind=model,
-        config=kind_named(model).config(),
-        target=Target(kind=target_kind(target), lag=lag_of(model, lag), horizons=integers("horizons", horizons)),
-        quantiles=numbers("quantiles", quantiles),
-        encoder_length=encoder_length,
-        scale=scale_of(model, scale),
-        parts=splits_of(splits),
-        calendar=calendar,
-        optimisation=replace(
-            own,
-            max_epochs=own.max_epochs if epochs is None else epochs,
-            patience=patience,
-            precision=precision,
-            device=device,
-            seed=seed,
-        ),
-    )
-    beside = CovariateSource.read(covariates or (), static)
-    panel = chosen_bars(bars, query, bars_env)
-    material = Material(panel, features_named(features, covariate_fields(beside, known)), beside)
+    torch.set_num_threads(run.threads)
+    whole = asked.over(recipe_of(asked.kind))
+    covariates = files.read()
+    material = Material(bars.read(), reads.beside(covariates), covariates)
     out.parent.mkdir(parents=True, exist_ok=True)
-    kept = Storage(uri=storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}", name=f"quantra-{model}")
+    found, trained = _searched(material, whole, effort, out, as_json=run.as_json)
+    _tell(found, trained, as_json=run.as_json)
+
+
+def _searched(material: Material, recipe: Recipe, effort: Effort, out: Path, *, as_json: bool) -> tuple[Found, Trained]:
+    """What was found, and the artifact of the best."""
     announce, warn, consume = announcer(as_json=as_json), warner(as_json=as_json), _consumer(as_json=as_json)
-    heard(of_recipe(panel, material.features, beside, recipe), warn)
-    asked = _search_of(material, recipe, trials=trials, seeds=seeds)
+    heard(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
+    asked = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
     heard(of_steps(asked.history, asked.splits, recipe), warn)
     try:
-        found = search(asked, kept, consume=consume, announce=announce)
+        found = search(asked, effort.kept(out, recipe.kind), consume=consume, announce=announce)
         announce("training the best one for its artifact")
-        trained = train(material, found.recipe, out, consume=consume, tuning=found.card())
+        return found, train(material, found.recipe, out, consume=consume, tuning=found.card())
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
-    _tell(found, trained, as_json=as_json)
 
 
 def _search_of(material: Material, recipe: Recipe, *, trials: int, seeds: int) -> Search:

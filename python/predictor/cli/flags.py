@@ -1,0 +1,199 @@
+"""Commands that take dataclasses: each field that has a flag is one parameter of the command.
+
+    @with_flags
+    def fit(*, bars: BarsFlags, terms: Annotated[Given[Terms], Only("cost_bps")], tactic: Tactic) -> None:
+
+A parameter `bars` of a dataclass gets an instance; one of `Given[Terms]` gets what stands on the command line alone, to
+lay it over settings that another flag decides on. Fields and other parameters are annotated with a `Flag`, or with what
+typer has for it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+import typer
+
+from predictor.flags import Flag, Given, Only
+
+_CONTEXT: Final = "flags_context"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """One field as a parameter of the command."""
+
+    field: Field[Any]
+    kind: Any
+    """Its type, with all annotations."""
+    flag: Flag | None
+    """None where typer's own stands there."""
+
+    @property
+    def name(self) -> str:
+        return self.field.name if self.flag is None else self.flag.name or self.field.name
+
+    def parameter(self, *, required: bool) -> Parameter:
+        """As typer reads it; what need not stand on the command line has a default."""
+        default = self._default()
+        if default is Parameter.empty and not required:
+            default = None
+        return Parameter(
+            self.name, Parameter.KEYWORD_ONLY, default=default, annotation=_annotation(self.name, self.kind, default)
+        )
+
+    def _default(self) -> Any:
+        if self.flag is not None and self.flag.own:
+            return None
+        if self.field.default is MISSING:
+            return Parameter.empty
+        return self.field.default if self.flag is None or self.flag.read is None else _text(self.flag, self.field)
+
+    def left_out(self, given: Any) -> bool:
+        """Whether the field keeps its default, because the parameter's None stands for what others decide on."""
+        return given is None and self.flag is not None and bool(self.flag.own)
+
+    def value(self, given: Any) -> Any:
+        """What the field shall hold, of what the parameter was given."""
+        if self.flag is None or self.flag.read is None or given is None:
+            return given
+        if given == self.flag.none:
+            return None
+        try:
+            return self.flag.read(given)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """One parameter of the command's function, and the settings that it is made from."""
+
+    make: Callable[..., Any]
+    settings: tuple[_Setting, ...]
+    partly: bool
+    """Whether it takes only what stands on the command line."""
+
+    def parameters(self) -> Iterator[Parameter]:
+        return (setting.parameter(required=not self.partly) for setting in self.settings)
+
+    def taken(self, context: typer.Context, given: dict[str, Any]) -> Any:
+        """Its value, of parameters that are then used up."""
+        raw = [(one, given.pop(one.name)) for one in self.settings]
+        if not self.partly:
+            return self.make(**{one.field.name: one.value(value) for one, value in raw if not one.left_out(value)})
+        asked = [(one, one.value(value)) for one, value in raw if _stands(context, one.name)]
+        held = [(one, value) for one, value in asked if value not in (None, "")]
+        spelt = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+        return Given(
+            {one.field.name: value for one, value in held}, {one.field.name: spelt[one.name] for one, _ in held}
+        )
+
+
+def with_flags(function: Callable[..., None]) -> Callable[..., None]:
+    """The function as a command whose flags are the fields of the dataclasses that it takes."""
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, _Group] = {}
+    parameters = [Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    for name, parameter in signature(function).parameters.items():
+        group = _group(hints[name])
+        if group is None:
+            parameters.append(parameter.replace(annotation=_annotation(name, hints[name], parameter.default)))
+        else:
+            groups[name] = group
+            parameters += group.parameters()
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        context = given.pop(_CONTEXT)
+        made = {name: group.taken(context, given) for name, group in groups.items()}
+        function(**made, **given)
+
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__signature__ = Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue] - inspect looks for it
+    return command
+
+
+def _group(hint: Any) -> _Group | None:
+    """The settings behind a parameter of this type; None where it is a flag itself."""
+    kind, notes = _parts(hint)
+    partly = get_origin(kind) is Given
+    if partly:
+        (kind,) = get_args(kind)
+    kinds = get_args(kind) or (kind,)
+    if not all(map(is_dataclass, kinds)):
+        return None
+    found = {one.field.name: one for each in kinds for one in _settings(each)}
+    for note in notes:
+        if isinstance(note, Only):
+            found = {name: found[name] for name in note.names}
+    return _Group(make=kind, settings=tuple(found.values()), partly=partly)
+
+
+def _settings(kind: Any) -> Iterator[_Setting]:
+    """A class's own before those that it inherits."""
+    hints, own = get_type_hints(kind, include_extras=True), kind.__annotations__
+    for field in sorted(fields(kind), key=lambda field: field.name not in own):
+        hint = hints[field.name]
+        if get_origin(hint) is Annotated:
+            yield _Setting(field=field, kind=hint, flag=_flag(hint))
+
+
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The type itself, and what is annotated beside it."""
+    return (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
+
+
+def _flag(hint: Any) -> Flag | None:
+    _, notes = _parts(hint)
+    return next((note for note in notes if isinstance(note, Flag)), None)
+
+
+def _annotation(name: str, hint: Any, default: Any) -> Any:
+    """A type as typer reads it: a `Flag` becomes its option."""
+    flag = _flag(hint)
+    if flag is None:
+        return hint
+    kind = _parts(hint)[0] if flag.read is None else str
+    return Annotated[kind | None if default is None else kind, _option(flag, name)]
+
+
+def _option(flag: Flag, name: str) -> Any:
+    return typer.Option(
+        flag.spelling or f"--{(flag.name or name).replace('_', '-')}",
+        help=flag.help,
+        min=flag.minimum,
+        max=flag.maximum,
+        metavar=flag.metavar,
+        show_default=flag.own or True,
+        callback=None if flag.check is None else _checking(flag.check),
+    )
+
+
+def _checking(check: Callable[[Any], None]) -> Callable[[Any], Any]:
+    """As typer calls it: bad usage, and the value itself."""
+
+    def checked(value: Any) -> Any:
+        if value is not None:
+            try:
+                check(value)
+            except ValueError as error:
+                raise typer.BadParameter(str(error)) from error
+        return value
+
+    return checked
+
+
+def _text(flag: Flag, field: Field[Any]) -> str:
+    """A default as its flag would be written."""
+    if field.default is None:
+        return flag.none
+    return ",".join(f"{part:g}" for part in field.default) if isinstance(field.default, tuple) else str(field.default)
+
+
+def _stands(context: typer.Context, name: str) -> bool:
+    """Whether a parameter stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

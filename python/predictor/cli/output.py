@@ -1,0 +1,368 @@
+"""What commands show: tables for a terminal, JSON for programs, and charts as one HTML file that loads nothing."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.bar import Bar
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from predictor import canonical
+from predictor.audit_record import AuditRecord, AuditVerdict
+from predictor.canonical import Json
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, Scores
+from predictor.catalog import ModelInfo
+from predictor.errors import QuantraError, answer_of, shown_date
+from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
+from predictor.internals import INTERNALS_NOTE, Internal, largest_shares
+from predictor.replacement import replace_file
+from predictor.report.texts import iso, level
+from predictor.skill import Skill, Verdict
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+BASIS_POINTS: Final = 10_000.0
+
+_TOP: Final = 15
+_RANKING: Final = ("score", "rank")
+_BAND_WIDTH: Final = 28
+"""At most; the band is what gives way in a narrow terminal."""
+
+_BAR_WIDTHS: Final = (6, 20)
+"""From the least to the most; bars give way too, so that names are told in full."""
+
+
+def forecast_table(forecast: Forecast, symbol: str, currency: str) -> RenderableType:
+    """One line a horizon: quantiles, and the band from the lowest to the highest as a bar."""
+    s = forecast.symbols.index(symbol)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("ahead", justify="right", no_wrap=True)
+    table.add_column("session", no_wrap=True)
+    for quantile in forecast.quantiles:
+        table.add_column(level(quantile), justify="right", no_wrap=True)
+    for name in _RANKING if forecast.ranks is not None else ():
+        table.add_column(name, justify="right", no_wrap=True)
+    if len(forecast.quantiles) > 1:
+        table.add_column("band", min_width=4, max_width=_BAND_WIDTH)
+    shown = forecast.values[s] if forecast.prices is None else forecast.prices[s]
+    low, high = float(np.min(shown)), float(np.max(shown))
+    for h, horizon in enumerate(forecast.horizons):
+        session = iso(int(forecast.target_sessions[h])) if len(forecast.target_sessions) else ""
+        cells = [_cell(forecast, s, h, q) for q in range(len(forecast.quantiles))]
+        ranking = _ranking_cells(forecast, s, h)
+        band = (_band(shown[h].tolist(), low, high),) if len(cells) > 1 else ()
+        table.add_row(str(horizon), session, *cells, *ranking, *band)
+    return Group(_forecast_title(forecast, s, currency), table)
+
+
+def contributions_table(found: Attribution, symbol: str) -> RenderableType:
+    """Signed bars around a middle, the largest that are not 0 first, neighbours always; what is left is one line."""
+    unit, shown = _display(found.unit)
+    s = found.symbols.index(symbol)
+    rows = found.table(symbol)
+    places = [k for k, row in enumerate(rows) if row.kind is RowKind.NEIGHBOURS or (k < _TOP and row.value != 0)]
+    top, rest = [rows[k] for k in places], [row for k, row in enumerate(rows) if k not in places]
+    reach = max((abs(row.value) for row in rows), default=0.0)
+    title = (
+        f"{symbol}: {found.horizon} sessions ahead, {level(found.quantile)}: "
+        f"{shown(float(found.prediction[s]))} {unit}, {shown(float(found.baseline_prediction[s]))} for {found.baseline}"
+    )
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    least, most = _BAR_WIDTHS
+    table.add_column("input", no_wrap=True)
+    table.add_column("lowers", justify="right", min_width=least, max_width=most)
+    table.add_column("raises", min_width=least, max_width=most)
+    table.add_column(unit, justify="right")
+    for row in top:
+        lowers, raises = _bars(row, reach)
+        table.add_row(Text(row.name), lowers, raises, shown(row.value))
+    if rest:
+        table.add_row(f"others ({len(rest)})", "", "", shown(sum(row.value for row in rest)))
+    return Group(Text(title, style="bold"), table)
+
+
+def _display(unit: str) -> tuple[str, Callable[[float], str]]:
+    """The unit that contributions are shown in, and how: log returns are small numbers, read in basis points."""
+    if unit == "log return":
+        return "bp of log return", lambda value: f"{BASIS_POINTS * value:+.2f}"
+    return unit, lambda value: f"{value:+.4f}"
+
+
+def internals_table(found: Attribution, symbol: str) -> RenderableType:
+    """The largest shares of each internal, under a heading that says what they are."""
+    s = found.symbols.index(symbol)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("internal")
+    table.add_column("largest shares")
+    for one in found.internals:
+        table.add_row(Text(one.name), Text(largest_shares(one, s)))
+    return Group(Text(f"{symbol}: internals, {INTERNALS_NOTE}", style="bold"), table)
+
+
+def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
+    parts = [forecast.symbols[s]]
+    if forecast.as_of_session:
+        parts.append(f"as of {iso(forecast.as_of_session)}")
+    if forecast.anchor_price is not None:
+        parts.append(f"last close {float(forecast.anchor_price[s]):,.2f} {currency}".rstrip())
+    return Text(", ".join(parts) + f" ({forecast.model} version {forecast.version})", style="bold")
+
+
+def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
+    """Price, and the simple return below it, or one of both or the value alone; a dash where there is no forecast."""
+    value = float(forecast.values[s, h, q])
+    if not isfinite(value):
+        return Text("-", style="dim")
+    told = f"{value:+.4f}" if forecast.returns is None else f"{100 * simple_return(value):+.2f} %"
+    if forecast.prices is None:
+        return Text(told)
+    return Text.assemble(f"{float(forecast.prices[s, h, q]):,.2f}\n", (told, "dim"))
+
+
+def _ranking_cells(forecast: Forecast, s: int, h: int) -> list[str]:
+    """Score and rank; dashes where the symbol has none, nothing where the model does not rank."""
+    if forecast.scores is None or forecast.ranks is None:
+        return []
+    rank = int(forecast.ranks[s, h])
+    return [f"{float(forecast.scores[s, h]):+.4f}", str(rank)] if rank else ["-", "-"]
+
+
+def _band(values: list[float], low: float, high: float) -> RenderableType:
+    """From the lowest to the highest quantile, on the scale of the whole table."""
+    if not all(map(isfinite, (low, high, *values))) or high <= low:
+        return ""
+    return Bar(high - low, values[0] - low, values[-1] - low, color="blue")
+
+
+def _bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableType]:
+    """A bar on the left of the middle for what lowers the forecast, on the right for what raises it."""
+    if not isfinite(row.value) or reach == 0:
+        return "", ""
+    share = abs(row.value) / reach
+    if row.value < 0:
+        return Bar(1, 1 - share, 1, color="dark_orange3"), ""
+    return "", Bar(1, 0, share, color="blue")
+
+
+_MOST_NOTES: Final = 12
+_SKILLED: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
+
+
+def judgement(card: Card) -> RenderableType:
+    """Scores, where the card has any, what a reader must know of them, and the skill."""
+    skill = skill_panel(card.skill)
+    return skill if card.scores is None else Group(scores_table(card.scores), *shown_notes(card.notes), "", skill)
+
+
+def shown_notes(notes: Sequence[str]) -> Iterator[Text]:
+    """What a reader of scores must know, a line each; of very many the first ones, and how many more there are."""
+    for note in notes[:_MOST_NOTES]:
+        yield Text(f"note: {note}", style="yellow")
+    if len(notes) > _MOST_NOTES:
+        yield Text(f"and {len(notes) - _MOST_NOTES} more notes, which --json has", style="yellow")
+
+
+def skill_panel(skill: Skill | None) -> RenderableType:
+    """One sentence on the skill over the best of all baselines, with its uncertainty."""
+    if skill is None:
+        return Panel("Nothing is known of its skill: the card holds no comparison with a baseline.", title="skill")
+    return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=_SKILLED[skill.verdict])
+
+
+def scores_table(scores: Scores) -> Table:
+    """The model beside the baselines; the least of each column is bold."""
+    table = Table(
+        title=Text(f"\n{scores.split} split: {scores.unit}; less is better"),
+        title_justify="left",
+        title_style="bold",
+        caption=f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.tells_fits else MEAN_EXPLAINED,
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    low, high = (f"{100 * level:g}" for level in scores.band)
+    table.add_column("")
+    for name in (*(f"{horizon} d" for horizon in scores.horizons), "mean", f"in {low}–{high} %"):  # noqa: RUF001 - a range
+        table.add_column(name, justify="right")
+    losses = [(*row.pinball, row.mean) for row in scores.rows]
+    best = [min(column) for column in zip(*losses, strict=True)]
+    for row, values in zip(scores.rows, losses, strict=True):
+        cells = [Text(f"{v:,.2f}", style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
+        table.add_row(Text(row.name), *cells, _mean_share(row.band_coverage), style="blue" if row.is_model else "")
+    return table
+
+
+def _mean_share(shares: tuple[float, ...]) -> str:
+    return f"{100 * sum(shares) / len(shares):.0f} %" if shares else ""
+
+
+_AUDITED: Final = {AuditVerdict.PASS: "green", AuditVerdict.UNDECIDED: "yellow", AuditVerdict.FAIL: "red"}
+
+
+def audit_table(record: AuditRecord) -> RenderableType:
+    """Every check with its verdict and numbers."""
+    span = f"{shown_date(record.first_session)} to {shown_date(record.last_session)}"
+    table = Table(title=Text(f"\naudit, {span}"), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in ("", "check", "found"):
+        table.add_column(name)
+    for check in record.checks:
+        table.add_row(Text(check.verdict.value, style=_AUDITED[check.verdict]), Text(check.name), Text(check.sentence))
+    verdict = Text(f"{record.told}: {record.verdict.value}", style=_AUDITED[record.verdict])
+    return Group(
+        table,
+        "",
+        verdict,
+        Text(f"{record.measured}.", style="dim"),
+        *(Text(f"warning: {warning}", style="yellow") for warning in record.warnings),
+        *(Text(f"note: {note}", style="dim") for note in record.notes),
+    )
+
+
+def write_json(value: Json) -> None:
+    """One line on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def forecast_json(forecast: Forecast) -> Json:
+    """Arrays as nested lists [S][H][Q], of scores and ranks [S][H]."""
+    return {
+        "symbols": forecast.symbols,
+        "as_of_session": forecast.as_of_session,
+        "target_sessions": _nested(forecast.target_sessions),
+        "lag": forecast.lag,
+        "base_session": forecast.base_session,
+        "horizons": forecast.horizons,
+        "quantiles": forecast.quantiles,
+        "target_kind": forecast.target_kind,
+        "values": _nested(forecast.values),
+        "returns": _nested(forecast.returns),
+        "prices": _nested(forecast.prices),
+        "anchor_price": _nested(forecast.anchor_price),
+        "model": forecast.model,
+        "version": forecast.version,
+        "weights_hash": forecast.weights_hash,
+        "warnings": forecast.warnings,
+        "forecast_id": forecast.forecast_id,
+        "scores": _nested(forecast.scores),
+        "ranks": _nested(forecast.ranks),
+        "universe_hash": forecast.universe_hash,
+        "refusals": {symbol: _error_facts(error) for symbol, error in forecast.refusals.items()},
+        "skill": _skill_json(forecast.skill),
+    }
+
+
+def explanation_json(explanation: Explanation) -> Json:
+    """One object a target."""
+    return {"attributions": [_attribution_json(found) for found in explanation.attributions]}
+
+
+def model_json(info: ModelInfo) -> dict[str, Json]:
+    """The card as an object, not as text."""
+    fields: dict[str, Json] = asdict(info)
+    card = fields.pop("card_json")
+    return {**fields, "card": canonical.from_bytes(str(card).encode(), "card")}
+
+
+def error_json(error: QuantraError) -> Json:
+    """The same facts that a server sends."""
+    return {"error": _error_facts(error)}
+
+
+def _error_facts(error: QuantraError) -> Json:
+    answer = answer_of(error)
+    return {
+        "status": answer.status.value,
+        "reason": answer.reason,
+        "message": error.message,
+        "metadata": error.metadata,
+    }
+
+
+def _skill_json(skill: Skill | None) -> Json:
+    """Its fields and its verdict."""
+    return None if skill is None else {**asdict(skill), "verdict": skill.verdict.value, "line": skill.line}
+
+
+def _attribution_json(found: Attribution) -> Json:
+    return {
+        "symbols": found.symbols,
+        "as_of_session": found.as_of_session,
+        "horizon": found.horizon,
+        "quantile": found.quantile,
+        "method": found.method,
+        "baseline": found.baseline,
+        "unit": found.unit,
+        "row_names": found.row_names,
+        "row_kinds": [kind.value for kind in found.row_kinds],
+        "per_row": _nested(found.per_row),
+        "sessions": _nested(found.sessions),
+        "prediction": _nested(found.prediction),
+        "baseline_prediction": _nested(found.baseline_prediction),
+        "relative_gap": _nested(found.relative_gap),
+        "converged": _nested(found.converged),
+        "nodes": _nested(found.nodes),
+        "model": found.model,
+        "version": found.version,
+        "weights_hash": found.weights_hash,
+        "warnings": found.warnings,
+        "internals": [_internal_json(one) for one in found.internals],
+        "skill": _skill_json(found.skill),
+    }
+
+
+def _internal_json(one: Internal) -> Json:
+    return {"name": one.name, "axis": one.axis.value, "labels": one.labels, "values": _nested(one.values)}
+
+
+def _nested(array: NDArray[np.generic] | None) -> Json:
+    return None if array is None else _finite(array.tolist())
+
+
+def _finite(value: Json) -> Json:
+    """The same nested lists with None where a number is not finite, which JSON cannot say."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return value
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Quantra</title>
+</head>
+<body>
+{charts}
+</body>
+</html>
+"""
+
+
+def write_charts(path: Path, figures: "Sequence[Figure]") -> None:
+    """Write a page with these figures below each other; it appears whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    parts = [
+        figure.to_html(full_html=False, include_plotlyjs=place == 0, div_id=f"chart-{place + 1}")
+        for place, figure in enumerate(figures)
+    ]
+    replace_file(path, _PAGE.format(charts="\n".join(parts)).encode())

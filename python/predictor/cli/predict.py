@@ -1,0 +1,277 @@
+"""`quantra predict` and `quantra explain`: whom a question goes to, what is sent with it, and what is shown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, NamedTuple, Protocol, Self
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from predictor.bars import BarPanel
+from predictor.catalog import ModelInfo
+from predictor.cli.flags import with_flags
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, named_symbols
+from predictor.cli.output import (
+    contributions_table,
+    explanation_json,
+    forecast_json,
+    forecast_table,
+    internals_table,
+    write_charts,
+    write_json,
+)
+from predictor.client import QuantraClient
+from predictor.covariates import Covariates
+from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
+from predictor.instance import Instance, Query
+from predictor.internals import session_in_words
+from predictor.interruption import loading
+from predictor.report import forecast_chart
+from predictor.skill import line_of
+
+
+class Answerer(Protocol):
+    """What Forecaster and QuantraClient have in common."""
+
+    def __enter__(self) -> Self:
+        """The answerer itself."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Let go of what it holds."""
+        ...
+
+    def predict(self, bars: Instance, /) -> Forecast:
+        """The forecast of one panel."""
+        ...
+
+    def explain(self, query: Query, /) -> Explanation:
+        """The reasons behind a forecast."""
+        ...
+
+    def model(self) -> ModelInfo:
+        """What the model reads and forecasts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFlags:
+    """Whom a question goes to: an artifact in this process, or a server."""
+
+    artifact: Annotated[Path | None, typer.Option(metavar="DIR", help="Artifact folder, such as models/demo/1.")] = None
+    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server instead of an artifact.")] = ""
+    model: Annotated[
+        str,
+        typer.Option(metavar="NAME[@VERSION]", help="The server's model; may be left out where it has only one."),
+    ] = ""
+    device: Device = "auto"
+
+    def open(self) -> Answerer:
+        """The one that the flags name.
+
+        Raises:
+            typer.BadParameter: neither or both of artifact and server, or a model without a server.
+            ArtifactError: the artifact is damaged.
+        """
+        if (self.artifact is None) == (not self.server):
+            raise typer.BadParameter("give either --artifact DIR or --server HOST:PORT")
+        if self.artifact is None:
+            return QuantraClient(self.server, self.model)
+        if self.model:
+            raise typer.BadParameter("--model goes with --server; an artifact is one model already")
+        with loading():
+            from predictor.forecaster import Forecaster  # brings torch, which a server's client need not wait for
+
+        return Forecaster.load(self.artifact, self.device)
+
+
+class ModelInput(NamedTuple):
+    """What is sent to a model."""
+
+    panel: BarPanel
+    instance: Instance
+    doubts: tuple[str, ...]
+    """Lines for whoever gave the files."""
+
+
+def model_input(
+    source: Answerer, bars: BarPanel, symbols: Sequence[str], files: CovariateFlags, inputs: InputFlags
+) -> ModelInput:
+    """The bars of these symbols, of all if there are none, and the columns of the files that the model reads.
+
+    Raises:
+        BarsError: there is no such symbol.
+    """
+    panel = bars_to_send(source, bars, symbols)
+    covariates, doubts = Covariates(), tuple[str, ...]()
+    if files.covariates or files.static is not None:
+        read, model = files.read(), source.model()
+        covariates, doubts = read.for_model(model, panel), tuple(read.doubts(model.covariates))
+    return ModelInput(
+        panel,
+        Instance(
+            input=panel,
+            covariates=covariates,
+            gap_policy=inputs.gaps,
+            allow_incomplete_last_bar=inputs.allow_incomplete_last_bar,
+        ),
+        doubts,
+    )
+
+
+def bars_to_send(source: Answerer, bars: BarPanel, symbols: Sequence[str]) -> BarPanel:
+    """The bars of these symbols alone, unless the model looks across symbols; all of them where none is named.
+
+    Raises:
+        BarsError: there is no such symbol.
+    """
+    if not symbols:
+        return bars
+    chosen = bars.select(symbols)
+    return bars if source.model().is_panel_model else chosen
+
+
+Symbols = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--symbol",
+        metavar="NAME,…",
+        callback=named_symbols,
+        help="Symbols of the file, with commas or repeated; all of them if left out.",
+    ),
+]
+
+
+@with_flags
+def predict(  # noqa: PLR0913 - one argument a group of flags
+    *,
+    bars: BarsFlags,
+    source: SourceFlags,
+    files: CovariateFlags,
+    symbols: Symbols = None,
+    horizon: Annotated[int | None, typer.Option(help="Show this horizon alone, in sessions.")] = None,
+    quantile: Annotated[float | None, typer.Option(help="Show this quantile alone.")] = None,
+    inputs: InputFlags,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forecast the symbols of daily bars."""
+    with source.open() as model:
+        asked = model_input(model, bars.read(), symbols or (), files, inputs)
+        forecast = _narrowed(model.predict(asked.instance), symbols or (), horizon, quantile)
+    panel = asked.panel
+    forecast = replace(forecast, warnings=(*asked.doubts, *forecast.warnings))
+    shown = [name for name in forecast.symbols if name not in forecast.refusals]  # of the others the warnings tell why
+    if as_json:
+        write_json(forecast_json(forecast))
+    else:
+        _tell(forecast, shown, panel.currency)
+    if plot is not None and shown:
+        write_charts(plot, [forecast_chart(panel, forecast, name) for name in shown])
+
+
+@with_flags
+def explain(  # noqa: PLR0913 - one argument a group of flags
+    *,
+    bars: BarsFlags,
+    source: SourceFlags,
+    files: CovariateFlags,
+    symbols: Symbols = None,
+    horizon: Annotated[int, typer.Option(help="Explain this horizon, in sessions.")] = 5,
+    quantile: Annotated[float, typer.Option(help="Explain this quantile.")] = 0.5,
+    inputs: InputFlags,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how much each input moved the forecast of one horizon and quantile."""
+    with source.open() as model:
+        asked = model_input(model, bars.read(), symbols or (), files, inputs)
+        targets = (TargetPoint(horizon, quantile),)
+        explanation = model.explain(Query(instance=asked.instance, targets=targets, symbols=tuple(symbols or ())))
+        lag = model.model().lag
+    explanation = doubted(explanation, asked.doubts)
+    found = explanation.attributions[0]
+    known = np.isfinite(found.prediction)  # of the others the warnings tell why
+    shown = [name for name, told in zip(found.symbols, known, strict=True) if told]
+    if as_json:
+        write_json(explanation_json(explanation))
+    else:
+        _tell_reasons(found, shown, lag)
+    if plot is not None and shown:
+        write_charts(plot, [found.plot(name) for name in shown])
+
+
+def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:
+    console = Console(highlight=False)
+    for name in shown:
+        console.print(forecast_table(forecast, name, currency))
+    _warn(console, forecast.warnings)
+    for note in forecast.notes:
+        console.print(note, markup=False)
+
+
+def _tell_reasons(found: Attribution, shown: Sequence[str], lag: int) -> None:
+    console = Console(highlight=False)
+    for name in shown:
+        console.print(contributions_table(found, name))
+        if found.internals:
+            console.print(internals_table(found, name))
+        _warn_of_gap(console, found, name)
+    _warn(console, found.warnings)
+    if lag:
+        console.print(f"Horizons count from {session_in_words(lag)} bar.")
+    console.print(line_of(found.skill), markup=False)
+
+
+def _narrowed(forecast: Forecast, symbols: Sequence[str], horizon: int | None, quantile: float | None) -> Forecast:
+    """The part of a forecast that was asked for.
+
+    Raises:
+        UnknownHorizonError, UnknownQuantileError: the model does not forecast it; the message lists what it does.
+    """
+    point = TargetPoint(
+        forecast.horizons[0] if horizon is None else horizon, forecast.quantiles[0] if quantile is None else quantile
+    )
+    h, q = point.index_in(forecast.horizons, forecast.quantiles)
+    rows = [forecast.symbols.index(symbol) for symbol in symbols or forecast.symbols]
+    days = slice(None) if horizon is None else slice(h, h + 1)
+    levels = slice(None) if quantile is None else slice(q, q + 1)
+    cut = (rows, days, levels)
+    return replace(
+        forecast,
+        symbols=tuple(forecast.symbols[s] for s in rows),
+        target_sessions=forecast.target_sessions[days],
+        horizons=forecast.horizons[days],
+        quantiles=forecast.quantiles[levels],
+        values=forecast.values[cut],
+        returns=None if forecast.returns is None else forecast.returns[cut],
+        prices=None if forecast.prices is None else forecast.prices[cut],
+        anchor_price=None if forecast.anchor_price is None else forecast.anchor_price[rows],
+        scores=None if forecast.scores is None else forecast.scores[cut[:2]],
+        ranks=None if forecast.ranks is None else forecast.ranks[cut[:2]],
+    )
+
+
+def _warn(console: Console, warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+
+
+def _warn_of_gap(console: Console, found: Attribution, symbol: str) -> None:
+    s = found.symbols.index(symbol)
+    if not found.converged[s]:
+        gap = 100 * float(found.relative_gap[s])
+        _warn(console, (f"the contributions of {symbol} miss the difference by {gap:.2f} %",))
+
+
+def doubted(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:
+    """The explanation with these warnings before its own."""
+    return replace(
+        explanation,
+        attributions=tuple(replace(one, warnings=(*doubts, *one.warnings)) for one in explanation.attributions),
+    )

@@ -1,0 +1,74 @@
+"""`quantra demo`."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.text import Text
+
+from trainers.demo.walk import Settings, Walked, walk
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("demo"),
+    keep_serving: Annotated[bool, typer.Option("--keep-serving", help="Leave the server running.")] = False,  # noqa: FBT002
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the report.")] = False,  # noqa: FBT002
+    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")] = False,  # noqa: FBT002
+) -> None:
+    """Train on real bars, serve, ask from Python and C#, and write report.html; about a minute."""
+    torch.set_num_threads(1)  # the default network is too small to be faster on more
+    console = Console(file=sys.stderr if as_json else sys.stdout)
+    walked = walk(Settings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
+    if as_json:
+        sys.stdout.write(json.dumps(_facts(walked)) + "\n")
+    else:
+        _tell(walked, console)
+    if walked.failure is not None:
+        raise walked.failure
+
+
+def _facts(walked: Walked) -> dict[str, str | int | None]:
+    """What programs want to know of the demo."""
+    question = walked.question
+    return {
+        "report": str(walked.report),
+        "port": question.port,
+        "pid": walked.pid,
+        "serve": question.serve,
+        "python": question.python,
+        "csharp": question.csharp,
+    }
+
+
+def _tell(walked: Walked, console: Console) -> None:
+    """How to ask again, and where the report is."""
+    question = walked.question
+    if activation := _activation():
+        _show(console, "once in this shell, which has no quantra yet", activation, "bash")
+    if walked.pid is None:
+        _show(console, "start the server again", question.serve, "bash")
+    else:
+        console.print(f"The server goes on as process {walked.pid}; stop it with: kill {walked.pid}")
+    _show(console, "ask from Python", question.python, "python")
+    run = "" if walked.csharp is None else f": dotnet run --project {walked.csharp}"
+    _show(console, f"ask from C#{run}", question.csharp, "csharp")
+    console.print(f"Report: {walked.report}", style="bold", soft_wrap=True, markup=False)
+
+
+def _activation() -> str:
+    """What brings `quantra` and its Python onto the PATH; empty where they are there."""
+    script = Path(sys.executable).parent / "activate"
+    return "" if shutil.which("quantra") or not script.is_file() else f"source {script}"
+
+
+def _show(console: Console, title: str, code: str, language: str) -> None:
+    """Code without a frame and without folded lines, so that it can be copied."""
+    console.rule(Text(title), align="left")
+    syntax = Syntax(code, language, background_color="default")
+    console.print(syntax.highlight(code), soft_wrap=True)
