@@ -56,7 +56,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Given(Generic[SettingsT]):
-    """Those settings of a dataclass, or of a union of some, whose flags stand on the command line."""
+    """Those settings of a dataclass, or of any of some, whose flags stand on the command line."""
 
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """By the field's name, each of the field's type."""
@@ -78,6 +78,14 @@ class Only:
 
     def __init__(self, *names: str) -> None:
         self.names = names
+
+
+@final
+class AnyOf:
+    """Beside a protocol in the annotation of a command's parameter: the dataclasses whose fields are flags."""
+
+    def __init__(self, *kinds: type[Dataclass]) -> None:
+        self.kinds = kinds
 
 
 def integers(name: str, text: str) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
 
-from predictor.flags import Flag, Given, Only
+from predictor.flags import AnyOf, Flag, Given, Only
 
 _CONTEXT: Final = "flags_context"
 
@@ -122,7 +122,7 @@ def _group(hint: Any) -> _Group | None:
     partly = get_origin(kind) is Given
     if partly:
         (kind,) = get_args(kind)
-    kinds = get_args(kind) or (kind,)
+    kinds = next((note.kinds for note in notes if isinstance(note, AnyOf)), (kind,))
     if not all(map(is_dataclass, kinds)):
         return None
     found = {one.field.name: one for each in kinds for one in _settings(each)}

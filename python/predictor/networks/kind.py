@@ -21,6 +21,16 @@ class NetworkConfig(Protocol):
 
 
 @runtime_checkable
+class PanelConfig(Protocol):
+    """The settings of a kind that looks across the stocks of a panel."""
+
+    @property
+    def neighbours(self) -> int:
+        """Stocks that each one can look at."""
+        ...
+
+
+@runtime_checkable
 class Forecasting(Protocol):
     """What a network that reads row by row offers: quantiles, and a head that can start at given ones."""
 

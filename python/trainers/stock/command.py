@@ -17,8 +17,8 @@ from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.cli.output import judgement
 from predictor.errors import ConfigurationError, InSampleError, shown_date
-from predictor.flags import Flag, Given
-from predictor.networks import Edges, GraphConfig, NetworkConfig, Target
+from predictor.flags import AnyOf, Flag, Given
+from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
 from trainers.stock.announcing import announcer, warner
@@ -40,7 +40,7 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
     target: Given[Target],
     reads: Given[Reads],
     files: CovariateFlags,
-    network: Given[NetworkConfig],
+    network: Annotated[Given[NetworkConfig], AnyOf(*(kind.config for kind in KINDS.values()))],
     start: StartOption = None,
     edges: Annotated[
         Path | None, Flag("CSV with symbol, neighbour, weight; without: correlations of training returns.")
@@ -72,7 +72,7 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
 
 
 def _edges(path: Path, bars: BarPanel, recipe: Recipe) -> Edges:
-    if not isinstance(recipe.config, GraphConfig):
+    if not isinstance(recipe.config, PanelConfig):
         raise ConfigurationError(f"--edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
     return read_edges(path, bars.symbols, neighbours=recipe.config.neighbours)
 

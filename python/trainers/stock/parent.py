@@ -21,7 +21,7 @@ from predictor.windows import Pipeline
 from trainers.stock.card import features_identity
 from trainers.stock.edges import edges_in
 from trainers.stock.evaluation.seen import seen_until, splits_of
-from trainers.stock.recipe import Recipe, Setting
+from trainers.stock.recipe import Recipe
 from trainers.stock.recipes import NETWORK, NORMALISER, read_recipe
 from trainers.stock.splits import Splits
 
@@ -192,7 +192,7 @@ def _refusal(folder: Path, reason: str) -> ConfigurationError:
     return ConfigurationError(f"no training can start from {folder}: {reason}")
 
 
-def _kept(recipe: Recipe) -> dict[str, Setting]:
+def _kept(recipe: Recipe) -> dict[str, Json]:
     return {
         name: value
         for name, value in recipe.settings().items()

@@ -9,14 +9,17 @@ from typing import Annotated, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.canonical import Json
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag, Given, numbers
 from predictor.networks import (
     KINDS,
     LSTMConfig,
     NetworkConfig,
+    Normaliser,
     Target,
     TargetKind,
+    TrainingDefaults,
     WindowNormaliser,
     check_quantiles,
     configured,
@@ -43,11 +46,9 @@ Scale = Literal["window", "har", "garch", "mix"]
 """The units in which a model learns: those of the window itself, or what HAR, GARCH or both forecast."""
 
 Schedule = Literal["constant", "cosine"]
+USUAL: Final = TrainingDefaults()
 WARMUP = 0.1
 """Share of all steps over which the cosine schedule rises."""
-
-Setting = int | float | str | bool | None | list[int] | list[float]
-
 
 OWN: Final = "the kind's own"
 
@@ -56,12 +57,12 @@ OWN: Final = "the kind's own"
 class Optimisation(Computation):
     """How the weights are found."""
 
-    max_epochs: Annotated[int, Flag("Epochs at most.", name="epochs", minimum=1, own=OWN)] = 40
+    max_epochs: Annotated[int, Flag("Epochs at most.", name="epochs", minimum=1, own=OWN)] = USUAL.max_epochs
     patience: Annotated[int, Flag("Epochs without a better selection loss before training stops.", minimum=1)] = 5
     batch_size: Annotated[int, Flag("Windows per micro-batch.", minimum=1)] = 64
-    learning_rate: Annotated[float, Flag("Of AdamW.", own=OWN)] = 3e-4
-    weight_decay: Annotated[float, Flag("Of AdamW.", own=OWN)] = 0.1
-    schedule: Annotated[Schedule, Flag("Of the learning rate: constant, or cosine to 0.", own=OWN)] = "constant"
+    learning_rate: Annotated[float, Flag("Of AdamW.", own=OWN)] = USUAL.learning_rate
+    weight_decay: Annotated[float, Flag("Of AdamW.", own=OWN)] = USUAL.weight_decay
+    schedule: Annotated[Schedule, Flag("Of the learning rate: constant, or cosine to 0.", own=OWN)] = USUAL.schedule
     """Cosine rises over the first tenth of all steps, then falls to 0 with the last epoch."""
     ranking_weight: Annotated[
         float, Flag("Of the ranking loss, beside the quantile loss, of a model that ranks stocks.")
@@ -87,12 +88,7 @@ class Optimisation(Computation):
 
 def optimisation_of(kind: str) -> Optimisation:
     """What suits a kind of network where nothing else is asked for."""
-    if kind == "tft":
-        return Optimisation(learning_rate=5e-3, weight_decay=0.01, schedule="cosine", max_epochs=4)
-    if kind == "graph":
-        # Few days and many stocks: without a strong decay the network learns the level of those days by heart.
-        return Optimisation(learning_rate=2e-3, weight_decay=6.0, schedule="cosine", ema=0.99, max_epochs=6)
-    return Optimisation()
+    return Optimisation(**asdict(kind_named(kind).training))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +112,7 @@ class Recipe:
         ),
     ] = "har"
     """What a window's location and scale are measured by; all but `window` are fitted on the training part."""
-    normaliser: WindowNormaliser | None = None
+    normaliser: Normaliser | None = None
     """Of the scale `window`; None takes the one that fits the target's kind."""
     minimum: Minimum = field(default_factory=Minimum)
     """What a symbol must have on a day to be learnt from, judged and forecast."""
@@ -152,7 +148,7 @@ class Recipe:
             )
 
     @property
-    def window_normaliser(self) -> WindowNormaliser:
+    def window_normaliser(self) -> Normaliser:
         """The normaliser of the scale `window`: the chosen one, or the one that fits the target's kind."""
         return self.normaliser or window_normaliser(self.target.kind)
 
@@ -160,19 +156,19 @@ class Recipe:
         """The four parts of bars on these sessions."""
         return Splits.by_shares(sessions, self.shares) if self.parts is None else self.parts
 
-    def _splitting(self) -> Mapping[str, Setting]:
+    def _splitting(self) -> Mapping[str, Json]:
         if self.parts is None:
             return {f"share_{name}": value for name, value in asdict(self.shares).items()}
         return {f"split_{part.name}": [part.first, part.last] for part in self.parts.parts}
 
-    def _levels(self) -> Mapping[str, Setting]:
+    def _levels(self) -> Mapping[str, Json]:
         if self.scale != "window":
             return {"scale": self.scale}
         return {"scale": self.scale} | {
-            f"normaliser_{name}": value for name, value in asdict(self.window_normaliser).items()
+            f"normaliser_{name}": value for name, value in self.window_normaliser.settings().items()
         }
 
-    def settings(self) -> Mapping[str, Setting]:
+    def settings(self) -> Mapping[str, Json]:
         """Every setting by name, flat and as JSON, which has no infinity: a clip of null is none."""
         named = {f"network_{name}": value for name, value in write_config(self.config).items()}
         return {
