@@ -19,7 +19,7 @@ from predictor.cli.messages import warned_of_aliases
 from predictor.cli.options import AsJson, Device
 from predictor.cli.scores import scores_table, shown_notes, skill_panel
 from predictor.interruption import loading
-from predictor.report.texts import iso, sessions
+from predictor.report.templates import iso, sessions
 
 EXAMPLE: Final = "Example: quantra inspect models/demo/1"
 _SCALE: Final = 10_000.0

@@ -20,7 +20,7 @@ from predictor.forecast import (
     largest_shares,
     simple_return,
 )
-from predictor.report.texts import iso, level
+from predictor.report.templates import iso, level
 
 BASIS_POINTS: Final = 10_000.0
 

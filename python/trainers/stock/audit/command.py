@@ -17,7 +17,7 @@ from predictor.cli.options import CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.replacement import check_file
-from predictor.report.texts import artifact_name
+from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import AnsweringDeviceOption, JsonOption
 from trainers.stock.announcing import announcer, warner

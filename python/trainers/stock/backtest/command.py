@@ -19,7 +19,7 @@ from predictor.cli.options import CovariateFiles, Report, StaticFile
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
 from predictor.replacement import check_folder, replace_file
-from predictor.report.texts import artifact_name
+from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDeviceOption, JsonOption, ResumeOption
 from trainers.stock.announcing import warner
 from trainers.stock.backtest.folds import Fold, Plan, decision_span

@@ -15,7 +15,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, InSampleError
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
-from predictor.report.texts import artifact_name
+from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import AnsweringDeviceOption, ThreadsOption
 from trainers.progress import progress_for

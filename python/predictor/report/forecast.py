@@ -1,4 +1,4 @@
-"""The forecast: the fan at the raw price, and its numbers."""
+"""What a report shows, and of that the forecast: the fan at the raw price, and its numbers."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,15 +6,36 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from predictor import charts
+from predictor.audit_record import AuditRecord
 from predictor.bars import BarPanel
+from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError
-from predictor.forecast import LOG_RETURN, Forecast
-from predictor.report.content import ReportContent
-from predictor.report.drawing import Drawing
-from predictor.report.texts import iso, level
+from predictor.forecast import LOG_RETURN, Attribution, Forecast
+from predictor.report.templates import PageBuilder, iso, level
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportContent:
+    """What a report shows.
+
+    Attributes:
+        info: the model; its card holds data, splits, scores, calibration and skill, each section if there is one.
+        bars: the bars that the forecast was made from, raw.
+        forecast: of a panel that holds the symbols.
+        attributions: one a horizon and quantile, with cells where a heat map is wanted; may be empty.
+        symbols: whose forecasts are shown, in this order; at least one.
+        audit: what stands beside the artifact, if anything does.
+    """
+
+    info: ModelInfo
+    bars: BarPanel
+    forecast: Forecast
+    attributions: tuple[Attribution, ...]
+    symbols: tuple[str, ...]
+    audit: AuditRecord | None = None
 
 
 def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
@@ -90,7 +111,7 @@ class ForecastView:
     warnings: tuple[str, ...]
 
 
-def forecast_view(content: ReportContent, symbol: str, drawing: Drawing) -> ForecastView:
+def forecast_view(content: ReportContent, symbol: str, page: PageBuilder) -> ForecastView:
     """The forecast of one of the symbols that are shown.
 
     Raises:
@@ -99,7 +120,7 @@ def forecast_view(content: ReportContent, symbol: str, drawing: Drawing) -> Fore
     forecast, s = content.forecast, _row_of(symbol, content.forecast)
     return ForecastView(
         symbol=symbol,
-        chart=drawing.html(forecast_chart(content.bars, forecast, symbol)),
+        chart=page.chart(forecast_chart(content.bars, forecast, symbol)),
         as_of=iso(forecast.as_of_session),
         anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[s]),
         currency=content.bars.currency,
