@@ -53,7 +53,7 @@ from trainers.loop import (
 )
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import Batch
-from trainers.stock.evaluation.adaptive import Delay, Residuals, adaptive_offsets
+from trainers.stock.evaluation.calibration import Delay, Residuals, adaptive_offsets
 from trainers.stock.recipe import WARMUP, Optimisation, optimisation_of
 from trainers.stock.starting import start
 from trainers.stock.task import QuantileTask

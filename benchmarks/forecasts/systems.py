@@ -24,7 +24,7 @@ SOURCES: Final = (
     "python/predictor/networks/*.py",
     "python/trainers/loop/**/*.py",
     "python/trainers/stock/conformal.py",
-    "python/trainers/stock/evaluation/adaptive.py",
+    "python/trainers/stock/evaluation/calibration.py",
     "python/trainers/stock/recipe.py",
     "python/trainers/stock/scale.py",
     "python/trainers/stock/starting.py",

@@ -57,7 +57,7 @@ from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.performance import sharpe
 from trainers.stock.backtest.refit import assembled
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import Asked, Case
+from trainers.stock.evaluation.baselines import InformationSet, MeasuredWindows
 from trainers.stock.material import Material
 from trainers.stock.splits import decisions
 
@@ -528,12 +528,12 @@ def test_the_yardstick_is_what_the_models_own_scale_forecasts_alone(model: Model
     history = History(bars(), model.pipeline)
     splits = Recipe().splits(bars().sessions)
     windows = history.windows(splits.test)
-    case = Case.of(history, splits, splits.calibration.last, model.manifest.quantiles)
+    case = InformationSet.of(history, splits, splits.calibration.last, model.manifest.quantiles)
     fitted = case.fitted(YARDSTICK, YARDSTICK_FIT)
     days = np.unique(windows.positions)
     found = plain_quantiles(history, splits, model.manifest.quantiles, days)
     cells = found[np.searchsorted(days, windows.positions), windows.symbols]
-    np.testing.assert_array_equal(cells, fitted.forecasts(Asked.of(history, windows)))
+    np.testing.assert_array_equal(cells, fitted.forecasts(MeasuredWindows.of(history, windows)))
     assert YARDSTICK.named(YARDSTICK_FIT) == YARDSTICK_NAME
 
 

@@ -11,10 +11,11 @@ from predictor.networks import TargetKind
 from trainers.stock.backtest.benchmarks import EQUAL_WEIGHT, MOMENTUM, REVERSAL, benchmark_weights
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import Forecasts, joined
-from trainers.stock.backtest.performance import drawdown, equity, mean_error, performance, sharpe, sharpe_lead
+from trainers.stock.backtest.performance import drawdown, equity, performance, sharpe, sharpe_lead
 from trainers.stock.backtest.result import figures_of
 from trainers.stock.backtest.strategies import Strategy, Tactic, equal_long, long_short, weights_of
 from trainers.stock.backtest.terms import Terms
+from trainers.stock.evaluation.standard_errors import mean_error
 
 FloatArray = NDArray[np.float64]
 FREE = Terms(horizon=1, cost_bps=0, borrow_bps=0)

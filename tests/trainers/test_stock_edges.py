@@ -33,11 +33,11 @@ from trainers.stock.edges import (
     training_edges,
     without_market,
 )
-from trainers.stock.evaluation.evaluate import OURS, Wanted, evaluate
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.bound_model import bind_model, calendar_of, last_seen
+from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluate
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import overall, pinball
-from trainers.stock.evaluation.reading import calendar_of, last_seen, reading_of
-from trainers.stock.evaluation.refits import Refitting, refitted_forecasts
+from trainers.stock.evaluation.seeds import Refitting, refitted_forecasts
 from trainers.stock.evaluation.seen import unseen_part
 from trainers.stock.material import Material
 
@@ -249,7 +249,7 @@ def refitting_of(source: Source) -> Refitting:
 
 def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: Source) -> None:
     recipe, refitting = given.known_recipe(), refitting_of(given)
-    reading = reading_of(model_of(given), graph_bars())
+    reading = bind_model(model_of(given), graph_bars())
     windows = reading.windows(refitting.splits.test)
     ours = reading.forecasts(windows).calibrated
     again = refitted_forecasts(refitting, recipe.optimisation.seed, windows, Chain())
@@ -260,14 +260,14 @@ def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: S
 
 def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: Source) -> None:
     model, refitting = model_of(given), refitting_of(given)
-    found = evaluate(model, graph_bars(), Wanted(seeds=2, device="cpu"), consume=Chain(), announce=unheard)
+    found = evaluate(model, graph_bars(), EvaluationSettings(seeds=2, device="cpu"), consume=Chain(), announce=unheard)
     assert found.seeds is not None
     (ours,) = [row.mean.value for row in found.rows if row.name == OURS]
     other = 2 * found.seeds.mean.mean - ours
-    reading = reading_of(model, graph_bars())
+    reading = bind_model(model, graph_bars())
     days = unseen_part(graph_bars().sessions, last_seen(model), RECIPE.target, calendar_of(model), start=None, end=None)
     windows = reading.windows(days)
-    judged = Judged.of(reading.history, windows, RECIPE.quantiles)
+    judged = EvaluationSet.of(reading.history, windows, RECIPE.quantiles)
 
     def loss(edges: Edges | None) -> float:
         """Of the other seed, trained again with these edges."""

@@ -27,9 +27,9 @@ from trainers.stock.data import NO_SOURCE, Windows
 from trainers.stock.ensembles import Joined, join
 from trainers.stock.ensembles.command import EXAMPLE, ensemble, named
 from trainers.stock.ensembles.common import common_splits
-from trainers.stock.evaluation.baselines import SCALED, Baseline, Fitted, Plan
-from trainers.stock.evaluation.baselines.sample import Sample
-from trainers.stock.evaluation.members import Members
+from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FittedBaseline
+from trainers.stock.evaluation.baselines.baseline import Sample
+from trainers.stock.evaluation.bound_model import Members
 from trainers.stock.splits import Part, Splits, SplitShares
 
 OURS = "this ensemble"
@@ -134,12 +134,12 @@ def test_its_baselines_know_all_that_any_member_has_seen(
     short = _saved(tmp_path / "short" / "1", artifact_of("gru", encoder_length=20, features=(2, 3), seed=3), later)
     fitted_on: list[int] = []
 
-    def noting(sample: Sample) -> Fitted:
+    def noting(sample: Sample) -> FittedBaseline:
         fitted_on.append(sample.part.last)
         return SCALED.estimator(sample)
 
-    def plan(*_args: object) -> Plan:
-        return Plan(baselines=(Baseline(name="noting", estimator=noting),), notes=())
+    def plan(*_args: object) -> BaselinePlan:
+        return BaselinePlan(baselines=(BaselineModel(name="noting", estimator=noting),), notes=())
 
     monkeypatch.setattr(import_module("trainers.stock.ensembles.join"), "quick_baselines", plan)
     join(bars, folders | {"short": short}, tmp_path / "joint" / "1")

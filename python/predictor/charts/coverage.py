@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.charts.theme import BLUE, BLUE_FILL, GREY, graph_objects, new_figure, plain, require_shape, series_look
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ _BAND = "rgba(107, 114, 128, 0.3)"
 def calibration(
     levels: Sequence[float],
     series: Sequence[str],
-    observed: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    observed: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
     *,
     reach: float | None = None,
 ) -> "Figure":
@@ -60,9 +60,9 @@ def calibration(
 def _coverage(
     name: str,
     row: int,
-    places: NDArray[np.float64],
-    levels: NDArray[np.float64],
-    interval: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+    places: FloatArray,
+    levels: FloatArray,
+    interval: tuple[FloatArray, FloatArray, FloatArray],
 ) -> Any:
     """One series of `calibration`: its points, and their confidence intervals as error bars."""
     observed, lower, upper = interval
@@ -89,9 +89,9 @@ def _coverage(
 def pit_histogram(
     title: str,
     edges: Sequence[float],
-    shares: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    shares: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
 ) -> "Figure":
     """Where in its forecast distribution each outcome fell; a calibrated forecast has bars of height 1 (Dawid 1984).
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.charts.theme import (
     BLUE,
     GREY,
@@ -34,7 +35,7 @@ _COLORBAR = {
 
 
 def importance_bars(
-    names: Sequence[str], values: NDArray[np.float64], unit: str, *, top: int = 15, notes: Sequence[str] = ()
+    names: Sequence[str], values: FloatArray, unit: str, *, top: int = 15, notes: Sequence[str] = ()
 ) -> "Figure":
     """Signed importance as horizontal bars, the largest on top, and all that is left as one bar "others".
 
@@ -76,7 +77,7 @@ def importance_bars(
 def importance_heatmap(
     dates: NDArray[np.int32],
     names: Sequence[str],
-    values: NDArray[np.float64],
+    values: FloatArray,
     unit: str,
 ) -> "Figure":
     """Signed importance of each feature on each date: blue raises the forecast, orange lowers it, white is 0.

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.charts.theme import BLUE, BLUE_FILL, graph_objects, new_figure, plain, require_shape
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-def selection_bars(names: Sequence[str], shares: NDArray[np.float64], *, top: int = 15) -> "Figure":
+def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -> "Figure":
     """Shares as horizontal bars, the largest on top, and all that is left as one bar "others".
 
     Args:
@@ -42,7 +42,7 @@ def selection_bars(names: Sequence[str], shares: NDArray[np.float64], *, top: in
     return figure
 
 
-def attention_line(labels: Sequence[str], shares: NDArray[np.float64]) -> "Figure":
+def attention_line(labels: Sequence[str], shares: FloatArray) -> "Figure":
     """Shares as a line over sessions, oldest first.
 
     Args:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from predictor import charts
+from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, Internal, InternalAxis, RowKind
 from predictor.report.templates import PageBuilder, level, sessions
@@ -96,7 +96,7 @@ def reason_view(attribution: Attribution, symbol: str, page: PageBuilder) -> Rea
     )
 
 
-def _reason_rows(attribution: Attribution, values: NDArray[np.float64]) -> tuple[ReasonRow, ...]:
+def _reason_rows(attribution: Attribution, values: FloatArray) -> tuple[ReasonRow, ...]:
     """Largest first."""
     total = float(np.abs(values).sum()) or 1.0
     rows = [

@@ -5,15 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from predictor.arrays import FloatArray
 from predictor.inference import Engine
 from predictor.networks import PanelForecasting
 from trainers.stock.data import History, Windows
 from trainers.stock.days import Days
-
-FloatArray = NDArray[np.float64]
 
 
 class Said(NamedTuple):

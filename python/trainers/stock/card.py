@@ -6,24 +6,25 @@ from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from math import isfinite
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import UNADJUSTED
 from predictor.features import FeatureSet
 from trainers.stock.data import History
-from trainers.stock.evaluation.comparison import Skill
+from trainers.stock.evaluation.comparison import SkillScore
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import Forecasts
-from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import inside, winkler
 from trainers.stock.evaluation.resampling import LEVEL, resampled_mean
 from trainers.stock.evaluation.scores import ModelScores, Role, below_by_level
 from trainers.stock.splits import Splits
 
-FloatArray = NDArray[np.float64]
+if TYPE_CHECKING:
+    from predictor.arrays import FloatArray
 
 LIBRARIES = {
     "torch": "torch",
@@ -85,7 +86,7 @@ def libraries_card() -> dict[str, Json]:
     return {name: version(name) for name, module in LIBRARIES.items() if find_spec(module)}
 
 
-def scores_card(judged: Judged, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
+def scores_card(judged: EvaluationSet, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
     """Held-out losses of the model and of the baselines, best first."""
     return {
         "unit": f"pinball loss of {unit}, x 10000",
@@ -108,7 +109,7 @@ def _score_row(row: ModelScores) -> dict[str, Json]:
     }
 
 
-def calibration_card(judged: Judged, forecasts: Forecasts) -> dict[str, Json]:
+def calibration_card(judged: EvaluationSet, forecasts: Forecasts) -> dict[str, Json]:
     """How often outcomes fell below each quantile, with block-bootstrap intervals."""
     shares = below_by_level(judged, forecasts.calibrated)
     return {
@@ -122,7 +123,7 @@ def calibration_card(judged: Judged, forecasts: Forecasts) -> dict[str, Json]:
     }
 
 
-def conformal_card(judged: Judged, forecasts: Forecasts, effective_blocks: Sequence[float]) -> dict[str, Json]:
+def conformal_card(judged: EvaluationSet, forecasts: Forecasts, effective_blocks: Sequence[float]) -> dict[str, Json]:
     """What the conformal offsets rest on, and what they did on the test split: one number a horizon.
 
     Args:
@@ -137,7 +138,7 @@ def conformal_card(judged: Judged, forecasts: Forecasts, effective_blocks: Seque
     return told
 
 
-def skill_card(found: Skill) -> dict[str, Json]:
+def skill_card(found: SkillScore) -> dict[str, Json]:
     """Whether the model beats the best of its rivals, with the uncertainty."""
     told: dict[str, Json] = {"sentence": found.sentence, "days_short": found.days_short}
     days: dict[str, Json] = {"first_day": found.first_day, "last_day": found.last_day}
@@ -154,6 +155,6 @@ def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:
     ]
 
 
-def _improvement(found: Skill) -> dict[str, Json]:
+def _improvement(found: SkillScore) -> dict[str, Json]:
     values = asdict(found.improvement)
     return {"improvement": values["value"], "lower": values["lower"], "upper": values["upper"]}

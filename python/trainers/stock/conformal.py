@@ -8,12 +8,10 @@ of effective samples says how much an offset is worth.
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.artifact import Conformal
 from predictor.errors import ConfigurationError
-
-FloatArray = NDArray[np.float64]
 
 MEDIAN: Final = 0.5
 

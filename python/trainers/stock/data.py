@@ -10,14 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import AdjustedBars, BarPanel
 from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
 from predictor.windows import Encoded, Pipeline
 from trainers.stock.splits import Part, decisions
-
-FloatArray = NDArray[np.float64]
 
 NO_SOURCE = CovariateSource()
 
@@ -148,7 +147,7 @@ class History:
         return found
 
     @property
-    def forecastable(self) -> NDArray[np.bool_]:
+    def forecastable(self) -> BoolArray:
         """[S, T] where a symbol has what it must have to be forecast."""
         pipeline, present = self.pipeline, self.bars.present
         suffices = pipeline.suffices(pipeline.counts(present, self.encoded.series))

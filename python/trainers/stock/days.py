@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from predictor.arrays import BoolArray
 from predictor.networks import Inputs
 from trainers.loop import ResidentSource
 from trainers.stock.data import Batch, Windows
@@ -40,9 +41,7 @@ class Days:
     it nobody's neighbour.
     """
 
-    def __init__(
-        self, history: Gathering, *, forecastable: NDArray[np.bool_], nodes: NDArray[np.int64] | None = None
-    ) -> None:
+    def __init__(self, history: Gathering, *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None) -> None:
         """Bind to a history.
 
         Args:

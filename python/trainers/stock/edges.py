@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import Manifest
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
@@ -18,8 +18,6 @@ from predictor.card import SOURCE
 from predictor.errors import ConfigurationError
 from predictor.model import Model
 from predictor.networks import Edges, GraphForecaster
-
-FloatArray = NDArray[np.float64]
 
 LEAST_SESSIONS: Final = 60
 """Sessions that two stocks must share before their correlation counts."""
@@ -88,7 +86,7 @@ def correlations(values: FloatArray) -> FloatArray:
     return np.divide(centred @ centred.T, spread, out=np.zeros_like(spread), where=enough)
 
 
-def _centred(values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
+def _centred(values: FloatArray, known: BoolArray) -> FloatArray:
     """Deviations from each row's mean over its known values, 0 where unknown."""
     mean = np.where(known, values, 0).sum(1) / np.maximum(known.sum(1), 1)
     return np.where(known, values - mean[:, None], 0.0)

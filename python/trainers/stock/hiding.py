@@ -1,6 +1,7 @@
 """Training windows that lack their static values now and then, so that a network learns what to do without them.
 
 A share of the windows sees no static value at all, as of a symbol that nobody has heard of; and each variable is hidden
+from predictor.arrays import BoolArray, FloatArray
 from a share of its own, as of a symbol whose sector is new. Which windows these are follows from seed, symbol, session
 and variable alone, so a training that goes on later sees what it would have seen.
 """
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from trainers.stock.data import Batch, Windows
 from trainers.stock.placing import Inputting
 
@@ -45,13 +47,13 @@ class Hiding:
         static = torch.where(hidden.to(whole.device), self._unknown, whole)
         return batch._replace(inputs=batch.inputs._replace(static=static))
 
-    def hidden(self, windows: Windows) -> NDArray[np.bool_]:
+    def hidden(self, windows: Windows) -> BoolArray:
         """[N, V] which variables each window does not see."""
         draws = np.stack([_uniform(self._seed, windows, k) for k in range(self._variables + 1)], axis=1)
         return (draws[:, :1] < SHARE) | (draws[:, 1:] < SHARE)
 
 
-def _uniform(seed: int, windows: Windows, variable: int) -> NDArray[np.float64]:
+def _uniform(seed: int, windows: Windows, variable: int) -> FloatArray:
     """[N] numbers in [0, 1) that depend on the arguments alone."""
     mixed = _mixed(np.full(len(windows), seed, np.uint64))
     for part in (np.full(len(windows), variable), windows.symbols, windows.positions):

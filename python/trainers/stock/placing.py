@@ -2,11 +2,10 @@
 
 from typing import Final, Protocol, final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from predictor.arrays import BoolArray
 from predictor.bars import BarPanel
 from predictor.windows import Pipeline
 from trainers.loop import free_bytes
@@ -24,7 +23,7 @@ class Inputting(Protocol):
     pipeline: Pipeline
 
     @property
-    def forecastable(self) -> NDArray[np.bool_]:
+    def forecastable(self) -> BoolArray:
         """[S, T] where a symbol has what it must have to be forecast."""
         ...
 
@@ -58,7 +57,7 @@ class Placed:
         self._stored = Stored(*(_moved(tensor, device) for tensor in history.stored))
 
     @property
-    def forecastable(self) -> NDArray[np.bool_]:
+    def forecastable(self) -> BoolArray:
         """As `History.forecastable`."""
         return self._history.forecastable
 

@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.networks import (
@@ -34,7 +34,6 @@ from predictor.windows import Pipeline, back_from
 from trainers.stock.data import Windows, no_window
 from trainers.stock.splits import Part, decisions
 
-FloatArray = NDArray[np.float64]
 Steps = tuple[tuple[int, int], ...]
 """[H] first and last day of each horizon, the day after the decision being 1."""
 
@@ -191,7 +190,7 @@ def fit_har(learnt: Learnt) -> Har:
     return har if learnt.kind is TargetKind.LOG_VOLATILITY else _centred(har, learnt)
 
 
-def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: NDArray[np.bool_]) -> tuple[float, ...]:
+def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -> tuple[float, ...]:
     """Weights of the terms [N, K], and a constant behind them, from the rows that have ranges; 0 where few have."""
     rows = ranged & np.isfinite(outcomes)
     if rows.sum() < FEWEST:

@@ -25,11 +25,11 @@ from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
 from trainers.stock.doubts import Warn, heard, of_material, of_steps, of_untaught, to_nobody, untaught
 from trainers.stock.edges import edges_card
-from trainers.stock.evaluation.baselines import Case, quick_baselines
+from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
+from trainers.stock.evaluation.benchmarking import benchmark
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
-from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.seen import origin_notes, seen_until
-from trainers.stock.evaluation.standing import standing
 from trainers.stock.fitting import Fitted, calibrated, check_edges, engine_of, fit, fit_pipeline, prepare
 from trainers.stock.material import Material
 from trainers.stock.recipe import Recipe
@@ -219,11 +219,13 @@ def _card(
     origin: tuple[str, ...],
 ) -> dict[str, Json]:
     windows = history.windows(splits.test)
-    judged = Judged.of(history, windows, recipe.quantiles)
+    judged = EvaluationSet.of(history, windows, recipe.quantiles)
     engine = engine_of(fitted.network, made.manifest)
     ours = forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe)
     plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
-    found = standing(judged, OURS, ours, Case.of(history, splits, seen_until(splits), recipe.quantiles), plan)
+    found = benchmark(
+        judged, OURS, ours, InformationSet.of(history, splits, seen_until(splits), recipe.quantiles), plan
+    )
     unit = UNITS[recipe.target.kind]
     return {
         "data": card.data_card(history.bars, doubts, untaught(history, splits)),

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.audit_record import AuditVerdict, LagCheck, LagRow
 from trainers.stock.audit.skill import Estimate, daily_losses, estimate, rank_ic, relative_gain
 from trainers.stock.backtest.book import run_book
@@ -12,8 +12,6 @@ from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.performance import sharpe
 from trainers.stock.backtest.strategies import Tactic, weights_of
 from trainers.stock.backtest.terms import Terms
-
-FloatArray = NDArray[np.float64]
 
 LAGS = (0, 1, 2)
 

@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-
-FloatArray = NDArray[np.float64]
 
 NOISE = 0.5
 """Standard deviation of the logarithm by which noise moves a price or a volume."""

@@ -11,7 +11,6 @@ from typing import final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from predictor.audit_record import AuditVerdict, PermutationCheck
 from predictor.bars import BarPanel
@@ -24,7 +23,6 @@ from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.data import History
 from trainers.stock.splits import Splits, decisions
 
-FloatArray = NDArray[np.float64]
 Retrain = Callable[[int], Forecasts]
 """From the seed of a shuffle to the forecasts, of the judged sessions, of a model trained on it."""
 

@@ -6,18 +6,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.networks import Target
 from trainers.stock.backtest.forecasts import Forecasts
-from trainers.stock.backtest.performance import mean_error
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines import OWN_SCALE, Asked, Case, Fit
+from trainers.stock.evaluation.baselines import OWN_SCALE, Fit, InformationSet, MeasuredWindows
 from trainers.stock.evaluation.correlation import ranks
-from trainers.stock.evaluation.hac import stretch
 from trainers.stock.evaluation.seen import seen_until
+from trainers.stock.evaluation.standard_errors import mean_error, stretch
 from trainers.stock.splits import Splits
-
-FloatArray = NDArray[np.float64]
 
 FEWEST_STOCKS = 3
 """Of a day whose ranks are correlated."""
@@ -58,10 +56,10 @@ def plain_quantiles(
     They are quantiles of the training part's outcomes, moved on the calibration part, which is all that a network can
     know that has found nothing in its inputs. NaN where a window has no volatility.
     """
-    fitted = Case.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
+    fitted = InformationSet.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)
     cells = Windows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
-    found = Asked.of(history, cells).in_blocks(fitted.quantiles)
+    found = MeasuredWindows.of(history, cells).in_blocks(fitted.quantiles)
     return found.reshape(len(positions), stocks, *found.shape[1:])
 
 

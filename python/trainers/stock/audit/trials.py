@@ -10,14 +10,12 @@ from math import e, sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.audit_record import AuditVerdict, TrialsCheck
 from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
 from trainers.stock.backtest.terms import SESSIONS_A_YEAR
-
-FloatArray = NDArray[np.float64]
 
 SURE = 0.95
 """A probability that decides; its complement decides the other way."""

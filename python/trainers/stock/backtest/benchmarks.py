@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from trainers.stock.backtest.strategies import equal_long, long_short
-
-FloatArray = NDArray[np.float64]
 
 YEAR, MONTH, WEEK = 252, 21, 5
 """Sessions."""

@@ -18,8 +18,6 @@ from predictor.networks import TargetKind
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.data import NO_SOURCE
 
-FloatArray = NDArray[np.float64]
-
 DAYS_AT_ONCE = 64
 """Days that one pass of the network answers; bounds the memory of a wide panel."""
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError
 from predictor.networks import TargetKind, anchor_index
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from trainers.stock.backtest.terms import SESSIONS_A_YEAR
-
-FloatArray = NDArray[np.float64]
+from trainers.stock.evaluation.standard_errors import mean_error
 
 SHARPE_FORMULA = (
     "sqrt(252) x mean / standard deviation of daily returns, no interest subtracted; standard error by the delta "
@@ -88,22 +87,6 @@ def _sharpe(returns: FloatArray) -> tuple[float, FloatArray]:
     standard = (returns - returns.mean()) / deviation
     daily = float(returns.mean() / deviation)
     return daily, standard - daily / 2 * (standard * standard - 1)
-
-
-def mean_error(series: FloatArray, lag: int | None = None) -> float:
-    """Standard error of the mean of a series [T] whose neighbours may be alike (Newey & West 1987).
-
-    Args:
-        series: without NaN.
-        lag: how many neighbours count; None for floor(4 (T / 100)^(2/9)) (Newey & West 1994).
-    """
-    count = len(series)
-    reach = int(4 * (count / 100) ** (2 / 9)) if lag is None else lag
-    left = series - series.mean()
-    variance = float(left @ left) / count
-    for k in range(1, min(reach, count - 1) + 1):
-        variance += 2 * (1 - k / (reach + 1)) * float(left[k:] @ left[:-k]) / count
-    return (max(variance, 0.0) / count) ** 0.5
 
 
 def drawdown(returns: FloatArray) -> Drawdown:

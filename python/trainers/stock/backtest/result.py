@@ -6,14 +6,13 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.canonical import Json
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, equity, performance, sharpe_lead
 from trainers.stock.backtest.strategies import Tactic
 from trainers.stock.backtest.terms import LONGEST_HALT, SESSIONS_A_YEAR, Terms
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

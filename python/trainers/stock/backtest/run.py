@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import ancestors_of
@@ -22,9 +22,8 @@ from trainers.stock.backtest.strategies import Tactic, weights_of
 from trainers.stock.backtest.terms import Terms
 from trainers.stock.backtest.walk import forecast_standing, refit_job, walk_refits
 from trainers.stock.card import bars_hash, features_identity
-from trainers.stock.evaluation.reading import origins
+from trainers.stock.evaluation.bound_model import origins
 
-FloatArray = NDArray[np.float64]
 Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
 """What shows how far the folds have come: takes them, and how many there will be, and hands them on."""
 

@@ -23,7 +23,7 @@ from trainers.stock.card import features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import networks_of, of_models, of_recipe
 from trainers.stock.edges import given_edges
-from trainers.stock.evaluation.reading import Judgeable, last_seen
+from trainers.stock.evaluation.bound_model import Judgeable, last_seen
 from trainers.stock.evaluation.seen import splits_of
 from trainers.stock.recipe import Recipe
 from trainers.stock.recipes import read_recipe, read_recipe_file

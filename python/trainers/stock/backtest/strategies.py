@@ -10,14 +10,12 @@ from enum import StrEnum
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
 from predictor.networks import TargetKind
 from trainers.stock.backtest.forecasts import Forecasts
 from trainers.stock.backtest.terms import BASIS_POINT, SESSIONS_A_YEAR
-
-FloatArray = NDArray[np.float64]
 
 
 class Strategy(StrEnum):
@@ -79,7 +77,7 @@ def long_short(scores: FloatArray, share: float) -> FloatArray:
     return weights
 
 
-def equal_long(known: NDArray[np.bool_]) -> FloatArray:
+def equal_long(known: BoolArray) -> FloatArray:
     """[D, S] the whole book long, the same weight for every stock that is known that day."""
     return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from predictor import artifact, canonical, golden
 from predictor.artifact import Conformal, EnsembleManifest, Stored
@@ -22,18 +21,16 @@ from trainers.stock.conformal import calibrate
 from trainers.stock.data import NO_SOURCE, ROWS
 from trainers.stock.doubts import Warn, heard, of_models, to_nobody
 from trainers.stock.ensembles.common import common_splits
-from trainers.stock.evaluation.baselines import Case, quick_baselines
+from trainers.stock.evaluation.bar_checks import check_bars, presence_notes, refuse_flat
+from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
+from trainers.stock.evaluation.benchmarking import benchmark
+from trainers.stock.evaluation.bound_model import Members
 from trainers.stock.evaluation.comparison import Contest
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import pinball
-from trainers.stock.evaluation.members import Members
-from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat
 from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seen import ever_seen, origin_notes, splits_of
-from trainers.stock.evaluation.standing import standing
 from trainers.stock.splits import Part, Splits
-
-FloatArray = NDArray[np.float64]
 
 OURS = "this ensemble"
 
@@ -162,13 +159,13 @@ def _card(
     doubts: tuple[str, ...],
 ) -> dict[str, Json]:
     history, windows = members.first, members.windows(splits.test)
-    judged = Judged.of(history, windows, manifest.quantiles)
+    judged = EvaluationSet.of(history, windows, manifest.quantiles)
     refuse_flat(judged)
     forecasts = members.forecasts(windows)
     ours = members.joined(manifest, windows, forecasts)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
     seen = max(map(ever_seen, cards.values()))
-    found = standing(judged, OURS, ours, Case.of(history, splits, seen, manifest.quantiles), plan)
+    found = benchmark(judged, OURS, ours, InformationSet.of(history, splits, seen, manifest.quantiles), plan)
     origins = [f"member {name}: {note}" for name, one in cards.items() for note in origin_notes(one)]
     rows = [
         score(judged, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)

@@ -21,15 +21,15 @@ from trainers.options import AnsweringDeviceOption, ThreadsOption
 from trainers.progress import progress_for
 from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.data import ROWS
-from trainers.stock.evaluation.evaluate import Wanted, evaluate
+from trainers.stock.evaluation.bound_model import Judgeable
+from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.page import write_evaluation
-from trainers.stock.evaluation.reading import Judgeable
-from trainers.stock.evaluation.tables import told
+from trainers.stock.evaluation.tables import evaluation_tables
 from trainers.stock.flags import session_of
 
 EXAMPLE: Final = "Example: quantra evaluate models/demo/1 --bars bars.csv --aci"
-WANTED: Final = Wanted()
+WANTED: Final = EvaluationSettings()
 
 
 def evaluate_command(  # noqa: PLR0913 - one argument a flag
@@ -63,7 +63,7 @@ def evaluate_command(  # noqa: PLR0913 - one argument a flag
     One training can be lucky, so its recipe is trained with four other seeds too; --seeds 1 leaves that out.
     """
     torch.set_num_threads(threads)
-    wanted = Wanted(
+    wanted = EvaluationSettings(
         start=session_of("--start", start) if start else None,
         end=session_of("--end", end) if end else None,
         seeds=seeds,
@@ -102,5 +102,5 @@ def _model(folder: Path, device: str) -> Judgeable:
 
 def _show(found: Evaluation) -> None:
     console = Console(highlight=False)
-    for part in told(found):
+    for part in evaluation_tables(found):
         console.print(part)

@@ -5,20 +5,18 @@ from math import inf, nan
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.errors import shown_date
 from predictor.skill import Verdict
-from trainers.stock.evaluation.hac import newey_west
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import overall
 from trainers.stock.evaluation.resampling import LEVEL, Interval, by_day, interval, quotient, resampled_mean
-
-FloatArray = NDArray[np.float64]
+from trainers.stock.evaluation.standard_errors import newey_west
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class LossComparison:
     """How much smaller one forecast's losses are than another's, as a share of the other's."""
 
     baseline: str
@@ -33,7 +31,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
+class SkillScore:
     """How much smaller a model's loss is than the best rival's on the same days, as a share of it."""
 
     baseline: str
@@ -91,7 +89,7 @@ class Contest:
         among: what the rivals are, such as baselines.
     """
 
-    def __init__(self, judged: Judged, model: FloatArray, among: str) -> None:
+    def __init__(self, judged: EvaluationSet, model: FloatArray, among: str) -> None:
         self._judged = judged
         self._model = overall(judged, model)
         self._among = among
@@ -109,10 +107,10 @@ class Contest:
             self._least, self._best, self.best_losses = mean, name, losses
 
     @property
-    def skill(self) -> Skill:
+    def skill(self) -> SkillScore:
         """The model beside the best rival, paired by day. One at least must have been added."""
         first, last = self._judged.span
-        return Skill(
+        return SkillScore(
             baseline=self._best,
             improvement=improvement(self._judged, self._model, overall(self._judged, self.best_losses)),
             rivals=tuple(self._rivals),
@@ -123,10 +121,10 @@ class Contest:
         )
 
 
-def compare(judged: Judged, model: FloatArray, other: FloatArray, name: str) -> Comparison:
+def compare(judged: EvaluationSet, model: FloatArray, other: FloatArray, name: str) -> LossComparison:
     """A model's losses [N, H] beside another's, which has this name."""
     ours, theirs = overall(judged, model), overall(judged, other)
-    return Comparison(
+    return LossComparison(
         baseline=name,
         improvement=improvement(judged, ours, theirs),
         by_horizon=tuple(improvement(judged, ours, theirs) for ours, theirs in zip(model.T, other.T, strict=True)),
@@ -134,7 +132,7 @@ def compare(judged: Judged, model: FloatArray, other: FloatArray, name: str) -> 
     )
 
 
-def improvement(judged: Judged, ours: FloatArray, theirs: FloatArray) -> Interval:
+def improvement(judged: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> Interval:
     """1 - ours / theirs of losses [N]; NaN where theirs are 0, on which nothing can improve."""
     both = np.stack([ours, theirs], axis=-1)
     both[np.isnan(both).any(axis=-1)] = nan
@@ -146,7 +144,7 @@ def _gain(means: FloatArray) -> FloatArray:
     return 1 - quotient(means[..., 0], means[..., 1])
 
 
-def _diebold_mariano(judged: Judged, differences: FloatArray) -> float | None:
+def _diebold_mariano(judged: EvaluationSet, differences: FloatArray) -> float | None:
     total, count = by_day(judged, differences)
     daily = total[count > 0] / count[count > 0]
     found = newey_west(daily, judged.block)

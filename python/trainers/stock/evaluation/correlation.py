@@ -9,12 +9,10 @@ from math import nan
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainers.stock.evaluation.judged import Judged
+from predictor.arrays import FloatArray
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.resampling import Interval, block_weights, interval, quotient, stretched
-
-FloatArray = NDArray[np.float64]
 
 FEWEST_SYMBOLS: Final = 10
 """Symbols of a day below which they are not compared with each other."""
@@ -34,23 +32,23 @@ class Correlation:
     rank_icir: float | None
 
 
-def way(judged: Judged) -> str:
+def way(judged: EvaluationSet) -> str:
     """What is correlated here: symbols of a day, or days of a symbol."""
     return ACROSS_SYMBOLS if _has_cross_section(judged) else ACROSS_DAYS
 
 
-def correlations(judged: Judged, centres: FloatArray) -> tuple[Correlation, ...]:
+def correlations(judged: EvaluationSet, centres: FloatArray) -> tuple[Correlation, ...]:
     """One a horizon, from medians [N, H]."""
     found = _across_symbols if _has_cross_section(judged) else _across_days
     return tuple(found(judged, centres[:, h], judged.outcomes[:, h]) for h in range(len(judged.horizons)))
 
 
-def _has_cross_section(judged: Judged) -> bool:
+def _has_cross_section(judged: EvaluationSet) -> bool:
     _, counts = np.unique(judged.positions, return_counts=True)
     return float(np.median(counts)) >= FEWEST_SYMBOLS
 
 
-def _across_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray) -> Correlation:
+def _across_symbols(judged: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
     _, starts = np.unique(judged.positions, return_index=True)
     pairs = np.stack([centres, outcomes])
     daily = np.array([_day(day) for day in np.split(pairs, starts[1:], axis=1)])
@@ -70,7 +68,7 @@ def _day(pairs: FloatArray) -> tuple[float, float]:
     return float(np.corrcoef(x, y)[0, 1]), float(np.corrcoef(ranks(x), ranks(y))[0, 1])
 
 
-def _mean_of(judged: Judged, daily: FloatArray) -> Interval | None:
+def _mean_of(judged: EvaluationSet, daily: FloatArray) -> Interval | None:
     """Mean of the daily values [D] that there are, with its interval."""
     known = np.isfinite(daily)
     if not known.any():
@@ -79,7 +77,7 @@ def _mean_of(judged: Judged, daily: FloatArray) -> Interval | None:
     return _interval(judged, daily[known].mean(), quotient(weights @ daily[known], weights.sum(axis=1)))
 
 
-def _interval(judged: Judged, value: np.float64, resamples: FloatArray) -> Interval:
+def _interval(judged: EvaluationSet, value: np.float64, resamples: FloatArray) -> Interval:
     """The interval of a correlation, which stays between -1 and 1."""
     return interval(float(value), np.clip(stretched(judged, np.asarray(value), resamples), -1, 1))
 
@@ -90,14 +88,16 @@ def _ratio(daily: FloatArray) -> float | None:
     return float(known.mean() / deviation) if deviation > 0 else None
 
 
-def _across_days(judged: Judged, centres: FloatArray, outcomes: FloatArray) -> Correlation:
+def _across_days(judged: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
     plain = _mean_over_symbols(judged, centres, outcomes, ranked=False)
     return Correlation(
         ic=plain, rank_ic=_mean_over_symbols(judged, centres, outcomes, ranked=True), icir=None, rank_icir=None
     )
 
 
-def _mean_over_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray, *, ranked: bool) -> Interval | None:
+def _mean_over_symbols(
+    judged: EvaluationSet, centres: FloatArray, outcomes: FloatArray, *, ranked: bool
+) -> Interval | None:
     """Mean of each symbol's correlation over days; resamples draw the same days for all symbols."""
     days = np.unique(judged.positions)
     weights = block_weights(len(days), judged.block)

@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
-import numpy as np
-from numpy.typing import NDArray
-
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.card import ancestors_of
 from predictor.covariates import CovariateSource
@@ -16,33 +14,28 @@ from trainers.progress import Consumer
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import Warn, heard, networks_of, of_models, to_nobody
 from trainers.stock.edges import given_edges
-from trainers.stock.evaluation.baselines import Case, all_baselines
-from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts, calibration
-from trainers.stock.evaluation.comparison import Comparison, compare
+from trainers.stock.evaluation.bar_checks import check_bars, presence_notes, refuse_flat, since_calendar
+from trainers.stock.evaluation.baselines import InformationSet, all_baselines
+from trainers.stock.evaluation.benchmarking import BenchmarkResult, benchmark
+from trainers.stock.evaluation.bound_model import BoundModel, Judgeable, bind_model, calendar_of, last_seen, origins
+from trainers.stock.evaluation.calibration import ForecastWindows, adaptive_forecasts, calibration
+from trainers.stock.evaluation.comparison import LossComparison, compare
 from trainers.stock.evaluation.correlation import way
-from trainers.stock.evaluation.evaluation import Days, Evaluation
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation import Evaluation, EvaluationPeriod
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import pinball
-from trainers.stock.evaluation.pit import pit
-from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat, since_calendar
-from trainers.stock.evaluation.reading import Judgeable, Reading, calendar_of, last_seen, origins, reading_of
-from trainers.stock.evaluation.refits import Refitting, other_seeds, refitted_forecasts
 from trainers.stock.evaluation.resampling import LEVEL, RESAMPLES
-from trainers.stock.evaluation.scores import ModelScores, Role
-from trainers.stock.evaluation.seeds import Seeds, over_seeds
+from trainers.stock.evaluation.scores import ModelScores, Role, by_symbol, pit
+from trainers.stock.evaluation.seeds import Refitting, Seeds, other_seeds, over_seeds, refitted_forecasts
 from trainers.stock.evaluation.seen import splits_of, unseen_part
-from trainers.stock.evaluation.standing import Standing, standing
-from trainers.stock.evaluation.symbols import by_symbol
 from trainers.stock.recipes import read_recipe
 from trainers.stock.splits import Part, Splits
-
-FloatArray = NDArray[np.float64]
 
 OURS = "this model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EvaluationSettings:
     """What an evaluation shall hold."""
 
     start: int | None = None
@@ -66,26 +59,26 @@ class Exam:
     """A model and the windows that it is judged on."""
 
     model: Judgeable
-    reading: Reading
+    reading: BoundModel
     splits: Splits
     test: Part
     covariates: CovariateSource
     """Files of what the model reads beside the bars."""
-    seen: Walked
+    seen: ForecastWindows
     """Of the calibration part."""
-    asked: Walked
+    asked: ForecastWindows
     """Of the days that are judged."""
 
     @property
-    def judged(self) -> Judged:
+    def judged(self) -> EvaluationSet:
         """What came."""
-        return Judged.of(self.reading.history, self.asked.windows, self.model.manifest.quantiles)
+        return EvaluationSet.of(self.reading.history, self.asked.windows, self.model.manifest.quantiles)
 
 
 def evaluate(
     model: Judgeable,
     bars: BarPanel,
-    wanted: Wanted,
+    wanted: EvaluationSettings,
     *,
     consume: Consumer,
     announce: Callable[[str], None],
@@ -124,7 +117,7 @@ def evaluate(
         unit=UNITS[judged.target.kind],
         target=judged.target,
         levels=levels,
-        days=Days.of(history, exam.asked.windows, last_seen(model)),
+        days=EvaluationPeriod.of(history, exam.asked.windows, last_seen(model)),
         level=LEVEL,
         method=(
             f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions, stretched by "
@@ -151,7 +144,7 @@ def evaluate(
 def _exam(
     model: Judgeable,
     bars: BarPanel,
-    wanted: Wanted,
+    wanted: EvaluationSettings,
     announce: Callable[[str], None],
     covariates: CovariateSource,
 ) -> Exam:
@@ -162,28 +155,28 @@ def _exam(
     recent = since_calendar(bars, calendar)
     check_bars(recent, calendar, splits)
     announce("computing features")
-    reading = reading_of(model, recent, covariates)
-    refuse_flat(Judged.of(reading.history, reading.windows(test), model.manifest.quantiles))
+    reading = bind_model(model, recent, covariates)
+    refuse_flat(EvaluationSet.of(reading.history, reading.windows(test), model.manifest.quantiles))
     announce("forecasting")
-    seen, asked = (_walked(reading, part) for part in (splits.calibration, test))
+    seen, asked = (_forecast_part(reading, part) for part in (splits.calibration, test))
     return Exam(model=model, reading=reading, splits=splits, test=test, covariates=covariates, seen=seen, asked=asked)
 
 
-def _walked(reading: Reading, part: Part) -> Walked:
+def _forecast_part(reading: BoundModel, part: Part) -> ForecastWindows:
     windows = reading.windows(part)
-    return Walked(windows=windows, forecasts=reading.forecasts(windows))
+    return ForecastWindows(windows=windows, forecasts=reading.forecasts(windows))
 
 
-def _beside_baselines(exam: Exam) -> tuple[Standing, tuple[Comparison, ...]]:
+def _beside_baselines(exam: Exam) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
     """The model's standing, and the model beside each row of the baselines, the best one first."""
     judged, forecasts = exam.judged, exam.asked.forecasts
-    ours, compared = pinball(judged, forecasts.calibrated), dict[str, Comparison]()
+    ours, compared = pinball(judged, forecasts.calibrated), dict[str, LossComparison]()
 
     def hear(name: str, theirs: FloatArray) -> None:
         compared[name] = compare(judged, ours, theirs, name)
 
-    case = Case.of(exam.reading.history, exam.splits, last_seen(exam.model), judged.levels)
-    found = standing(judged, OURS, forecasts, case, all_baselines(judged.target.kind), hear=hear)
+    case = InformationSet.of(exam.reading.history, exam.splits, last_seen(exam.model), judged.levels)
+    found = benchmark(judged, OURS, forecasts, case, all_baselines(judged.target.kind), hear=hear)
     return found, tuple(compared[row.name] for row in _best_first(found.rows) if row.role is Role.BASELINE)
 
 
@@ -192,7 +185,7 @@ def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
 
 
 def _seeds(
-    exam: Exam, found: Standing, wanted: Wanted, consume: Consumer, announce: Callable[[str], None]
+    exam: Exam, found: BenchmarkResult, wanted: EvaluationSettings, consume: Consumer, announce: Callable[[str], None]
 ) -> tuple[Seeds | None, tuple[str, ...]]:
     """The artifact's forecasts and those of more trainings of its recipe, or a note why there are none."""
     model, more = exam.model, wanted.seeds - 1

@@ -14,14 +14,22 @@ from predictor.replacement import replace_file
 from predictor.report import Cell, Grid, GridLine, PageBuilder, number_cell
 from predictor.report.templates import level, sessions
 from trainers.stock.evaluation.baselines import NAIVE
-from trainers.stock.evaluation.calibration import Calibration
-from trainers.stock.evaluation.comparison import Comparison
+from trainers.stock.evaluation.calibration import CalibrationEffect
+from trainers.stock.evaluation.comparison import LossComparison
 from trainers.stock.evaluation.evaluation import Evaluation
-from trainers.stock.evaluation.metrics import Metric, metrics_of
+from trainers.stock.evaluation.metrics import (
+    SCALE,
+    Metric,
+    band_text,
+    gain_text,
+    loss_text,
+    metrics_of,
+    share_text,
+    span_text,
+)
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
 from trainers.stock.evaluation.seeds import Seeds, Spread
-from trainers.stock.evaluation.words import SCALE, band_text, gain_text, loss_text, share_text, span_text
 
 
 def write_evaluation(path: Path, name: str, evaluation: Evaluation) -> None:
@@ -118,7 +126,7 @@ def gain_grid(evaluation: Evaluation) -> Grid:
     return Grid(columns=(*_horizons(evaluation), "all", "t"), lines=tuple(lines))
 
 
-def _gain_line(row: Comparison, name: str, *, is_model: bool = False) -> GridLine:
+def _gain_line(row: LossComparison, name: str, *, is_model: bool = False) -> GridLine:
     gains: tuple[Cell, ...] = tuple(_interval_cell(one, gain_text) for one in (*row.by_horizon, row.improvement))
     return GridLine(name=name, cells=(*gains, number_cell(row.t, lambda t: f"{t:+.1f}")), is_model=is_model)
 
@@ -166,7 +174,7 @@ def coverage_charts(evaluation: Evaluation, page: PageBuilder) -> tuple[Chart, .
     return tuple(Chart(name=row.name, html=_coverage_chart(row, evaluation, reach, page)) for row in rows)
 
 
-def _variants(made: Calibration) -> tuple[ModelScores, ...]:
+def _variants(made: CalibrationEffect) -> tuple[ModelScores, ...]:
     return (made.before, made.after) if made.adaptive is None else (made.before, made.after, made.adaptive)
 
 
@@ -210,7 +218,7 @@ def winkler_grid(evaluation: Evaluation) -> Grid:
     )
 
 
-def _winkler_lines(made: Calibration) -> Iterator[GridLine]:
+def _winkler_lines(made: CalibrationEffect) -> Iterator[GridLine]:
     for h, before in enumerate(made.before.horizons):
         blocks = made.effective_blocks[h]
         yield _winkler_line(sessions(before.horizon), blocks, before, made.after.horizons[h], made.gain[h])

@@ -10,11 +10,9 @@ from functools import lru_cache
 from math import nan
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainers.stock.evaluation.judged import Judged
-
-FloatArray = NDArray[np.float64]
+from predictor.arrays import FloatArray
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 
 RESAMPLES = 1000
 LEVEL = 0.9
@@ -30,7 +28,7 @@ class Interval:
     upper: float
 
 
-def by_day(judged: Judged, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def by_day(judged: EvaluationSet, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Sums over each decision day's windows and how many were known: two arrays [D, …] from values [N, …]."""
     _, starts = np.unique(judged.positions, return_index=True)
     known = np.isfinite(values)
@@ -38,7 +36,7 @@ def by_day(judged: Judged, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     return total, np.add.reduceat(known.astype(np.float64), starts, axis=0)
 
 
-def resampled_mean(judged: Judged, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def resampled_mean(judged: EvaluationSet, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The mean of values [N, …] over known windows, and [RESAMPLES, …] means of resampled blocks of days.
 
     The resamples are stretched around the mean, though not beyond the values themselves. NaN where nothing is known: a
@@ -54,7 +52,7 @@ def resampled_mean(judged: Judged, values: FloatArray) -> tuple[FloatArray, Floa
     return mean, np.clip(stretched(judged, mean, means), least, most)
 
 
-def stretched(judged: Judged, value: FloatArray, resamples: FloatArray) -> FloatArray:
+def stretched(judged: EvaluationSet, value: FloatArray, resamples: FloatArray) -> FloatArray:
     """Resamples [RESAMPLES, …] of a value [...], spread as wide as so few blocks demand."""
     return value + judged.stretch * (resamples - value)
 

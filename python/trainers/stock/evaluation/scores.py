@@ -1,15 +1,17 @@
-"""Everything that one forecaster scores, horizon by horizon."""
+"""Everything that one forecaster scores: by horizon, by symbol, and where in its distribution each outcome fell."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import TargetKind
 from trainers.stock.evaluation.baselines import Fit
+from trainers.stock.evaluation.comparison import improvement
 from trainers.stock.evaluation.correlation import Correlation, correlations
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import (
     absolute_error,
     below,
@@ -30,7 +32,93 @@ from trainers.stock.evaluation.resampling import (
     resampled_mean,
 )
 
-FloatArray = NDArray[np.float64]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pit:
+    """The histogram of one horizon (Dawid 1984): one bin between two quantiles, which is as fine as Q quantiles tell.
+
+    Calibrated forecasts fill each bin with its expected share.
+    """
+
+    horizon: int
+    edges: tuple[float, ...]
+    """[B + 1] levels, from 0 to 1."""
+    expected: tuple[float, ...]
+    """[B] share of outcomes that calibrated forecasts have in each bin."""
+    counts: tuple[int, ...]
+    """[B] outcomes."""
+    shares: tuple[Interval, ...]
+    """[B] share of the outcomes."""
+
+
+def pit(judged: EvaluationSet, forecasts: FloatArray) -> tuple[Pit, ...]:
+    """One histogram a horizon, from forecasts [N, H, Q]."""
+    fell = below(judged, forecasts)
+    whole = np.where(np.isnan(fell[..., :1]), np.nan, 1.0)
+    bins = np.diff(np.concatenate([0.0 * whole, fell, whole], axis=-1), axis=-1)
+    means, resamples = resampled_mean(judged, bins)
+    edges = (0.0, *judged.levels, 1.0)
+    return tuple(
+        Pit(
+            horizon=horizon,
+            edges=edges,
+            expected=tuple(b - a for a, b in pairwise(edges)),
+            counts=tuple(int(count) for count in np.nansum(bins[:, h], axis=0)),
+            shares=intervals(means[h], resamples[:, h]),
+        )
+        for h, horizon in enumerate(judged.horizons)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymbolScores:
+    """The model on the windows of one symbol."""
+
+    symbol: str
+    windows: int
+    mean: Interval
+    """Pinball loss over all horizons, each divided by its spread."""
+    improvement: Interval
+    """On the best baseline of the whole panel, as a share of its loss."""
+    band: Interval
+    """Share of outcomes inside the band, over all horizons."""
+
+
+def by_symbol(
+    judged: EvaluationSet, names: tuple[str, ...], forecasts: FloatArray, baseline: FloatArray
+) -> tuple[SymbolScores, ...]:
+    """One row a symbol that has windows, in the panel's order.
+
+    Args:
+        judged: the windows.
+        names: of the panel's rows.
+        forecasts: [N, H, Q] the model's.
+        baseline: [N, H] pinball losses of the best baseline.
+    """
+    return tuple(
+        _of_symbol(judged, names[symbol], judged.symbols == symbol, forecasts, baseline)
+        for symbol in np.unique(judged.symbols)
+    )
+
+
+def _of_symbol(
+    judged: EvaluationSet, name: str, rows: BoolArray, forecasts: FloatArray, baseline: FloatArray
+) -> SymbolScores:
+    own = judged.rows(rows)
+    ours, theirs = overall(own, pinball(own, forecasts[rows])), overall(own, baseline[rows])
+    held = np.nanmean(inside(own, forecasts[rows]), axis=1)
+    return SymbolScores(
+        symbol=name,
+        windows=int(rows.sum()),
+        mean=_mean(own, ours),
+        improvement=improvement(own, ours, theirs),
+        band=_mean(own, held),
+    )
+
+
+def _mean(judged: EvaluationSet, values: FloatArray) -> Interval:
+    mean, resamples = resampled_mean(judged, values)
+    return interval(float(mean), resamples)
 
 
 class Role(StrEnum):
@@ -82,7 +170,7 @@ class ModelScores:
 
 
 def score(
-    judged: Judged,
+    judged: EvaluationSet,
     forecasts: FloatArray,
     *,
     name: str,
@@ -112,7 +200,7 @@ def score(
 
 
 def _by_horizon(
-    judged: Judged, forecasts: FloatArray, correlated: tuple[Correlation, ...]
+    judged: EvaluationSet, forecasts: FloatArray, correlated: tuple[Correlation, ...]
 ) -> tuple[HorizonScores, ...]:
     band = _each(judged, inside(judged, forecasts))
     widths = _each(judged, winkler(judged, forecasts))
@@ -142,19 +230,19 @@ def _by_horizon(
     )
 
 
-def below_by_level(judged: Judged, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
+def below_by_level(judged: EvaluationSet, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
     """[H][Q] share of outcomes at or below each quantile."""
     levels = range(len(judged.levels))
     shares = (_each(judged, below(judged, forecasts[..., [level]])[..., 0]) for level in levels)
     return tuple(zip(*shares, strict=True))
 
 
-def _each(judged: Judged, values: FloatArray) -> tuple[Interval, ...]:
+def _each(judged: EvaluationSet, values: FloatArray) -> tuple[Interval, ...]:
     """[H] means of values [N, H]."""
     return intervals(*resampled_mean(judged, values))
 
 
-def _by_level(judged: Judged, forecasts: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _by_level(judged: EvaluationSet, forecasts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean pinball loss and q-risk, [H, Q] both."""
     sizes, _ = _sums(np.abs(judged.outcomes))
     levels = range(len(judged.levels))

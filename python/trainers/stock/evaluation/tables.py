@@ -15,12 +15,20 @@ from predictor.cli.scores import shown_notes
 from predictor.errors import shown_date
 from predictor.skill import Verdict
 from trainers.stock.evaluation.baselines import NAIVE
-from trainers.stock.evaluation.comparison import Comparison
+from trainers.stock.evaluation.comparison import LossComparison
 from trainers.stock.evaluation.evaluation import Evaluation
-from trainers.stock.evaluation.metrics import Metric, metrics_of
+from trainers.stock.evaluation.metrics import (
+    SCALE,
+    Metric,
+    band_text,
+    gain_text,
+    loss_text,
+    metrics_of,
+    share_text,
+    span_text,
+)
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
-from trainers.stock.evaluation.words import SCALE, band_text, gain_text, loss_text, share_text, span_text
 
 _COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _MOST_SYMBOLS: Final = 20
@@ -28,7 +36,7 @@ _MOST_SCORES: Final = 7
 """Beside each other, so that names have room too."""
 
 
-def told(found: Evaluation) -> Iterator[RenderableType]:
+def evaluation_tables(found: Evaluation) -> Iterator[RenderableType]:
     """Everything of an evaluation, the verdict first."""
     days = found.days
     yield (
@@ -86,7 +94,7 @@ def _comparisons(found: Evaluation) -> Table:
     return table
 
 
-def _add_comparison(table: Table, row: Comparison, name: str, style: str) -> None:
+def _add_comparison(table: Table, row: LossComparison, name: str, style: str) -> None:
     gains = [gain_text(value.value) for value in (*row.by_horizon, row.improvement)]
     t = "" if row.t is None else f"{row.t:+.1f}"
     table.add_row(Text(name), *gains, span_text(row.improvement, gain_text), t, style=style)

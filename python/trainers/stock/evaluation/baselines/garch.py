@@ -2,18 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import Windows
-from trainers.stock.evaluation.baselines.asked import Asked
-from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, Replaced
-from trainers.stock.evaluation.baselines.sample import Sample
-from trainers.stock.evaluation.baselines.unconditional import UNCONDITIONAL
+from trainers.stock.evaluation.baselines.baseline import (
+    BaselineModel,
+    FittedBaseline,
+    MeasuredWindows,
+    Package,
+    Replaced,
+    Sample,
+)
+from trainers.stock.evaluation.baselines.quantiles import UNCONDITIONAL
 
 if TYPE_CHECKING:
     from arch.univariate.base import ARCHModelResult
@@ -27,12 +32,7 @@ Telling = Callable[[NDArray[np.int64], FloatArray], FloatArray]
 """From symbols [n] and the variances [n, H] of their next days to quantiles [n, H, Q]."""
 
 
-def is_installed() -> bool:
-    """Whether the package arch is."""
-    return find_spec("arch") is not None
-
-
-def garch(sample: Sample) -> Fitted:
+def garch(sample: Sample) -> FittedBaseline:
     """Quantiles of GARCH(1,1)-t.
 
     The variance of h days is the sum of the h daily forecasts. Returns have the quantiles of the daily t distribution
@@ -51,12 +51,12 @@ def garch(sample: Sample) -> Fitted:
         _of_returns(models, sample) if sample.target.kind is TargetKind.LOG_RETURN else _of_volatility(models, sample)
     )
 
-    def quantiles(asked: Asked) -> FloatArray:
+    def quantiles(asked: MeasuredWindows) -> FloatArray:
         told = tell(asked.windows.symbols, filters.variances(asked.windows))
         return np.where(np.isnan(told), otherwise.quantiles(asked), told)
 
     why = {symbol: one for symbol, one in found.items() if isinstance(one, str)}
-    return Fitted(quantiles=quantiles, replaced=Replaced(by=UNCONDITIONAL.name, why=why))
+    return FittedBaseline(quantiles=quantiles, replaced=Replaced(by=UNCONDITIONAL.name, why=why))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,7 +102,7 @@ def _fit(returns: FloatArray, count: int) -> "ARCHModelResult | None":
     return fit if fit.convergence_flag == 0 else None
 
 
-def _model(fit: "ARCHModelResult", known: NDArray[np.bool_]) -> _Model:
+def _model(fit: "ARCHModelResult", known: BoolArray) -> _Model:
     """Carried on over all known returns; a day without one leaves the forecast as it was."""
     daily = fit.forecast(horizon=1, start=0, reindex=True).variance.to_numpy()[:, 0]
     place = np.cumsum(known) - 1
@@ -199,4 +199,9 @@ def _of_volatility(models: Mapping[int, _Model], sample: Sample) -> Telling:
     return tell
 
 
-GARCH: Final = Baseline(name="GARCH(1,1)-t", estimator=garch)
+GARCH: Final = BaselineModel(
+    name="GARCH(1,1)-t",
+    estimator=garch,
+    package=Package(name="arch", module="arch"),
+    most_quick_symbols=20,  # one model is fitted per symbol
+)

@@ -7,13 +7,19 @@ from typing import Final
 
 import numpy as np
 
+from predictor.arrays import FloatArray
 from predictor.networks import Target, TargetKind
 from predictor.networks.econometric import window_mean
 from predictor.windows import back_from
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines.asked import Asked, in_blocks
-from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, NoForecastError
-from trainers.stock.evaluation.baselines.sample import Sample
+from trainers.stock.evaluation.baselines.baseline import (
+    BaselineModel,
+    FittedBaseline,
+    MeasuredWindows,
+    NoForecastError,
+    Sample,
+    in_blocks,
+)
 from trainers.stock.scale import NO_RANGE
 
 DAYS: Final = (1, 5, 22)
@@ -22,7 +28,7 @@ LEARNT_FROM: Final = 200_000
 SYMBOLS_AT_ONCE: Final = 64
 
 
-def har(sample: Sample) -> Fitted:
+def har(sample: Sample) -> FittedBaseline:
     """Log volatility by least squares on its three averages.
 
     Of volatility the quantiles are those of the residuals. Of returns they are those of past outcomes in units of what
@@ -35,14 +41,16 @@ def har(sample: Sample) -> Fitted:
     centres, outcomes = known @ weights, history.outcomes(learnt)
     if sample.target.kind is TargetKind.LOG_VOLATILITY:
         residuals = np.nanquantile(outcomes - centres, sample.levels, axis=0).T
-        return Fitted(quantiles=lambda asked: (_averages(daily, asked.windows) @ weights)[..., None] + residuals)
+        return FittedBaseline(
+            quantiles=lambda asked: (_averages(daily, asked.windows) @ weights)[..., None] + residuals
+        )
     root = np.sqrt(sample.target.horizons)
     units = np.nanquantile(outcomes / (root * np.exp(centres)), sample.levels, axis=0).T
 
-    def quantiles(asked: Asked) -> FloatArray:
+    def quantiles(asked: MeasuredWindows) -> FloatArray:
         return (root * np.exp(_averages(daily, asked.windows) @ weights))[..., None] * units
 
-    return Fitted(quantiles=quantiles)
+    return FittedBaseline(quantiles=quantiles)
 
 
 def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
@@ -80,4 +88,4 @@ def _least_squares(known: FloatArray, outcomes: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.lstsq(known[rows], outcomes[rows])[0], np.float64)
 
 
-HAR: Final = Baseline(name="HAR (1, 5, 22 days)", estimator=har)
+HAR: Final = BaselineModel(name="HAR (1, 5, 22 days)", estimator=har)

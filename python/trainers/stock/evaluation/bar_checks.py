@@ -8,7 +8,7 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.sessions import SessionCalendar
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.splits import Splits
 
 
@@ -39,7 +39,7 @@ def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: Splits) -> Non
         )
 
 
-def refuse_flat(judged: Judged) -> None:
+def refuse_flat(judged: EvaluationSet) -> None:
     """Refuse outcomes that never differ.
 
     Raises:

@@ -5,30 +5,36 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainers.stock.evaluation.baselines import Asked, Baseline, Case, Fit, NoForecastError, Plan, Replaced
-from trainers.stock.evaluation.comparison import Contest, Skill
+from predictor.arrays import FloatArray
+from trainers.stock.evaluation.baselines import (
+    BaselineModel,
+    BaselinePlan,
+    Fit,
+    InformationSet,
+    MeasuredWindows,
+    NoForecastError,
+    Replaced,
+)
+from trainers.stock.evaluation.comparison import Contest, SkillScore
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import Forecasts
-from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.scores import ModelScores, Role, score
-
-FloatArray = NDArray[np.float64]
 
 MOST_NAMED: Final = 5
 """Symbols that a note names; of more it says how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Standing:
+class BenchmarkResult:
     """A model's scores and those of the baselines."""
 
     rows: tuple[ModelScores, ...]
     """The model first, then the baselines as they were made."""
     best: FloatArray
     """[N, H] pinball losses of the best baseline."""
-    skill: Skill
+    skill: SkillScore
     notes: tuple[str, ...]
     """What a reader must know about the baselines, those that are left out included."""
 
@@ -37,15 +43,15 @@ def _unheard(_name: str, _losses: FloatArray) -> None:
     """Nobody listens."""
 
 
-def standing(
-    judged: Judged,
+def benchmark(
+    judged: EvaluationSet,
     name: str,
     ours: Forecasts,
-    case: Case,
-    plan: Plan,
+    case: InformationSet,
+    plan: BaselinePlan,
     *,
     hear: Callable[[str, FloatArray], None] = _unheard,
-) -> Standing:
+) -> BenchmarkResult:
     """Score a model's forecasts beside the baselines; only one baseline's forecasts are held at a time.
 
     Every row is scored on all of the windows: a baseline that cannot forecast one of them is left out, with a note.
@@ -60,7 +66,7 @@ def standing(
     """
     rows = [score(judged, ours.calibrated, name=name, role=Role.MODEL, ranking=ours.scores)]
     contest = Contest(judged, pinball(judged, ours.calibrated), among="baselines")
-    asked, notes = Asked.of(case.history, judged.windows), list[str]()
+    asked, notes = MeasuredWindows.of(case.history, judged.windows), list[str]()
     for baseline, fit in plan.rows:
         try:
             row, losses, replaced = _row(judged, asked, case, baseline, fit)
@@ -71,11 +77,11 @@ def standing(
         contest.add(row.name, losses)
         hear(row.name, losses)
         notes += _replaced_note(row.name, replaced, judged, case.history.bars.symbols)
-    return Standing(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))
+    return BenchmarkResult(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))
 
 
 def _row(
-    judged: Judged, asked: Asked, case: Case, baseline: Baseline, fit: Fit
+    judged: EvaluationSet, asked: MeasuredWindows, case: InformationSet, baseline: BaselineModel, fit: Fit
 ) -> tuple[ModelScores, FloatArray, Replaced | None]:
     """Scores and losses [N, H] of a baseline's forecasts, and which symbols have another's instead."""
     fitted = case.fitted(baseline, fit)
@@ -84,7 +90,7 @@ def _row(
     return row, pinball(judged, forecasts), fitted.replaced
 
 
-def _replaced_note(name: str, replaced: Replaced | None, judged: Judged, symbols: tuple[str, ...]) -> list[str]:
+def _replaced_note(name: str, replaced: Replaced | None, judged: EvaluationSet, symbols: tuple[str, ...]) -> list[str]:
     """One note for all of a row's symbols that have another baseline's forecasts; none where no judged one has."""
     if replaced is None:
         return []

@@ -1,11 +1,10 @@
-"""Errors of a daily series' mean whose days are not independent: Newey & West (1987), and what they lack if short."""
+"""Standard errors of a daily series' mean whose days are not independent (Newey & West 1987)."""
 
 from importlib.util import find_spec
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from predictor.arrays import FloatArray
 
 
 def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
@@ -22,6 +21,22 @@ def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
     known = daily[np.isfinite(daily)]
     fit = OLS(known, np.ones(len(known))).fit(cov_type="HAC", cov_kwds={"maxlags": min(lag, len(known) - 1)})
     return float(fit.params[0]), float(fit.bse[0])
+
+
+def mean_error(series: FloatArray, lag: int | None = None) -> float:
+    """Standard error of the mean of a series [T] whose neighbours may be alike (Newey & West 1987).
+
+    Args:
+        series: without NaN.
+        lag: how many neighbours count; None for floor(4 (T / 100)^(2/9)) (Newey & West 1994).
+    """
+    count = len(series)
+    reach = int(4 * (count / 100) ** (2 / 9)) if lag is None else lag
+    left = series - series.mean()
+    variance = float(left @ left) / count
+    for k in range(1, min(reach, count - 1) + 1):
+        variance += 2 * (1 - k / (reach + 1)) * float(left[k:] @ left[:-k]) / count
+    return (max(variance, 0.0) / count) ** 0.5
 
 
 def stretch(share: float) -> float:

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import Target
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.hac import stretch
-
-FloatArray = NDArray[np.float64]
+from trainers.stock.evaluation.standard_errors import stretch
 
 FEWEST_BLOCKS = 5
 """Blocks of days that must fit into the split before an interval can tell skill from luck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Judged:
+class EvaluationSet:
     """What is compared: outcomes of N windows and the day each was decided on."""
 
     outcomes: FloatArray
@@ -31,7 +30,7 @@ class Judged:
     levels: tuple[float, ...]
 
     @classmethod
-    def of(cls, history: History, windows: Windows, levels: tuple[float, ...]) -> "Judged":
+    def of(cls, history: History, windows: Windows, levels: tuple[float, ...]) -> "EvaluationSet":
         """What came after these windows."""
         return cls(
             outcomes=history.outcomes(windows),
@@ -90,9 +89,9 @@ class Judged:
         """Decision days that are missing before the split is long enough to tell skill from luck; 0 if it is."""
         return max(0, FEWEST_BLOCKS * self.wanted_block - self.days)
 
-    def rows(self, chosen: NDArray[np.bool_]) -> "Judged":
+    def rows(self, chosen: BoolArray) -> "EvaluationSet":
         """Those of the windows [N] that are chosen."""
-        return Judged(
+        return EvaluationSet(
             outcomes=self.outcomes[chosen],
             sessions=self.sessions,
             positions=self.positions[chosen],
