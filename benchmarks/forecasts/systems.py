@@ -27,8 +27,8 @@ SOURCES: Final = (
     "python/trainers/stock/evaluation/calibration.py",
     "python/trainers/stock/recipe.py",
     "python/trainers/stock/scale.py",
-    "python/trainers/stock/starting.py",
-    "python/trainers/stock/task.py",
+    "python/trainers/stock/initialization.py",
+    "python/trainers/stock/objectives.py",
 )
 """What our results depend on; those of a peer depend on its own script, the protocol and the version."""
 

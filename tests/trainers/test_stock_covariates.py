@@ -34,8 +34,8 @@ from trainers.cli.commands import app
 from trainers.stock.data import Batch, History, Windows
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import covariate_fields
-from trainers.stock.hiding import SHARE, Hiding
-from trainers.stock.lessons import by_windows
+from trainers.stock.objectives import by_windows
+from trainers.stock.static_dropout import SHARE, StaticDropout
 
 LAST_LEARNT = SPLITS.train.last
 
@@ -253,9 +253,9 @@ def test_known_inputs_must_be_columns_of_a_file() -> None:
 
 def test_a_share_of_training_windows_sees_unknown_and_always_the_same_ones() -> None:
     every = Windows(symbols=np.repeat(np.arange(50), 400), positions=np.tile(np.arange(400), 50))
-    hidden = Hiding(history(), seed=3).hidden(every)
-    assert np.array_equal(hidden, Hiding(history(), seed=3).hidden(every))
-    assert not np.array_equal(hidden, Hiding(history(), seed=4).hidden(every))
+    hidden = StaticDropout(history(), seed=3).hidden(every)
+    assert np.array_equal(hidden, StaticDropout(history(), seed=3).hidden(every))
+    assert not np.array_equal(hidden, StaticDropout(history(), seed=4).hidden(every))
     both, one = hidden.all(axis=1).mean(), hidden.mean(axis=0)
     assert both == pytest.approx(SHARE, abs=0.01)
     assert one == pytest.approx(2 * SHARE - SHARE**2, abs=0.01)
@@ -263,9 +263,9 @@ def test_a_share_of_training_windows_sees_unknown_and_always_the_same_ones() -> 
 
 def test_windows_of_a_history_are_whole_and_those_of_a_lesson_lack_statics_now_and_then() -> None:
     windows = history().windows(SPLITS.train)
-    lesson = Hiding(history(), seed=0).gather(windows).inputs
+    lesson = StaticDropout(history(), seed=0).gather(windows).inputs
     whole = history().gather(windows).inputs
-    hidden = Hiding(history(), seed=0).hidden(windows)
+    hidden = StaticDropout(history(), seed=0).hidden(windows)
     groups = np.array(pipeline().features.static_groups)
     unknown = torch.from_numpy(pipeline().features.statics.unknown)
     assert torch.equal(lesson.static, torch.where(torch.from_numpy(hidden[:, groups]), unknown, whole.static))

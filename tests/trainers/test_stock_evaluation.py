@@ -28,7 +28,7 @@ from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, Trained, train
-from trainers.stock.backtest.refit import assembled
+from trainers.stock.backtest.refits import assembled
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, Fit, FittedBaseline
 from trainers.stock.evaluation.baselines.baseline import Sample
@@ -42,8 +42,8 @@ from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seen import seen_until, splits_of, unseen_part
-from trainers.stock.material import Material
 from trainers.stock.splits import Part
+from trainers.stock.training_data import Material
 
 FloatArray = NDArray[np.float64]
 

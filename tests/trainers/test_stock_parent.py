@@ -43,7 +43,7 @@ from trainers.progress import Chain, Consumer
 from trainers.stock import Keeping, Material, Optimisation, Parent, Recipe, Splits, Trained, command, train
 from trainers.stock.audit import Depth, audit
 from trainers.stock.backtest import Folder, Tactic, Terms, artifact_source, backtest
-from trainers.stock.backtest import Plan as Walk
+from trainers.stock.backtest import WalkForwardPlan as Walk
 from trainers.stock.backtest.source import refuse_in_sample
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.edges import training_edges

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, Target, TFTConfig, TFTForecaster
 from trainers.stock.data import Batch, Windows
-from trainers.stock.starting import start
+from trainers.stock.initialization import initialize
 
 SIZES = InputSizes(encoder_length=6, future_length=5, observed=2, known=0, static=0)
 TARGET = Target(horizons=(1, 5))
@@ -42,7 +42,7 @@ def started(target: Tensor, network: TFTForecaster | None = None) -> TFTForecast
         for k in range(0, ROWS, SIZE):
             yield Batch(inputs=everything.rows(k, k + SIZE), target=target[k : k + SIZE])
 
-    start(made, batches, LEVELS)
+    initialize(made, batches, LEVELS)
     return made
 
 
@@ -108,7 +108,7 @@ def test_a_network_without_a_highway_starts_at_the_quantiles_of_the_targets() ->
 
 def test_any_head_starts_at_the_quantiles_of_the_targets() -> None:
     network = LSTMForecaster(LSTMConfig(hidden=4), sizes=SIZES, target=TARGET, levels=LEVELS)
-    start(network, lambda: [Batch(inputs=inputs(), target=noise())], LEVELS)
+    initialize(network, lambda: [Batch(inputs=inputs(), target=noise())], LEVELS)
     wanted = torch.quantile(noise(), torch.tensor(LEVELS), dim=0).T
     torch.testing.assert_close(network.head(torch.zeros(1, 2, 4))[0], wanted, atol=1e-4, rtol=0)
 

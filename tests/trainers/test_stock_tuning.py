@@ -18,9 +18,9 @@ from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
 from trainers.loop import EpochReport, LoopError, Report, WindowReport
 from trainers.stock.data import History
 from trainers.stock.fitting import fit_pipeline, prepare
-from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.splits import Part
+from trainers.stock.training_data import Material
 from trainers.stock.tuning import Found, Search, Storage, search, storage
 from trainers.stock.tuning.command import tune_stock
 from trainers.stock.tuning.space import BATCH_SIZES, suggested

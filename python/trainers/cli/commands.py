@@ -13,7 +13,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from predictor.cli import app
-from trainers.demo import Settings, Walked, walk
+from trainers.demo import DemoResult, Settings, walk
 from trainers.stock.audit.command import EXAMPLE as AUDIT_EXAMPLE
 from trainers.stock.audit.command import audit_command
 from trainers.stock.backtest.command import EXAMPLE as BACKTEST_EXAMPLE
@@ -59,7 +59,7 @@ def demo(
         raise walked.failure
 
 
-def _facts(walked: Walked) -> dict[str, str | int | None]:
+def _facts(walked: DemoResult) -> dict[str, str | int | None]:
     """What programs want to know of the demo."""
     question = walked.question
     return {
@@ -72,7 +72,7 @@ def _facts(walked: Walked) -> dict[str, str | int | None]:
     }
 
 
-def _tell(walked: Walked, console: Console) -> None:
+def _tell(walked: DemoResult, console: Console) -> None:
     """How to ask again, and where the report is."""
     question = walked.question
     if activation := _activation():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import UNADJUSTED

@@ -79,11 +79,11 @@ from trainers.stock.flags import (
     splits_of,
     target_kind,
 )
-from trainers.stock.material import Material
 from trainers.stock.parent import Parent
 from trainers.stock.parent_flags import StartOption, chosen_parent, described_by
 from trainers.stock.recipe import Recipe, Schedule, optimisation_of
 from trainers.stock.training import Keeping, Trained, train
+from trainers.stock.training_data import Material
 
 DEFAULTS = Recipe()
 LOOP = LoopOptions()

@@ -38,17 +38,17 @@ from trainers.loop import (
     seed_everything,
 )
 from trainers.progress import Consumer
-from trainers.stock.asking import ask
 from trainers.stock.conformal import calibrate
 from trainers.stock.covariates import fit_features
 from trainers.stock.data import NO_SOURCE, ROWS, History, Windows
 from trainers.stock.edges import training_edges
-from trainers.stock.lessons import Lesson, lesson_of
+from trainers.stock.forecasting import network_forecasts
+from trainers.stock.initialization import initialize, initialize_from
+from trainers.stock.objectives import Objective, objective_of
 from trainers.stock.placing import placed
 from trainers.stock.recipe import WARMUP, Optimisation, Recipe
 from trainers.stock.scale import fit_normaliser, learnt_of
 from trainers.stock.splits import Splits
-from trainers.stock.starting import start, start_from
 
 STARTED_FROM = 20_000
 """Training windows at most that a network's start is computed from, evenly over all of them."""
@@ -121,7 +121,7 @@ def fit_artifact(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Fitted:
+class FittedNetwork:
     """A network with its best weights, and how it got there."""
 
     network: nn.Module
@@ -142,20 +142,20 @@ def check_edges(edges: Edges | None, recipe: Recipe) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class PreparedTraining:
     """All that a fit needs; nothing is written before it stands."""
 
     network: nn.Module
     started: Taken | None
     """What of another's weights it starts from; None if it starts anew."""
-    lesson: Lesson[Any]
+    lesson: Objective[Any]
     loop: Loop[Any] | None
     """None where there are no weights to learn."""
 
 
 def prepare(
     history: History, splits: Splits, recipe: Recipe, edges: Edges | None, weights: Mapping[str, Tensor] | None = None
-) -> Prepared:
+) -> PreparedTraining:
     """A network where it starts, what it learns from, and its loop.
 
     Args:
@@ -177,15 +177,17 @@ def prepare(
             edges = training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours)
         network.connect(edges)
     if not kind_named(recipe.kind).learns:
-        lesson = lesson_of(network, history, train, selection, recipe)
-        return Prepared(network=network, started=started, lesson=lesson, loop=None)
+        lesson = objective_of(network, history, train, selection, recipe)
+        return PreparedTraining(network=network, started=started, lesson=lesson, loop=None)
     device = choose_device(recipe.optimisation.device, Hardware.detect(), local_rank()).device
-    lesson = lesson_of(network, placed(history, device), train, selection, recipe)
+    lesson = objective_of(network, placed(history, device), train, selection, recipe)
     loop = _loop(network, lesson, recipe.optimisation)
-    return Prepared(network=network, started=started, lesson=lesson, loop=loop)
+    return PreparedTraining(network=network, started=started, lesson=lesson, loop=loop)
 
 
-def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer) -> Fitted:
+def fit(
+    prepared: PreparedTraining, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer
+) -> FittedNetwork:
     """Run the epochs, and keep the weights of the best one on the selection part.
 
     Raises:
@@ -208,7 +210,7 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
     assert best_loss is not None  # noqa: S101 - there is one, or restoring it would have failed
     if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, GraphForecaster):
         prepared.network.rank_nobody()
-    return Fitted(
+    return FittedNetwork(
         network=freeze(prepared.network.cpu()),
         device=loop.device.device.type,
         precision=loop.precision.name,
@@ -219,15 +221,15 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
 
 
 @torch.inference_mode()
-def _unlearnt(prepared: Prepared) -> Fitted:
+def _unlearnt(prepared: PreparedTraining) -> FittedNetwork:
     """A network that is what it starts as."""
     network, lesson = freeze(prepared.network), prepared.lesson
     losses = [lesson.judge(batch) for batch in lesson.selection.batches(0)]
     total = sum(float(loss.mean) * loss.count for loss in losses) / sum(loss.count for loss in losses)
-    return Fitted(network=network, device="cpu", precision="fp32", epochs=(), best_epoch=0, best_loss=total)
+    return FittedNetwork(network=network, device="cpu", precision="fp32", epochs=(), best_epoch=0, best_loss=total)
 
 
-def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Loop[Any]:
+def _loop(network: nn.Module, lesson: Objective[Any], settings: Optimisation) -> Loop[Any]:
     """The training loop of the one network."""
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = adamw(
@@ -279,8 +281,8 @@ def _network(
     _refuse_unknown(history, train)
     some = train.thinned(STARTED_FROM)
     if weights is not None:
-        return network, start_from(network, weights, lambda: history.batches(some))
-    start(network, lambda: history.batches(some), recipe.quantiles)
+        return network, initialize_from(network, weights, lambda: history.batches(some))
+    initialize(network, lambda: history.batches(some), recipe.quantiles)
     return network, None
 
 
@@ -298,7 +300,7 @@ def _universe(history: History, recipe: Recipe) -> tuple[str, ...]:
     return history.bars.symbols if kind_named(recipe.kind).is_panel_model else ()
 
 
-def calibrated(fitted: Fitted, history: History, splits: Splits, recipe: Recipe) -> Artifact:
+def calibrated(fitted: FittedNetwork, history: History, splits: Splits, recipe: Recipe) -> Artifact:
     """The artifact's parts, with conformal offsets from the calibration part; its card is still empty."""
     levels, target = recipe.quantiles, recipe.target
     blank = Conformal(
@@ -319,7 +321,7 @@ def calibrated(fitted: Fitted, history: History, splits: Splits, recipe: Recipe)
     )
     windows = history.windows(splits.calibration)
     engine = engine_of(fitted.network, manifest)
-    units = ask(engine, history, windows, manifest.universe).units
+    units = network_forecasts(engine, history, windows, manifest.universe).units
     conformal = calibrate(
         units.double().numpy(),
         history.targets(windows).double().numpy(),

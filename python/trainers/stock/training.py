@@ -30,10 +30,10 @@ from trainers.stock.evaluation.benchmarking import benchmark
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.seen import origin_notes, seen_until
-from trainers.stock.fitting import Fitted, calibrated, check_edges, engine_of, fit, fit_pipeline, prepare
-from trainers.stock.material import Material
+from trainers.stock.fitting import FittedNetwork, calibrated, check_edges, engine_of, fit, fit_pipeline, prepare
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
+from trainers.stock.training_data import Material
 
 FloatArray = NDArray[np.float64]
 
@@ -211,7 +211,7 @@ def _model(made: Artifact) -> Model:
 
 def _card(
     made: Artifact,
-    fitted: Fitted,
+    fitted: FittedNetwork,
     history: History,
     splits: Splits,
     recipe: Recipe,
@@ -249,7 +249,7 @@ def _card(
     }
 
 
-def _start_notes(fitted: Fitted) -> list[str]:
+def _start_notes(fitted: FittedNetwork) -> list[str]:
     """What a reader must know about a model that ranks and was kept as it started."""
     if fitted.best_epoch or not (isinstance(fitted.network, GraphForecaster) and fitted.network.ranks_nobody):
         return []

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.networks import Target
-from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.data import History, Windows
 from trainers.stock.evaluation.baselines import OWN_SCALE, Fit, InformationSet, MeasuredWindows
 from trainers.stock.evaluation.correlation import ranks
@@ -63,7 +63,7 @@ def plain_quantiles(
     return found.reshape(len(positions), stocks, *found.shape[1:])
 
 
-def daily_losses(forecasts: Forecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:
+def daily_losses(forecasts: DailyForecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:
     """[D] mean pinball loss of a day's stocks and horizons, each divided by its spread; NaN without any outcome.
 
     Args:

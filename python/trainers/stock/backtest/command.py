@@ -22,14 +22,13 @@ from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDeviceOption, JsonOption, ResumeOption
 from trainers.stock.announcing import warner
-from trainers.stock.backtest.folds import Fold, Plan, decision_span
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span
 from trainers.stock.backtest.page import write_backtest
-from trainers.stock.backtest.progress import watched
 from trainers.stock.backtest.result import Backtest, backtest_json, summary_json
 from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_horizon
-from trainers.stock.backtest.source import Source, artifact_source, recipe_source, refuse_in_sample
+from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
 from trainers.stock.backtest.strategies import Strategy, Tactic
-from trainers.stock.backtest.tables import backtest_tables
+from trainers.stock.backtest.terminal import backtest_tables, watched
 from trainers.stock.backtest.terms import LONGEST_HALT, Terms
 from trainers.stock.doubts import heard
 from trainers.stock.flags import KnownOption, covariate_fields, features_named, session_of
@@ -130,7 +129,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
     beside_bars = CovariateSource.read(covariates or (), static)
     source = chosen_source(artifact, recipe, (features, known), beside_bars, device)
     panel = chosen_bars(bars, query, bars_env)
-    plan = Plan(
+    plan = WalkForwardPlan(
         start=session_of("--start", start),
         end=session_of("--end", end),
         refit=_refit(refit),
@@ -169,7 +168,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a flag
 
 def chosen_source(
     artifact: Path | None, recipe: Path | None, reads: tuple[str, str], covariates: CovariateSource, device: str
-) -> Source:
+) -> ModelSource:
     """What the flags name; `reads` are those of features and of known covariates, which a recipe does not tell.
 
     Raises:
@@ -185,7 +184,7 @@ def chosen_source(
     return recipe_source(recipe, features_named(features, covariate_fields(covariates, known)), covariates)
 
 
-def check_allowed(source: Source, bars: BarPanel, plan: Plan) -> None:
+def check_allowed(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> None:
     """Refuse decisions on days that the artifact has seen, as bad usage.
 
     Raises:

@@ -9,7 +9,7 @@ from predictor.errors import ConfigurationError, shown_date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WalkForwardPlan:
     """How a backtest walks through time; sessions are yyyymmdd."""
 
     start: int
@@ -48,7 +48,7 @@ class Fold:
     """At most the session before `first`: no label that the model learns from reaches a decision of this fold."""
 
 
-def decision_span(sessions: NDArray[np.int32], plan: Plan) -> tuple[int, int]:
+def decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[int, int]:
     """Positions of the first and of the last session of a backtest.
 
     Raises:
@@ -64,7 +64,7 @@ def decision_span(sessions: NDArray[np.int32], plan: Plan) -> tuple[int, int]:
     return first, last
 
 
-def folds_of(sessions: NDArray[np.int32], plan: Plan) -> tuple[Fold, ...]:
+def folds_of(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[Fold, ...]:
     """The folds of a walk forward, oldest first.
 
     A refit sees no session from `embargo` sessions before its first decision on. All labels of its training,
@@ -83,7 +83,7 @@ def _starts(first: int, last: int, step: int) -> list[tuple[int, int]]:
     return list(enumerate(range(first, last + 1, step)))
 
 
-def _fold(sessions: NDArray[np.int32], plan: Plan, number: int, first: int, last: int) -> Fold:
+def _fold(sessions: NDArray[np.int32], plan: WalkForwardPlan, number: int, first: int, last: int) -> Fold:
     known = first - 1 - plan.embargo
     if known < 0:
         raise ConfigurationError(

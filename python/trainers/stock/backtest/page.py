@@ -11,12 +11,10 @@ from predictor.arrays import FloatArray
 from predictor.charts import BookCurve
 from predictor.replacement import replace_file
 from predictor.report import NOTHING, Cell, Grid, GridLine, PageBuilder, number_cell
-from trainers.stock.backtest.costs import bill, break_even, sharpe_at
-from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance
-from trainers.stock.backtest.result import Backtest, Track
+from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, bill, break_even, sharpe_at
+from trainers.stock.backtest.result import Backtest, Track, lead_over, sentence_of, verdict_of
 from trainers.stock.backtest.strategies import Strategy, Tactic
 from trainers.stock.backtest.terms import LONGEST_HALT, Terms
-from trainers.stock.backtest.verdict import lead_over, sentence_of, verdict_of
 
 SMOOTHED: Final = 21
 """Sessions that the turnover is averaged over, about a month."""

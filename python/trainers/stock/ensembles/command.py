@@ -16,7 +16,7 @@ from predictor.cli.scores import judgement
 from predictor.covariates import CovariateSource
 from trainers.options import ThreadsOption
 from trainers.stock.announcing import announce_beside, warn_beside
-from trainers.stock.ensembles.join import Joined, join
+from trainers.stock.ensembles.join import JoinedEnsemble, join
 
 EXAMPLE: Final = "Example: quantra ensemble --bars bars.csv --out models/joint/1 models/lstm/1 models/tft/1"
 
@@ -65,7 +65,7 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def _tell(joined: Joined, console: Console) -> None:
+def _tell(joined: JoinedEnsemble, console: Console) -> None:
     console.print(judgement(joined.told))
     console.print(_beside_members(joined.told), markup=False)
     next_step = f"Saved {joined.folder} of {', '.join(joined.members)}. Next: quantra inspect {joined.folder}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -13,14 +14,13 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import Card
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, shown_date
 from predictor.model import UNITS, Ensemble, Identity
 from predictor.registry import Runtime, load_single
 from trainers.stock import card
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import NO_SOURCE, ROWS
 from trainers.stock.doubts import Warn, heard, of_models, to_nobody
-from trainers.stock.ensembles.common import common_splits
 from trainers.stock.evaluation.bar_checks import check_bars, presence_notes, refuse_flat
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.benchmarking import benchmark
@@ -35,8 +35,55 @@ from trainers.stock.splits import Part, Splits
 OURS = "this ensemble"
 
 
+def common_splits(members: Mapping[str, Splits]) -> Splits:
+    """What an ensemble may be calibrated on and judged by.
+
+    Its calibration and test part are those days that lie in every member's own. So each of them lies after all labels
+    that any member was trained or selected on, and the test part also after all that any was calibrated on. The
+    training part, on which baselines are fitted, is shared too; `selection` spans what any member has seen after it.
+
+    Args:
+        members: the parts that each was made from.
+
+    Raises:
+        ConfigurationError: they have no calibration or test days in common.
+    """
+    return Splits(
+        train=_shared("train", members, lambda splits: splits.train),
+        selection=Part(
+            "selection",
+            min(splits.selection.first for splits in members.values()),
+            max(splits.selection.last for splits in members.values()),
+        ),
+        calibration=_shared("calibration", members, lambda splits: splits.calibration),
+        test=_shared("test", members, lambda splits: splits.test),
+    )
+
+
+def _shared(name: str, members: Mapping[str, Splits], part_of: Callable[[Splits], Part]) -> Part:
+    """The days that lie in this part of every member."""
+    parts = {member: part_of(splits) for member, splits in members.items()}
+    latest = max(parts, key=lambda member: parts[member].first)
+    earliest = min(parts, key=lambda member: parts[member].last)
+    if parts[latest].first > parts[earliest].last:
+        _refuse(name, earliest, parts[earliest], latest, parts[latest])
+    return Part(name, parts[latest].first, parts[earliest].last)
+
+
+def _refuse(name: str, a: str, one: Part, b: str, other: Part) -> NoReturn:
+    raise ConfigurationError(
+        f"the {name} parts of {a}, {_range(one)}, and {b}, {_range(other)}, share no day; an ensemble is calibrated "
+        "and judged on days after all that any member was trained and selected on: train the members on the same "
+        "splits (--splits), or leave one out"
+    )
+
+
+def _range(part: Part) -> str:
+    return f"{shown_date(part.first)} to {shown_date(part.last)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Joined:
+class JoinedEnsemble:
     """What came of putting artifacts together."""
 
     folder: Path
@@ -63,7 +110,7 @@ def join(
     covariates: CovariateSource = NO_SOURCE,
     announce: Callable[[str], None] = _to_nobody,
     warn: Warn = to_nobody,
-) -> Joined:
+) -> JoinedEnsemble:
     """Put artifacts together, calibrate them as one, score it beside its members, and save it.
 
     The same bars and members give the same bytes, as in training.
@@ -99,7 +146,7 @@ def join(
     announce("recording the golden instance, and saving")
     ensemble = Ensemble(Identity(name="new", version=0, weights_hash=""), manifest, models)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
-    return Joined(folder=out, members=tuple(folders), card=dict(manifest.card))
+    return JoinedEnsemble(folder=out, members=tuple(folders), card=dict(manifest.card))
 
 
 _RUNTIME = Runtime(torch.device("cpu"), ROWS)

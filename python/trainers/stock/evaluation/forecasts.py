@@ -9,8 +9,8 @@ from torch import Tensor
 from predictor.arrays import FloatArray
 from predictor.inference import Engine
 from predictor.networks import OutputMap
-from trainers.stock.asking import ask, joined
 from trainers.stock.data import ROWS, History, Windows
+from trainers.stock.forecasting import joined, network_forecasts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,7 +65,7 @@ def forecasts_of(
         windows: [N] by date.
         universe: symbols in the order of the network's nodes, where it looks across stocks.
     """
-    said = ask(engine, history, windows, universe)
+    said = network_forecasts(engine, history, windows, universe)
     levels = (said.units, *history.level(windows))
     return Forecasts(
         raw=_mapped(output, *levels, torch.zeros_like(output.offsets)),

@@ -49,9 +49,9 @@ from trainers.stock.flags import (
     splits_of,
     target_kind,
 )
-from trainers.stock.material import Material
 from trainers.stock.recipe import Recipe, optimisation_of
 from trainers.stock.training import Trained, train
+from trainers.stock.training_data import Material
 from trainers.stock.tuning.search import Found, Search, search
 from trainers.stock.tuning.storage import Storage, require_optuna
 

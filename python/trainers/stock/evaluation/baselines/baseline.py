@@ -13,10 +13,10 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
 from predictor.networks import Target, TargetKind, anchor_index, uncrossed
 from predictor.windows import back_from
-from trainers.stock.asking import joined
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import ROWS, History, Windows
 from trainers.stock.evaluation.forecasts import Units, units_of
+from trainers.stock.forecasting import joined
 from trainers.stock.splits import Part, Splits
 
 

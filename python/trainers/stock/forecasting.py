@@ -10,11 +10,10 @@ from torch import Tensor
 from predictor.arrays import FloatArray
 from predictor.inference import Engine
 from predictor.networks import PanelForecasting
-from trainers.stock.data import History, Windows
-from trainers.stock.days import Days
+from trainers.stock.data import History, PanelDays, Windows
 
 
-class Said(NamedTuple):
+class NetworkForecasts(NamedTuple):
     """Answers for N windows. Legend: H horizons, Q quantiles."""
 
     units: Tensor
@@ -23,7 +22,9 @@ class Said(NamedTuple):
     """float32 [N, H] of a ranking model."""
 
 
-def ask(engine: Engine, history: History, windows: Windows, universe: Sequence[str] = ()) -> Said:
+def network_forecasts(
+    engine: Engine, history: History, windows: Windows, universe: Sequence[str] = ()
+) -> NetworkForecasts:
     """The network's answers.
 
     Args:
@@ -35,7 +36,7 @@ def ask(engine: Engine, history: History, windows: Windows, universe: Sequence[s
     """
     if isinstance(engine.network, PanelForecasting):
         return _by_day(engine, history, windows, universe)
-    return Said(
+    return NetworkForecasts(
         units=joined((engine.units(batch.inputs) for batch in history.batches(windows)), len(windows)), scores=None
     )
 
@@ -55,17 +56,17 @@ def joined(parts: Iterable[Tensor], count: int) -> Tensor:
     return whole
 
 
-def values(engine: Engine, history: History, windows: Windows, universe: Sequence[str] = ()) -> FloatArray:
+def forecast_values(engine: Engine, history: History, windows: Windows, universe: Sequence[str] = ()) -> FloatArray:
     """[N, H, Q] calibrated quantiles in the target's own unit."""
-    units = ask(engine, history, windows, universe).units
+    units = network_forecasts(engine, history, windows, universe).units
     location, scale = history.level(windows)
     return engine.calibrated(units, location, scale).numpy()
 
 
-def _by_day(engine: Engine, history: History, windows: Windows, universe: Sequence[str]) -> Said:
+def _by_day(engine: Engine, history: History, windows: Windows, universe: Sequence[str]) -> NetworkForecasts:
     places = {symbol: k for k, symbol in enumerate(universe)}
     nodes = np.array([places.get(symbol, -1) for symbol in history.bars.symbols])
-    days = Days(history, forecastable=history.forecastable, nodes=nodes)
+    days = PanelDays(history, forecastable=history.forecastable, nodes=nodes)
     positions, first = np.unique(windows.positions, return_index=True)
     units: list[Tensor] = []
     scores: list[Tensor] = []
@@ -74,4 +75,4 @@ def _by_day(engine: Engine, history: History, windows: Windows, universe: Sequen
         found = engine.panel(batch.inputs, batch.nodes)
         units.append(found.quantiles[torch.from_numpy(rows)])
         scores.append(found.scores[torch.from_numpy(rows)])
-    return Said(units=torch.cat(units), scores=torch.cat(scores))
+    return NetworkForecasts(units=torch.cat(units), scores=torch.cat(scores))

@@ -1,4 +1,4 @@
-"""How much of a Sharpe ratio is left when the trials behind it are counted.
+"""Whether the strategy's Sharpe ratio survives its costs, and the trials that were made before it.
 
 The probabilistic Sharpe ratio is that of Bailey & Lopez de Prado (2012, "The Sharpe ratio efficient frontier"), the
 deflated one theirs of 2014 ("The deflated Sharpe ratio"). Ratios within are those of one session.
@@ -6,21 +6,43 @@ deflated one theirs of 2014 ("The deflated Sharpe ratio"). Ratios within are tho
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import e, sqrt
+from math import e, isfinite, sqrt
 from statistics import NormalDist
 
 import numpy as np
 
 from predictor.arrays import FloatArray
-from predictor.audit_record import AuditVerdict, TrialsCheck
+from predictor.audit_record import AuditVerdict, CostCheck, TrialsCheck
 from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
-from trainers.stock.backtest.terms import SESSIONS_A_YEAR
+from trainers.stock.backtest.book import Book
+from trainers.stock.backtest.performance import break_even, sharpe
+from trainers.stock.backtest.result import STANDARD_ERRORS_95
+from trainers.stock.backtest.terms import SESSIONS_A_YEAR, Terms
 
 SURE = 0.95
 """A probability that decides; its complement decides the other way."""
 
 EULER_MASCHERONI = 0.5772156649015329
+
+
+def check_costs(book: Book, terms: Terms, strategy: str) -> CostCheck:
+    """Pass where the Sharpe ratio after costs lies above 0 with its whole 95 % interval, fail where below."""
+    ratio, error = sharpe(book.net)
+    return CostCheck(
+        verdict=_cost_verdict(ratio, error),
+        strategy=strategy,
+        charged_bps=terms.cost_bps,
+        break_even_bps=break_even(book, terms),
+        sharpe=ratio if isfinite(ratio) else None,
+        sharpe_error=error if isfinite(error) else None,
+    )
+
+
+def _cost_verdict(ratio: float, error: float) -> AuditVerdict:
+    if not isfinite(ratio) or abs(ratio) <= STANDARD_ERRORS_95 * error:
+        return AuditVerdict.UNDECIDED
+    return AuditVerdict.PASS if ratio > 0 else AuditVerdict.FAIL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +83,7 @@ def check_trials(returns: FloatArray, trials: Trials) -> TrialsCheck:
     found = Moments.of(returns) if np.ptp(returns) > 0 else None
     deflated = None if found is None else probabilistic_sharpe(found, best)
     return TrialsCheck(
-        verdict=_verdict(deflated, trials),
+        verdict=_trials_verdict(deflated, trials),
         trials=trials.count,
         counted_by=trials.counted_by,
         sessions=len(returns),
@@ -118,7 +140,7 @@ def expected_best(trials: int, sessions: int) -> float:
     return highest / sqrt(sessions - 1)
 
 
-def _verdict(deflated: float | None, trials: Trials) -> AuditVerdict:
+def _trials_verdict(deflated: float | None, trials: Trials) -> AuditVerdict:
     if deflated is not None and deflated <= 1 - SURE:
         return AuditVerdict.FAIL
     if deflated is None or deflated < SURE or not trials.known:

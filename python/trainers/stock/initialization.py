@@ -26,7 +26,7 @@ Batches = Callable[[], Iterable[Batch]]
 
 
 @torch.no_grad()
-def start(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> None:
+def initialize(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> None:
     """Set a fresh network's highway map for good, if it has one, and the bias of its head, from training windows.
 
     Args:
@@ -43,7 +43,7 @@ def start(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> No
 
 
 @torch.no_grad()
-def start_from(network: nn.Module, weights: Mapping[str, Tensor], batches: Batches) -> Taken:
+def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: Batches) -> Taken:
     """Fill a fresh network with another's weights; its highway is solved anew, and its graph is left to be laid.
 
     Args:
@@ -75,7 +75,7 @@ def _solved_highway(network: nn.Module, batches: Batches) -> Highway | None:
     return highway
 
 
-class _Sums(NamedTuple):
+class _NormalEquations(NamedTuple):
     """The normal equations of targets [N, H] on cells [N, C] and a constant, summed over windows; float64."""
 
     squares: Tensor
@@ -85,11 +85,11 @@ class _Sums(NamedTuple):
     power: Tensor
     """[H] squares of the targets."""
 
-    def plus(self, cells: Tensor, targets: Tensor) -> "_Sums":
+    def plus(self, cells: Tensor, targets: Tensor) -> "_NormalEquations":
         """With more windows."""
         rows = torch.cat([cells, torch.ones_like(cells[:, :1])], dim=1)
         squares, products = self.squares + rows.T @ rows, self.products + rows.T @ targets
-        return _Sums(squares, products, self.power + targets.square().sum(0))
+        return _NormalEquations(squares, products, self.power + targets.square().sum(0))
 
     def solved(self, penalty: float) -> Tensor:
         """[C + 1, H] weights of the ridge regression; the constant is free."""
@@ -117,14 +117,14 @@ def _least_squares(highway: Highway, batches: Batches) -> Tensor:
     best = min(PENALTIES, key=lambda penalty: newer.error(older.solved(penalty)))
     if newer.error(mean) <= newer.error(older.solved(best)):
         return torch.zeros_like(highway.weight)
-    whole = _Sums(*(a + b for a, b in zip(older, newer, strict=True)))
+    whole = _NormalEquations(*(a + b for a, b in zip(older, newer, strict=True)))
     return whole.solved(best)[:-1].T.to(highway.weight.dtype)
 
 
-def _summed(highway: Highway, batches: Batches, *, cut: int) -> tuple[_Sums, _Sums]:
+def _summed(highway: Highway, batches: Batches, *, cut: int) -> tuple[_NormalEquations, _NormalEquations]:
     """The sums of the first `cut` windows and of those after them."""
     horizons, cells = highway.weight.shape
-    empty = _Sums(*(torch.zeros(shape, dtype=torch.float64) for shape in _shapes(cells + 1, horizons)))
+    empty = _NormalEquations(*(torch.zeros(shape, dtype=torch.float64) for shape in _shapes(cells + 1, horizons)))
     older, newer, seen = empty, empty, 0
     for batch in batches():
         known = _known(batch)

@@ -1,8 +1,8 @@
-"""A backtest for a terminal."""
+"""A backtest at a terminal: how far its folds have come, and what it came to."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
-from typing import Final
+from typing import IO, Final, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,12 +10,13 @@ from rich.text import Text
 
 from predictor.errors import shown_date
 from predictor.skill import Verdict
-from trainers.stock.backtest.result import Backtest, Track
+from trainers.stock.backtest.result import Backtest, Track, leads_of, sentence_of, sharpe_text, verdict_of
 from trainers.stock.backtest.terms import LONGEST_HALT
-from trainers.stock.backtest.verdict import leads_of, sentence_of, told, verdict_of
 
 _COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _COLUMNS: Final = ("a year", "vol.", "Sharpe", "gross", "fall", "turnover", "hits", "held")
+
+StepT = TypeVar("StepT")
 
 
 def backtest_tables(found: Backtest) -> RenderableType:
@@ -54,7 +55,7 @@ def _cells(track: Track) -> tuple[str, ...]:
     return (
         _percent(figures.net.annual_return),
         _percent(figures.net.annual_volatility),
-        told(figures.net),
+        sharpe_text(figures.net),
         f"{figures.gross.sharpe:+.2f}" if isfinite(figures.gross.sharpe) else "-",
         _percent(-figures.net.drawdown.depth),
         _percent(figures.turnover),
@@ -95,3 +96,43 @@ def _fall(track: Track) -> str:
         return "the strategy never fell below a peak"
     begun = shown_date(int(track.sessions[max(fall.peak, 0)]))
     return f"the strategy's largest fall was from {begun} to {shown_date(int(track.sessions[fall.trough]))}"
+
+
+def watched(
+    steps: Iterable[StepT], *, total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
+) -> Iterator[StepT]:
+    """Hand steps on as they are done, and show each.
+
+    Args:
+        steps: each comes when it is done.
+        total: how many there will be.
+        tell: one step in words.
+        title: what the steps are of.
+        stream: the screen.
+    """
+    if stream.isatty():
+        return _on_a_bar(steps, total, tell, title, stream)
+    return _in_lines(steps, total, tell, title, stream)
+
+
+def _in_lines(
+    steps: Iterable[StepT], total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
+) -> Iterator[StepT]:
+    for count, step in enumerate(steps, start=1):
+        stream.write(f"{title} {count}/{total}  {tell(step)}\n")
+        stream.flush()
+        yield step
+
+
+def _on_a_bar(
+    steps: Iterable[StepT], total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
+) -> Iterator[StepT]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.fields[state]}"), console=Console(file=stream)) as bar:
+        task = bar.add_task(title, total=total, state="")
+        for step in steps:
+            bar.update(task, advance=1, state=tell(step))
+            yield step

@@ -1,17 +1,44 @@
-"""What a model of panels learns: the pinball loss of its quantiles, and the order of the stocks on each day."""
+"""What a network learns from and is selected by: its losses, its batches, and how these are cut."""
 
-from typing import NamedTuple, final
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Generic, NamedTuple, TypeVar, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictor.networks import pinball_loss
+from predictor.networks import PanelForecasting, kind_named, pinball_loss
 from predictor.networks.panel_output import PanelOutput, fault_of
-from trainers.loop import ContractError, Loss
-from trainers.stock.days import PanelBatch
+from trainers.loop import BySamples, ContractError, Cutting, Loss, ResidentSource
+from trainers.stock.data import ROWS, Batch, ByPanels, Gathering, History, PanelBatch, PanelDays, Windows
+from trainers.stock.placing import TrainingHistory
+from trainers.stock.recipe import Recipe
+from trainers.stock.static_dropout import StaticDropout
 
 TINY = 1e-12
 """Keeps a correlation finite where all scores or outcomes of a day are the same."""
+
+BatchT = TypeVar("BatchT")
+
+
+class QuantileTask:
+    """Pinball loss in units of each window's volatility, so that calm and wild stocks and all horizons weigh alike."""
+
+    def __init__(self, network: nn.Module, levels: tuple[float, ...]) -> None:
+        self._network = network
+        self._levels = torch.tensor(levels)
+
+    def loss(self, batch: Batch) -> Loss:
+        """Mean over the known targets of a batch."""
+        self._levels = self._levels.to(batch.target.device)
+        known = torch.isfinite(batch.target)
+        count = int(known.sum())  # before the forward is queued: a GPU is waited for here
+        quantiles: Tensor = self._network(batch.inputs)
+        target = torch.where(known, batch.target, 0.0)
+        losses = pinball_loss(quantiles.float(), target, self._levels).mean(-1)
+        return Loss(mean=(losses * known).sum() / max(count, 1), count=count)
 
 
 class Ranking(NamedTuple):
@@ -136,3 +163,89 @@ def _known(targets: Tensor) -> tuple[Tensor, int]:
 def _by_day(values: Tensor, panels: int) -> Tensor:
     """Rows [P * S, H] panel by panel as [P, S, H]."""
     return values.unflatten(0, (panels, -1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Objective(Generic[BatchT]):
+    """All that the loop needs beside the network itself."""
+
+    loss: Callable[[BatchT], Loss]
+    judge: Callable[[BatchT], Loss]
+    """The quantile loss, by which epochs are compared with each other and with the start."""
+    train: ResidentSource[BatchT]
+    selection: ResidentSource[BatchT]
+    cutting: Cutting[BatchT]
+
+
+def objective_of(
+    network: nn.Module, history: TrainingHistory, train: Windows, selection: Windows, recipe: Recipe
+) -> Objective[Any]:
+    """By whole days for a network that looks across stocks, by windows for others."""
+    if isinstance(network, PanelForecasting):
+        return by_days(network, history, train, selection, recipe)
+    return by_windows(network, history, train, selection, recipe)
+
+
+def batches_of(history: History, train: Windows, recipe: Recipe) -> int:
+    """How many batches these windows make, as a lesson cuts them."""
+    size = recipe.optimisation.batch_size
+    if not kind_named(recipe.kind).is_panel_model:
+        return ceil(len(train) / size)
+    return ceil(len(np.unique(train.positions)) / _days_per_batch(size, len(history.bars.symbols)))
+
+
+def by_windows(
+    network: nn.Module, history: TrainingHistory, train: Windows, selection: Windows, recipe: Recipe
+) -> Objective[Batch]:
+    """Windows of all stocks and days, shuffled."""
+    settings, task = recipe.optimisation, QuantileTask(network, recipe.quantiles)
+    return Objective(
+        loss=task.loss,
+        judge=task.loss,
+        train=_window_batches(
+            StaticDropout(history, seed=settings.seed), train, settings.batch_size, seed=settings.seed, shuffle=True
+        ),
+        selection=_window_batches(history, selection, ROWS, seed=0, shuffle=False),
+        cutting=BySamples(),
+    )
+
+
+def by_days(
+    network: nn.Module, history: TrainingHistory, train: Windows, selection: Windows, recipe: Recipe
+) -> Objective[PanelBatch]:
+    """Whole days, shuffled; a batch has as many as come nearest to the recipe's number of windows, at least one."""
+    settings, stocks, there = recipe.optimisation, len(history.bars.symbols), history.forecastable
+    taught, days = (
+        PanelDays(StaticDropout(history, seed=settings.seed), forecastable=there),
+        PanelDays(history, forecastable=there),
+    )
+    task = PanelTask(
+        network,
+        levels=recipe.quantiles,
+        spread=torch.from_numpy(recipe.target.spread),
+        ranking_weight=settings.ranking_weight,
+    )
+    return Objective(
+        loss=task.loss,
+        judge=task.quantile_loss,
+        train=taught.source(
+            np.unique(train.positions), days=_days_per_batch(settings.batch_size, stocks), seed=settings.seed
+        ),
+        selection=days.source(np.unique(selection.positions), days=_days_per_batch(ROWS, stocks), shuffle=False),
+        cutting=ByPanels(),
+    )
+
+
+def _days_per_batch(windows: int, stocks: int) -> int:
+    return max(1, round(windows / stocks))
+
+
+def _window_batches(
+    history: Gathering, windows: Windows, batch_size: int, *, seed: int, shuffle: bool
+) -> ResidentSource[Batch]:
+    def gather(index: torch.Tensor) -> Batch:
+        rows = index.numpy()
+        batch = history.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+        return batch._replace(inputs=batch.inputs.for_learning())
+
+    return ResidentSource(gather, samples=len(windows), batch_size=batch_size, seed=seed, shuffle=shuffle)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from trainers.stock.data import Batch, Windows
-from trainers.stock.placing import Inputting
+from trainers.stock.placing import TrainingHistory
 
 SHARE: Final = 0.05
 """Of windows that see no static value, and again of windows that one variable is hidden from."""
@@ -25,10 +25,10 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 
 
 @final
-class Hiding:
+class StaticDropout:
     """Gathers training windows of a history, some of them without static values."""
 
-    def __init__(self, history: Inputting, *, seed: int) -> None:
+    def __init__(self, history: TrainingHistory, *, seed: int) -> None:
         features = history.pipeline.features
         self._history = history
         self._seed = seed
