@@ -139,13 +139,13 @@ class History:
 
     def of_adjusted(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
         """[S, …] what is computed of each symbol's adjusted bars by itself; a few symbols are adjusted at a time."""
-        symbols, found = self.bars.symbols, np.empty(0)
+        symbols, values = self.bars.symbols, np.empty(0)
         for first in range(0, len(symbols), SYMBOLS_AT_ONCE):
             few = compute(self.bars.select(symbols[first : first + SYMBOLS_AT_ONCE]).adjusted())
             if first == 0:
-                found = np.empty((len(symbols), *few.shape[1:]))
-            found[first : first + len(few)] = few
-        return found
+                values = np.empty((len(symbols), *few.shape[1:]))
+            values[first : first + len(few)] = few
+        return values
 
     @property
     def forecastable(self) -> BoolArray:

@@ -155,8 +155,8 @@ def _strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edge
     """The heaviest `count` edges of each node."""
     neighbours = torch.full((len(lists), count), -1)
     weights = torch.zeros(len(lists), count)
-    for node, found in enumerate(lists):
-        for k, (weight, other) in enumerate(sorted(found, key=lambda edge: (-edge[0], edge[1]))[:count]):
+    for node, candidates in enumerate(lists):
+        for k, (weight, other) in enumerate(sorted(candidates, key=lambda edge: (-edge[0], edge[1]))[:count]):
             neighbours[node, k], weights[node, k] = other, weight
     return Edges(neighbours=neighbours, weights=weights)
 

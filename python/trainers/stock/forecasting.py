@@ -72,7 +72,7 @@ def _by_day(engine: Engine, history: History, windows: Windows, universe: Sequen
     scores: list[Tensor] = []
     for position, rows in zip(positions, np.split(windows.symbols, first[1:]), strict=True):
         batch = days.gather(np.array([position]))
-        found = engine.panel(batch.inputs, batch.nodes)
-        units.append(found.quantiles[torch.from_numpy(rows)])
-        scores.append(found.scores[torch.from_numpy(rows)])
+        output = engine.panel(batch.inputs, batch.nodes)
+        units.append(output.quantiles[torch.from_numpy(rows)])
+        scores.append(output.scores[torch.from_numpy(rows)])
     return NetworkForecasts(units=torch.cat(units), scores=torch.cat(scores))

@@ -138,14 +138,14 @@ class PanelTask:
         return (losses * known).sum() / max(count, 1)
 
     def _output(self, batch: PanelBatch) -> PanelOutput:
-        found: object = self._network(batch.inputs, batch.nodes, batch.panels)
+        output: object = self._network(batch.inputs, batch.nodes, batch.panels)
         rows, horizons = batch.target.shape
-        fault = fault_of(found, rows=rows, horizons=horizons, levels=len(self._levels))
-        if fault is not None or not isinstance(found, PanelOutput):
+        fault = fault_of(output, rows=rows, horizons=horizons, levels=len(self._levels))
+        if fault is not None or not isinstance(output, PanelOutput):
             raise ContractError(
                 f"{fault}; the batch has {rows} rows, {horizons} horizons and {len(self._levels)} levels"
             )
-        return found
+        return output
 
     def _outcomes(self, batch: PanelBatch) -> Tensor:
         """[P, S, H] the targets in their own unit."""

@@ -128,7 +128,7 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, 
     ranged = replace(target, kind=TargetKind.LOG_VOLATILITY)
     windows = _windows(bars, draft, part).thinned(LEARNT_FROM)
     shape = (len(windows), len(target.horizons))
-    found = Learnt(
+    learnt = Learnt(
         kind=target.kind,
         windows=(np.empty((len(windows), TAPS)), np.empty((len(windows), TAPS))),
         outcomes=np.empty(shape),
@@ -143,12 +143,12 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, 
         s, t = windows.symbols[rows] - first, windows.positions[rows]
         few = bars.select(bars.symbols[first : first + SYMBOLS_AT_ONCE]).adjusted()
         returns = _RETURNS.daily(few)
-        found.windows[0][rows] = back_from(returns, s, t, TAPS)
-        found.windows[1][rows] = back_from(target.range_volatility(few), s, t, TAPS)
-        found.outcomes[rows] = target.labels(few)[s, t]
-        found.volatility[rows] = ranged.labels(few)[s, t]
-        found.following[rows] = returns[s, t + 1]
-    return found if target.kind is TargetKind.LOG_RETURN else replace(found, windows=found.windows[1:])
+        learnt.windows[0][rows] = back_from(returns, s, t, TAPS)
+        learnt.windows[1][rows] = back_from(target.range_volatility(few), s, t, TAPS)
+        learnt.outcomes[rows] = target.labels(few)[s, t]
+        learnt.volatility[rows] = ranged.labels(few)[s, t]
+        learnt.following[rows] = returns[s, t + 1]
+    return learnt if target.kind is TargetKind.LOG_RETURN else replace(learnt, windows=learnt.windows[1:])
 
 
 def _windows(bars: BarPanel, draft: Pipeline, part: Part) -> Windows:

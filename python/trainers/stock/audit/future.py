@@ -156,12 +156,12 @@ def check_future(bars: BarPanel, staging: Staging, positions: Sequence[int], fit
     gaps: list[float | None] = []
     for position in positions:
         session, before = int(bars.sessions[position]), base.at(position)
-        found = different(before, staging(with_noise(plain, position)).at(position))
-        changed = dict.fromkeys(found, session) | changed
+        names = different(before, staging(with_noise(plain, position)).at(position))
+        changed = dict.fromkeys(names, session) | changed
         gaps.append(forecast_gap(before, staging(plain.until(session)).at(position)))
     if fitting.fit(plain) != fitting.fit(with_noise(plain, fitting.last)):
         changed[SCALING] = int(bars.sessions[fitting.last])
-    gap = None if None in gaps else max((found for found in gaps if found is not None), default=0.0)
+    gap = None if None in gaps else max((known for known in gaps if known is not None), default=0.0)
     sound = not changed and gap is not None and gap <= DELETION_TOLERANCE
     return FutureCheck(
         verdict=AuditVerdict.PASS if sound else AuditVerdict.FAIL,

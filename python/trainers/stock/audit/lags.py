@@ -56,13 +56,13 @@ def gains(judged: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
 def check_lags(judged: AuditedForecasts) -> LagCheck:
     """Fail where there is skill at lag 0 that a trader cannot use: none at lag 1, and the loss of it is no luck."""
     daily = {lag: gains(judged, judged.forecasts.values, lag) for lag in LAGS}
-    found = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
+    skill = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
     lost = estimate(daily[0] - daily[1], judged.reach)
     return LagCheck(
-        verdict=_verdict(found[0], found[1], lost),
+        verdict=_verdict(skill[0], skill[1], lost),
         horizon=judged.horizon,
         yardstick=judged.yardstick,
-        rows=tuple(_row(judged, lag, found[lag]) for lag in LAGS),
+        rows=tuple(_row(judged, lag, skill[lag]) for lag in LAGS),
     )
 
 

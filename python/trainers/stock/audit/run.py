@@ -120,7 +120,7 @@ def audit(
     )
     return AuditRecord(
         digest=source.digest,
-        told=source.told,
+        told=source.description,
         bars=bars_hash(bars),
         first_session=first,
         last_session=last,

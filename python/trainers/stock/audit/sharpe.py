@@ -60,10 +60,10 @@ class Trials:
             raise ConfigurationError(f"trials is {self.count}, but must be at least 1: this model was tried")
 
 
-def counted_trials(said: int | None, card: Mapping[str, Json]) -> Trials:
+def counted_trials(given: int | None, card: Mapping[str, Json]) -> Trials:
     """As somebody said, or as the card's record of its tuning tells; else this one alone."""
-    if said is not None:
-        return Trials(count=said, counted_by="as given")
+    if given is not None:
+        return Trials(count=given, counted_by="as given")
     if "tuning" in card:
         return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="by the card")
     return Trials(count=1, counted_by="nobody counted others: give --trials", known=False)
@@ -80,16 +80,16 @@ def check_trials(returns: FloatArray, trials: Trials) -> TrialsCheck:
         trials: how many there were.
     """
     best = expected_best(trials.count, len(returns))
-    found = Moments.of(returns) if np.ptp(returns) > 0 else None
-    deflated = None if found is None else probabilistic_sharpe(found, best)
+    moments = Moments.of(returns) if np.ptp(returns) > 0 else None
+    deflated = None if moments is None else probabilistic_sharpe(moments, best)
     return TrialsCheck(
         verdict=_trials_verdict(deflated, trials),
         trials=trials.count,
         counted_by=trials.counted_by,
         sessions=len(returns),
-        sharpe=None if found is None else found.ratio * sqrt(SESSIONS_A_YEAR),
+        sharpe=None if moments is None else moments.ratio * sqrt(SESSIONS_A_YEAR),
         expected_best=best * sqrt(SESSIONS_A_YEAR),
-        probabilistic=None if found is None else probabilistic_sharpe(found, 0.0),
+        probabilistic=None if moments is None else probabilistic_sharpe(moments, 0.0),
         deflated=deflated,
     )
 
@@ -117,13 +117,13 @@ class Moments:
         )
 
 
-def probabilistic_sharpe(found: Moments, benchmark: float) -> float:
+def probabilistic_sharpe(moments: Moments, benchmark: float) -> float:
     """Probability that the true ratio of a session is above a benchmark.
 
     Phi((s - benchmark) sqrt(T - 1) / sqrt(1 - skewness s + (kurtosis - 1) / 4 s^2)).
     """
-    variance = 1 - found.skewness * found.ratio + (found.kurtosis - 1) / 4 * found.ratio**2
-    return NormalDist().cdf((found.ratio - benchmark) * sqrt((found.sessions - 1) / variance))
+    variance = 1 - moments.skewness * moments.ratio + (moments.kurtosis - 1) / 4 * moments.ratio**2
+    return NormalDist().cdf((moments.ratio - benchmark) * sqrt((moments.sessions - 1) / variance))
 
 
 def expected_best(trials: int, sessions: int) -> float:

@@ -59,8 +59,8 @@ def plain_quantiles(
     fitted = InformationSet.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)
     cells = Windows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
-    found = MeasuredWindows.of(history, cells).in_blocks(fitted.quantiles)
-    return found.reshape(len(positions), stocks, *found.shape[1:])
+    forecasts = MeasuredWindows.of(history, cells).in_blocks(fitted.quantiles)
+    return forecasts.reshape(len(positions), stocks, *forecasts.shape[1:])
 
 
 def daily_losses(forecasts: DailyForecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:
@@ -95,9 +95,9 @@ def estimate(daily: FloatArray, horizon: int) -> Estimate:
 
 def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:
     """Daily rank correlations of scores [D, S] with outcomes [D, S], of the days that have enough stocks."""
-    found: list[float] = []
+    correlations: list[float] = []
     for score, came in zip(scores, outcome, strict=True):
         known = np.isfinite(score) & np.isfinite(came)
         if known.sum() >= FEWEST_STOCKS and np.ptp(score[known]) > 0 and np.ptp(came[known]) > 0:
-            found.append(float(np.corrcoef(ranks(score[known]), ranks(came[known]))[0, 1]))
-    return np.array(found)
+            correlations.append(float(np.corrcoef(ranks(score[known]), ranks(came[known]))[0, 1]))
+    return np.array(correlations)

@@ -190,7 +190,7 @@ def traded(
     benchmarks = tuple(track(name, weights) for name, weights in wanted.items())
     return Backtest(
         symbols=bars.symbols,
-        forecasts=source.told,
+        forecasts=source.description,
         digest=digest,
         terms=terms,
         tactic=tactic,

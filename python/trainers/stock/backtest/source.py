@@ -50,7 +50,7 @@ class TrainedModel:
 class ModelSource:
     """What is judged."""
 
-    told: str
+    description: str
     """In words, such as "artifact 1a2b3c4d (lstm, trained with lag 0)"."""
     digest: str
     """SHA-256 of the manifest; of a recipe that of its settings and features."""
@@ -107,7 +107,7 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
         raise ArtifactError.of(artifact.MANIFEST, "its card tells no recipe; train the model again")
     info = model.info((), is_default=False)
     return ModelSource(
-        told=f"artifact {digest[:12]} ({info.kind}, trained with lag {info.lag})",
+        description=f"artifact {digest[:12]} ({info.kind}, trained with lag {info.lag})",
         digest=digest,
         horizons=info.horizons,
         recipe=read_recipe(manifest.card["recipe"], "recipe in the card") if single else None,
@@ -131,10 +131,10 @@ def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource 
         ConfigurationError: the file holds no recipe.
     """
     recipe = read_recipe_file(path)
-    told = {"recipe": recipe.settings(), "features": features_identity(features)}
-    digest = hashlib.sha256(canonical.to_bytes(told)).hexdigest()
+    identity = {"recipe": recipe.settings(), "features": features_identity(features)}
+    digest = hashlib.sha256(canonical.to_bytes(identity)).hexdigest()
     return ModelSource(
-        told=f"recipe {digest[:12]} ({recipe.kind})",
+        description=f"recipe {digest[:12]} ({recipe.kind})",
         digest=digest,
         horizons=recipe.target.horizons,
         recipe=recipe,

@@ -19,21 +19,21 @@ _COLUMNS: Final = ("a year", "vol.", "Sharpe", "gross", "fall", "turnover", "hit
 StepT = TypeVar("StepT")
 
 
-def backtest_tables(found: Backtest) -> RenderableType:
+def backtest_tables(backtest: Backtest) -> RenderableType:
     """What the strategy came to, beside the benchmarks, then what a reader must know."""
-    sentence = Text(sentence_of(found), style=_COLOURS[verdict_of(found)])
+    sentence = Text(sentence_of(backtest), style=_COLOURS[verdict_of(backtest)])
     return Group(
-        _table(found),
+        _table(backtest),
         "",
         sentence,
-        Text(leads_of(found)),
+        Text(leads_of(backtest)),
         "",
-        *(Text(f"note: {note}", style="dim") for note in _lines(found)),
+        *(Text(f"note: {note}", style="dim") for note in _lines(backtest)),
     )
 
 
-def _table(found: Backtest) -> Table:
-    first, last = (shown_date(int(found.strategy.sessions[place])) for place in (0, -1))
+def _table(backtest: Backtest) -> Table:
+    first, last = (shown_date(int(backtest.strategy.sessions[place])) for place in (0, -1))
     table = Table(
         title=Text(f"\n{first} to {last}, after costs"),
         title_justify="left",
@@ -45,8 +45,8 @@ def _table(found: Backtest) -> Table:
     table.add_column("")
     for name in _COLUMNS:
         table.add_column(name, justify="right", no_wrap=True)
-    for track in found.tracks:
-        table.add_row(Text(track.name), *_cells(track), style="blue" if track is found.strategy else "")
+    for track in backtest.tracks:
+        table.add_row(Text(track.name), *_cells(track), style="blue" if track is backtest.strategy else "")
     return table
 
 
@@ -68,10 +68,10 @@ def _percent(value: float) -> str:
     return f"{100 * value:.1f} %" if isfinite(value) else "-"
 
 
-def _lines(found: Backtest) -> Iterator[str]:
-    terms = found.terms
-    trained = f"; {len(found.folds)} folds" if len(found.folds) > 1 else ""
-    yield f"forecasts of {found.forecasts}{trained}; SHA-256 of settings and bars {found.digest[:12]}"
+def _lines(backtest: Backtest) -> Iterator[str]:
+    terms = backtest.terms
+    trained = f"; {len(backtest.folds)} folds" if len(backtest.folds) > 1 else ""
+    yield f"forecasts of {backtest.forecasts}{trained}; SHA-256 of settings and bars {backtest.digest[:12]}"
     yield (
         f"{terms.cost_bps:g} bp are paid on every unit traded, {terms.borrow_bps:g} bp a year on shorts; a decision is "
         f"traded {terms.delay} session after it and held for {terms.tranches * terms.rebalance}, in {terms.tranches} "
@@ -85,8 +85,8 @@ def _lines(found: Backtest) -> Iterator[str]:
         "Sharpe: after costs, ± one standard error; gross: before costs; turnover: bought and sold a session; hits: "
         "sessions that earned; held: mean exposure"
     )
-    yield _fall(found.strategy)
-    yield from found.notes
+    yield _fall(backtest.strategy)
+    yield from backtest.notes
 
 
 def _fall(track: Track) -> str:

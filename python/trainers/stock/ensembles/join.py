@@ -162,9 +162,9 @@ def _stored(folder: Path) -> Stored:
 
 def _refuse_twins(members: Mapping[str, Stored]) -> None:
     """One model twice would count twice."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, member in members.items():
-        other = found.setdefault(member.manifest_hash, name)
+        other = names.setdefault(member.manifest_hash, name)
         if other != name:
             raise ConfigurationError(f"{other} and {name} are the same artifact; give it once")
 
@@ -206,30 +206,30 @@ def _card(
     doubts: tuple[str, ...],
 ) -> dict[str, Json]:
     history, windows = members.first, members.windows(splits.test)
-    judged = EvaluationSet.of(history, windows, manifest.quantiles)
-    refuse_flat(judged)
+    test = EvaluationSet.of(history, windows, manifest.quantiles)
+    refuse_flat(test)
     forecasts = members.forecasts(windows)
     ours = members.joined(manifest, windows, forecasts)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
     seen = max(map(ever_seen, cards.values()))
-    found = benchmark(judged, OURS, ours, InformationSet.of(history, splits, seen, manifest.quantiles), plan)
+    result = benchmark(test, OURS, ours, InformationSet.of(history, splits, seen, manifest.quantiles), plan)
     origins = [f"member {name}: {note}" for name, one in cards.items() for note in origin_notes(one)]
     rows = [
-        score(judged, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)
+        score(test, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)
         for name, one in forecasts.items()
     ]
-    contest = Contest(judged, pinball(judged, ours.calibrated), among="members")
+    contest = Contest(test, pinball(test, ours.calibrated), among="members")
     for name, one in forecasts.items():
-        contest.add(name, pinball(judged, one.calibrated))
+        contest.add(name, pinball(test, one.calibrated))
     return {
         "data": card.data_card(history.bars, doubts),
         "covariates": {"sha256": history.covariates.digest()},
         "splits": card.splits_card(splits, history),
         "libraries": card.libraries_card(),
-        "scores": card.scores_card(judged, [*found.rows, *rows], unit=UNITS[manifest.target.kind]),
-        "notes": [*origins, *presence_notes(history, windows, splits), *found.notes],
-        "calibration": card.calibration_card(judged, ours),
-        "skill": card.skill_card(found.skill),
+        "scores": card.scores_card(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
+        "notes": [*origins, *presence_notes(history, windows, splits), *result.notes],
+        "calibration": card.calibration_card(test, ours),
+        "skill": card.skill_card(result.skill),
         "best_member": card.skill_card(contest.skill),
-        "conformal": card.conformal_card(judged, ours, manifest.conformal.effective_samples),
+        "conformal": card.conformal_card(test, ours, manifest.conformal.effective_samples),
     }

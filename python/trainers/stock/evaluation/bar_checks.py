@@ -39,14 +39,14 @@ def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: Splits) -> Non
         )
 
 
-def refuse_flat(judged: EvaluationSet) -> None:
+def refuse_flat(test: EvaluationSet) -> None:
     """Refuse outcomes that never differ.
 
     Raises:
         ConfigurationError: naming the horizon and the value.
     """
-    for h, horizon in enumerate(judged.horizons):
-        known = judged.outcomes[np.isfinite(judged.outcomes[:, h]), h]
+    for h, horizon in enumerate(test.horizons):
+        known = test.outcomes[np.isfinite(test.outcomes[:, h]), h]
         if known.size == 0:
             raise ConfigurationError(f"no outcome {horizon} sessions ahead is known in the days that are judged")
         if np.ptp(known) == 0:

@@ -44,7 +44,7 @@ def _unheard(_name: str, _losses: FloatArray) -> None:
 
 
 def benchmark(
-    judged: EvaluationSet,
+    test: EvaluationSet,
     name: str,
     ours: Forecasts,
     case: InformationSet,
@@ -57,45 +57,45 @@ def benchmark(
     Every row is scored on all of the windows: a baseline that cannot forecast one of them is left out, with a note.
 
     Args:
-        judged: the windows.
+        test: the windows.
         name: of the model's row.
         ours: its forecasts of them.
         case: what the model was made from.
         plan: the baselines.
         hear: told the name and the losses [N, H] of each baseline's row, which are dropped afterwards.
     """
-    rows = [score(judged, ours.calibrated, name=name, role=Role.MODEL, ranking=ours.scores)]
-    contest = Contest(judged, pinball(judged, ours.calibrated), among="baselines")
-    asked, notes = MeasuredWindows.of(case.history, judged.windows), list[str]()
+    rows = [score(test, ours.calibrated, name=name, role=Role.MODEL, ranking=ours.scores)]
+    contest = Contest(test, pinball(test, ours.calibrated), among="baselines")
+    asked, notes = MeasuredWindows.of(case.history, test.windows), list[str]()
     for baseline, fit in plan.rows:
         try:
-            row, losses, replaced = _row(judged, asked, case, baseline, fit)
+            row, losses, replaced = _row(test, asked, case, baseline, fit)
         except NoForecastError as error:
             notes.append(f"{baseline.named(fit)} is left out: {error}")
             continue
         rows.append(row)
         contest.add(row.name, losses)
         hear(row.name, losses)
-        notes += _replaced_note(row.name, replaced, judged, case.history.bars.symbols)
+        notes += _replaced_note(row.name, replaced, test, case.history.bars.symbols)
     return BenchmarkResult(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))
 
 
 def _row(
-    judged: EvaluationSet, asked: MeasuredWindows, case: InformationSet, baseline: BaselineModel, fit: Fit
+    test: EvaluationSet, asked: MeasuredWindows, case: InformationSet, baseline: BaselineModel, fit: Fit
 ) -> tuple[ModelScores, FloatArray, Replaced | None]:
     """Scores and losses [N, H] of a baseline's forecasts, and which symbols have another's instead."""
     fitted = case.fitted(baseline, fit)
     forecasts = fitted.forecasts(asked)
-    row = score(judged, forecasts, name=baseline.named(fit), role=Role.BASELINE, fit=fit)
-    return row, pinball(judged, forecasts), fitted.replaced
+    row = score(test, forecasts, name=baseline.named(fit), role=Role.BASELINE, fit=fit)
+    return row, pinball(test, forecasts), fitted.replaced
 
 
-def _replaced_note(name: str, replaced: Replaced | None, judged: EvaluationSet, symbols: tuple[str, ...]) -> list[str]:
+def _replaced_note(name: str, replaced: Replaced | None, test: EvaluationSet, symbols: tuple[str, ...]) -> list[str]:
     """One note for all of a row's symbols that have another baseline's forecasts; none where no judged one has."""
     if replaced is None:
         return []
-    told = [f"{symbols[row]} ({replaced.why[row]})" for row in np.unique(judged.symbols) if row in replaced.why]
-    if not told:
+    reasons = [f"{symbols[row]} ({replaced.why[row]})" for row in np.unique(test.symbols) if row in replaced.why]
+    if not reasons:
         return []
-    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
-    return [f"{name} is the {replaced.by} instead for {', '.join(told[:MOST_NAMED])}{more}"]
+    more = f" and {len(reasons) - MOST_NAMED} more" if len(reasons) > MOST_NAMED else ""
+    return [f"{name} is the {replaced.by} instead for {', '.join(reasons[:MOST_NAMED])}{more}"]

@@ -142,16 +142,16 @@ class ForecastWindows:
 
 
 def calibration(
-    judged: EvaluationSet, ours: Forecasts, adaptive: FloatArray | None, effective_blocks: Sequence[float]
+    test: EvaluationSet, ours: Forecasts, adaptive: FloatArray | None, effective_blocks: Sequence[float]
 ) -> CalibrationEffect:
     """Compare the model before and after its offsets, and with adaptive forecasts [N, H, Q] if there are any."""
     return CalibrationEffect(
         effective_blocks=tuple(effective_blocks),
-        before=score(judged, ours.raw, name="without offsets", role=Role.VARIANT),
-        after=score(judged, ours.calibrated, name="with its offsets", role=Role.VARIANT),
-        adaptive=None if adaptive is None else score(judged, adaptive, name="adaptive", role=Role.VARIANT),
-        gain=_gain(judged, ours.raw, ours.calibrated),
-        adaptive_gain=None if adaptive is None else _gain(judged, ours.raw, adaptive),
+        before=score(test, ours.raw, name="without offsets", role=Role.VARIANT),
+        after=score(test, ours.calibrated, name="with its offsets", role=Role.VARIANT),
+        adaptive=None if adaptive is None else score(test, adaptive, name="adaptive", role=Role.VARIANT),
+        gain=_gain(test, ours.raw, ours.calibrated),
+        adaptive_gain=None if adaptive is None else _gain(test, ours.raw, adaptive),
     )
 
 
@@ -170,11 +170,11 @@ def adaptive_forecasts(
     return shifted(test.forecasts.raw, offsets * scale, levels)
 
 
-def _residuals(history: History, walked: ForecastWindows) -> Residuals:
-    missed = history.outcomes(walked.windows)[..., None] - walked.forecasts.raw
-    return Residuals(positions=walked.windows.positions, values=missed / units_of(history, walked.windows).scale)
+def _residuals(history: History, part: ForecastWindows) -> Residuals:
+    missed = history.outcomes(part.windows)[..., None] - part.forecasts.raw
+    return Residuals(positions=part.windows.positions, values=missed / units_of(history, part.windows).scale)
 
 
-def _gain(judged: EvaluationSet, before: FloatArray, after: FloatArray) -> tuple[Interval, ...]:
-    losses = zip(winkler(judged, after).T, winkler(judged, before).T, strict=True)
-    return tuple(improvement(judged, ours, theirs) for ours, theirs in losses)
+def _gain(test: EvaluationSet, before: FloatArray, after: FloatArray) -> tuple[Interval, ...]:
+    losses = zip(winkler(test, after).T, winkler(test, before).T, strict=True)
+    return tuple(improvement(test, ours, theirs) for ours, theirs in losses)

@@ -71,12 +71,12 @@ class SkillScore:
                 f"No skill shown: the test split is {self.days_short} days too short to tell skill from luck; on it, "
                 f"{days}, the pinball loss is compared with that of {best}; improvement {figures}."
             )
-        found = f"on held-out days, {days}, the pinball loss is"
+        losses = f"on held-out days, {days}, the pinball loss is"
         if i.lower > 0:
-            return f"Skill: {found} better than that of {best}, by {figures}."
+            return f"Skill: {losses} better than that of {best}, by {figures}."
         if i.upper < 0:
-            return f"No skill: {found} worse than that of {best}; improvement {figures}."
-        return f"No skill shown: {found} not told apart from that of {best}; improvement {figures}."
+            return f"No skill: {losses} worse than that of {best}; improvement {figures}."
+        return f"No skill shown: {losses} not told apart from that of {best}; improvement {figures}."
 
 
 @final
@@ -84,14 +84,14 @@ class Contest:
     """A model against rivals on the same windows, who come one after the other: only the best one's losses are held.
 
     Args:
-        judged: the windows.
+        test: the windows.
         model: [N, H] the model's losses.
         among: what the rivals are, such as baselines.
     """
 
-    def __init__(self, judged: EvaluationSet, model: FloatArray, among: str) -> None:
-        self._judged = judged
-        self._model = overall(judged, model)
+    def __init__(self, test: EvaluationSet, model: FloatArray, among: str) -> None:
+        self._judged = test
+        self._model = overall(test, model)
         self._among = among
         self._rivals: list[str] = []
         self._least = inf
@@ -121,22 +121,22 @@ class Contest:
         )
 
 
-def compare(judged: EvaluationSet, model: FloatArray, other: FloatArray, name: str) -> LossComparison:
+def compare(test: EvaluationSet, model: FloatArray, other: FloatArray, name: str) -> LossComparison:
     """A model's losses [N, H] beside another's, which has this name."""
-    ours, theirs = overall(judged, model), overall(judged, other)
+    ours, theirs = overall(test, model), overall(test, other)
     return LossComparison(
         baseline=name,
-        improvement=improvement(judged, ours, theirs),
-        by_horizon=tuple(improvement(judged, ours, theirs) for ours, theirs in zip(model.T, other.T, strict=True)),
-        t=_diebold_mariano(judged, theirs - ours),
+        improvement=improvement(test, ours, theirs),
+        by_horizon=tuple(improvement(test, ours, theirs) for ours, theirs in zip(model.T, other.T, strict=True)),
+        t=_diebold_mariano(test, theirs - ours),
     )
 
 
-def improvement(judged: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> Interval:
+def improvement(test: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> Interval:
     """1 - ours / theirs of losses [N]; NaN where theirs are 0, on which nothing can improve."""
     both = np.stack([ours, theirs], axis=-1)
     both[np.isnan(both).any(axis=-1)] = nan
-    means, resamples = resampled_mean(judged, both)
+    means, resamples = resampled_mean(test, both)
     return interval(float(_gain(means)), _gain(resamples))
 
 
@@ -144,10 +144,11 @@ def _gain(means: FloatArray) -> FloatArray:
     return 1 - quotient(means[..., 0], means[..., 1])
 
 
-def _diebold_mariano(judged: EvaluationSet, differences: FloatArray) -> float | None:
-    total, count = by_day(judged, differences)
+def _diebold_mariano(test: EvaluationSet, differences: FloatArray) -> float | None:
+    total, count = by_day(test, differences)
     daily = total[count > 0] / count[count > 0]
-    found = newey_west(daily, judged.block)
-    if found is None or found[1] <= 0:
+    estimate = newey_west(daily, test.block)
+    if estimate is None or estimate[1] <= 0:
         return None
-    return found[0] / (found[1] * judged.stretch)
+    mean, error = estimate
+    return mean / (error * test.stretch)

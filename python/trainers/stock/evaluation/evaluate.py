@@ -106,35 +106,35 @@ def evaluate(
     """
     doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
     exam = _exam(model, bars, wanted, announce, covariates)
-    judged, ours = exam.judged, exam.asked.forecasts
+    test, ours = exam.judged, exam.asked.forecasts
     announce(f"scoring {len(exam.asked.windows)} windows beside the baselines")
-    found, compared = _beside_baselines(exam)
-    levels = judged.levels
+    result, compared = _beside_baselines(exam)
+    levels = test.levels
     history = exam.reading.history
-    walked = adaptive_forecasts(history, exam.seen, exam.asked, levels) if wanted.adaptive else None
-    seeds, unseeded = _seeds(exam, found, wanted, consume, announce)
+    adaptive = adaptive_forecasts(history, exam.seen, exam.asked, levels) if wanted.adaptive else None
+    seeds, unseeded = _seeds(exam, result, wanted, consume, announce)
     return Evaluation(
-        unit=UNITS[judged.target.kind],
-        target=judged.target,
+        unit=UNITS[test.target.kind],
+        target=test.target,
         levels=levels,
         days=EvaluationPeriod.of(history, exam.asked.windows, last_seen(model)),
         level=LEVEL,
         method=(
-            f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions, stretched by "
-            f"{100 * (judged.stretch - 1):.0f} % because so few blocks scatter too little"
+            f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
+            f"{100 * (test.stretch - 1):.0f} % because so few blocks scatter too little"
         ),
-        correlated=way(judged),
-        rows=_best_first(found.rows),
-        skill=found.skill,
+        correlated=way(test),
+        rows=_best_first(result.rows),
+        skill=result.skill,
         comparisons=compared,
-        calibration=calibration(judged, ours, walked, model.manifest.conformal.effective_samples),
-        pit=pit(judged, ours.calibrated),
-        by_symbol=by_symbol(judged, bars.symbols, ours.calibrated, found.best),
+        calibration=calibration(test, ours, adaptive, model.manifest.conformal.effective_samples),
+        pit=pit(test, ours.calibrated),
+        by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
         seeds=seeds,
         notes=(
             *origins(model),
             *presence_notes(history, exam.asked.windows, exam.splits),
-            *found.notes,
+            *result.notes,
             *unseeded,
         ),
         warnings=doubts,
@@ -169,15 +169,15 @@ def _forecast_part(reading: BoundModel, part: Part) -> ForecastWindows:
 
 def _beside_baselines(exam: Exam) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
     """The model's standing, and the model beside each row of the baselines, the best one first."""
-    judged, forecasts = exam.judged, exam.asked.forecasts
-    ours, compared = pinball(judged, forecasts.calibrated), dict[str, LossComparison]()
+    test, forecasts = exam.judged, exam.asked.forecasts
+    ours, compared = pinball(test, forecasts.calibrated), dict[str, LossComparison]()
 
     def hear(name: str, theirs: FloatArray) -> None:
-        compared[name] = compare(judged, ours, theirs, name)
+        compared[name] = compare(test, ours, theirs, name)
 
-    case = InformationSet.of(exam.reading.history, exam.splits, last_seen(exam.model), judged.levels)
-    found = benchmark(judged, OURS, forecasts, case, all_baselines(judged.target.kind), hear=hear)
-    return found, tuple(compared[row.name] for row in _best_first(found.rows) if row.role is Role.BASELINE)
+    case = InformationSet.of(exam.reading.history, exam.splits, last_seen(exam.model), test.levels)
+    result = benchmark(test, OURS, forecasts, case, all_baselines(test.target.kind), hear=hear)
+    return result, tuple(compared[row.name] for row in _best_first(result.rows) if row.role is Role.BASELINE)
 
 
 def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
@@ -185,7 +185,7 @@ def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
 
 
 def _seeds(
-    exam: Exam, found: BenchmarkResult, wanted: EvaluationSettings, consume: Consumer, announce: Callable[[str], None]
+    exam: Exam, result: BenchmarkResult, wanted: EvaluationSettings, consume: Consumer, announce: Callable[[str], None]
 ) -> tuple[Seeds | None, tuple[str, ...]]:
     """The artifact's forecasts and those of more trainings of its recipe, or a note why there are none."""
     model, more = exam.model, wanted.seeds - 1
@@ -212,4 +212,4 @@ def _seeds(
             yield seed, refitted_forecasts(refitting, seed, exam.asked.windows, consume)
 
     runs = chain([(own, exam.asked.forecasts.calibrated)], trained())
-    return over_seeds(exam.judged, runs, found.best, found.skill.baseline), ()
+    return over_seeds(exam.judged, runs, result.best, result.skill.baseline), ()

@@ -65,12 +65,12 @@ def forecasts_of(
         windows: [N] by date.
         universe: symbols in the order of the network's nodes, where it looks across stocks.
     """
-    said = network_forecasts(engine, history, windows, universe)
-    levels = (said.units, *history.level(windows))
+    forecasts = network_forecasts(engine, history, windows, universe)
+    levels = (forecasts.units, *history.level(windows))
     return Forecasts(
         raw=_mapped(output, *levels, torch.zeros_like(output.offsets)),
         calibrated=_mapped(output, *levels, output.offsets),
-        scores=None if said.scores is None else said.scores.double().numpy(),
+        scores=None if forecasts.scores is None else forecasts.scores.double().numpy(),
     )
 
 

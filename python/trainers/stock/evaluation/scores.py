@@ -51,13 +51,13 @@ class Pit:
     """[B] share of the outcomes."""
 
 
-def pit(judged: EvaluationSet, forecasts: FloatArray) -> tuple[Pit, ...]:
+def pit(test: EvaluationSet, forecasts: FloatArray) -> tuple[Pit, ...]:
     """One histogram a horizon, from forecasts [N, H, Q]."""
-    fell = below(judged, forecasts)
+    fell = below(test, forecasts)
     whole = np.where(np.isnan(fell[..., :1]), np.nan, 1.0)
     bins = np.diff(np.concatenate([0.0 * whole, fell, whole], axis=-1), axis=-1)
-    means, resamples = resampled_mean(judged, bins)
-    edges = (0.0, *judged.levels, 1.0)
+    means, resamples = resampled_mean(test, bins)
+    edges = (0.0, *test.levels, 1.0)
     return tuple(
         Pit(
             horizon=horizon,
@@ -66,7 +66,7 @@ def pit(judged: EvaluationSet, forecasts: FloatArray) -> tuple[Pit, ...]:
             counts=tuple(int(count) for count in np.nansum(bins[:, h], axis=0)),
             shares=intervals(means[h], resamples[:, h]),
         )
-        for h, horizon in enumerate(judged.horizons)
+        for h, horizon in enumerate(test.horizons)
     )
 
 
@@ -85,26 +85,26 @@ class SymbolScores:
 
 
 def by_symbol(
-    judged: EvaluationSet, names: tuple[str, ...], forecasts: FloatArray, baseline: FloatArray
+    test: EvaluationSet, names: tuple[str, ...], forecasts: FloatArray, baseline: FloatArray
 ) -> tuple[SymbolScores, ...]:
     """One row a symbol that has windows, in the panel's order.
 
     Args:
-        judged: the windows.
+        test: the windows.
         names: of the panel's rows.
         forecasts: [N, H, Q] the model's.
         baseline: [N, H] pinball losses of the best baseline.
     """
     return tuple(
-        _of_symbol(judged, names[symbol], judged.symbols == symbol, forecasts, baseline)
-        for symbol in np.unique(judged.symbols)
+        _of_symbol(test, names[symbol], test.symbols == symbol, forecasts, baseline)
+        for symbol in np.unique(test.symbols)
     )
 
 
 def _of_symbol(
-    judged: EvaluationSet, name: str, rows: BoolArray, forecasts: FloatArray, baseline: FloatArray
+    test: EvaluationSet, name: str, rows: BoolArray, forecasts: FloatArray, baseline: FloatArray
 ) -> SymbolScores:
-    own = judged.rows(rows)
+    own = test.rows(rows)
     ours, theirs = overall(own, pinball(own, forecasts[rows])), overall(own, baseline[rows])
     held = np.nanmean(inside(own, forecasts[rows]), axis=1)
     return SymbolScores(
@@ -116,8 +116,8 @@ def _of_symbol(
     )
 
 
-def _mean(judged: EvaluationSet, values: FloatArray) -> Interval:
-    mean, resamples = resampled_mean(judged, values)
+def _mean(test: EvaluationSet, values: FloatArray) -> Interval:
+    mean, resamples = resampled_mean(test, values)
     return interval(float(mean), resamples)
 
 
@@ -170,7 +170,7 @@ class ModelScores:
 
 
 def score(
-    judged: EvaluationSet,
+    test: EvaluationSet,
     forecasts: FloatArray,
     *,
     name: str,
@@ -181,40 +181,40 @@ def score(
     """All scores of forecasts.
 
     Args:
-        judged: the windows.
+        test: the windows.
         forecasts: [N, H, Q]
         name: whose they are.
         role: what for.
         fit: of a baseline, what it was given.
         ranking: [N, H] what is correlated with the outcomes in place of the medians.
     """
-    centres = median(judged, forecasts) if ranking is None else ranking
-    mean, resamples = resampled_mean(judged, overall(judged, pinball(judged, forecasts)))
+    centres = median(test, forecasts) if ranking is None else ranking
+    mean, resamples = resampled_mean(test, overall(test, pinball(test, forecasts)))
     return ModelScores(
         name=name,
         role=role,
         fit=fit,
         mean=interval(float(mean), resamples),
-        horizons=_by_horizon(judged, forecasts, correlations(judged, centres)),
+        horizons=_by_horizon(test, forecasts, correlations(test, centres)),
     )
 
 
 def _by_horizon(
-    judged: EvaluationSet, forecasts: FloatArray, correlated: tuple[Correlation, ...]
+    test: EvaluationSet, forecasts: FloatArray, correlated: tuple[Correlation, ...]
 ) -> tuple[HorizonScores, ...]:
-    band = _each(judged, inside(judged, forecasts))
-    widths = _each(judged, winkler(judged, forecasts))
-    losses = _each(judged, pinball(judged, forecasts))
-    ranked = _each(judged, crps(judged, forecasts))
-    errors = _each(judged, absolute_error(judged, forecasts))
-    shares = below_by_level(judged, forecasts)
-    by_level, risk = _by_level(judged, forecasts)
-    is_volatility = judged.target.kind is TargetKind.LOG_VOLATILITY
-    ratios = _each(judged, qlike(judged, forecasts)) if is_volatility else (None,) * len(band)
+    band = _each(test, inside(test, forecasts))
+    widths = _each(test, winkler(test, forecasts))
+    losses = _each(test, pinball(test, forecasts))
+    ranked = _each(test, crps(test, forecasts))
+    errors = _each(test, absolute_error(test, forecasts))
+    shares = below_by_level(test, forecasts)
+    by_level, risk = _by_level(test, forecasts)
+    is_volatility = test.target.kind is TargetKind.LOG_VOLATILITY
+    ratios = _each(test, qlike(test, forecasts)) if is_volatility else (None,) * len(band)
     return tuple(
         HorizonScores(
             horizon=horizon,
-            windows=int(np.isfinite(judged.outcomes[:, h]).sum()),
+            windows=int(np.isfinite(test.outcomes[:, h]).sum()),
             pinball=losses[h],
             pinball_by_level=tuple(by_level[h].tolist()),
             risk=tuple(risk[h].tolist()),
@@ -226,27 +226,27 @@ def _by_horizon(
             qlike=ratios[h],
             correlation=correlated[h],
         )
-        for h, horizon in enumerate(judged.horizons)
+        for h, horizon in enumerate(test.horizons)
     )
 
 
-def below_by_level(judged: EvaluationSet, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
+def below_by_level(test: EvaluationSet, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
     """[H][Q] share of outcomes at or below each quantile."""
-    levels = range(len(judged.levels))
-    shares = (_each(judged, below(judged, forecasts[..., [level]])[..., 0]) for level in levels)
+    levels = range(len(test.levels))
+    shares = (_each(test, below(test, forecasts[..., [level]])[..., 0]) for level in levels)
     return tuple(zip(*shares, strict=True))
 
 
-def _each(judged: EvaluationSet, values: FloatArray) -> tuple[Interval, ...]:
+def _each(test: EvaluationSet, values: FloatArray) -> tuple[Interval, ...]:
     """[H] means of values [N, H]."""
-    return intervals(*resampled_mean(judged, values))
+    return intervals(*resampled_mean(test, values))
 
 
-def _by_level(judged: EvaluationSet, forecasts: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _by_level(test: EvaluationSet, forecasts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean pinball loss and q-risk, [H, Q] both."""
-    sizes, _ = _sums(np.abs(judged.outcomes))
-    levels = range(len(judged.levels))
-    totals, counts = zip(*(_sums(pinball_at(judged, forecasts, level)) for level in levels), strict=True)
+    sizes, _ = _sums(np.abs(test.outcomes))
+    levels = range(len(test.levels))
+    totals, counts = zip(*(_sums(pinball_at(test, forecasts, level)) for level in levels), strict=True)
     total = np.stack(totals, axis=1)
     return quotient(total, np.stack(counts, axis=1)), quotient(2 * total, sizes[:, None])
 

@@ -78,23 +78,23 @@ class Seeds:
 
 
 def over_seeds(
-    judged: EvaluationSet, runs: Iterable[tuple[int, FloatArray]], baseline: FloatArray, baseline_name: str
+    test: EvaluationSet, runs: Iterable[tuple[int, FloatArray]], baseline: FloatArray, baseline_name: str
 ) -> Seeds:
     """What several trainings score; only one's forecasts are held at a time.
 
     Args:
-        judged: the windows.
+        test: the windows.
         runs: each seed with its forecasts [N, H, Q], at least two.
         baseline: [N, H] pinball losses of the best baseline.
         baseline_name: what it is called.
     """
     seeds: list[int] = []
     rows: list[_Run] = []
-    total = np.zeros_like(judged.outcomes)
+    total = np.zeros_like(test.outcomes)
     for seed, forecasts in runs:
-        losses = pinball(judged, forecasts)
+        losses = pinball(test, forecasts)
         seeds.append(seed)
-        rows.append(_run(judged, forecasts, losses))
+        rows.append(_run(test, forecasts, losses))
         total += losses
     return Seeds(
         seeds=tuple(seeds),
@@ -102,7 +102,7 @@ def over_seeds(
         pinball=_spreads([row.pinball for row in rows]),
         band=_spreads([row.band for row in rows]),
         winkler=_spreads([row.winkler for row in rows]),
-        comparison=compare(judged, total / len(seeds), baseline, baseline_name),
+        comparison=compare(test, total / len(seeds), baseline, baseline_name),
     )
 
 
@@ -116,12 +116,12 @@ class _Run:
     winkler: FloatArray
 
 
-def _run(judged: EvaluationSet, forecasts: FloatArray, losses: FloatArray) -> _Run:
+def _run(test: EvaluationSet, forecasts: FloatArray, losses: FloatArray) -> _Run:
     return _Run(
-        mean=float(np.nanmean(overall(judged, losses))),
+        mean=float(np.nanmean(overall(test, losses))),
         pinball=np.nanmean(losses, axis=0),
-        band=np.nanmean(inside(judged, forecasts), axis=0),
-        winkler=np.nanmean(winkler(judged, forecasts), axis=0),
+        band=np.nanmean(inside(test, forecasts), axis=0),
+        winkler=np.nanmean(winkler(test, forecasts), axis=0),
     )
 
 

@@ -44,18 +44,18 @@ def garch(sample: Sample) -> FittedBaseline:
     """
     otherwise = UNCONDITIONAL.estimator(sample)
     daily = sample.history.of_adjusted(Target(kind=TargetKind.LOG_RETURN).daily)
-    found = {symbol: _fitted(returns, symbol, sample) for symbol, returns in enumerate(daily)}
-    models = {symbol: one for symbol, one in found.items() if isinstance(one, _Model)}
+    fits = {symbol: _fitted(returns, symbol, sample) for symbol, returns in enumerate(daily)}
+    models = {symbol: one for symbol, one in fits.items() if isinstance(one, _Model)}
     filters = _Filters.of(models, sample)
     tell = (
         _of_returns(models, sample) if sample.target.kind is TargetKind.LOG_RETURN else _of_volatility(models, sample)
     )
 
     def quantiles(asked: MeasuredWindows) -> FloatArray:
-        told = tell(asked.windows.symbols, filters.variances(asked.windows))
-        return np.where(np.isnan(told), otherwise.quantiles(asked), told)
+        known = tell(asked.windows.symbols, filters.variances(asked.windows))
+        return np.where(np.isnan(known), otherwise.quantiles(asked), known)
 
-    why = {symbol: one for symbol, one in found.items() if isinstance(one, str)}
+    why = {symbol: one for symbol, one in fits.items() if isinstance(one, str)}
     return FittedBaseline(quantiles=quantiles, replaced=Replaced(by=UNCONDITIONAL.name, why=why))
 
 
