@@ -113,9 +113,8 @@ def pit_histogram(
     widths = np.diff(np.asarray(edges, np.float64))
     centres = np.asarray(edges[:-1], np.float64) + widths / 2
     figure = new_figure(title, "level (%)", "outcomes / calibrated")
-    bar = graph_objects().Bar
     figure.add_trace(
-        bar(
+        graph_objects().Bar(
             x=centres,
             y=shares / widths,
             width=widths,
@@ -126,19 +125,22 @@ def pit_histogram(
             "(%{customdata[3]:.1%} to %{customdata[4]:.1%})<extra></extra>",
         )
     )
-    figure.add_trace(
-        bar(
-            x=centres,
-            y=(upper - lower) / widths,
-            base=1 + (lower - shares) / widths,
-            width=widths,
-            name="calibrated, by luck",
-            marker={"color": _BAND, "line": {"color": GREY, "width": 0}},
-            hoverinfo="skip",
-        )
-    )
+    figure.add_trace(_luck(centres, widths, (upper - lower) / widths, 1 + (lower - shares) / widths))
     figure.add_hline(y=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
     figure.update_layout(barmode="overlay", height=300)
     labels = [f"{100 * edge:g}" for edge in edges]
     figure.update_xaxes(tickvals=list(edges), ticktext=labels, tickangle=0, range=[0, 1], showgrid=False)
     return figure
+
+
+def _luck(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: FloatArray) -> Any:
+    """The band of `pit_histogram`: for each of the B bins, where a calibrated forecast's bar would end by luck."""
+    return graph_objects().Bar(
+        x=centres,
+        y=heights,
+        base=bases,
+        width=widths,
+        name="calibrated, by luck",
+        marker={"color": _BAND, "line": {"color": GREY, "width": 0}},
+        hoverinfo="skip",
+    )

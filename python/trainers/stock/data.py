@@ -49,6 +49,12 @@ class Windows:
     def __len__(self) -> int:
         return len(self.symbols)
 
+    def blocks(self, most: int) -> "Iterator[tuple[slice, Windows]]":
+        """So many of them at a time, each time with their place among the N."""
+        for k in range(0, len(self), most):
+            rows = slice(k, k + most)
+            yield rows, Windows(symbols=self.symbols[rows], positions=self.positions[rows])
+
     def thinned(self, most: int) -> "Windows":
         """So many of them at most, evenly over their order: always the same draw, one of each stretch.
 
@@ -139,12 +145,12 @@ class History:
 
     def of_adjusted(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
         """[S, …] what is computed of each symbol's adjusted bars by itself; a few symbols are adjusted at a time."""
-        symbols, values = self.bars.symbols, np.empty(0)
-        for first in range(0, len(symbols), SYMBOLS_AT_ONCE):
-            few = compute(self.bars.select(symbols[first : first + SYMBOLS_AT_ONCE]).adjusted())
-            if first == 0:
-                values = np.empty((len(symbols), *few.shape[1:]))
-            values[first : first + len(few)] = few
+        values = np.empty(0)
+        for rows, few in adjusted_blocks(self.bars):
+            computed = compute(few)
+            if rows.start == 0:
+                values = np.empty((len(self.bars.symbols), *computed.shape[1:]))
+            values[rows] = computed
         return values
 
     @property
@@ -176,9 +182,7 @@ class History:
 
     def batches(self, windows: Windows) -> Iterator[Batch]:
         """All of these windows in order, a bounded number at a time."""
-        for k in range(0, len(windows), ROWS):
-            rows = slice(k, k + ROWS)
-            yield self.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+        return (self.gather(block) for _, block in windows.blocks(ROWS))
 
     def level(self, windows: Windows) -> tuple[Tensor, Tensor]:
         """Location and scale of each window at each horizon, float64 [N, H] both.
@@ -188,10 +192,8 @@ class History:
         """
         shape = (len(windows), len(self.pipeline.target.horizons))
         location, scale = np.empty(shape), np.empty(shape)
-        for k in range(0, len(windows), MEASURED):
-            rows = slice(k, k + MEASURED)
-            symbols, positions = windows.symbols[rows], windows.positions[rows]
-            location[rows], scale[rows] = self.pipeline.levels(self.encoded.series, symbols, positions)
+        for rows, block in windows.blocks(MEASURED):
+            location[rows], scale[rows] = self.pipeline.levels(self.encoded.series, block.symbols, block.positions)
         return torch.from_numpy(location), torch.from_numpy(scale)
 
     def level_of_days(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
@@ -213,6 +215,13 @@ class History:
     def outcomes(self, windows: Windows) -> FloatArray:
         """[N, H] what came, in the target's own unit; NaN where unknown."""
         return self.labels[windows.symbols, windows.positions]
+
+
+def adjusted_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
+    """The adjusted bars of a few symbols at a time, each time with their rows of the panel."""
+    for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
+        rows = slice(first, first + SYMBOLS_AT_ONCE)
+        yield rows, bars.select(bars.symbols[rows]).adjusted()
 
 
 def no_window(part: Part, pipeline: Pipeline) -> ConfigurationError:

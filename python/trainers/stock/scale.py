@@ -31,7 +31,7 @@ from predictor.networks import (
 from predictor.networks.econometric import HAR_SESSIONS, TAPS, window_mean
 from predictor.networks.target import SMALLEST_RANGE_VOLATILITY
 from predictor.windows import Pipeline, back_from
-from trainers.stock.data import Windows, no_window
+from trainers.stock.data import Windows, adjusted_blocks, no_window
 from trainers.stock.splits import Part, decisions
 
 Steps = tuple[tuple[int, int], ...]
@@ -39,7 +39,6 @@ Steps = tuple[tuple[int, int], ...]
 
 LEARNT_FROM: Final = 20_000
 """Windows at most."""
-SYMBOLS_AT_ONCE: Final = 64
 FEWEST: Final = 50
 """Windows with a known outcome that a fit needs: ten for each number that HAR has."""
 SHARES: Final = tuple(k / 10 for k in range(11))
@@ -138,10 +137,9 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, 
         spread=target.spread,
         levels=levels,
     )
-    for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
-        rows = np.flatnonzero((windows.symbols >= first) & (windows.symbols < first + SYMBOLS_AT_ONCE))
-        s, t = windows.symbols[rows] - first, windows.positions[rows]
-        few = bars.select(bars.symbols[first : first + SYMBOLS_AT_ONCE]).adjusted()
+    for block, few in adjusted_blocks(bars):
+        rows = np.flatnonzero((windows.symbols >= block.start) & (windows.symbols < block.stop))
+        s, t = windows.symbols[rows] - block.start, windows.positions[rows]
         returns = _RETURNS.daily(few)
         learnt.windows[0][rows] = back_from(returns, s, t, TAPS)
         learnt.windows[1][rows] = back_from(target.range_volatility(few), s, t, TAPS)

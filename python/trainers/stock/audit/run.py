@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.audit_record import AuditRecord
+from predictor.audit_record import AuditRecord, PermutationCheck
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.model import Model
 from trainers.stock.audit.future import Fitting, ModelStages, check_future
 from trainers.stock.audit.lags import LAGS, AuditedForecasts, check_lags
-from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
+from trainers.stock.audit.permutation import ShuffledHistory
 from trainers.stock.audit.sharpe import check_costs, check_trials, counted_trials
 from trainers.stock.audit.skill import YARDSTICK_NAME, outcomes, plain_quantiles
 from trainers.stock.backtest.book import Book, run_book
@@ -115,9 +115,8 @@ def audit(
     book = _book(judged)
     announce(f"replacing the future by noise at {depth.sessions} sessions")
     chosen = _spread(positions, depth.sessions)
-    future = check_future(
-        subject.bars, partial(ModelStages, subject.model, source.covariates), chosen, _fitting(subject)
-    )
+    staging = partial(ModelStages, subject.model, source.covariates)
+    future = check_future(subject.bars, staging, chosen, _fitting(subject))
     return AuditRecord(
         digest=source.digest,
         told=source.description,
@@ -125,13 +124,7 @@ def audit(
         first_session=first,
         last_session=last,
         future=future,
-        permutation=check_permutations(
-            judged,
-            lambda seed: _shuffled(subject, judged, depth, seed, announce),
-            count=depth.permutations,
-            epochs=depth.epochs,
-            lag=subject.recipe.target.lag,
-        ),
+        permutation=_permutation(subject, judged, depth, announce),
         lags=check_lags(judged),
         costs=check_costs(book, terms, tactic.strategy.value),
         trials=check_trials(book.net, counted_trials(depth.trials, source.card)),
@@ -237,6 +230,16 @@ def _fitting(subject: _Subject) -> Fitting:
         return pipeline.features.to_json()
 
     return Fitting(fit=fit, last=last)
+
+
+def _permutation(subject: _Subject, judged: AuditedForecasts, depth: Depth, announce: Announce) -> PermutationCheck:
+    return check_permutations(
+        judged,
+        lambda seed: _shuffled(subject, judged, depth, seed, announce),
+        count=depth.permutations,
+        epochs=depth.epochs,
+        lag=subject.recipe.target.lag,
+    )
 
 
 def _shuffled(

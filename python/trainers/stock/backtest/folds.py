@@ -76,11 +76,8 @@ def folds_of(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[Fold, 
     """
     first, last = decision_span(sessions, plan)
     step = last - first + 1 if plan.refit is None else plan.refit
-    return tuple(_fold(sessions, plan, k + 1, a, min(a + step - 1, last)) for k, a in _starts(first, last, step))
-
-
-def _starts(first: int, last: int, step: int) -> list[tuple[int, int]]:
-    return list(enumerate(range(first, last + 1, step)))
+    starts = enumerate(range(first, last + 1, step), start=1)
+    return tuple(_fold(sessions, plan, number, start, min(start + step - 1, last)) for number, start in starts)
 
 
 def _fold(sessions: NDArray[np.int32], plan: WalkForwardPlan, number: int, first: int, last: int) -> Fold:

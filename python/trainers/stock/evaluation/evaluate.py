@@ -59,20 +59,19 @@ class Exam:
     """A model and the windows that it is judged on."""
 
     model: Judgeable
-    reading: BoundModel
+    bound: BoundModel
     splits: Splits
-    test: Part
     covariates: CovariateSource
     """Files of what the model reads beside the bars."""
-    seen: ForecastWindows
+    calibration: ForecastWindows
     """Of the calibration part."""
-    asked: ForecastWindows
+    tested: ForecastWindows
     """Of the days that are judged."""
 
     @property
-    def judged(self) -> EvaluationSet:
-        """What came."""
-        return EvaluationSet.of(self.reading.history, self.asked.windows, self.model.manifest.quantiles)
+    def test_set(self) -> EvaluationSet:
+        """The windows that are judged, with what came."""
+        return EvaluationSet.of(self.bound.history, self.tested.windows, self.model.manifest.quantiles)
 
 
 def evaluate(
@@ -106,23 +105,18 @@ def evaluate(
     """
     doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
     exam = _exam(model, bars, wanted, announce, covariates)
-    test, ours = exam.judged, exam.asked.forecasts
-    announce(f"scoring {len(exam.asked.windows)} windows beside the baselines")
+    test, ours, history = exam.test_set, exam.tested.forecasts, exam.bound.history
+    announce(f"scoring {len(test.positions)} windows beside the baselines")
     result, compared = _beside_baselines(exam)
-    levels = test.levels
-    history = exam.reading.history
-    adaptive = adaptive_forecasts(history, exam.seen, exam.asked, levels) if wanted.adaptive else None
+    adaptive = adaptive_forecasts(history, exam.calibration, exam.tested, test.levels) if wanted.adaptive else None
     seeds, unseeded = _seeds(exam, result, wanted, consume, announce)
     return Evaluation(
         unit=UNITS[test.target.kind],
         target=test.target,
-        levels=levels,
-        days=EvaluationPeriod.of(history, exam.asked.windows, last_seen(model)),
+        levels=test.levels,
+        days=EvaluationPeriod.of(history, exam.tested.windows, last_seen(model)),
         level=LEVEL,
-        method=(
-            f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
-            f"{100 * (test.stretch - 1):.0f} % because so few blocks scatter too little"
-        ),
+        method=_method(test),
         correlated=way(test),
         rows=_best_first(result.rows),
         skill=result.skill,
@@ -133,11 +127,19 @@ def evaluate(
         seeds=seeds,
         notes=(
             *origins(model),
-            *presence_notes(history, exam.asked.windows, exam.splits),
+            *presence_notes(history, exam.tested.windows, exam.splits),
             *result.notes,
             *unseeded,
         ),
         warnings=doubts,
+    )
+
+
+def _method(test: EvaluationSet) -> str:
+    """How intervals are made, in words."""
+    return (
+        f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
+        f"{100 * (test.stretch - 1):.0f} % because so few blocks scatter too little"
     )
 
 
@@ -155,27 +157,27 @@ def _exam(
     recent = since_calendar(bars, calendar)
     check_bars(recent, calendar, splits)
     announce("computing features")
-    reading = bind_model(model, recent, covariates)
-    refuse_flat(EvaluationSet.of(reading.history, reading.windows(test), model.manifest.quantiles))
+    bound = bind_model(model, recent, covariates)
+    refuse_flat(EvaluationSet.of(bound.history, bound.windows(test), model.manifest.quantiles))
     announce("forecasting")
-    seen, asked = (_forecast_part(reading, part) for part in (splits.calibration, test))
-    return Exam(model=model, reading=reading, splits=splits, test=test, covariates=covariates, seen=seen, asked=asked)
+    calibration, tested = (_forecast_part(bound, part) for part in (splits.calibration, test))
+    return Exam(model=model, bound=bound, splits=splits, covariates=covariates, calibration=calibration, tested=tested)
 
 
-def _forecast_part(reading: BoundModel, part: Part) -> ForecastWindows:
-    windows = reading.windows(part)
-    return ForecastWindows(windows=windows, forecasts=reading.forecasts(windows))
+def _forecast_part(bound: BoundModel, part: Part) -> ForecastWindows:
+    windows = bound.windows(part)
+    return ForecastWindows(windows=windows, forecasts=bound.forecasts(windows))
 
 
 def _beside_baselines(exam: Exam) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
     """The model's standing, and the model beside each row of the baselines, the best one first."""
-    test, forecasts = exam.judged, exam.asked.forecasts
+    test, forecasts = exam.test_set, exam.tested.forecasts
     ours, compared = pinball(test, forecasts.calibrated), dict[str, LossComparison]()
 
     def hear(name: str, theirs: FloatArray) -> None:
         compared[name] = compare(test, ours, theirs, name)
 
-    case = InformationSet.of(exam.reading.history, exam.splits, last_seen(exam.model), test.levels)
+    case = InformationSet.of(exam.bound.history, exam.splits, last_seen(exam.model), test.levels)
     result = benchmark(test, OURS, forecasts, case, all_baselines(test.target.kind), hear=hear)
     return result, tuple(compared[row.name] for row in _best_first(result.rows) if row.role is Role.BASELINE)
 
@@ -197,19 +199,19 @@ def _seeds(
         return None, ("it started from weights that are not in it: it is not trained with other seeds",)
     recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
     refitting = Refitting(
-        bars=exam.reading.history.bars,
+        bars=exam.bound.history.bars,
         features=model.pipeline.features.features,
         recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=wanted.device)),
         splits=exam.splits,
         covariates=exam.covariates,
-        edges=given_edges(model, exam.reading.history.bars.symbols),
+        edges=given_edges(model, exam.bound.history.bars.symbols),
     )
     own = recipe.optimisation.seed
 
     def trained() -> Iterator[tuple[int, FloatArray]]:
         for k, seed in enumerate(other_seeds(own, more)):
             announce(f"training with seed {seed}, {k + 1} of {more} that tell luck from skill (--seeds 1: none)")
-            yield seed, refitted_forecasts(refitting, seed, exam.asked.windows, consume)
+            yield seed, refitted_forecasts(refitting, seed, exam.tested.windows, consume)
 
-    runs = chain([(own, exam.asked.forecasts.calibrated)], trained())
-    return over_seeds(exam.judged, runs, result.best, result.skill.baseline), ()
+    runs = chain([(own, exam.tested.forecasts.calibrated)], trained())
+    return over_seeds(exam.test_set, runs, result.best, result.skill.baseline), ()

@@ -1,6 +1,6 @@
 """What a baseline is: it is fitted on a sample of what a model has seen, and then asked about any windows."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -38,20 +38,15 @@ class MeasuredWindows:
     def in_blocks(self, compute: "Callable[[MeasuredWindows], FloatArray]") -> FloatArray:
         """[N, …] what is computed of so many windows, a bounded number of them at a time."""
         parts = (
-            compute(MeasuredWindows(windows=few, units=self.units.rows(rows))) for rows, few in _blocks(self.windows)
+            compute(MeasuredWindows(windows=few, units=self.units.rows(rows)))
+            for rows, few in self.windows.blocks(ROWS)
         )
         return joined(map(torch.from_numpy, parts), len(self)).numpy()
 
 
 def in_blocks(windows: Windows, compute: Callable[[Windows], FloatArray]) -> FloatArray:
     """The same of windows whose units nobody needs."""
-    return joined((torch.from_numpy(compute(few)) for _, few in _blocks(windows)), len(windows)).numpy()
-
-
-def _blocks(windows: Windows) -> Iterator[tuple[slice, Windows]]:
-    for k in range(0, len(windows), ROWS):
-        rows = slice(k, k + ROWS)
-        yield rows, Windows(symbols=windows.symbols[rows], positions=windows.positions[rows])
+    return joined((torch.from_numpy(compute(few)) for _, few in windows.blocks(ROWS)), len(windows)).numpy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

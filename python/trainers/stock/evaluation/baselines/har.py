@@ -3,15 +3,16 @@
 Sessions whose bar has no range count as missing, in the averages and in the fit: their logs would decide the line.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from predictor.arrays import FloatArray
-from predictor.networks import Target, TargetKind
+from predictor.networks import TargetKind
 from predictor.networks.econometric import window_mean
 from predictor.windows import back_from
-from trainers.stock.data import History, Windows
+from trainers.stock.data import History, Windows, adjusted_blocks
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
     FittedBaseline,
@@ -25,7 +26,6 @@ from trainers.stock.scale import NO_RANGE
 DAYS: Final = (1, 5, 22)
 LEARNT_FROM: Final = 200_000
 """Windows at most; more do not change four weights, and they take memory."""
-SYMBOLS_AT_ONCE: Final = 64
 
 
 def har(sample: Sample) -> FittedBaseline:
@@ -55,16 +55,14 @@ def har(sample: Sample) -> FittedBaseline:
 
 def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
     """Daily log volatility [S, T], and what the windows came to, [N, H]; a few symbols adjusted at a time."""
-    own = history.pipeline.target
-    target = Target(kind=TargetKind.LOG_VOLATILITY, lag=own.lag, horizons=own.horizons)
+    target = replace(history.pipeline.target, kind=TargetKind.LOG_VOLATILITY)
     bars = history.bars
     daily, labels = np.empty(bars.close.shape), np.empty((len(windows), len(target.horizons)))
-    for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
-        few = bars.select(bars.symbols[first : first + SYMBOLS_AT_ONCE]).adjusted()
+    for rows, few in adjusted_blocks(bars):
         logs = target.daily(few)
-        daily[first : first + SYMBOLS_AT_ONCE] = np.where(logs > NO_RANGE, logs, np.nan)
-        rows = (windows.symbols >= first) & (windows.symbols < first + SYMBOLS_AT_ONCE)
-        labels[rows] = target.labels(few)[windows.symbols[rows] - first, windows.positions[rows]]
+        daily[rows] = np.where(logs > NO_RANGE, logs, np.nan)
+        own = (windows.symbols >= rows.start) & (windows.symbols < rows.stop)
+        labels[own] = target.labels(few)[windows.symbols[own] - rows.start, windows.positions[own]]
     return daily, labels
 
 
