@@ -30,9 +30,9 @@ from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, Trained, train
 from trainers.stock.backtest.refits import assembled
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, Fit, FittedBaseline
+from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, Fit, FittedBaseline, table
 from trainers.stock.evaluation.baselines.baseline import Sample
-from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
+from trainers.stock.evaluation.baselines.quantiles import UNCONDITIONAL, ZERO_RETURN
 from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.evaluation.calibration import ForecastWindows, adaptive_forecasts
 from trainers.stock.evaluation.command import evaluate_command
@@ -40,6 +40,7 @@ from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluat
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
+from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seen import seen_until, splits_of, unseen_part
 from trainers.stock.splits import Part
@@ -131,6 +132,23 @@ def place(session: int) -> int:
 
 
 # --- what comes out
+
+
+def test_a_new_baseline_is_one_line_of_the_table(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tripled(sample: Sample) -> FittedBaseline:
+        plain = UNCONDITIONAL.estimator(sample)
+        return FittedBaseline(quantiles=lambda asked: 3 * plain.quantiles(asked))
+
+    new = BaselineModel(name="tripled quantiles", estimator=tripled)
+    monkeypatch.setattr(table, "BASELINES", (ZERO_RETURN, SCALED, new))
+    evaluation = evaluated(trained)
+
+    names = {"tripled quantiles, calibrated", "tripled quantiles, refitted"}
+    assert names < {row.name for row in evaluation.rows}
+    assert names < {row.baseline for row in evaluation.comparisons}
+    assert names < set(evaluation.skill.rivals)
+    page = render_evaluation("demo/1", evaluation)
+    assert all(name in page for name in names)
 
 
 def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: Evaluation) -> None:

@@ -13,7 +13,7 @@ from predictor.errors import ConfigurationError, shown_date
 from predictor.model import Model
 from trainers.stock.audit.future import Fitting, ModelStages, check_future
 from trainers.stock.audit.lags import LAGS, AuditedForecasts, check_lags
-from trainers.stock.audit.permutation import ShuffledHistory
+from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
 from trainers.stock.audit.sharpe import check_costs, check_trials, counted_trials
 from trainers.stock.audit.skill import YARDSTICK_NAME, outcomes, plain_quantiles
 from trainers.stock.backtest.book import Book, run_book
