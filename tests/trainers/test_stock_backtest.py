@@ -163,7 +163,7 @@ def test_bars_that_begin_with_the_first_decision_leave_nothing_to_learn_from() -
 
 
 def test_a_period_outside_the_bars_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="hold no two sessions from 2014-01-01 to 2014-02-01"):
+    with pytest.raises(ConfigurationError, match="do not hold two sessions from 2014-01-01 to 2014-02-01"):
         folds_of(bars().sessions, WalkForwardPlan(start=20140101, end=20140201))
 
 
@@ -319,7 +319,7 @@ def test_a_covariate_that_becomes_known_ahead_makes_another_backtest(recipe_file
 def test_a_folder_of_something_else_is_refused(source: ModelSource, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "letter.txt").write_text("Dear all")
-    with pytest.raises(ConfigurationError, match="holds something else than a backtest"):
+    with pytest.raises(ConfigurationError, match="holds something other than a backtest"):
         walked(source, tmp_path / "run")
 
 

@@ -401,7 +401,7 @@ def test_symbols_with_another_baselines_forecasts_are_named_in_one_note_a_row_up
         column[1:, : int(np.searchsorted(bars().sessions, 20080401))] = np.nan
     found = history_of(replace(bars(), symbols=names, **columns), Target(horizons=HORIZONS))
     made = judged_by(found, BaselinePlan(baselines=(ZERO_RETURN, GARCH), notes=()))
-    few = "it has 191 daily returns to be fitted on, and needs 250"
+    few = "it has 191 daily returns to fit, but needs 250"
     told = ", ".join(f"S{k} ({few})" for k in range(1, 6))
     assert made.notes == (f"{GARCH.name}, calibrated is the unconditional quantiles instead for {told} and 2 more",)
 

@@ -159,7 +159,7 @@ def test_a_young_symbol_has_the_unconditional_forecast_and_it_is_said_why() -> N
     np.testing.assert_array_equal(made.forecasts[GARCH][rows], made.forecasts["unconditional quantiles"][rows])
     others, _ = rows_of(found, 0)
     assert (made.forecasts[GARCH][others] != made.forecasts["unconditional quantiles"][others]).all()
-    assert made.replaced == {1: "it has 191 daily returns to be fitted on, and needs 250"}
+    assert made.replaced == {1: "it has 191 daily returns to fit, but needs 250"}
 
 
 def test_symbols_that_are_old_enough_are_fitted() -> None:

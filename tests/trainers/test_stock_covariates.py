@@ -261,36 +261,36 @@ def test_a_share_of_training_windows_sees_unknown_and_always_the_same_ones() -> 
     assert one == pytest.approx(2 * SHARE - SHARE**2, abs=0.01)
 
 
-def test_windows_of_a_history_are_whole_and_those_of_a_lesson_lack_statics_now_and_then() -> None:
+def test_windows_of_a_history_are_whole_and_those_that_are_learnt_from_lack_statics_now_and_then() -> None:
     windows = history().windows(SPLITS.train)
-    lesson = StaticDropout(history(), seed=0).gather(windows).inputs
+    dropped = StaticDropout(history(), seed=0).gather(windows).inputs
     whole = history().gather(windows).inputs
     hidden = StaticDropout(history(), seed=0).hidden(windows)
     groups = np.array(pipeline().features.static_groups)
     unknown = torch.from_numpy(pipeline().features.statics.unknown)
-    assert torch.equal(lesson.static, torch.where(torch.from_numpy(hidden[:, groups]), unknown, whole.static))
-    assert not torch.equal(lesson.static, whole.static)
-    assert_same_inputs(lesson._replace(static=whole.static), whole)
+    assert torch.equal(dropped.static, torch.where(torch.from_numpy(hidden[:, groups]), unknown, whole.static))
+    assert not torch.equal(dropped.static, whole.static)
+    assert_same_inputs(dropped._replace(static=whole.static), whole)
 
 
 def test_the_column_of_unknown_is_taught_though_every_training_symbol_has_a_sector() -> None:
-    """The last static column; its weight in the network moves because lessons hide sectors now and then."""
+    """The last static column; its weight in the network moves because training windows hide sectors now and then."""
     train, selection = history().windows(SPLITS.train), history().windows(SPLITS.selection)
     made = artifact_with(pipeline())
     network = made.network().train()
-    lesson = by_windows(network, history(), train, selection, RECIPE)
+    objective = by_windows(network, history(), train, selection, RECIPE)
     weights = network.get_parameter("context.mix.weight")
     unknown = weights.shape[1] - pipeline().sizes.known - 1
 
     def gradient(batches: Iterable[Batch]) -> float:
         network.zero_grad()
         for batch in batches:
-            lesson.loss(batch).mean.backward()
+            objective.loss(batch).mean.backward()
         assert weights.grad is not None
         return float(weights.grad[:, unknown].abs().max())
 
-    assert gradient(islice(lesson.train.batches(0), 4)) > 0
-    assert gradient(islice(lesson.selection.batches(0), 1)) == 0
+    assert gradient(islice(objective.train.batches(0), 4)) > 0
+    assert gradient(islice(objective.selection.batches(0), 1)) == 0
 
 
 def test_an_unheard_category_works_and_warns() -> None:

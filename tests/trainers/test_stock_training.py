@@ -187,14 +187,19 @@ def with_losses(*, unknown: Collection[int], folder: Path | None, epochs: int) -
     splits = recipe.splits(panel.sessions)
     pipeline = fit_pipeline(panel, default_features(), recipe, splits)
     prepared = prepare(History(panel, pipeline), splits, recipe, None)
-    lesson, number = prepared.lesson, count()
+    objective, number = prepared.objective, count()
 
     def judge(batch: Batch) -> Loss:
-        found = lesson.judge(batch)
+        found = objective.selection_loss(batch)
         return replace(found, mean=found.mean * nan) if next(number) in unknown else found
 
     checkpoints = None if folder is None else Checkpoints(folder)
-    return fit(replace(prepared, lesson=replace(lesson, judge=judge)), recipe.optimisation, checkpoints, unwatched)
+    return fit(
+        replace(prepared, objective=replace(objective, selection_loss=judge)),
+        recipe.optimisation,
+        checkpoints,
+        unwatched,
+    )
 
 
 def test_a_start_that_scores_no_number_is_never_kept() -> None:

@@ -163,7 +163,7 @@ def test_a_horizon_that_no_training_window_knows_is_refused_before_anything_is_f
     splits = RECIPE.splits(material.bars.sessions)
     blind = History(material.bars, fit_pipeline(material.bars, FEATURES, RECIPE, splits))
     blind.labels[..., 1] = np.nan
-    with pytest.raises(ConfigurationError, match="split train knows no outcome 3 sessions ahead; give more bars"):
+    with pytest.raises(ConfigurationError, match="split train has no known outcome 3 sessions ahead; give more bars"):
         prepare(blind, splits, RECIPE, None)
 
 

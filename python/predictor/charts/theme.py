@@ -93,7 +93,7 @@ def plain(text: str) -> str:
 
 
 def iso_dates(dates: "NDArray[np.int32]") -> list[str]:
-    """Dates yyyymmdd as 2024-03-28."""
+    """Dates [T], yyyymmdd, as 2024-03-28."""
     return [shown_date(day) for day in dates.tolist()]
 
 

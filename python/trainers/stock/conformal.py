@@ -34,7 +34,8 @@ def calibrate(
     for h, horizon in enumerate(horizons):
         if not np.isfinite(outcomes[:, h]).any():
             raise ConfigurationError(
-                f"split calibration knows no outcome {horizon} sessions ahead; give more bars or leave the horizon out"
+                f"split calibration has no known outcome {horizon} sessions ahead; give more bars or leave the horizon "
+                "out"
             )
     offsets = [
         tuple(

@@ -208,7 +208,7 @@ class History:
         return self.normalised(windows, *self.level(windows))
 
     def normalised(self, windows: Windows, location: Tensor, scale: Tensor) -> Tensor:
-        """As `targets`, of windows whose levels are known already."""
+        """As `targets`, of windows whose location and scale [N, H] are known already."""
         s, t = places(windows)
         return normalise(self._labels[s, t], location, scale, self._spread).to(torch.float32)
 
@@ -303,7 +303,7 @@ class PanelDays:
         self._nodes = self._stocks if nodes is None else nodes
 
     def gather(self, positions: NDArray[np.int64]) -> PanelBatch:
-        """The panels of these days."""
+        """The panels of the days at positions [P] of the date axis."""
         symbols = np.tile(self._stocks, len(positions))
         windows = Windows(symbols=symbols, positions=np.repeat(positions, len(self._stocks)))
         batch = self._history.gather(windows)
@@ -320,7 +320,7 @@ class PanelDays:
     def source(
         self, positions: NDArray[np.int64], *, days: int, seed: int = 0, shuffle: bool = True
     ) -> ResidentSource[PanelBatch]:
-        """Batches of so many days, in an order that depends on seed and epoch alone."""
+        """Batches of so many of the days at positions [D], in an order that depends on seed and epoch alone."""
 
         def gather(index: Tensor) -> PanelBatch:
             batch = self.gather(positions[index.numpy()])

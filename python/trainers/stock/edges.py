@@ -145,7 +145,7 @@ def _weight(text: str, where: str) -> float:
     try:
         weight = float(text)
     except ValueError as error:
-        raise ConfigurationError(f"{where}: the weight {text!r} is no number") from error
+        raise ConfigurationError(f"{where}: the weight {text!r} is not a number") from error
     if not isfinite(weight):
         raise ConfigurationError(f"{where}: the weight is {text}, but must be finite")
     return weight

@@ -148,7 +148,7 @@ class PreparedTraining:
     network: nn.Module
     started: Taken | None
     """What of another's weights it starts from; None if it starts anew."""
-    lesson: Objective[Any]
+    objective: Objective[Any]
     loop: Loop[Any] | None
     """None where there are no weights to learn."""
 
@@ -177,12 +177,12 @@ def prepare(
             edges = training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours)
         network.connect(edges)
     if not kind_named(recipe.kind).learns:
-        lesson = objective_of(network, history, train, selection, recipe)
-        return PreparedTraining(network=network, started=started, lesson=lesson, loop=None)
+        objective = objective_of(network, history, train, selection, recipe)
+        return PreparedTraining(network=network, started=started, objective=objective, loop=None)
     device = choose_device(recipe.optimisation.device, Hardware.detect(), local_rank()).device
-    lesson = objective_of(network, placed(history, device), train, selection, recipe)
-    loop = _loop(network, lesson, recipe.optimisation)
-    return PreparedTraining(network=network, started=started, lesson=lesson, loop=loop)
+    objective = objective_of(network, placed(history, device), train, selection, recipe)
+    loop = _loop(network, objective, recipe.optimisation)
+    return PreparedTraining(network=network, started=started, objective=objective, loop=loop)
 
 
 def fit(
@@ -194,14 +194,14 @@ def fit(
         StoppedError: a signal ended it, after a checkpoint.
         LoopError: the training failed.
     """
-    loop, lesson = prepared.loop, prepared.lesson
+    loop, objective = prepared.loop, prepared.objective
     if loop is None:
         return _unlearnt(prepared)
-    held = Validation(lesson.judge, lesson.selection)
+    held = Validation(objective.selection_loss, objective.selection)
     with loop.running(checkpoints) as run:
         if not run.best.begun:  # not again after a resume
             run.stalled(run.validate(held.score, held.source).mean, patience=settings.patience)
-        for report in consume(run.epochs(lesson.train, max_epochs=settings.max_epochs, validation=held)):
+        for report in consume(run.epochs(objective.train, max_epochs=settings.max_epochs, validation=held)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
                 break
         run.restore_best()
@@ -223,26 +223,26 @@ def fit(
 @torch.inference_mode()
 def _unlearnt(prepared: PreparedTraining) -> FittedNetwork:
     """A network that is what it starts as."""
-    network, lesson = freeze(prepared.network), prepared.lesson
-    losses = [lesson.judge(batch) for batch in lesson.selection.batches(0)]
+    network, objective = freeze(prepared.network), prepared.objective
+    losses = [objective.selection_loss(batch) for batch in objective.selection.batches(0)]
     total = sum(float(loss.mean) * loss.count for loss in losses) / sum(loss.count for loss in losses)
     return FittedNetwork(network=network, device="cpu", precision="fp32", epochs=(), best_epoch=0, best_loss=total)
 
 
-def _loop(network: nn.Module, lesson: Objective[Any], settings: Optimisation) -> Loop[Any]:
+def _loop(network: nn.Module, objective: Objective[Any], settings: Optimisation) -> Loop[Any]:
     """The training loop of the one network."""
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = adamw(
         learning, lr=settings.learning_rate, weight_decay=settings.weight_decay, spared=undecayed(network)
     )
-    scheduler = _schedule(optimizer, lesson.train.length, settings) if settings.schedule == "cosine" else None
+    scheduler = _schedule(optimizer, objective.train.length, settings) if settings.schedule == "cosine" else None
     return Loop(
-        [Phase("network", lesson.loss, learning, optimizer, scheduler=scheduler, clip=settings.clip)],
+        [Phase("network", objective.loss, learning, optimizer, scheduler=scheduler, clip=settings.clip)],
         modules={"network": network},
         device=settings.device,
         precision=settings.precision,
         accumulate=settings.accumulate,
-        cutting=lesson.cutting,
+        cutting=objective.cutting,
         oom=settings.oom,
         nonfinite=settings.nonfinite,
         ema=settings.ema,
@@ -291,7 +291,7 @@ def _refuse_unknown(history: History, train: Windows) -> None:
     for h, horizon in enumerate(history.pipeline.target.horizons):
         if not np.isfinite(history.labels[train.symbols, train.positions, h]).any():
             raise ConfigurationError(
-                f"split train knows no outcome {horizon} sessions ahead; give more bars or leave the horizon out"
+                f"split train has no known outcome {horizon} sessions ahead; give more bars or leave the horizon out"
             )
 
 

@@ -86,7 +86,7 @@ class _NormalEquations(NamedTuple):
     """[H] squares of the targets."""
 
     def plus(self, cells: Tensor, targets: Tensor) -> "_NormalEquations":
-        """With more windows."""
+        """With more windows: cells [N, C] and targets [N, H]."""
         rows = torch.cat([cells, torch.ones_like(cells[:, :1])], dim=1)
         squares, products = self.squares + rows.T @ rows, self.products + rows.T @ targets
         return _NormalEquations(squares, products, self.power + targets.square().sum(0))
@@ -98,7 +98,7 @@ class _NormalEquations(NamedTuple):
         return torch.linalg.solve(self.squares + ridge.diag(), self.products)
 
     def error(self, weights: Tensor) -> float:
-        """Sum of squared errors of these weights, over all horizons."""
+        """Sum of squared errors of weights [C + 1, H], over all horizons."""
         explained = (weights * (2 * self.products - self.squares @ weights)).sum(0)
         return float((self.power - explained).sum())
 

@@ -50,7 +50,7 @@ class Ranking(NamedTuple):
     """[P, H] stocks whose outcome is known."""
 
     def mean(self) -> Tensor:
-        """Over days and horizons, each weighing as many as are known."""
+        """[] over days and horizons, each weighing as many as are known."""
         return (self.loss * self.known).sum() / self.known.sum().clamp(min=1)
 
 
@@ -170,7 +170,7 @@ class Objective(Generic[BatchT]):
     """All that the loop needs beside the network itself."""
 
     loss: Callable[[BatchT], Loss]
-    judge: Callable[[BatchT], Loss]
+    selection_loss: Callable[[BatchT], Loss]
     """The quantile loss, by which epochs are compared with each other and with the start."""
     train: ResidentSource[BatchT]
     selection: ResidentSource[BatchT]
@@ -187,7 +187,7 @@ def objective_of(
 
 
 def batches_of(history: History, train: Windows, recipe: Recipe) -> int:
-    """How many batches these windows make, as a lesson cuts them."""
+    """How many batches these windows make, as an objective cuts them."""
     size = recipe.optimisation.batch_size
     if not kind_named(recipe.kind).is_panel_model:
         return ceil(len(train) / size)
@@ -201,7 +201,7 @@ def by_windows(
     settings, task = recipe.optimisation, QuantileTask(network, recipe.quantiles)
     return Objective(
         loss=task.loss,
-        judge=task.loss,
+        selection_loss=task.loss,
         train=_window_batches(
             StaticDropout(history, seed=settings.seed), train, settings.batch_size, seed=settings.seed, shuffle=True
         ),
@@ -227,7 +227,7 @@ def by_days(
     )
     return Objective(
         loss=task.loss,
-        judge=task.quantile_loss,
+        selection_loss=task.quantile_loss,
         train=taught.source(
             np.unique(train.positions), days=_days_per_batch(settings.batch_size, stocks), seed=settings.seed
         ),

@@ -137,7 +137,7 @@ class Parent:
 
         Args:
             splits: of the new training.
-            sessions: of its bars, yyyymmdd.
+            sessions: [T] of its bars, yyyymmdd.
 
         Raises:
             InSampleError: a part holds such days; the message names each, and the first date that is allowed.

@@ -17,7 +17,7 @@ optimizer and activations need the rest. From the host every window would pass t
 
 
 class TrainingHistory(Protocol):
-    """What lessons are made from, such as a `History`."""
+    """What objectives are made from, such as a `History`."""
 
     bars: BarPanel
     pipeline: Pipeline

@@ -88,7 +88,7 @@ def relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
 
 
 def estimate(daily: FloatArray, horizon: int) -> Estimate:
-    """Mean of a daily series whose outcomes overlap over `horizon` sessions."""
+    """Mean of a daily series [D] whose outcomes overlap over `horizon` sessions."""
     lag = min(2 * horizon, len(daily))
     return Estimate(value=float(daily.mean()), error=mean_error(daily, lag) * stretch(lag / len(daily)))
 

@@ -49,7 +49,7 @@ class Fold:
 
 
 def decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[int, int]:
-    """Positions of the first and of the last session of a backtest.
+    """Positions, in the bars' sessions [T], of the first and of the last session of a backtest.
 
     Raises:
         ConfigurationError: the bars hold no two sessions of it.
@@ -58,14 +58,14 @@ def decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[i
     last = int(np.searchsorted(sessions, plan.end, side="right")) - 1
     if last <= first:
         raise ConfigurationError(
-            f"the bars, {shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}, hold no two sessions from "
-            f"{shown_date(plan.start)} to {shown_date(plan.end)}; choose --start and --end within them"
+            f"the bars, {shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}, do not hold two sessions "
+            f"from {shown_date(plan.start)} to {shown_date(plan.end)}; choose --start and --end within them"
         )
     return first, last
 
 
 def folds_of(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[Fold, ...]:
-    """The folds of a walk forward, oldest first.
+    """The folds of a walk forward over the bars' sessions [T], oldest first.
 
     A refit sees no session from `embargo` sessions before its first decision on. All labels of its training,
     selection and calibration therefore end before that decision: decisions of the last lag + longest horizon sessions

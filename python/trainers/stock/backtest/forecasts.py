@@ -77,7 +77,7 @@ def joined_folds(parts: Sequence[DailyForecasts]) -> DailyForecasts:
 def daily_forecasts(
     model: Answering, bars: BarPanel, sessions: NDArray[np.int32], covariates: CovariateSource = NO_SOURCE
 ) -> DailyForecasts:
-    """What the model says after the close of each of these sessions; nothing later exists for it.
+    """What the model forecasts after the close of each of the sessions [D]; nothing later exists for it.
 
     Sessions of the exchange that the bars lack are passed over. A day on which no stock can be forecast is NaN.
 

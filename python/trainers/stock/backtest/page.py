@@ -127,7 +127,17 @@ def smoothed(daily: FloatArray) -> FloatArray:
 
 def figure_grid(backtest: Backtest) -> Grid:
     """Every book, the strategy first."""
-    columns = ("a year", "volatility", "Sharpe", "lead", "before costs", "largest fall", "turnover", "hits", "held")
+    columns = (
+        "a year",
+        "volatility",
+        "Sharpe",
+        "lead",
+        "before costs",
+        "max. drawdown",
+        "turnover",
+        "hit rate",
+        "exposure",
+    )
     return _grid(backtest, columns, lambda track: _figures(backtest, track))
 
 

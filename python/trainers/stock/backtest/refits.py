@@ -189,7 +189,7 @@ def walk_refits(jobs: Sequence[RefitJob], store: ForecastStore, *, workers: int)
         workers: processes; 1 works in this one.
 
     Raises:
-        QuantraError: a process was ended from outside; or as `forecast_refit`.
+        QuantraError: a process was killed from outside; or as `forecast_refit`.
     """
     missing = [job for job in jobs if not store.holds(job.fold)]
     yield from (job.fold for job in jobs if store.holds(job.fold))
@@ -211,8 +211,8 @@ def _in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) 
                 yield asked[done]
         except BrokenProcessPool as error:
             raise QuantraError(
-                "a process of the backtest was ended from outside, perhaps because memory ran out; go on with --resume "
-                "and fewer --workers"
+                "a process of the backtest was killed from outside, perhaps because memory ran out; go on with "
+                "--resume and fewer --workers"
             ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -88,7 +88,7 @@ class Backtest:
 
 
 def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -> Track:
-    """A book from its first trade on; before that nothing can be earned, and its sessions would only dilute."""
+    """A book over sessions [T], from its first trade on: before it nothing can be earned, which would only dilute."""
     traded = book.since(terms.delay)
     return Track(name=name, sessions=sessions[terms.delay :], book=traded, figures=figures_of(traded))
 

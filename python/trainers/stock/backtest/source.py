@@ -150,7 +150,7 @@ def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start:
 
     Args:
         standing: the model.
-        sessions: of the bars.
+        sessions: [T] of the bars, yyyymmdd.
         start: first session after whose close a decision is wanted.
         embargo: sessions that must lie between.
 

@@ -46,7 +46,7 @@ class ForecastStore:
         if path.is_file():
             _check_same(path, settings, self.digest, resume=resume)
         elif folder.exists() and any(folder.iterdir()):
-            raise ConfigurationError(f"{folder} holds something else than a backtest; choose another --out")
+            raise ConfigurationError(f"{folder} holds something other than a backtest; choose another --out")
         try:
             (folder / FORECASTS).mkdir(parents=True, exist_ok=True)
             replace_file(path, canonical.to_bytes({"digest": self.digest, "settings": settings}))

@@ -95,7 +95,7 @@ def _fall(track: Track) -> str:
     if fall.trough < 0:
         return "the strategy never fell below a peak"
     begun = shown_date(int(track.sessions[max(fall.peak, 0)]))
-    return f"the strategy's largest fall was from {begun} to {shown_date(int(track.sessions[fall.trough]))}"
+    return f"the strategy's largest drawdown was from {begun} to {shown_date(int(track.sessions[fall.trough]))}"
 
 
 def watched(

@@ -35,7 +35,7 @@ def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: Splits) -> Non
     if first > splits.train.last:
         raise ConfigurationError(
             f"the bars begin on {shown_date(first)}, after the training part, {shown_date(splits.train.first)} to "
-            f"{shown_date(splits.train.last)}, on which the baselines are fitted; give bars that hold it too"
+            f"{shown_date(splits.train.last)}, on which the baselines are fitted; give bars that include it"
         )
 
 

@@ -94,7 +94,7 @@ class _Walk:
         return float(self._known[round(min(max(self._level, 0.0), 1.0) * (len(self._known) - 1))])
 
     def learn(self, residuals: FloatArray, offset: float) -> None:
-        """See the outcomes of one decision day, which was forecast with this offset."""
+        """See the residuals [n] of one decision day, which was forecast with this offset."""
         known = np.sort(residuals[np.isfinite(residuals)])
         if known.size:
             self._level += self._gamma * (self._wanted - float((known <= offset).mean()))

@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
+from predictor.report import NOTHING
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores
 
 SCALE: Final = 10_000
 """Losses are shown so many times larger."""
-NOTHING: Final = "–"  # noqa: RUF001 - no minus: there is no number
 _LARGE: Final = 1000
 
 _RISKS: Final = (0.5, 0.9)

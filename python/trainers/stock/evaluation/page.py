@@ -138,7 +138,7 @@ def gain_chart(evaluation: Evaluation, page: PageBuilder) -> str:
     value, lower, upper = (100 * array for array in _columns(by))
     names = [row.baseline for row in rows]
     series = [*_horizons(evaluation), "all"]
-    return page.chart(charts.interval_rows(names, series, value, lower, upper, axis="less loss (%)", zero=True))
+    return page.chart(charts.interval_rows(names, series, value, lower, upper, axis="improvement (%)", zero=True))
 
 
 def _point(evaluation: Evaluation) -> str:
@@ -213,7 +213,7 @@ def winkler_grid(evaluation: Evaluation) -> Grid:
     """Coverage of the band and Winkler score before and after, one line a horizon, and one of adaptive offsets."""
     band = band_text(evaluation)
     return Grid(
-        columns=("blocks", f"{band}, before", "after", "Winkler, before", "after", "less by"),
+        columns=("blocks", f"{band}, before", "after", "Winkler, before", "after", "gain"),
         lines=tuple(_winkler_lines(evaluation.calibration)),
     )
 

@@ -58,7 +58,7 @@ def stretched(test: EvaluationSet, value: FloatArray, resamples: FloatArray) -> 
 
 
 def interval(value: float, resamples: FloatArray) -> Interval:
-    """The middle `LEVEL` of the resamples around a value."""
+    """The middle `LEVEL` of resamples [RESAMPLES] around a value."""
     known = resamples[np.isfinite(resamples)]
     if known.size == 0:
         return Interval(value=value, lower=nan, upper=nan)
@@ -72,7 +72,7 @@ def intervals(values: FloatArray, resamples: FloatArray) -> tuple[Interval, ...]
 
 
 def quotient(total: FloatArray, count: FloatArray) -> FloatArray:
-    """Total / count, NaN where the count is not above 0."""
+    """[…] total / count, of shapes that broadcast; NaN where the count is not above 0."""
     shape = np.broadcast_shapes(total.shape, count.shape)
     return np.divide(total, count, out=np.full(shape, nan), where=count > 0)
 

@@ -45,7 +45,7 @@ class MeasuredWindows:
 
 
 def in_blocks(windows: Windows, compute: Callable[[Windows], FloatArray]) -> FloatArray:
-    """The same of windows whose units nobody needs."""
+    """[N, …] the same of windows whose units nobody needs."""
     return joined((torch.from_numpy(compute(few)) for _, few in windows.blocks(ROWS)), len(windows)).numpy()
 
 

@@ -79,11 +79,11 @@ def _fitted(returns: FloatArray, symbol: int, sample: Sample) -> _Model | str:
     known = np.isfinite(returns)
     count = int((sample.history.bars.sessions[known] <= sample.part.last).sum())
     if count < MIN_RETURNS:
-        return f"it has {count} daily returns to be fitted on, and needs {MIN_RETURNS}"
+        return f"it has {count} daily returns to fit, but needs {MIN_RETURNS}"
     if np.ptp(returns[known][:count]) == 0:
         return "its price never moves where it is fitted"
     if sample.target.kind is TargetKind.LOG_VOLATILITY and (windows := _windows(sample, symbol)) < MIN_RETURNS:
-        return f"it has {windows} windows to be fitted on, and needs {MIN_RETURNS}"
+        return f"it has {windows} windows to fit, but needs {MIN_RETURNS}"
     fit = _fit(PERCENT * returns[known], count)
     return "its fit did not converge" if fit is None else _model(fit, known)
 

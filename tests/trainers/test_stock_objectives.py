@@ -1,4 +1,4 @@
-"""What a model of panels learns: every wrong output is an error, and every number of the loss is right."""
+"""What a model learns from: batches of the right type, every wrong output an error, every number of the loss right."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from predictor.bars import BarPanel
 from predictor.features import FeatureDefinition, FeatureSet, default_features
-from predictor.networks import Inputs, InputSizes, Target
+from predictor.networks import Inputs, InputSizes, LSTMConfig, NetworkConfig, Target
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.panel_output import PanelOutput
 from trainers.loop import ContractError, EmptyTargetError, Loop, Phase, adamw
 from trainers.stock.data import Batch, ByPanels, History, PanelBatch, PanelDays, Windows
 from trainers.stock.edges import training_edges
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.fitting import fit_pipeline, prepare
 from trainers.stock.objectives import PanelTask, ranking_loss
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import decisions
@@ -307,3 +307,19 @@ def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() 
     single = found.gather(Windows(symbols=np.array([2]), positions=positions[1:]))
     torch.testing.assert_close(days.inputs.observed[5], single.inputs.observed[0])
     torch.testing.assert_close(days.target[5], single.target[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"), [("lstm", LSTMConfig(hidden=4)), ("graph", GraphConfig(hidden=4, heads=1, neighbours=1))]
+)
+def test_no_batch_holds_float64_which_apples_devices_do_not_have(kind: str, config: NetworkConfig) -> None:
+    bars = bokeh_panel("AAPL", "GOOG").last(900)
+    recipe = Recipe(kind=kind, config=config, calendar="XNYS")
+    splits = recipe.splits(bars.sessions)
+    history = History(bars, fit_pipeline(bars, default_features(), recipe, splits))
+    objective = prepare(history, splits, recipe, None).objective
+    for source in (objective.train, objective.selection):
+        batch = next(iter(source.batches(0)))
+        tensors = [part for part in (*batch.inputs, *batch) if isinstance(part, Tensor)]
+        assert len(tensors) > len(batch.inputs)
+        assert not [tensor for tensor in tensors if tensor.dtype == torch.float64]
