@@ -14,6 +14,7 @@ from predictor.charts.theme import (
     ORANGE,
     graph_objects,
     iso_dates,
+    largest,
     new_figure,
     plain,
     require_shape,
@@ -51,12 +52,7 @@ def importance_bars(
         MissingPackageError: plotly is not installed.
     """
     require_shape("values", values, (len(names),))
-    order = np.argsort(-np.abs(values), kind="stable")
-    labels = [plain(names[int(row)]) for row in order[:top]]
-    heights = values[order[:top]].tolist()
-    if order.size > top:
-        labels.append(f"others ({order.size - top})")
-        heights.append(float(values[order[top:]].sum()))
+    labels, heights = largest(names, values, top)
     figure = new_figure("Feature importance", unit or "contribution", "", notes)  # short, for narrow screens
     figure.add_trace(
         graph_objects().Bar(

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from predictor.arrays import FloatArray
-from predictor.charts.theme import BLUE, BLUE_FILL, graph_objects, new_figure, plain, require_shape
+from predictor.charts.theme import BLUE, BLUE_FILL, graph_objects, largest, new_figure, plain, require_shape
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -25,12 +23,7 @@ def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -
         MissingPackageError: plotly is not installed.
     """
     require_shape("shares", shares, (len(names),))
-    order = np.argsort(-shares, kind="stable")
-    labels = [plain(names[int(row)]) for row in order[:top]]
-    widths = shares[order[:top]].tolist()
-    if order.size > top:
-        labels.append(f"others ({order.size - top})")
-        widths.append(float(shares[order[top:]].sum()))
+    labels, widths = largest(names, shares, top)
     figure = new_figure("", "share", "")
     bars = graph_objects().Bar(
         x=widths, y=labels, orientation="h", marker={"color": BLUE}, hovertemplate="%{y}: %{x:.1%}<extra></extra>"

@@ -9,11 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.errors import shown_date
-from predictor.skill import Verdict
 from trainers.stock.backtest.result import Backtest, Track, leads_of, sentence_of, sharpe_text, verdict_of
 from trainers.stock.backtest.terms import LONGEST_HALT
+from trainers.stock.evaluation.tables import VERDICT_COLOURS, plain_table
 
-_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _COLUMNS: Final = ("a year", "vol.", "Sharpe", "gross", "fall", "turnover", "hits", "held")
 
 StepT = TypeVar("StepT")
@@ -21,7 +20,7 @@ StepT = TypeVar("StepT")
 
 def backtest_tables(backtest: Backtest) -> RenderableType:
     """What the strategy came to, beside the benchmarks, then what a reader must know."""
-    sentence = Text(sentence_of(backtest), style=_COLOURS[verdict_of(backtest)])
+    sentence = Text(sentence_of(backtest), style=VERDICT_COLOURS[verdict_of(backtest)])
     return Group(
         _table(backtest),
         "",
@@ -34,17 +33,7 @@ def backtest_tables(backtest: Backtest) -> RenderableType:
 
 def _table(backtest: Backtest) -> Table:
     first, last = (shown_date(int(backtest.strategy.sessions[place])) for place in (0, -1))
-    table = Table(
-        title=Text(f"\n{first} to {last}, after costs"),
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    table.add_column("")
-    for name in _COLUMNS:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = plain_table(f"{first} to {last}, after costs", *_COLUMNS)
     for track in backtest.tracks:
         table.add_row(Text(track.name), *_cells(track), style="blue" if track is backtest.strategy else "")
     return table

@@ -30,7 +30,7 @@ from trainers.stock.evaluation.metrics import (
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
 
-_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
+VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _MOST_SYMBOLS: Final = 20
 _MOST_SCORES: Final = 7
 """Beside each other, so that names have room too."""
@@ -60,14 +60,14 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[RenderableType]:
 
 
 def _verdict(evaluation: Evaluation) -> Panel:
-    colour = _COLOURS[evaluation.skill.verdict]
+    colour = VERDICT_COLOURS[evaluation.skill.verdict]
     return Panel(Text(evaluation.skill.sentence), title="skill", title_align="left", border_style=colour)
 
 
 def _losses(evaluation: Evaluation) -> Table:
     """Pinball loss by horizon, and over all of them with its interval; the least of each column is bold."""
     title = f"pinball loss of {evaluation.unit}, x {SCALE}; less is better"
-    table = _table(title, *_horizons(evaluation), "mean", "interval")
+    table = plain_table(title, *_horizons(evaluation), "mean", "interval")
     losses = [[h.pinball.value for h in row.horizons] + [row.mean.value] for row in evaluation.rows]
     best = np.min(losses, axis=0)
     for row, values in zip(evaluation.rows, losses, strict=True):
@@ -84,7 +84,7 @@ def _losses(evaluation: Evaluation) -> Table:
 def _comparisons(evaluation: Evaluation) -> Table:
     """How much smaller the model's loss is than each baseline's, paired by day."""
     title = "how far the model's loss lies below the baseline's, paired by day"
-    table = _table(title, *_horizons(evaluation), "all", "interval", "t")
+    table = plain_table(title, *_horizons(evaluation), "all", "interval", "t")
     for row in evaluation.comparisons:
         _add_comparison(table, row, row.baseline, "")
     if evaluation.seeds is not None:
@@ -105,7 +105,7 @@ def _by_model(evaluation: Evaluation) -> Iterator[Table]:
     metrics = metrics_of(evaluation, evaluation.rows)
     for first in range(0, len(metrics), _MOST_SCORES):
         few = metrics[first : first + _MOST_SCORES]
-        table = _table("other scores, mean over horizons", *(metric.name.replace(" ", "\n", 1) for metric in few))
+        table = plain_table("other scores, mean over horizons", *(metric.name.replace(" ", "\n", 1) for metric in few))
         for row in evaluation.rows:
             cells = [metric.shown(metric.mean(evaluation, row)) for metric in few]
             table.add_row(Text(row.name), *cells, style=_style(row))
@@ -117,7 +117,7 @@ def _by_horizon(evaluation: Evaluation) -> Table:
     ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     metrics = metrics_of(evaluation, (ours,))
-    table = _table("this model by horizon", *_horizons(evaluation))
+    table = plain_table("this model by horizon", *_horizons(evaluation))
     for metric in metrics:
         table.add_row(metric.name, *(metric.shown(metric.of(own)) for own in ours.horizons))
         spans = [_span(metric, own) for own in ours.horizons]
@@ -135,7 +135,7 @@ def _span(metric: Metric, horizon: HorizonScores) -> str:
 def _calibration(evaluation: Evaluation) -> Table:
     """Coverage of the band and Winkler scores, before and after, with the blocks that the offsets rest on."""
     made = evaluation.calibration
-    table = _table(
+    table = plain_table(
         f"conformal calibration: outcomes {band_text(evaluation)} and Winkler score, before and after",
         *("blocks", "before", "after", "interval", "Winkler", "after", "gain"),
     )
@@ -168,7 +168,7 @@ def _pit(evaluation: Evaluation) -> Table:
     first = evaluation.pit[0]
     edges = [f"{100 * edge:g}" for edge in first.edges]
     bins = [f"{a}–{b} %" for a, b in pairwise(edges)]  # noqa: RUF001 - a range
-    table = _table("where outcomes fell (PIT); a calibrated model has the expected shares", *bins)
+    table = plain_table("where outcomes fell (PIT); a calibrated model has the expected shares", *bins)
     table.add_row("expected", *(share_text(share) for share in first.expected), style="dim")
     for row in evaluation.pit:
         table.add_row(f"{row.horizon} d", *(share_text(share.value) for share in row.shares))
@@ -179,7 +179,7 @@ def _pit(evaluation: Evaluation) -> Table:
 def _symbols(evaluation: Evaluation) -> Table:
     """The model symbol by symbol."""
     baseline = evaluation.skill.baseline
-    table = _table("by symbol", "forecasts", "pinball", band_text(evaluation), f"below {baseline}", "interval")
+    table = plain_table("by symbol", "forecasts", "pinball", band_text(evaluation), f"below {baseline}", "interval")
     for row in evaluation.by_symbol[:_MOST_SYMBOLS]:
         table.add_row(
             Text(row.symbol),
@@ -194,7 +194,8 @@ def _symbols(evaluation: Evaluation) -> Table:
     return table
 
 
-def _table(title: str, *columns: str) -> Table:
+def plain_table(title: str, *columns: str) -> Table:
+    """A table without lines, its names on the left, its numbers on the right."""
     table = Table(
         title=Text(f"\n{title}"),
         title_justify="left",
