@@ -1,4 +1,11 @@
-"""What moving the quantiles did: the model's own conformal offsets, and adaptive ones."""
+"""What moving the quantiles did: the model's own conformal offsets, and adaptive ones.
+
+Adaptive conformal inference (Gibbs & Candès 2021) has offsets that follow how often outcomes fell below each quantile.
+The paper moves the level of a band by gamma x (miss rate wanted - missed or not) after each day. Here each tail of each
+horizon has a level of its own, as the model's own offsets have. What comes h days after a decision is known only then:
+a day's forecast learns from those decisions alone whose outcomes had come by that day. The outcomes of h days in a row
+overlap and are about one, so each moves the level by gamma / h.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
