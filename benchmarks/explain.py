@@ -33,10 +33,10 @@ from predictor.networks import Inputs
 from trainers.demo.market import CALENDAR, real_bars
 from trainers.loop import Report
 from trainers.stock.data import History, Windows
-from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe, Scale
 from trainers.stock.splits import Splits
 from trainers.stock.training import train
+from trainers.stock.training_data import Material
 
 Point = tuple[int, int]
 

@@ -39,9 +39,9 @@ from predictor.windows import Pipeline
 from predictor.wire import forecasts, instances
 from trainers.demo.market import real_bars
 from trainers.loop import Report
-from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.training import train
+from trainers.stock.training_data import Material
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized  # no generic class while the program runs

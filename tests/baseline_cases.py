@@ -11,7 +11,14 @@ from predictor.bars import BarPanel
 from predictor.features import default_features
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import Asked, Baseline, Case, Fit, Fitted, all_baselines
+from trainers.stock.evaluation.baselines import (
+    BaselineModel,
+    Fit,
+    FittedBaseline,
+    InformationSet,
+    MeasuredWindows,
+    all_baselines,
+)
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits
@@ -58,20 +65,20 @@ def riskmetrics(symbol: int, position: int) -> float:
     return float(np.sqrt((weights * last**2).sum() / weights.sum()))
 
 
-def asked_of(found: History, part: Part = TEST) -> Asked:
-    return Asked.of(found, found.windows(part))
+def asked_of(found: History, part: Part = TEST) -> MeasuredWindows:
+    return MeasuredWindows.of(found, found.windows(part))
 
 
-def case_of(found: History, levels: tuple[float, ...] = LEVELS) -> Case:
-    return Case.of(found, SPLITS, SPLITS.calibration.last, levels)
+def case_of(found: History, levels: tuple[float, ...] = LEVELS) -> InformationSet:
+    return InformationSet.of(found, SPLITS, SPLITS.calibration.last, levels)
 
 
-def baseline_named(found: History, name: str) -> Baseline:
+def baseline_named(found: History, name: str) -> BaselineModel:
     (baseline,) = (one for one in all_baselines(found.pipeline.target.kind).baselines if one.name == name)
     return baseline
 
 
 @cache
-def fitted(found: History, name: str, fit: Fit = Fit.AS_IS, levels: tuple[float, ...] = LEVELS) -> Fitted:
+def fitted(found: History, name: str, fit: Fit = Fit.AS_IS, levels: tuple[float, ...] = LEVELS) -> FittedBaseline:
     """A baseline by its name; `AS_IS` is fitted on the training part and not moved."""
     return case_of(found, levels).fitted(baseline_named(found, name), fit)

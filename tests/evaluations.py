@@ -5,15 +5,13 @@ from typing import Final
 
 from predictor.networks import Target, TargetKind
 from trainers.stock.evaluation.baselines import NAIVE, Fit
-from trainers.stock.evaluation.calibration import Calibration
-from trainers.stock.evaluation.comparison import Comparison, Skill
+from trainers.stock.evaluation.calibration import CalibrationEffect
+from trainers.stock.evaluation.comparison import LossComparison, SkillScore
 from trainers.stock.evaluation.correlation import Correlation
-from trainers.stock.evaluation.evaluation import Days, Evaluation
-from trainers.stock.evaluation.pit import Pit
+from trainers.stock.evaluation.evaluation import Evaluation, EvaluationPeriod
 from trainers.stock.evaluation.resampling import Interval
-from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
+from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Pit, Role, SymbolScores
 from trainers.stock.evaluation.seeds import Seeds, Spread
-from trainers.stock.evaluation.symbols import SymbolScores
 
 HORIZONS: Final = (1, 5)
 LEVELS: Final = (0.1, 0.5, 0.9)
@@ -49,8 +47,8 @@ def model_scores(name: str, role: Role, seed: int, fit: Fit | None = None) -> Mo
     return ModelScores(name=name, role=role, fit=fit, mean=estimate(0.001 * seed), horizons=horizons)
 
 
-def comparison(baseline: str, value: float) -> Comparison:
-    return Comparison(
+def comparison(baseline: str, value: float) -> LossComparison:
+    return LossComparison(
         baseline=baseline,
         improvement=estimate(value),
         by_horizon=(estimate(value + 0.001), estimate(value - 0.001)),
@@ -70,7 +68,7 @@ def evaluation(
         unit="log return",
         target=Target(kind=KIND, horizons=HORIZONS),
         levels=LEVELS,
-        days=Days(seen_until=20110504, first=20110505, last=20130131, days=200, windows=400, symbols=2),
+        days=EvaluationPeriod(seen_until=20110504, first=20110505, last=20130131, days=200, windows=400, symbols=2),
         level=0.9,
         method="circular block bootstrap",
         correlated="across the days of a symbol",
@@ -79,7 +77,7 @@ def evaluation(
             model_scores(BEST_BASELINE, Role.BASELINE, 4, Fit.CALIBRATED),
             model_scores(NAIVE[KIND], Role.BASELINE, 5, Fit.AS_IS),
         ),
-        skill=Skill(
+        skill=SkillScore(
             baseline=BEST_BASELINE,
             improvement=skill,
             rivals=(BEST_BASELINE, NAIVE[KIND]),
@@ -88,7 +86,7 @@ def evaluation(
             last_day=20130131,
         ),
         comparisons=(comparison(BEST_BASELINE, 0.021), comparison(NAIVE[KIND], 0.331)),
-        calibration=Calibration(
+        calibration=CalibrationEffect(
             effective_blocks=(419.0, 83.0),
             before=model_scores("without offsets", Role.VARIANT, 6),
             after=model_scores("with its offsets", Role.VARIANT, 3),

@@ -16,7 +16,7 @@ from benchmarks.forecasts.task import LEVELS, Task, Windows
 from predictor.networks import anchor_index, uncrossed
 from trainers.stock.conformal import calibrate
 from trainers.stock.evaluation.baselines import Fit
-from trainers.stock.evaluation.units import Units
+from trainers.stock.evaluation.forecasts import Units
 
 Array = NDArray[np.float64]
 
@@ -85,15 +85,15 @@ def _calibrated(task: Task, ask: Asking) -> Array:
     held, test = task.windows("validation"), task.windows("test")
     units = _units(task, held)
     offsets = calibrate(
-        units.told(ask(held)),
-        units.told(held.future[..., None].astype(np.float64))[..., 0],
+        units.normalise(ask(held)),
+        units.normalise(held.future[..., None].astype(np.float64))[..., 0],
         LEVELS,
         sessions=len(np.unique(held.decisions)),
         horizons=tuple(range(1, task.horizon + 1)),
     ).offsets
     asked = _units(task, test)
-    moved = torch.from_numpy(asked.told(ask(test)) + np.array(offsets))
-    return asked.values(uncrossed(moved, anchor_index(LEVELS)).numpy())
+    moved = torch.from_numpy(asked.normalise(ask(test)) + np.array(offsets))
+    return asked.restore(uncrossed(moved, anchor_index(LEVELS)).numpy())
 
 
 def _units(task: Task, windows: Windows) -> Units:

@@ -18,9 +18,9 @@ from predictor.bars import BarPanel
 from predictor.features import default_features
 from predictor.networks import NetworkKind, configured, kind_named
 from trainers.loop import Report
-from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.training import Trained, train
+from trainers.stock.training_data import Material
 
 STATUS, PEAKS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 IMPORTED_WHEN_NEEDED = ("polars", "sklearn.linear_model", "sklearn.pipeline", "statsmodels.api", "torch._dynamo")

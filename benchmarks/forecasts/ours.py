@@ -53,10 +53,10 @@ from trainers.loop import (
 )
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import Batch
-from trainers.stock.evaluation.adaptive import Delay, Residuals, adaptive_offsets
+from trainers.stock.evaluation.calibration import Delay, Residuals, adaptive_offsets
+from trainers.stock.initialization import initialize
+from trainers.stock.objectives import QuantileTask
 from trainers.stock.recipe import WARMUP, Optimisation, optimisation_of
-from trainers.stock.starting import start
-from trainers.stock.task import QuantileTask
 
 Array = NDArray[np.float64]
 
@@ -145,7 +145,7 @@ def network_of(task: Task, kind: str, train: Split) -> nn.Module:
         target=Target(kind=TargetKind.LOG_VOLATILITY, horizons=tuple(range(1, task.horizon + 1))),
         levels=LEVELS,
     )
-    start(network, lambda: train.source(size=ROWS, seed=0, shuffle=False).batches(0), LEVELS)
+    initialize(network, lambda: train.source(size=ROWS, seed=0, shuffle=False).batches(0), LEVELS)
     return network
 
 

@@ -21,11 +21,10 @@ from predictor.networks import Inputs, InputSizes, normalise
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.inputs import Edges
 from trainers.loop import Loop, Phase, adamw, cosine, seed_everything
-from trainers.stock.data import Batch, Windows
-from trainers.stock.days import ByPanels, Days
+from trainers.stock.data import Batch, ByPanels, PanelDays, Windows
 from trainers.stock.edges import fit_edges
 from trainers.stock.fitting import undecayed
-from trainers.stock.ranking import PanelTask
+from trainers.stock.objectives import PanelTask
 
 TAUGHT_STRIDE = 4
 """Every so many of the days that were learnt from are asked again."""
@@ -146,7 +145,7 @@ class GraphRival:
         network = self._network(fold)
         history = FoldHistory(self._task, fold, _before(self._task, fold), encoder_length=self._schedule.encoder_length)
         everybody = np.ones(self._task.labels.shape[:2], np.bool_)  # masks alone tell who is there
-        days = Days(history, forecastable=everybody)
+        days = PanelDays(history, forecastable=everybody)
         first = self._schedule.encoder_length + 18  # the slowest columns are known from there on
         learnt = self._task.learnt(fold, 1)
         learnt = learnt[learnt >= first][:: self._schedule.stride]
@@ -174,7 +173,7 @@ class GraphRival:
         network.connect(fit_edges(returns, neighbours=neighbours) if self._edges else Edges.none(stocks, neighbours))
         return network
 
-    def _train(self, network: GraphForecaster, days: Days, learnt: NDArray[np.int64], seed: int) -> None:
+    def _train(self, network: GraphForecaster, days: PanelDays, learnt: NDArray[np.int64], seed: int) -> None:
         schedule, spread = self._schedule, torch.from_numpy(self._task.target.spread)
         task = PanelTask(network, levels=schedule.levels, spread=spread, ranking_weight=schedule.ranking_weight)
         optimizer = _optimizer(network, schedule)
@@ -208,14 +207,14 @@ def _optimizer(network: nn.Module, schedule: Schedule) -> torch.optim.AdamW:
     )
 
 
-def _start(network: GraphForecaster, days: Days, learnt: NDArray[np.int64], levels: Sequence[float]) -> None:
+def _start(network: GraphForecaster, days: PanelDays, learnt: NDArray[np.int64], levels: Sequence[float]) -> None:
     """Let the head begin at the quantiles of the training targets."""
     targets = days.gather(learnt[:: max(1, len(learnt) // 30)]).target.numpy()
     network.head.start_at(torch.from_numpy(np.nanquantile(targets, levels, axis=0).T.astype(np.float32)))
 
 
 @torch.inference_mode()
-def _answers(network: GraphForecaster, days: Days, task: PanelForecasting, asked: NDArray[np.int64]) -> Answers:
+def _answers(network: GraphForecaster, days: PanelDays, task: PanelForecasting, asked: NDArray[np.int64]) -> Answers:
     """One panel a day."""
     spread = torch.from_numpy(task.target.spread)
     found = [_day(network, days, int(day), spread) for day in asked]
@@ -223,7 +222,9 @@ def _answers(network: GraphForecaster, days: Days, task: PanelForecasting, asked
     return Answers(days=asked, mean=mean, width=width, scores=scores)
 
 
-def _day(network: GraphForecaster, days: Days, day: int, spread: Tensor) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _day(
+    network: GraphForecaster, days: PanelDays, day: int, spread: Tensor
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean, width and scores [S, H]."""
     batch = days.gather(np.array([day]))
     output = network(batch.inputs, batch.nodes, batch.panels)

@@ -30,7 +30,7 @@ from predictor.networks.tft import TFTConfig, TFTForecaster
 from trainers.loop import adamw
 from trainers.loop.device.memory import keep_freed_memory
 from trainers.stock.data import Batch
-from trainers.stock.task import QuantileTask
+from trainers.stock.objectives import QuantileTask
 
 SIZES = InputSizes(encoder_length=ENCODER, future_length=HORIZON, observed=1 + OBSERVED, known=KNOWN, static=STATIC)
 TARGET = Target(horizons=tuple(range(1, HORIZON + 1)))

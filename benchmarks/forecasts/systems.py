@@ -24,11 +24,11 @@ SOURCES: Final = (
     "python/predictor/networks/*.py",
     "python/trainers/loop/**/*.py",
     "python/trainers/stock/conformal.py",
-    "python/trainers/stock/evaluation/adaptive.py",
+    "python/trainers/stock/evaluation/calibration.py",
     "python/trainers/stock/recipe.py",
     "python/trainers/stock/scale.py",
-    "python/trainers/stock/starting.py",
-    "python/trainers/stock/task.py",
+    "python/trainers/stock/initialization.py",
+    "python/trainers/stock/objectives.py",
 )
 """What our results depend on; those of a peer depend on its own script, the protocol and the version."""
 

@@ -124,7 +124,7 @@ def test_commands_are_collected_from_messages_pages_and_examples() -> None:
         "README.md",
         "docs/evaluation.md",
         "python/predictor/client.py",
-        "python/predictor/report/questions.py",
+        "python/predictor/report/page.py",
     } <= where
     assert "dotnet/Quantra.Client/README.md" in where
     assert len([text for text in LITERALS if text.text.startswith("Example: quantra ")]) >= 13

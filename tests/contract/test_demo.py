@@ -21,8 +21,7 @@ from predictor.errors import UnavailableError
 from predictor.instance import Instance, Query
 from trainers.demo import command
 from trainers.demo.dotnet import Program, reason_to_skip
-from trainers.demo.programs import Question
-from trainers.demo.walk import ask_csharp
+from trainers.demo.walk import DemoPrograms, ask_csharp
 
 if TYPE_CHECKING:
     from contract.conftest import Demo
@@ -75,14 +74,14 @@ def test_almost_all_explanations_of_the_last_year_converge(demo: "Demo") -> None
 
 
 def test_the_programs_name_model_port_file_and_symbol() -> None:
-    question = Question(port=123, model="m", bars=Path("b.csv"), symbol="S", models=Path("models"))
+    question = DemoPrograms(port=123, model="m", bars=Path("b.csv"), symbol="S", models=Path("models"))
     for program in (question.python, question.csharp):
         assert all(part in program for part in ('"m"', ":123", "b.csv", '"S"'))
     assert question.serve == "quantra serve --models models --listen 127.0.0.1:123"
 
 
 def test_the_command_to_serve_again_quotes_its_folder() -> None:
-    question = Question(port=1, model="m", bars=Path("b.csv"), symbol="S", models=Path("my models"))
+    question = DemoPrograms(port=1, model="m", bars=Path("b.csv"), symbol="S", models=Path("my models"))
     assert shlex.split(question.serve)[3] == "my models"
 
 
@@ -101,7 +100,7 @@ def test_a_csharp_program_that_fails_fails_the_demo_and_shows_its_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _put_on_the_path(tmp_path, "dotnet", "echo error CS1002; exit 3", monkeypatch)
-    question = Question(port=1, model="m", bars=Path("b.csv"), symbol="S", models=Path("models"))
+    question = DemoPrograms(port=1, model="m", bars=Path("b.csv"), symbol="S", models=Path("models"))
     program, shown = Program(tmp_path / "csharp"), io.StringIO()
     with program.building() as build, pytest.raises(UnavailableError, match="exit code 3"):
         ask_csharp(question, program, build, Console(file=shown))

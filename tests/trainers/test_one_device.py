@@ -32,10 +32,8 @@ from predictor.networks import (
 )
 from trainers.loop import Loss
 from trainers.loop.data.tree import move
-from trainers.stock.data import Batch
-from trainers.stock.days import ByPanels, PanelBatch
-from trainers.stock.ranking import PanelTask
-from trainers.stock.task import QuantileTask
+from trainers.stock.data import Batch, ByPanels, PanelBatch
+from trainers.stock.objectives import PanelTask, QuantileTask
 
 STOCKS, DAYS = 5, 3
 ROWS = STOCKS * DAYS

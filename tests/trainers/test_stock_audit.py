@@ -25,11 +25,27 @@ from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from trainers.progress import Chain
 from trainers.stock import Optimisation, Recipe, Splits, train
 from trainers.stock.audit import Depth, audit, command
-from trainers.stock.audit.costs import check_costs
-from trainers.stock.audit.future import Fitting, check_future
-from trainers.stock.audit.lags import Judged, check_lags
-from trainers.stock.audit.noise import adjusted_panel, with_noise
+from trainers.stock.audit.future import (
+    FORECAST,
+    Fitting,
+    ModelStages,
+    StagedHistory,
+    Stages,
+    adjusted_panel,
+    check_future,
+    with_noise,
+)
+from trainers.stock.audit.lags import AuditedForecasts, check_lags
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations, leak_that_shows
+from trainers.stock.audit.sharpe import (
+    Moments,
+    Trials,
+    check_costs,
+    check_trials,
+    counted_trials,
+    expected_best,
+    probabilistic_sharpe,
+)
 from trainers.stock.audit.skill import (
     YARDSTICK,
     YARDSTICK_FIT,
@@ -41,25 +57,15 @@ from trainers.stock.audit.skill import (
     rank_ic,
     relative_gain,
 )
-from trainers.stock.audit.stages import FORECAST, ModelStages, Staged, Stages
-from trainers.stock.audit.trials import (
-    Moments,
-    Trials,
-    check_trials,
-    counted_trials,
-    expected_best,
-    probabilistic_sharpe,
-)
 from trainers.stock.backtest import Strategy, Tactic, Terms, artifact_source
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.costs import break_even
-from trainers.stock.backtest.forecasts import Forecasts
-from trainers.stock.backtest.performance import sharpe
-from trainers.stock.backtest.refit import assembled
+from trainers.stock.backtest.forecasts import DailyForecasts
+from trainers.stock.backtest.performance import break_even, sharpe
+from trainers.stock.backtest.refits import assembled
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import Asked, Case
-from trainers.stock.material import Material
+from trainers.stock.evaluation.baselines import InformationSet, MeasuredWindows
 from trainers.stock.splits import decisions
+from trainers.stock.training_data import Material
 
 FloatArray = NDArray[np.float64]
 TINY = Recipe(
@@ -141,7 +147,7 @@ def shifted(bars: BarPanel) -> BarPanel:
 
 
 def test_a_pipeline_that_looks_one_session_ahead_is_found_in_every_stage(model: Model) -> None:
-    def leaking(panel: BarPanel) -> Staged:
+    def leaking(panel: BarPanel) -> StagedHistory:
         return ModelStages(model, NONE, shifted(panel))
 
     found = check_future(bars(), leaking, [340, 360], NOTHING_FITTED)
@@ -181,7 +187,9 @@ def test_noise_leaves_the_past_as_it_was_and_nothing_of_the_future() -> None:
 # --- skill, lags, permuted labels
 
 
-def judged_of(told: FloatArray, *, sessions: int = 400, stocks: int = 6, seed: int = 0) -> tuple[Judged, FloatArray]:
+def judged_of(
+    told: FloatArray, *, sessions: int = 400, stocks: int = 6, seed: int = 0
+) -> tuple[AuditedForecasts, FloatArray]:
     """Independent daily returns [sessions, stocks], and forecasts `told` of the next session's, with a band of 1 %."""
     random = np.random.default_rng(seed)
     returns = 0.02 * random.standard_normal((sessions, stocks))
@@ -189,14 +197,14 @@ def judged_of(told: FloatArray, *, sessions: int = 400, stocks: int = 6, seed: i
     band = np.array([-0.0256, 0, 0.0256])
     came = tuple(np.roll(returns, -1 - lag, axis=0)[..., None] for lag in (0, 1, 2))
     days = slice(0, sessions - 5)
-    forecasts = Forecasts(
+    forecasts = DailyForecasts(
         sessions=np.arange(sessions - 5, dtype=np.int32),
         kind=TargetKind.LOG_RETURN,
         horizons=(1,),
         levels=(0.1, 0.5, 0.9),
         values=(told[..., None, None] + band)[days],
     )
-    judged = Judged(
+    judged = AuditedForecasts(
         forecasts=forecasts,
         yardstick="no model",
         plain=np.broadcast_to(band, forecasts.values.shape),
@@ -277,7 +285,7 @@ def test_skill_is_the_loss_that_is_saved_of_the_mean_loss_without_a_model() -> N
 
 
 def test_a_days_loss_is_the_mean_of_its_stocks_and_horizons_each_over_its_spread() -> None:
-    told = Forecasts(
+    told = DailyForecasts(
         sessions=np.array([20200102, 20200103], np.int32),
         kind=TargetKind.LOG_RETURN,
         horizons=(1, 4),
@@ -331,7 +339,7 @@ def test_skill_that_vanishes_with_the_labels_passes() -> None:
     _, returns = judged_of(np.zeros((400, 6)))
     judged, _ = judged_of(knowing(returns, 1))
 
-    def retrain(seed: int) -> Forecasts:
+    def retrain(seed: int) -> DailyForecasts:
         noise = 0.002 * np.random.default_rng(seed).standard_normal((*judged.plain.shape[:3], 1))
         return replace(judged.forecasts, values=judged.plain + noise)
 
@@ -528,12 +536,12 @@ def test_the_yardstick_is_what_the_models_own_scale_forecasts_alone(model: Model
     history = History(bars(), model.pipeline)
     splits = Recipe().splits(bars().sessions)
     windows = history.windows(splits.test)
-    case = Case.of(history, splits, splits.calibration.last, model.manifest.quantiles)
+    case = InformationSet.of(history, splits, splits.calibration.last, model.manifest.quantiles)
     fitted = case.fitted(YARDSTICK, YARDSTICK_FIT)
     days = np.unique(windows.positions)
     found = plain_quantiles(history, splits, model.manifest.quantiles, days)
     cells = found[np.searchsorted(days, windows.positions), windows.symbols]
-    np.testing.assert_array_equal(cells, fitted.forecasts(Asked.of(history, windows)))
+    np.testing.assert_array_equal(cells, fitted.forecasts(MeasuredWindows.of(history, windows)))
     assert YARDSTICK.named(YARDSTICK_FIT) == YARDSTICK_NAME
 
 

@@ -23,30 +23,28 @@ from trainers.stock import Optimisation, Recipe, Splits, SplitShares, train
 from trainers.stock.backtest import (
     Backtest,
     Folder,
-    Plan,
-    Source,
+    ModelSource,
     Strategy,
     Tactic,
     Terms,
+    WalkForwardPlan,
     artifact_source,
     backtest,
     backtest_json,
     command,
     recipe_source,
-    walk,
+    refits,
 )
-from trainers.stock.backtest.benchmarks import benchmark_weights
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import folds_of
-from trainers.stock.backtest.forecasts import Forecasts
-from trainers.stock.backtest.refit import refit_splits
+from trainers.stock.backtest.forecasts import DailyForecasts
+from trainers.stock.backtest.refits import forecast_refit, refit_job, refit_splits
 from trainers.stock.backtest.run import settings_of, traded
 from trainers.stock.backtest.store import ForecastStore
-from trainers.stock.backtest.strategies import weights_of
-from trainers.stock.backtest.walk import forecast_refit, refit_job
-from trainers.stock.material import Material
+from trainers.stock.backtest.strategies import benchmark_weights, weights_of
 from trainers.stock.recipes import read_recipe
 from trainers.stock.splits import decisions
+from trainers.stock.training_data import Material
 
 TINY = Recipe(
     calendar="XNYS",
@@ -77,7 +75,7 @@ def session(position: int) -> int:
     return int(bars().sessions[position])
 
 
-PLAN = Plan(start=20130102, end=20130301, refit=30)
+PLAN = WalkForwardPlan(start=20130102, end=20130301, refit=30)
 """Two folds, of 30 sessions and of 11."""
 
 
@@ -89,7 +87,7 @@ def recipe_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def source(recipe_file: Path) -> Source:
+def source(recipe_file: Path) -> ModelSource:
     return recipe_source(recipe_file, FEATURES)
 
 
@@ -101,7 +99,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def walked(source: Source, folder: Path, plan: Plan = PLAN, *, resume: bool = False, workers: int = 1) -> Backtest:
+def walked(
+    source: ModelSource, folder: Path, plan: WalkForwardPlan = PLAN, *, resume: bool = False, workers: int = 1
+) -> Backtest:
     return backtest(
         source, bars(), plan, terms=TERMS, tactic=Tactic(), folder=Folder(path=folder, resume=resume), workers=workers
     )
@@ -115,7 +115,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_folds_follow_one_another_and_end_with_the_period() -> None:
-    folds = folds_of(bars().sessions, Plan(start=session(300), end=session(349), refit=20))
+    folds = folds_of(bars().sessions, WalkForwardPlan(start=session(300), end=session(349), refit=20))
     assert [(f.number, f.first, f.last) for f in folds] == [
         (1, session(300), session(319)),
         (2, session(320), session(339)),
@@ -126,7 +126,7 @@ def test_folds_follow_one_another_and_end_with_the_period() -> None:
 
 
 def test_a_rolling_window_and_an_embargo_move_what_is_learnt_from() -> None:
-    plan = Plan(start=session(300), end=session(349), refit=25, rolling=100, embargo=7)
+    plan = WalkForwardPlan(start=session(300), end=session(349), refit=25, rolling=100, embargo=7)
     assert [(f.learn_first, f.learn_last) for f in folds_of(bars().sessions, plan)] == [
         (session(193), session(292)),
         (session(218), session(317)),
@@ -159,16 +159,16 @@ def test_a_refit_cuts_its_bars_in_the_proportions_of_splits_by_dates() -> None:
 
 def test_bars_that_begin_with_the_first_decision_leave_nothing_to_learn_from() -> None:
     with pytest.raises(ConfigurationError, match="no session lies before 2011-"):
-        folds_of(bars().sessions, Plan(start=20000101, end=20130101, refit=10))
+        folds_of(bars().sessions, WalkForwardPlan(start=20000101, end=20130101, refit=10))
 
 
 def test_a_period_outside_the_bars_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="hold no two sessions from 2014-01-01 to 2014-02-01"):
-        folds_of(bars().sessions, Plan(start=20140101, end=20140201))
+    with pytest.raises(ConfigurationError, match="do not hold two sessions from 2014-01-01 to 2014-02-01"):
+        folds_of(bars().sessions, WalkForwardPlan(start=20140101, end=20140201))
 
 
-def test_a_fold_with_too_little_to_learn_from_is_named(source: Source, tmp_path: Path) -> None:
-    plan = Plan(start=session(30), end=session(60), refit=20)
+def test_a_fold_with_too_little_to_learn_from_is_named(source: ModelSource, tmp_path: Path) -> None:
+    plan = WalkForwardPlan(start=session(30), end=session(60), refit=20)
     with pytest.raises(ConfigurationError, match=r"fold 1, which learns from 2011-.* holds no window"):
         walked(source, tmp_path / "run", plan)
 
@@ -201,7 +201,7 @@ def delisted(last: int) -> BarPanel:
 
 
 def test_a_stock_that_is_delisted_is_held_for_twenty_sessions_and_then_closed_in_every_book(
-    source: Source, tmp_path: Path
+    source: ModelSource, tmp_path: Path
 ) -> None:
     found = backtest(
         source,
@@ -224,7 +224,7 @@ def test_a_stock_that_is_delisted_is_held_for_twenty_sessions_and_then_closed_in
     assert any("on which days the recipe's settings were chosen is not known" in note for note in found.notes)
 
 
-def test_a_stock_without_bars_has_no_forecast(source: Source, tmp_path: Path) -> None:
+def test_a_stock_without_bars_has_no_forecast(source: ModelSource, tmp_path: Path) -> None:
     plan, bare = replace(PLAN, refit=None), delisted(10)
     terms, folder = Terms(horizon=1), Folder(path=tmp_path / "run")
     backtest(source, bare, plan, terms=terms, tactic=Tactic(), folder=folder)
@@ -234,9 +234,9 @@ def test_a_stock_without_bars_has_no_forecast(source: Source, tmp_path: Path) ->
     assert known[-10:].tolist() == [[False, True, True]] * 10
 
 
-def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: Source) -> None:
+def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: ModelSource) -> None:
     panel, places = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT").last(420), slice(300, 380)
-    told = Forecasts(
+    told = DailyForecasts(
         sessions=panel.sessions[places],
         kind=TargetKind.LOG_RETURN,
         horizons=(1, 3),
@@ -264,7 +264,7 @@ class Counted:
         self.numbers: list[int] = []
         self._most = most
 
-    def __call__(self, job: walk.RefitJob) -> object:
+    def __call__(self, job: refits.RefitJob) -> object:
         if len(self.numbers) == self._most:
             raise KeyboardInterrupt
         self.numbers.append(job.fold.number)
@@ -272,15 +272,15 @@ class Counted:
 
 
 def test_a_backtest_that_was_stopped_goes_on_and_comes_to_the_same_bytes(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = walked(source, tmp_path / "whole")
     first = Counted(most=1)
-    monkeypatch.setattr(walk, "forecast_refit", first)
+    monkeypatch.setattr(refits, "forecast_refit", first)
     with pytest.raises(KeyboardInterrupt):
         walked(source, tmp_path / "stopped")
     second = Counted(most=9)
-    monkeypatch.setattr(walk, "forecast_refit", second)
+    monkeypatch.setattr(refits, "forecast_refit", second)
     resumed = walked(source, tmp_path / "stopped", resume=True)
     assert (first.numbers, second.numbers) == ([1], [2])
     assert files_of(tmp_path / "whole") == files_of(tmp_path / "stopped")
@@ -288,13 +288,13 @@ def test_a_backtest_that_was_stopped_goes_on_and_comes_to_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_processes_beside_each_other_come_to_the_same_bytes(source: Source, tmp_path: Path) -> None:
+def test_processes_beside_each_other_come_to_the_same_bytes(source: ModelSource, tmp_path: Path) -> None:
     walked(source, tmp_path / "one")
     walked(source, tmp_path / "two", workers=2)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
 
-def test_a_folder_of_other_settings_is_refused_and_says_which(source: Source, tmp_path: Path) -> None:
+def test_a_folder_of_other_settings_is_refused_and_says_which(source: ModelSource, tmp_path: Path) -> None:
     plan = replace(PLAN, refit=None)
     walked(source, tmp_path / "run", plan)
     with pytest.raises(ConfigurationError, match="run holds a backtest already; go on with it"):
@@ -316,10 +316,10 @@ def test_a_covariate_that_becomes_known_ahead_makes_another_backtest(recipe_file
         ForecastStore(tmp_path / "run", settings_of(later, bars(), PLAN), resume=True)
 
 
-def test_a_folder_of_something_else_is_refused(source: Source, tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_refused(source: ModelSource, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "letter.txt").write_text("Dear all")
-    with pytest.raises(ConfigurationError, match="holds something else than a backtest"):
+    with pytest.raises(ConfigurationError, match="holds something other than a backtest"):
         walked(source, tmp_path / "run")
 
 
@@ -328,7 +328,7 @@ def test_a_folder_of_something_else_is_refused(source: Source, tmp_path: Path) -
 
 def test_an_artifact_as_it_stands_is_asked_as_serving_asks_it(trained: Path, tmp_path: Path) -> None:
     source = artifact_source(trained, "cpu")
-    found = walked(source, tmp_path / "run", Plan(start=20130102, end=20130301))
+    found = walked(source, tmp_path / "run", WalkForwardPlan(start=20130102, end=20130301))
     assert source.recipe == read_recipe(TINY.settings())
     assert source.standing is not None
     assert [(fold.learn_first, fold.learn_last) for fold in found.folds] == [(session(0), source.standing.last_seen)]
@@ -346,13 +346,15 @@ def test_days_that_an_artifact_has_seen_are_refused_naming_the_first_allowed(
     day = f"{session(last + 1)}"
     shown = f"{day[:4]}-{day[4:6]}-{day[6:]}"
     with pytest.raises(InSampleError, match=f"first session that may be decided on is {shown}"):
-        walked(source, tmp_path / "run", Plan(start=session(last), end=20130301, refit=refit))
+        walked(source, tmp_path / "run", WalkForwardPlan(start=session(last), end=20130301, refit=refit))
     with pytest.raises(InSampleError, match="is in sample"):
-        walked(source, tmp_path / "run", Plan(start=session(last + 3), end=20130301, refit=refit, embargo=3))
-    walked(source, tmp_path / "run", Plan(start=session(last + 1), end=20130301))
+        walked(source, tmp_path / "run", WalkForwardPlan(start=session(last + 3), end=20130301, refit=refit, embargo=3))
+    walked(source, tmp_path / "run", WalkForwardPlan(start=session(last + 1), end=20130301))
 
 
-def test_a_horizon_that_is_not_forecast_is_refused_before_anything_is_trained(source: Source, tmp_path: Path) -> None:
+def test_a_horizon_that_is_not_forecast_is_refused_before_anything_is_trained(
+    source: ModelSource, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigurationError, match=r"horizon 5 is not forecast; the model has \[1, 3\]"):
         backtest(source, bars(), PLAN, terms=Terms(horizon=5), tactic=Tactic(), folder=Folder(path=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
@@ -484,7 +486,7 @@ def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(walk, "forecast_refit", Counted(most=0))
+    monkeypatch.setattr(refits, "forecast_refit", Counted(most=0))
     period = ("--start", "2013-01-02", "--end", "2013-03-01", "--horizon", "3")
     assert call("--recipe", recipe_file, "--bars", bars_file, *period, "--out", tmp_path / "run") == 130
     assert "go on with the same command and --resume" in capsys.readouterr().err

@@ -8,13 +8,23 @@ from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
 from predictor.networks import TargetKind
-from trainers.stock.backtest.benchmarks import EQUAL_WEIGHT, MOMENTUM, REVERSAL, benchmark_weights
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.forecasts import Forecasts, joined
-from trainers.stock.backtest.performance import drawdown, equity, mean_error, performance, sharpe, sharpe_lead
+from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
+from trainers.stock.backtest.performance import drawdown, equity, performance, sharpe, sharpe_lead
 from trainers.stock.backtest.result import figures_of
-from trainers.stock.backtest.strategies import Strategy, Tactic, equal_long, long_short, weights_of
+from trainers.stock.backtest.strategies import (
+    EQUAL_WEIGHT,
+    MOMENTUM,
+    REVERSAL,
+    Strategy,
+    Tactic,
+    benchmark_weights,
+    equal_long,
+    long_short,
+    weights_of,
+)
 from trainers.stock.backtest.terms import Terms
+from trainers.stock.evaluation.standard_errors import mean_error
 
 FloatArray = NDArray[np.float64]
 FREE = Terms(horizon=1, cost_bps=0, borrow_bps=0)
@@ -113,10 +123,10 @@ def test_terms_that_cannot_be_are_refused(settings: dict[str, float], problem: s
 
 def forecasts_of(
     median: list[list[float]], *, width: float = 0.02, kind: TargetKind = TargetKind.LOG_RETURN
-) -> Forecasts:
+) -> DailyForecasts:
     """Days of stocks with these medians and a band of this width for one horizon of 4 sessions."""
     middle = np.array(median, np.float64)[..., None]
-    return Forecasts(
+    return DailyForecasts(
         sessions=np.arange(20200101, 20200101 + len(median), dtype=np.int32),
         kind=kind,
         horizons=(4,),
@@ -193,7 +203,7 @@ def test_a_horizon_that_is_not_forecast_is_refused() -> None:
 
 def test_forecasts_of_folds_are_joined_in_order() -> None:
     one, two = forecasts_of([[1.0]]), forecasts_of([[2.0], [3.0]])
-    assert joined([one, two]).median[..., 0].tolist() == [[1], [2], [3]]
+    assert joined_folds([one, two]).median[..., 0].tolist() == [[1], [2], [3]]
 
 
 # --- benchmarks

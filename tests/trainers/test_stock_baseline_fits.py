@@ -31,16 +31,22 @@ from predictor.errors import ConfigurationError
 from predictor.features import default_features
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines import Asked, Baseline, Fit, Fitted, NoForecastError, Plan, all_baselines
+from trainers.stock.evaluation.baselines import (
+    BaselineModel,
+    BaselinePlan,
+    Fit,
+    FittedBaseline,
+    MeasuredWindows,
+    NoForecastError,
+    all_baselines,
+)
+from trainers.stock.evaluation.baselines.baseline import Sample
 from trainers.stock.evaluation.baselines.garch import GARCH
 from trainers.stock.evaluation.baselines.har import HAR
-from trainers.stock.evaluation.baselines.naive import naive
-from trainers.stock.evaluation.baselines.sample import Sample
-from trainers.stock.evaluation.baselines.scaled import OWN_SCALE, RELATIVE_HAR
-from trainers.stock.evaluation.baselines.unconditional import UNCONDITIONAL
+from trainers.stock.evaluation.baselines.quantiles import OWN_SCALE, RELATIVE_HAR, UNCONDITIONAL, ZERO_RETURN
+from trainers.stock.evaluation.benchmarking import BenchmarkResult, benchmark
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import Forecasts
-from trainers.stock.evaluation.judged import Judged
-from trainers.stock.evaluation.standing import Standing, standing
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part
@@ -50,7 +56,7 @@ FloatArray = NDArray[np.float64]
 UNION = Part("union", TRAIN.first, SPLITS.calibration.last)
 ALONE = {"zero return", "last value"}
 NEVER_FITTED = "60-day empirical quantiles"
-Rows = dict[str, Fitted]
+Rows = dict[str, FittedBaseline]
 
 
 def rows_of(found: History) -> Rows:
@@ -59,12 +65,14 @@ def rows_of(found: History) -> Rows:
     return {baseline.named(fit): case_of(found).fitted(baseline, fit) for baseline, fit in plan.rows}
 
 
-def judged_by(found: History, plan: Plan, hear: Callable[[str, FloatArray], None] | None = None) -> Standing:
+def judged_by(
+    found: History, plan: BaselinePlan, hear: Callable[[str, FloatArray], None] | None = None
+) -> BenchmarkResult:
     """The standing of a model that forecasts nothing."""
-    judged = Judged.of(found, found.windows(TEST), LEVELS)
+    judged = EvaluationSet.of(found, found.windows(TEST), LEVELS)
     blank = np.zeros((*judged.outcomes.shape, len(LEVELS)))
     ours = Forecasts(raw=blank, calibrated=blank, scores=None)
-    return standing(judged, "this model", ours, case_of(found), plan, hear=hear or (lambda _name, _losses: None))
+    return benchmark(judged, "this model", ours, case_of(found), plan, hear=hear or (lambda _name, _losses: None))
 
 
 # --- which rows there are
@@ -89,14 +97,14 @@ def test_what_has_no_fit_stands_as_it_is_and_calibrated() -> None:
 # --- calibrated
 
 
-def told_in_units(units: Callable[[Windows], FloatArray]) -> Baseline:
+def told_in_units(units: Callable[[Windows], FloatArray]) -> BaselineModel:
     """Quantiles [n, Q] in units of the window's volatility at each horizon."""
 
-    def quantiles(asked: Asked) -> FloatArray:
+    def quantiles(asked: MeasuredWindows) -> FloatArray:
         _, scale = (level.numpy() for level in history().level(asked.windows))
         return (scale * np.sqrt(HORIZONS))[..., None] * units(asked.windows)[:, None]
 
-    return Baseline(name="biased", estimator=lambda _sample: Fitted(quantiles=quantiles))
+    return BaselineModel(name="biased", estimator=lambda _sample: FittedBaseline(quantiles=quantiles))
 
 
 def calibration_outcomes(h: int) -> FloatArray:
@@ -295,7 +303,7 @@ def test_a_symbol_without_ranges_on_half_of_its_days_leaves_hars_forecasts_of_th
         found = history_of(each, Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1,)))
         windows = found.windows(TEST)
         own = windows.symbols == 0
-        asked = Asked.of(found, Windows(symbols=windows.symbols[own], positions=windows.positions[own]))
+        asked = MeasuredWindows.of(found, Windows(symbols=windows.symbols[own], positions=windows.positions[own]))
         medians.append(HAR.estimator(Sample(history=found, part=TRAIN, levels=LEVELS)).quantiles(asked)[:, 0, 1])
     np.testing.assert_allclose(medians[0], medians[1], atol=0.3)  # residuals are pooled, so the median moves a little
 
@@ -343,11 +351,13 @@ def test_every_row_is_scored_on_the_same_windows_of_short_halted_and_flat_symbol
 def test_a_baseline_that_leaves_windows_out_is_left_out_itself_and_a_note_says_of_how_many() -> None:
     found = history()
 
-    def quantiles(asked: Asked) -> FloatArray:
+    def quantiles(asked: MeasuredWindows) -> FloatArray:
         return np.where(asked.windows.symbols[:, None, None] == 1, np.nan, np.zeros((len(asked), 2, 3)))
 
-    blind = Baseline(name="blind", estimator=lambda _sample: Fitted(quantiles=quantiles), fits=(Fit.AS_IS,))
-    made = judged_by(found, Plan(baselines=(naive(TargetKind.LOG_RETURN), blind), notes=()))
+    blind = BaselineModel(
+        name="blind", estimator=lambda _sample: FittedBaseline(quantiles=quantiles), fits=(Fit.AS_IS,)
+    )
+    made = judged_by(found, BaselinePlan(baselines=(ZERO_RETURN, blind), notes=()))
     asked = found.windows(TEST)
     assert [row.name for row in made.rows] == ["this model", "zero return"]
     count = int((asked.symbols == 1).sum())
@@ -367,7 +377,7 @@ def test_relative_har_is_what_a_model_of_that_scale_starts_from(kind: TargetKind
 
 def test_bars_without_a_price_that_moves_have_no_relative_har_and_a_note_says_why() -> None:
     still = replace(bars(), **{name: np.full_like(bars().close, 10.0) for name in COLUMNS if name != "volume"})
-    plan = Plan(baselines=(UNCONDITIONAL, RELATIVE_HAR), notes=())
+    plan = BaselinePlan(baselines=(UNCONDITIONAL, RELATIVE_HAR), notes=())
     made = judged_by(History(still, history().pipeline), plan)
     why = "prices never move in the training part, so no volatility can be fitted"
     wanted = [f"{RELATIVE_HAR.name}, {fit} is left out: {why}" for fit in (Fit.CALIBRATED, Fit.REFITTED)]
@@ -375,10 +385,10 @@ def test_bars_without_a_price_that_moves_have_no_relative_har_and_a_note_says_wh
 
 
 def test_a_baseline_that_cannot_be_fitted_is_left_out_with_the_reason() -> None:
-    def refuse(_sample: Sample) -> Fitted:
+    def refuse(_sample: Sample) -> FittedBaseline:
         raise NoForecastError("it needs more")
 
-    plan = Plan(baselines=(naive(TargetKind.LOG_RETURN), Baseline(name="greedy", estimator=refuse)), notes=())
+    plan = BaselinePlan(baselines=(ZERO_RETURN, BaselineModel(name="greedy", estimator=refuse)), notes=())
     made = judged_by(history(), plan)
     assert [row.name for row in made.rows] == ["this model", "zero return"]
     assert made.notes == tuple(f"greedy, {fit} is left out: it needs more" for fit in ("calibrated", "refitted"))
@@ -390,8 +400,8 @@ def test_symbols_with_another_baselines_forecasts_are_named_in_one_note_a_row_up
     for column in columns.values():
         column[1:, : int(np.searchsorted(bars().sessions, 20080401))] = np.nan
     found = history_of(replace(bars(), symbols=names, **columns), Target(horizons=HORIZONS))
-    made = judged_by(found, Plan(baselines=(naive(TargetKind.LOG_RETURN), GARCH), notes=()))
-    few = "it has 191 daily returns to be fitted on, and needs 250"
+    made = judged_by(found, BaselinePlan(baselines=(ZERO_RETURN, GARCH), notes=()))
+    few = "it has 191 daily returns to fit, but needs 250"
     told = ", ".join(f"S{k} ({few})" for k in range(1, 6))
     assert made.notes == (f"{GARCH.name}, calibrated is the unconditional quantiles instead for {told} and 2 more",)
 

@@ -26,9 +26,17 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import Asked, Fit, all_baselines, boosted, garch, quick_baselines, ridge
-from trainers.stock.evaluation.baselines.regressors import regressors
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.baselines import (
+    Fit,
+    MeasuredWindows,
+    all_baselines,
+    garch,
+    quick_baselines,
+    regression,
+    table,
+)
+from trainers.stock.evaluation.baselines.regression import regressors
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import pinball
 
 FloatArray = NDArray[np.float64]
@@ -151,7 +159,7 @@ def test_a_young_symbol_has_the_unconditional_forecast_and_it_is_said_why() -> N
     np.testing.assert_array_equal(made.forecasts[GARCH][rows], made.forecasts["unconditional quantiles"][rows])
     others, _ = rows_of(found, 0)
     assert (made.forecasts[GARCH][others] != made.forecasts["unconditional quantiles"][others]).all()
-    assert made.replaced == {1: "it has 191 daily returns to be fitted on, and needs 250"}
+    assert made.replaced == {1: "it has 191 daily returns to fit, but needs 250"}
 
 
 def test_symbols_that_are_old_enough_are_fitted() -> None:
@@ -185,8 +193,7 @@ def test_what_is_not_installed_is_left_out_and_a_note_says_what_to_install(
     def found(asked: str) -> object:
         return None if asked == package else object()
 
-    for module in (boosted, garch, ridge):
-        monkeypatch.setattr(module, "find_spec", found)
+    monkeypatch.setattr(table, "find_spec", found)
     plan = all_baselines(TargetKind.LOG_RETURN)
     left_out = plan.notes
     assert len(left_out) == 1
@@ -249,7 +256,7 @@ def test_boosted_quantiles_that_lie_close_are_put_in_order() -> None:
 
 
 def test_boosted_trees_give_the_same_bits_again() -> None:
-    again = case_of(history()).fitted(boosted.BOOSTED, Fit.AS_IS).forecasts(asked_of(history()))
+    again = case_of(history()).fitted(regression.BOOSTED, Fit.AS_IS).forecasts(asked_of(history()))
     np.testing.assert_array_equal(again, returns_baselines().forecasts[LIGHTGBM])
 
 
@@ -271,7 +278,7 @@ def test_ridge_solves_the_normal_equations_of_its_standardised_regressors(kind: 
     found = history(kind)
     made = returns_baselines() if kind is TargetKind.LOG_RETURN else volatility_baselines()
     learnt, asked = found.windows(TRAIN), found.windows(TEST)
-    x, z = regressors(found, Asked.of(found, learnt)), regressors(found, Asked.of(found, asked))
+    x, z = regressors(found, MeasuredWindows.of(found, learnt)), regressors(found, MeasuredWindows.of(found, asked))
     spread = x.std(axis=0)
     spread[spread == 0] = 1.0
     x, z = (x - x.mean(axis=0)) / spread, (z - x.mean(axis=0)) / spread
@@ -288,7 +295,7 @@ def test_ridge_solves_the_normal_equations_of_its_standardised_regressors(kind: 
 @pytest.mark.parametrize("name", [GARCH, HAR, "ridge", LIGHTGBM])
 def test_what_learns_of_volatility_beats_what_does_not(name: str) -> None:
     found = history(TargetKind.LOG_VOLATILITY)
-    judged = Judged.of(found, found.windows(TEST), LEVELS)
+    judged = EvaluationSet.of(found, found.windows(TEST), LEVELS)
     losses = {each: pinball(judged, forecast).mean() for each, forecast in volatility_baselines().forecasts.items()}
     assert losses[name] < 0.9 * losses["unconditional quantiles"]
 

@@ -26,8 +26,8 @@ from trainers.loop import CheckpointError, Checkpoints
 from trainers.progress import Consumer
 from trainers.stock import Keeping, Optimisation, Recipe, Splits, Trained, command, train
 from trainers.stock.card import bars_hash
-from trainers.stock.material import Material
 from trainers.stock.recipe import optimisation_of
+from trainers.stock.training_data import Material
 
 QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
 

@@ -151,7 +151,7 @@ def test_unknown_outcomes_are_left_out() -> None:
 def test_a_horizon_without_any_known_outcome_is_refused() -> None:
     results = outcomes(50, seed=5)
     results[:, 1] = np.nan
-    with pytest.raises(ConfigurationError, match="knows no outcome 5 sessions ahead"):
+    with pytest.raises(ConfigurationError, match="has no known outcome 5 sessions ahead"):
         offsets_for(results)
 
 

@@ -34,8 +34,8 @@ from trainers.cli.commands import app
 from trainers.stock.data import Batch, History, Windows
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import covariate_fields
-from trainers.stock.hiding import SHARE, Hiding
-from trainers.stock.lessons import by_windows
+from trainers.stock.objectives import by_windows
+from trainers.stock.static_dropout import SHARE, StaticDropout
 
 LAST_LEARNT = SPLITS.train.last
 
@@ -253,44 +253,44 @@ def test_known_inputs_must_be_columns_of_a_file() -> None:
 
 def test_a_share_of_training_windows_sees_unknown_and_always_the_same_ones() -> None:
     every = Windows(symbols=np.repeat(np.arange(50), 400), positions=np.tile(np.arange(400), 50))
-    hidden = Hiding(history(), seed=3).hidden(every)
-    assert np.array_equal(hidden, Hiding(history(), seed=3).hidden(every))
-    assert not np.array_equal(hidden, Hiding(history(), seed=4).hidden(every))
+    hidden = StaticDropout(history(), seed=3).hidden(every)
+    assert np.array_equal(hidden, StaticDropout(history(), seed=3).hidden(every))
+    assert not np.array_equal(hidden, StaticDropout(history(), seed=4).hidden(every))
     both, one = hidden.all(axis=1).mean(), hidden.mean(axis=0)
     assert both == pytest.approx(SHARE, abs=0.01)
     assert one == pytest.approx(2 * SHARE - SHARE**2, abs=0.01)
 
 
-def test_windows_of_a_history_are_whole_and_those_of_a_lesson_lack_statics_now_and_then() -> None:
+def test_windows_of_a_history_are_whole_and_those_that_are_learnt_from_lack_statics_now_and_then() -> None:
     windows = history().windows(SPLITS.train)
-    lesson = Hiding(history(), seed=0).gather(windows).inputs
+    dropped = StaticDropout(history(), seed=0).gather(windows).inputs
     whole = history().gather(windows).inputs
-    hidden = Hiding(history(), seed=0).hidden(windows)
+    hidden = StaticDropout(history(), seed=0).hidden(windows)
     groups = np.array(pipeline().features.static_groups)
     unknown = torch.from_numpy(pipeline().features.statics.unknown)
-    assert torch.equal(lesson.static, torch.where(torch.from_numpy(hidden[:, groups]), unknown, whole.static))
-    assert not torch.equal(lesson.static, whole.static)
-    assert_same_inputs(lesson._replace(static=whole.static), whole)
+    assert torch.equal(dropped.static, torch.where(torch.from_numpy(hidden[:, groups]), unknown, whole.static))
+    assert not torch.equal(dropped.static, whole.static)
+    assert_same_inputs(dropped._replace(static=whole.static), whole)
 
 
 def test_the_column_of_unknown_is_taught_though_every_training_symbol_has_a_sector() -> None:
-    """The last static column; its weight in the network moves because lessons hide sectors now and then."""
+    """The last static column; its weight in the network moves because training windows hide sectors now and then."""
     train, selection = history().windows(SPLITS.train), history().windows(SPLITS.selection)
     made = artifact_with(pipeline())
     network = made.network().train()
-    lesson = by_windows(network, history(), train, selection, RECIPE)
+    objective = by_windows(network, history(), train, selection, RECIPE)
     weights = network.get_parameter("context.mix.weight")
     unknown = weights.shape[1] - pipeline().sizes.known - 1
 
     def gradient(batches: Iterable[Batch]) -> float:
         network.zero_grad()
         for batch in batches:
-            lesson.loss(batch).mean.backward()
+            objective.loss(batch).mean.backward()
         assert weights.grad is not None
         return float(weights.grad[:, unknown].abs().max())
 
-    assert gradient(islice(lesson.train.batches(0), 4)) > 0
-    assert gradient(islice(lesson.selection.batches(0), 1)) == 0
+    assert gradient(islice(objective.train.batches(0), 4)) > 0
+    assert gradient(islice(objective.selection.batches(0), 1)) == 0
 
 
 def test_an_unheard_category_works_and_warns() -> None:

@@ -19,10 +19,10 @@ from predictor.networks import Inputs, Target, TargetKind, restore
 from predictor.windows import Minimum, Pipeline
 from trainers.stock.data import History, Windows
 from trainers.stock.fitting import fit_pipeline
+from trainers.stock.objectives import QuantileTask
 from trainers.stock.recipe import Recipe
 from trainers.stock.scale import learnt_of
 from trainers.stock.splits import Part, Splits
-from trainers.stock.task import QuantileTask
 
 FloatArray = NDArray[np.float64]
 

@@ -26,9 +26,8 @@ from trainers.stock.command import stock
 from trainers.stock.data import History
 from trainers.stock.doubts import of_recipe, of_steps
 from trainers.stock.ensembles.command import ensemble
-from trainers.stock.evaluation.baselines.naive import naive
-from trainers.stock.evaluation.baselines.scaled import SCALED
-from trainers.stock.evaluation.baselines.table import Plan
+from trainers.stock.evaluation.baselines.quantiles import SCALED, ZERO_RETURN
+from trainers.stock.evaluation.baselines.table import BaselinePlan
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.tuning.command import tune_stock
@@ -45,7 +44,7 @@ UNREAD = "the covariate files have columns that the model does not read: rate"
 STEPS = "steps of the optimizer an epoch"
 EARLY = (SILENT, SPLIT)
 JUDGED = (SILENT, UNREAD, SPLIT)
-FEW = Plan(baselines=(naive(TargetKind.LOG_RETURN), SCALED), notes=())
+FEW = BaselinePlan(baselines=(ZERO_RETURN, SCALED), notes=())
 
 
 @cache
@@ -211,7 +210,7 @@ def test_an_ensemble_tells_of_doubts_before_its_work_and_its_card_holds_them(
 def test_an_evaluation_tells_of_doubts_before_its_work_and_holds_them(
     doubtful: Doubtful, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def few(_kind: TargetKind) -> Plan:
+    def few(_kind: TargetKind) -> BaselinePlan:
         return FEW
 
     monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", few)

@@ -18,11 +18,11 @@ from predictor.networks import Edges, GraphConfig, Target, WindowNormaliser
 from trainers.progress import Chain
 from trainers.stock import Optimisation, Recipe, train
 from trainers.stock.audit import Depth, audit
-from trainers.stock.backtest import Folder, Plan, Source, Tactic, Terms, artifact_source, backtest
+from trainers.stock.backtest import Folder, ModelSource, Tactic, Terms, WalkForwardPlan, artifact_source, backtest
 from trainers.stock.backtest.folds import folds_of
+from trainers.stock.backtest.refits import forecast_refit, refit_job
 from trainers.stock.backtest.run import GIVEN_EDGES, settings_of
 from trainers.stock.backtest.store import ForecastStore
-from trainers.stock.backtest.walk import forecast_refit, refit_job
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.edges import (
     among,
@@ -33,13 +33,13 @@ from trainers.stock.edges import (
     training_edges,
     without_market,
 )
-from trainers.stock.evaluation.evaluate import OURS, Wanted, evaluate
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.bound_model import bind_model, calendar_of, last_seen
+from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluate
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import overall, pinball
-from trainers.stock.evaluation.reading import calendar_of, last_seen, reading_of
-from trainers.stock.evaluation.refits import Refitting, refitted_forecasts
+from trainers.stock.evaluation.seeds import Refitting, refitted_forecasts
 from trainers.stock.evaluation.seen import unseen_part
-from trainers.stock.material import Material
+from trainers.stock.training_data import Material
 
 FloatArray = NDArray[np.float64]
 
@@ -149,7 +149,7 @@ def test_given_edges_keep_the_largest_weights(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("A,X,1", "line 2: 'X' is not among the 2 symbols"),
-        ("A,B,near", "'near' is no number"),
+        ("A,B,near", "'near' is not a number"),
         ("A,B,inf", "must be finite"),
         ("A,A,1", "line 2: the edge from A to A leads to the stock itself"),
         ("A,B", "line 2: it must have 3 cells"),
@@ -196,7 +196,7 @@ def graph_bars() -> BarPanel:
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> Source:
+def given(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
     """An artifact of a graph that was trained with given edges, on all but the newest year."""
     learnt = graph_bars().until(int(graph_bars().sessions[399]))
     folder = tmp_path_factory.mktemp("given") / "1"
@@ -204,7 +204,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Source:
     return artifact_source(folder, "cpu")
 
 
-def model_of(source: Source) -> Model:
+def model_of(source: ModelSource) -> Model:
     assert source.standing is not None
     assert isinstance(source.standing.model, Model)
     return source.standing.model
@@ -216,7 +216,7 @@ def assert_given(found: Edges | None) -> None:
     assert found.weights.tolist() == GIVEN.weights.tolist()
 
 
-def test_an_artifact_tells_that_its_edges_were_given_and_holds_them(given: Source) -> None:
+def test_an_artifact_tells_that_its_edges_were_given_and_holds_them(given: ModelSource) -> None:
     assert given.card["edges"] == {"source": "given"}
     assert_given(given.given_edges(SYMBOLS))
 
@@ -234,7 +234,7 @@ def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
     assert found.weights.tolist() == [[3.0, 0.0], [0.0, 0.0], [-2.0, 1.0], [0.0, 0.0]]
 
 
-def refitting_of(source: Source) -> Refitting:
+def refitting_of(source: ModelSource) -> Refitting:
     """The recipe again, with the edges that the artifact was given."""
     assert source.standing is not None
     return Refitting(
@@ -247,9 +247,9 @@ def refitting_of(source: Source) -> Refitting:
     )
 
 
-def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: Source) -> None:
+def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: ModelSource) -> None:
     recipe, refitting = given.known_recipe(), refitting_of(given)
-    reading = reading_of(model_of(given), graph_bars())
+    reading = bind_model(model_of(given), graph_bars())
     windows = reading.windows(refitting.splits.test)
     ours = reading.forecasts(windows).calibrated
     again = refitted_forecasts(refitting, recipe.optimisation.seed, windows, Chain())
@@ -258,16 +258,16 @@ def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: S
     assert np.abs(other - ours).max() > 1e-5
 
 
-def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: Source) -> None:
+def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: ModelSource) -> None:
     model, refitting = model_of(given), refitting_of(given)
-    found = evaluate(model, graph_bars(), Wanted(seeds=2, device="cpu"), consume=Chain(), announce=unheard)
+    found = evaluate(model, graph_bars(), EvaluationSettings(seeds=2, device="cpu"), consume=Chain(), announce=unheard)
     assert found.seeds is not None
     (ours,) = [row.mean.value for row in found.rows if row.name == OURS]
     other = 2 * found.seeds.mean.mean - ours
-    reading = reading_of(model, graph_bars())
+    reading = bind_model(model, graph_bars())
     days = unseen_part(graph_bars().sessions, last_seen(model), RECIPE.target, calendar_of(model), start=None, end=None)
     windows = reading.windows(days)
-    judged = Judged.of(reading.history, windows, RECIPE.quantiles)
+    judged = EvaluationSet.of(reading.history, windows, RECIPE.quantiles)
 
     def loss(edges: Edges | None) -> float:
         """Of the other seed, trained again with these edges."""
@@ -279,12 +279,12 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: Source) ->
     assert other != pytest.approx(loss(None), abs=1e-9)
 
 
-def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(given: Source, tmp_path: Path) -> None:
+def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(given: ModelSource, tmp_path: Path) -> None:
     """Two artifacts that differ in their edges alone: their recipe, trained again without them, would be one model."""
     learnt = graph_bars().until(int(graph_bars().sessions[399]))
     train(Material(learnt, FEATURES), RECIPE, tmp_path / "1", consume=Chain())
 
-    def shuffled(source: Source) -> float:
+    def shuffled(source: ModelSource) -> float:
         depth = Depth(sessions=1, permutations=1, epochs=3)
         found = audit(source, graph_bars(), terms=Terms(horizon=3), tactic=Tactic(), depth=depth, announce=unheard)
         return found.permutation.permuted[0]
@@ -296,9 +296,9 @@ def unheard(_stage: str) -> None:
     """Nobody listens."""
 
 
-def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(given: Source, tmp_path: Path) -> None:
+def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(given: ModelSource, tmp_path: Path) -> None:
     bars = graph_bars()
-    plan = Plan(start=int(bars.sessions[500]), end=int(bars.sessions[520]), refit=30)
+    plan = WalkForwardPlan(start=int(bars.sessions[500]), end=int(bars.sessions[520]), refit=30)
     terms, folder = Terms(horizon=3), Folder(path=tmp_path / "backtest")
     found = backtest(given, bars, plan, terms=terms, tactic=Tactic(), folder=folder)
     assert GIVEN_EDGES in found.notes

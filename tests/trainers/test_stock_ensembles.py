@@ -24,12 +24,12 @@ from predictor.errors import ArtifactError, ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.networks import Target
 from trainers.stock.data import NO_SOURCE, Windows
-from trainers.stock.ensembles import Joined, join
+from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.command import ensemble, named
-from trainers.stock.ensembles.common import common_splits
-from trainers.stock.evaluation.baselines import SCALED, Baseline, Fitted, Plan
-from trainers.stock.evaluation.baselines.sample import Sample
-from trainers.stock.evaluation.members import Members
+from trainers.stock.ensembles.join import common_splits
+from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FittedBaseline
+from trainers.stock.evaluation.baselines.baseline import Sample
+from trainers.stock.evaluation.bound_model import Members
 from trainers.stock.splits import Part, Splits, SplitShares
 
 OURS = "this ensemble"
@@ -55,19 +55,19 @@ def folders(tmp_path_factory: pytest.TempPathFactory, splits: Splits) -> dict[st
 
 
 @pytest.fixture(scope="module")
-def joined(bars: BarPanel, folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Joined:
+def joined(bars: BarPanel, folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> JoinedEnsemble:
     return join(bars, folders, tmp_path_factory.mktemp("models") / "joint" / "1")
 
 
 @pytest.fixture(scope="module")
-def stored(joined: Joined) -> StoredEnsemble:
+def stored(joined: JoinedEnsemble) -> StoredEnsemble:
     return artifact.load_ensemble(joined.folder)
 
 
 # --- what comes out
 
 
-def test_the_ensemble_is_served_with_its_members(joined: Joined, bars: BarPanel) -> None:
+def test_the_ensemble_is_served_with_its_members(joined: JoinedEnsemble, bars: BarPanel) -> None:
     with Forecaster.load(joined.folder) as forecaster:
         forecast, info = forecaster.predict(bars.last(200)), forecaster.model()
     assert np.isfinite(forecast.values).all()
@@ -76,7 +76,7 @@ def test_the_ensemble_is_served_with_its_members(joined: Joined, bars: BarPanel)
     assert [member.name for member in Card.from_json(info.card_json).members] == ["long", "short"]
 
 
-def test_the_members_come_along_unchanged(joined: Joined, folders: dict[str, Path]) -> None:
+def test_the_members_come_along_unchanged(joined: JoinedEnsemble, folders: dict[str, Path]) -> None:
     for name, folder in folders.items():
         for path in folder.rglob("*"):
             if path.is_file():
@@ -107,7 +107,7 @@ def test_the_test_part_moves_no_number(
     np.testing.assert_allclose(found, expected, rtol=1e-9)  # adjusting by other last prices rounds otherwise
 
 
-def test_the_card_scores_the_ensemble_beside_its_members(joined: Joined) -> None:
+def test_the_card_scores_the_ensemble_beside_its_members(joined: JoinedEnsemble) -> None:
     card = joined.told
     assert card.scores is not None and card.best_member is not None and card.skill is not None  # noqa: PT018
     names = [row.name for row in card.scores.rows]
@@ -134,25 +134,25 @@ def test_its_baselines_know_all_that_any_member_has_seen(
     short = _saved(tmp_path / "short" / "1", artifact_of("gru", encoder_length=20, features=(2, 3), seed=3), later)
     fitted_on: list[int] = []
 
-    def noting(sample: Sample) -> Fitted:
+    def noting(sample: Sample) -> FittedBaseline:
         fitted_on.append(sample.part.last)
         return SCALED.estimator(sample)
 
-    def plan(*_args: object) -> Plan:
-        return Plan(baselines=(Baseline(name="noting", estimator=noting),), notes=())
+    def plan(*_args: object) -> BaselinePlan:
+        return BaselinePlan(baselines=(BaselineModel(name="noting", estimator=noting),), notes=())
 
     monkeypatch.setattr(import_module("trainers.stock.ensembles.join"), "quick_baselines", plan)
     join(bars, folders | {"short": short}, tmp_path / "joint" / "1")
     assert fitted_on == [splits.train.last, later.calibration.last]
 
 
-def test_the_card_says_which_days_it_rests_on(joined: Joined, splits: Splits) -> None:
+def test_the_card_says_which_days_it_rests_on(joined: JoinedEnsemble, splits: Splits) -> None:
     found = {split.name: (split.first, split.last) for split in joined.told.splits}
     assert found == {part.name: (part.first, part.last) for part in splits.parts}
 
 
 def test_the_same_members_and_bars_give_the_same_bytes(
-    joined: Joined, bars: BarPanel, folders: dict[str, Path], tmp_path: Path
+    joined: JoinedEnsemble, bars: BarPanel, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     again = join(bars, folders, tmp_path / "1")
     for name in ("manifest.json", "golden/arrays.safetensors"):
@@ -259,7 +259,7 @@ def test_an_ensemble_of_ensembles_is_refused(bars: BarPanel, folders: dict[str, 
         join(bars, {"a": inner, "b": folders["long"]}, tmp_path / "1")
 
 
-def test_an_ensemble_is_never_overwritten(joined: Joined, bars: BarPanel, folders: dict[str, Path]) -> None:
+def test_an_ensemble_is_never_overwritten(joined: JoinedEnsemble, bars: BarPanel, folders: dict[str, Path]) -> None:
     before = (joined.folder / "manifest.json").read_bytes()
     with pytest.raises(ConfigurationError, match="exists already"):
         join(bars, folders, joined.folder)

@@ -28,22 +28,23 @@ from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
 from trainers.stock import Optimisation, Recipe, Trained, train
-from trainers.stock.backtest.refit import assembled
+from trainers.stock.backtest.refits import assembled
 from trainers.stock.data import History
-from trainers.stock.evaluation.baselines import SCALED, Baseline, Fit, Fitted, Plan
-from trainers.stock.evaluation.baselines.naive import naive
-from trainers.stock.evaluation.baselines.sample import Sample
-from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts
+from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, Fit, FittedBaseline, table
+from trainers.stock.evaluation.baselines.baseline import Sample
+from trainers.stock.evaluation.baselines.quantiles import UNCONDITIONAL, ZERO_RETURN
+from trainers.stock.evaluation.bound_model import bind_model
+from trainers.stock.evaluation.calibration import ForecastWindows, adaptive_forecasts
 from trainers.stock.evaluation.command import evaluate_command
-from trainers.stock.evaluation.evaluate import OURS, Wanted, evaluate
+from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
-from trainers.stock.evaluation.judged import Judged
-from trainers.stock.evaluation.reading import reading_of
+from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seen import seen_until, splits_of, unseen_part
-from trainers.stock.material import Material
 from trainers.stock.splits import Part
+from trainers.stock.training_data import Material
 
 FloatArray = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ RECIPE = Recipe(
     normaliser=WindowNormaliser(window=20),
     optimisation=Optimisation(max_epochs=1, device="cpu"),
 )
-ALONE = Wanted(seeds=1)
+ALONE = EvaluationSettings(seeds=1)
 FITTED = (
     "unconditional quantiles",
     "volatility-scaled quantiles",
@@ -67,7 +68,7 @@ FITTED = (
     "ridge",
     "LightGBM quantiles",
 )
-FEW = Plan(baselines=(naive(TargetKind.LOG_RETURN), SCALED), notes=())
+FEW = BaselinePlan(baselines=(ZERO_RETURN, SCALED), notes=())
 LAST_SEEN = 20120827
 FIRST_ALLOWED = 20120828
 
@@ -98,7 +99,7 @@ def loaded(made: Trained) -> Model:
     return load_single(made.folder, ("tiny", 1), Runtime(device=torch.device("cpu"), max_rows=256))
 
 
-def evaluated(made: Trained, panel: BarPanel | None = None, wanted: Wanted = ALONE) -> Evaluation:
+def evaluated(made: Trained, panel: BarPanel | None = None, wanted: EvaluationSettings = ALONE) -> Evaluation:
     return evaluate(loaded(made), panel or bars(), wanted, consume=unwatched, announce=unheard)
 
 
@@ -111,7 +112,7 @@ def found(trained: Trained) -> Evaluation:
 def few_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the baselines are not the point."""
 
-    def few(_kind: TargetKind) -> Plan:
+    def few(_kind: TargetKind) -> BaselinePlan:
         return FEW
 
     monkeypatch.setattr("trainers.stock.evaluation.evaluate.all_baselines", few)
@@ -131,6 +132,23 @@ def place(session: int) -> int:
 
 
 # --- what comes out
+
+
+def test_a_new_baseline_is_one_line_of_the_table(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tripled(sample: Sample) -> FittedBaseline:
+        plain = UNCONDITIONAL.estimator(sample)
+        return FittedBaseline(quantiles=lambda asked: 3 * plain.quantiles(asked))
+
+    new = BaselineModel(name="tripled quantiles", estimator=tripled)
+    monkeypatch.setattr(table, "BASELINES", (ZERO_RETURN, SCALED, new))
+    evaluation = evaluated(trained)
+
+    names = {"tripled quantiles, calibrated", "tripled quantiles, refitted"}
+    assert names < {row.name for row in evaluation.rows}
+    assert names < {row.baseline for row in evaluation.comparisons}
+    assert names < set(evaluation.skill.rivals)
+    page = render_evaluation("demo/1", evaluation)
+    assert all(name in page for name in names)
 
 
 def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: Evaluation) -> None:
@@ -225,14 +243,14 @@ def test_offsets_and_adaptive_offsets_stand_beside_none_with_their_effective_blo
 
 def test_adaptive_offsets_walk_on_from_the_calibration_part(trained: Trained, found: Evaluation) -> None:
     model = loaded(trained)
-    reading = reading_of(model, bars())
+    reading = bind_model(model, bars())
     test = Part("test", int(bars().sessions[place(FIRST_ALLOWED) + 1]), int(bars().sessions[-1]))
     seen, asked = (
-        Walked(windows=windows, forecasts=reading.forecasts(windows))
+        ForecastWindows(windows=windows, forecasts=reading.forecasts(windows))
         for windows in map(reading.windows, (splits_of(trained.card).calibration, test))
     )
     moved = adaptive_forecasts(reading.history, seen, asked, model.manifest.quantiles)
-    judged = Judged.of(reading.history, asked.windows, model.manifest.quantiles)
+    judged = EvaluationSet.of(reading.history, asked.windows, model.manifest.quantiles)
     assert found.calibration.adaptive == score(judged, moved, name="adaptive", role=Role.VARIANT)
 
 
@@ -283,7 +301,7 @@ def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("few_baselines")
 def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained: Trained, tmp_path: Path) -> None:
-    found = evaluated(trained, wanted=Wanted(seeds=2))
+    found = evaluated(trained, wanted=EvaluationSettings(seeds=2))
     other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
     alone = evaluated(trained_into(tmp_path, other))
     pair = [next(row for row in each.rows if row.name == OURS) for each in (found, alone)]
@@ -317,11 +335,11 @@ def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds
 ) -> None:
     longer = trained_into(tmp_path, replace(RECIPE, encoder_length=12))
     joint = ensemble_of(loaded(trained), loaded(longer))
-    found = evaluate(joint, bars(), Wanted(seeds=3, adaptive=True), consume=unwatched, announce=unheard)
+    found = evaluate(joint, bars(), EvaluationSettings(seeds=3, adaptive=True), consume=unwatched, announce=unheard)
     assert found.seeds is None
     assert found.notes[-1] == "an ensemble has no recipe of its own: it is not trained with other seeds"
     assert found.calibration.effective_blocks == (120.0, 40.0)
-    reading = reading_of(joint, bars())
+    reading = bind_model(joint, bars())
     windows = reading.windows(Part("test", 20120904, 20121130))
     said = reading.forecasts(windows)
     day, symbol = int(bars().sessions[windows.positions[9]]), int(windows.symbols[9])
@@ -359,12 +377,12 @@ class Watched:
     def __init__(self) -> None:
         self.fitted_on: list[tuple[int, int]] = []
 
-    def estimate(self, sample: Sample) -> Fitted:
+    def estimate(self, sample: Sample) -> FittedBaseline:
         self.fitted_on.append((sample.part.first, sample.part.last))
         return SCALED.estimator(sample)
 
-    def plan(self, *_args: object) -> Plan:
-        return Plan(baselines=(Baseline(name="watched", estimator=self.estimate),), notes=())
+    def plan(self, *_args: object) -> BaselinePlan:
+        return BaselinePlan(baselines=(BaselineModel(name="watched", estimator=self.estimate),), notes=())
 
 
 @pytest.fixture

@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from predictor.features import default_features
 from predictor.networks import Target
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.adaptive import Delay, Residuals, adaptive_offsets, shifted
-from trainers.stock.evaluation.calibration import Walked, adaptive_forecasts
+from trainers.stock.evaluation.calibration import (
+    Delay,
+    ForecastWindows,
+    Residuals,
+    adaptive_forecasts,
+    adaptive_offsets,
+    shifted,
+)
 from trainers.stock.evaluation.forecasts import Forecasts
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import Recipe
@@ -183,11 +189,11 @@ def units(found: History, windows: Windows) -> FloatArray:
     return (found.level(windows)[1].numpy() * np.array([1, 5**0.5]))[..., None]
 
 
-def forecast(found: History, part: Part) -> Walked:
+def forecast(found: History, part: Part) -> ForecastWindows:
     """The quantiles of a normal distribution of each window's volatility, whose fixed offsets are far off."""
     windows = found.windows(part)
     raw = BAND * units(found, windows)
-    return Walked(windows=windows, forecasts=Forecasts(raw=raw, calibrated=9 * raw, scores=None))
+    return ForecastWindows(windows=windows, forecasts=Forecasts(raw=raw, calibrated=9 * raw, scores=None))
 
 
 @pytest.mark.parametrize("lag", [0, 1])

@@ -11,29 +11,27 @@ from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
 from predictor.networks import Target, TargetKind
-from trainers.stock.evaluation import hac
+from trainers.stock.evaluation import standard_errors
 from trainers.stock.evaluation.comparison import compare
 from trainers.stock.evaluation.correlation import ACROSS_DAYS, ACROSS_SYMBOLS, correlations, ranks, way
-from trainers.stock.evaluation.hac import newey_west, stretch
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import absolute_error, crps, inside, pinball, pinball_at, qlike, winkler
 from trainers.stock.evaluation.metrics import metrics_of
-from trainers.stock.evaluation.pit import pit
 from trainers.stock.evaluation.resampling import interval, resampled_mean
-from trainers.stock.evaluation.scores import Role, score
+from trainers.stock.evaluation.scores import Role, by_symbol, pit, score
 from trainers.stock.evaluation.seeds import over_seeds
-from trainers.stock.evaluation.symbols import by_symbol
+from trainers.stock.evaluation.standard_errors import newey_west, stretch
 
 FloatArray = NDArray[np.float64]
 
 LEVELS = (0.1, 0.5, 0.9)
 
 
-def judged(outcomes: FloatArray, *, days: int | None = None, levels: tuple[float, ...] = LEVELS) -> Judged:
+def judged(outcomes: FloatArray, *, days: int | None = None, levels: tuple[float, ...] = LEVELS) -> EvaluationSet:
     """Outcomes [N, H], day by day; so many symbols a day as fill the days."""
     count = len(outcomes) if days is None else days
     symbols = len(outcomes) // count
-    return Judged(
+    return EvaluationSet(
         outcomes=outcomes,
         sessions=np.arange(count, dtype=np.int32),
         positions=np.repeat(np.arange(count), symbols),
@@ -43,11 +41,11 @@ def judged(outcomes: FloatArray, *, days: int | None = None, levels: tuple[float
     )
 
 
-def of_volatility(found: Judged) -> Judged:
+def of_volatility(found: EvaluationSet) -> EvaluationSet:
     return replace(found, target=replace(found.target, kind=TargetKind.LOG_VOLATILITY))
 
 
-def one(outcome: float) -> Judged:
+def one(outcome: float) -> EvaluationSet:
     return judged(np.array([[outcome]]))
 
 
@@ -323,7 +321,7 @@ def test_without_statsmodels_a_comparison_has_no_t_statistic(monkeypatch: pytest
     def nothing(_name: str) -> None:
         return None
 
-    monkeypatch.setattr(hac, "find_spec", nothing)
+    monkeypatch.setattr(standard_errors, "find_spec", nothing)
     losses = np.random.default_rng(7).exponential(size=(200, 1))
     assert compare(judged(losses), losses, 1.1 * losses, "x").t is None
 

@@ -12,7 +12,7 @@ from trainers.stock.evaluation.correlation import Correlation
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, Role
-from trainers.stock.evaluation.tables import told
+from trainers.stock.evaluation.tables import evaluation_tables
 
 LONGEST = (
     "GARCH(1,1)-t, calibrated",
@@ -43,7 +43,7 @@ def long_names() -> Evaluation:
 
 def printed(found: Evaluation, capsys: pytest.CaptureFixture[str]) -> str:
     console = Console(width=80, highlight=False)
-    for part in told(found):
+    for part in evaluation_tables(found):
         console.print(part)
     return capsys.readouterr().out
 

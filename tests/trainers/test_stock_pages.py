@@ -16,19 +16,13 @@ from predictor.skill import Verdict
 from trainers.stock.audit.page import render_audit, write_audit_page
 from trainers.stock.backtest import Backtest, Fold, Strategy, Tactic, Terms, summary_json
 from trainers.stock.backtest.book import Book, run_book
-from trainers.stock.backtest.costs import bill, break_even, sharpe_at
-from trainers.stock.backtest.page import render_backtest, write_backtest
-from trainers.stock.backtest.page.curves import fallen, smoothed
-from trainers.stock.backtest.page.grids import cost_grid, sensitivity_grid
-from trainers.stock.backtest.result import Track, track_of
-from trainers.stock.backtest.tables import backtest_tables
-from trainers.stock.backtest.verdict import lead_over, leads_of, sentence_of, verdict_of
-from trainers.stock.evaluation.page import render_evaluation, write_evaluation
-from trainers.stock.evaluation.page.calibration import winkler_grid
-from trainers.stock.evaluation.page.losses import loss_grid
-from trainers.stock.evaluation.page.scores import horizon_grid
+from trainers.stock.backtest.page import cost_grid, fallen, render_backtest, sensitivity_grid, smoothed, write_backtest
+from trainers.stock.backtest.performance import bill, break_even, sharpe_at
+from trainers.stock.backtest.result import Track, lead_over, leads_of, sentence_of, track_of, verdict_of
+from trainers.stock.backtest.terminal import backtest_tables
+from trainers.stock.evaluation.metrics import plain_text, span_text
+from trainers.stock.evaluation.page import horizon_grid, loss_grid, render_evaluation, winkler_grid, write_evaluation
 from trainers.stock.evaluation.resampling import Interval
-from trainers.stock.evaluation.words import plain_text, span_text
 
 NAME = "demo/1"
 TERMS = Terms(horizon=2, cost_bps=20, borrow_bps=100)

@@ -43,15 +43,15 @@ from trainers.progress import Chain, Consumer
 from trainers.stock import Keeping, Material, Optimisation, Parent, Recipe, Splits, Trained, command, train
 from trainers.stock.audit import Depth, audit
 from trainers.stock.backtest import Folder, Tactic, Terms, artifact_source, backtest
-from trainers.stock.backtest import Plan as Walk
+from trainers.stock.backtest import WalkForwardPlan as Walk
 from trainers.stock.backtest.source import refuse_in_sample
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.edges import training_edges
 from trainers.stock.ensembles import join
-from trainers.stock.evaluation.baselines import SCALED, Plan
-from trainers.stock.evaluation.baselines.naive import naive
-from trainers.stock.evaluation.evaluate import Wanted, evaluate
-from trainers.stock.evaluation.reading import last_seen
+from trainers.stock.evaluation.baselines import SCALED, BaselinePlan
+from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
+from trainers.stock.evaluation.bound_model import last_seen
+from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
 from trainers.stock.fitting import fit_pipeline, prepare
 from trainers.stock.flags import covariate_fields
 
@@ -77,7 +77,7 @@ RECIPE = Recipe(
 )
 CHILD = replace(RECIPE, parts=NEW)
 SEEN = 20100831
-FEW = Plan(baselines=(naive(TargetKind.LOG_RETURN), SCALED), notes=())
+FEW = BaselinePlan(baselines=(ZERO_RETURN, SCALED), notes=())
 
 
 @cache
@@ -102,7 +102,7 @@ PLANS = (
 )
 
 
-def few(_kind: TargetKind, _symbols: int = 0) -> Plan:
+def few(_kind: TargetKind, _symbols: int = 0) -> BaselinePlan:
     return FEW
 
 
@@ -412,7 +412,7 @@ def knowing(child: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_evaluations_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
     model = loaded(knowing)
     assert last_seen(model) == 20120629
-    wanted = Wanted(start=20120601, seeds=5, device="cpu")
+    wanted = EvaluationSettings(start=20120601, seeds=5, device="cpu")
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-06-29.*first allowed decision day is 2012-07-02"):
         evaluate(model, new_bars(), wanted, consume=Chain(), announce=print)
     found = evaluate(model, new_bars(), replace(wanted, start=None), consume=Chain(), announce=print)

@@ -13,10 +13,9 @@ from one_device import META, OneDevice
 from torch import Tensor
 
 from trainers.loop.data.tree import leaves, move
-from trainers.stock.data import History
-from trainers.stock.days import Days
-from trainers.stock.hiding import Hiding
-from trainers.stock.placing import SHARE, Placed, placed, size_of
+from trainers.stock.data import History, PanelDays
+from trainers.stock.placing import SHARE, DeviceHistory, placed, size_of
+from trainers.stock.static_dropout import StaticDropout
 
 CPU = torch.device("cpu")
 
@@ -41,24 +40,24 @@ def assert_same(found: object, expected: object) -> None:
 
 def test_windows_have_the_same_bits_wherever_they_are_gathered() -> None:
     windows = history().windows(SPLITS.train).thinned(50)
-    found, expected = Placed(history(), CPU), history()
+    found, expected = DeviceHistory(history(), CPU), history()
     assert_same(found.gather(windows), expected.gather(windows))
-    assert_same(Hiding(found, seed=3).gather(windows), Hiding(expected, seed=3).gather(windows))
+    assert_same(StaticDropout(found, seed=3).gather(windows), StaticDropout(expected, seed=3).gather(windows))
     days = np.unique(windows.positions)[:4]
     there = expected.forecastable
-    assert_same(Days(found, forecastable=there).gather(days), Days(expected, forecastable=there).gather(days))
+    assert_same(PanelDays(found, forecastable=there).gather(days), PanelDays(expected, forecastable=there).gather(days))
 
 
 def test_windows_are_gathered_on_the_device_with_small_copies_from_the_host_and_no_wait() -> None:
     windows = history().windows(SPLITS.train).thinned(50)
     there, days = history().forecastable, np.unique(windows.positions)[:4]
     with OneDevice() as device:
-        taught = Hiding(Placed(history(), META), seed=3)
+        taught = StaticDropout(DeviceHistory(history(), META), seed=3)
         taught.gather(windows)  # brings what is hidden to the device, once
         device.uploads.clear()
         batch = taught.gather(windows)
         sent = sum(map(_numbers, device.uploads))
-        panels = Days(taught, forecastable=there).gather(days)
+        panels = PanelDays(taught, forecastable=there).gather(days)
     assert {tensor.device for tensor in (*tensors(batch), *tensors(panels))} == {META}
     assert device.reads == []
     horizons, statics = batch.target.shape[1], batch.inputs.static.shape[1]
@@ -74,9 +73,9 @@ def test_rows_that_symbols_share_stay_shared_and_count_once() -> None:
     shared = stored._replace(known=stored.known[:1].expand(stored.known.shape))
     own = stored._replace(known=stored.known[:1].repeat(len(stored.known), 1, 1))
     assert size_of(own) - size_of(shared) == (len(stored.known) - 1) * stored.known[0].numel() * 4
-    moved = Placed(_with(shared), META)._stored.known
+    moved = DeviceHistory(_with(shared), META)._stored.known
     assert moved.untyped_storage().nbytes() == shared.known[0].numel() * 4
-    assert torch.equal(Placed(_with(shared), CPU)._stored.known, shared.known)
+    assert torch.equal(DeviceHistory(_with(shared), CPU)._stored.known, shared.known)
 
 
 def _with(stored: Any) -> History:
@@ -91,10 +90,10 @@ def _with(stored: Any) -> History:
 def test_windows_that_a_gpu_gathers_have_the_bits_of_the_host_s() -> None:
     windows = history().windows(SPLITS.train).thinned(50)
     found = placed(history(), torch.device("cuda", 0))
-    assert isinstance(found, Placed)
-    batch = Hiding(found, seed=3).gather(windows)
+    assert isinstance(found, DeviceHistory)
+    batch = StaticDropout(found, seed=3).gather(windows)
     assert {tensor.device.type for tensor in tensors(batch)} == {"cuda"}
-    assert_same(move(batch, CPU), Hiding(history(), seed=3).gather(windows))
+    assert_same(move(batch, CPU), StaticDropout(history(), seed=3).gather(windows))
 
 
 @pytest.mark.parametrize(("spare", "goes"), [(0, True), (-1, False)])
@@ -105,7 +104,7 @@ def test_a_history_goes_to_a_device_that_has_room_for_it(
         return SHARE * size_of(history().stored) + spare
 
     monkeypatch.setattr("trainers.stock.placing.free_bytes", free)
-    assert isinstance(placed(history(), CPU), Placed) is goes
+    assert isinstance(placed(history(), CPU), DeviceHistory) is goes
 
 
 def test_beside_a_cpu_a_history_stays_what_it_is() -> None:

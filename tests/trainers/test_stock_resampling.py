@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 
 from predictor.networks import Target
 from trainers.stock.evaluation.correlation import correlations
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import below
 from trainers.stock.evaluation.resampling import block_weights, interval, resampled_mean
 
@@ -20,11 +20,11 @@ LEVELS = (0.1, 0.5, 0.9)
 QUANTILES = np.array([-1.2816, 0.0, 1.2816])
 
 
-def overlapping(seed: int, days: int) -> Judged:
+def overlapping(seed: int, days: int) -> EvaluationSet:
     """Outcomes of 20 normal days of 2 symbols, asked daily, with variance 1."""
     walk = np.cumsum(np.random.default_rng(seed).standard_normal((days + HORIZON, 2)), axis=0)
     outcomes = (walk[HORIZON:] - walk[:-HORIZON]) / np.sqrt(HORIZON)
-    return Judged(
+    return EvaluationSet(
         outcomes=outcomes.reshape(-1, 1),
         sessions=np.arange(days, dtype=np.int32),
         positions=np.repeat(np.arange(days), 2),
@@ -92,7 +92,7 @@ def test_the_interval_of_a_daily_ic_draws_blocks_of_days_and_is_stretched() -> N
     random = np.random.default_rng(2)
     outcomes = random.standard_normal((120, 12))
     centres = outcomes + random.standard_normal((120, 1)) * random.standard_normal((120, 12))
-    found = Judged(
+    found = EvaluationSet(
         outcomes=outcomes.reshape(-1, 1),
         positions=np.repeat(np.arange(120), 12),
         symbols=np.tile(np.arange(12), 120),

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from predictor.networks import Target
 from predictor.skill import Verdict
-from trainers.stock.evaluation.comparison import Contest, Skill
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.comparison import Contest, SkillScore
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import below, overall, pinball
 from trainers.stock.evaluation.resampling import interval, resampled_mean
 
@@ -20,8 +20,8 @@ LEVELS = (0.1, 0.5, 0.9)
 NORMAL = (-1.2815515655446004, 0.0, 1.2815515655446004)
 
 
-def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) -> Judged:
-    return Judged(
+def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) -> EvaluationSet:
+    return EvaluationSet(
         outcomes=outcomes,
         sessions=np.arange(20000101, 20000101 + len(outcomes), dtype=np.int32),
         positions=np.arange(len(outcomes)) if positions is None else positions,
@@ -31,7 +31,7 @@ def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) 
     )
 
 
-def skill(found: Judged, model: FloatArray, baselines: Mapping[str, FloatArray]) -> Skill:
+def skill(found: EvaluationSet, model: FloatArray, baselines: Mapping[str, FloatArray]) -> SkillScore:
     """Of forecasts [N, H, Q]."""
     contest = Contest(found, pinball(found, model), "baselines")
     for name, each in baselines.items():
@@ -123,7 +123,7 @@ def test_intervals_that_drew_single_days_would_hold_it_far_too_rarely() -> None:
     assert np.mean([naive(autoregressive(240, 0.5, seed)) for seed in range(60)]) < 0.75
 
 
-def overlapping(days: int, seed: int) -> tuple[Judged, FloatArray, FloatArray]:
+def overlapping(days: int, seed: int) -> tuple[EvaluationSet, FloatArray, FloatArray]:
     """Outcomes of 20 days, asked daily, and losses [N, 1] of a band too narrow and of one as bad that is too wide."""
     walk = np.cumsum(np.random.default_rng(seed).normal(size=days + 20))
     outcomes = (walk[20:] - walk[:-20])[:, None] / np.sqrt(20)
@@ -138,7 +138,7 @@ def test_two_equal_models_of_overlapping_outcomes_are_seldom_told_apart() -> Non
     assert np.mean([verdict is not Verdict.UNDECIDED for verdict in verdicts]) < 0.18
 
 
-def _against(found: Judged, ours: FloatArray, theirs: FloatArray) -> Skill:
+def _against(found: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> SkillScore:
     contest = Contest(found, ours, "baselines")
     contest.add("b", theirs)
     return contest.skill

@@ -30,10 +30,10 @@ from trainers.loop import Checkpoints, Loss, NoBestWeightsError, Report
 from trainers.stock import Optimisation, Recipe, SplitShares, Trained, train
 from trainers.stock.card import bars_hash, epochs_card
 from trainers.stock.data import Batch, History
-from trainers.stock.fitting import Fitted, fit, fit_pipeline, prepare
-from trainers.stock.material import Material
+from trainers.stock.fitting import FittedNetwork, fit, fit_pipeline, prepare
+from trainers.stock.objectives import QuantileTask
 from trainers.stock.splits import Splits
-from trainers.stock.task import QuantileTask
+from trainers.stock.training_data import Material
 
 QUICK = Optimisation(max_epochs=2, device="cpu")
 TINY = Recipe(calendar="XNYS", config=LSTMConfig(hidden=4), optimisation=QUICK)
@@ -181,20 +181,25 @@ def test_the_start_is_kept_where_no_epoch_is_better(tmp_path: Path) -> None:
 # --- selection losses that are no numbers
 
 
-def with_losses(*, unknown: Collection[int], folder: Path | None, epochs: int) -> Fitted:
+def with_losses(*, unknown: Collection[int], folder: Path | None, epochs: int) -> FittedNetwork:
     """A fit of so many epochs in all, whose judgements of these numbers, the start's being 0, are not a number."""
     panel, recipe = few_bars(), replace(SHORT, optimisation=replace(QUICK, max_epochs=epochs, patience=9))
     splits = recipe.splits(panel.sessions)
     pipeline = fit_pipeline(panel, default_features(), recipe, splits)
     prepared = prepare(History(panel, pipeline), splits, recipe, None)
-    lesson, number = prepared.lesson, count()
+    objective, number = prepared.objective, count()
 
     def judge(batch: Batch) -> Loss:
-        found = lesson.judge(batch)
+        found = objective.selection_loss(batch)
         return replace(found, mean=found.mean * nan) if next(number) in unknown else found
 
     checkpoints = None if folder is None else Checkpoints(folder)
-    return fit(replace(prepared, lesson=replace(lesson, judge=judge)), recipe.optimisation, checkpoints, unwatched)
+    return fit(
+        replace(prepared, objective=replace(objective, selection_loss=judge)),
+        recipe.optimisation,
+        checkpoints,
+        unwatched,
+    )
 
 
 def test_a_start_that_scores_no_number_is_never_kept() -> None:

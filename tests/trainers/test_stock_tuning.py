@@ -18,9 +18,9 @@ from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
 from trainers.loop import EpochReport, LoopError, Report, WindowReport
 from trainers.stock.data import History
 from trainers.stock.fitting import fit_pipeline, prepare
-from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.splits import Part
+from trainers.stock.training_data import Material
 from trainers.stock.tuning import Found, Search, Storage, search, storage
 from trainers.stock.tuning.command import tune_stock
 from trainers.stock.tuning.space import BATCH_SIZES, suggested
@@ -163,7 +163,7 @@ def test_a_horizon_that_no_training_window_knows_is_refused_before_anything_is_f
     splits = RECIPE.splits(material.bars.sessions)
     blind = History(material.bars, fit_pipeline(material.bars, FEATURES, RECIPE, splits))
     blind.labels[..., 1] = np.nan
-    with pytest.raises(ConfigurationError, match="split train knows no outcome 3 sessions ahead; give more bars"):
+    with pytest.raises(ConfigurationError, match="split train has no known outcome 3 sessions ahead; give more bars"):
         prepare(blind, splits, RECIPE, None)
 
 

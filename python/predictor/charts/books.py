@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.charts.theme import SERIES, graph_objects, iso_dates, new_figure, plain, require_shape
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class BookCurve:
     """
 
     name: str
-    values: NDArray[np.float64]
+    values: FloatArray
     book: int
     is_gross: bool = False
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.charts.theme import BLUE, BLUE_FILL, GREY, graph_objects, new_figure, plain, require_shape, series_look
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ _BAND = "rgba(107, 114, 128, 0.3)"
 def calibration(
     levels: Sequence[float],
     series: Sequence[str],
-    observed: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    observed: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
     *,
     reach: float | None = None,
 ) -> "Figure":
@@ -60,9 +60,9 @@ def calibration(
 def _coverage(
     name: str,
     row: int,
-    places: NDArray[np.float64],
-    levels: NDArray[np.float64],
-    interval: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+    places: FloatArray,
+    levels: FloatArray,
+    interval: tuple[FloatArray, FloatArray, FloatArray],
 ) -> Any:
     """One series of `calibration`: its points, and their confidence intervals as error bars."""
     observed, lower, upper = interval
@@ -89,9 +89,9 @@ def _coverage(
 def pit_histogram(
     title: str,
     edges: Sequence[float],
-    shares: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    shares: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
 ) -> "Figure":
     """Where in its forecast distribution each outcome fell; a calibrated forecast has bars of height 1 (Dawid 1984).
 
@@ -113,9 +113,8 @@ def pit_histogram(
     widths = np.diff(np.asarray(edges, np.float64))
     centres = np.asarray(edges[:-1], np.float64) + widths / 2
     figure = new_figure(title, "level (%)", "outcomes / calibrated")
-    bar = graph_objects().Bar
     figure.add_trace(
-        bar(
+        graph_objects().Bar(
             x=centres,
             y=shares / widths,
             width=widths,
@@ -126,19 +125,22 @@ def pit_histogram(
             "(%{customdata[3]:.1%} to %{customdata[4]:.1%})<extra></extra>",
         )
     )
-    figure.add_trace(
-        bar(
-            x=centres,
-            y=(upper - lower) / widths,
-            base=1 + (lower - shares) / widths,
-            width=widths,
-            name="calibrated, by luck",
-            marker={"color": _BAND, "line": {"color": GREY, "width": 0}},
-            hoverinfo="skip",
-        )
-    )
+    figure.add_trace(_luck(centres, widths, (upper - lower) / widths, 1 + (lower - shares) / widths))
     figure.add_hline(y=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
     figure.update_layout(barmode="overlay", height=300)
     labels = [f"{100 * edge:g}" for edge in edges]
     figure.update_xaxes(tickvals=list(edges), ticktext=labels, tickangle=0, range=[0, 1], showgrid=False)
     return figure
+
+
+def _luck(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: FloatArray) -> Any:
+    """The band of `pit_histogram`: for each of the B bins, where a calibrated forecast's bar would end by luck."""
+    return graph_objects().Bar(
+        x=centres,
+        y=heights,
+        base=bases,
+        width=widths,
+        name="calibrated, by luck",
+        marker={"color": _BAND, "line": {"color": GREY, "width": 0}},
+        hoverinfo="skip",
+    )

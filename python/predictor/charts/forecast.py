@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.charts.theme import (
     BLUE,
     BLUE_FILL,
@@ -40,17 +41,17 @@ class Candles:
     """
 
     dates: NDArray[np.int32]
-    open: NDArray[np.float64]
-    high: NDArray[np.float64]
-    low: NDArray[np.float64]
-    close: NDArray[np.float64]
+    open: FloatArray
+    high: FloatArray
+    low: FloatArray
+    close: FloatArray
 
 
 def fan(
     candles: Candles,
     target_dates: NDArray[np.int32],
     quantiles: Sequence[float],
-    prices: NDArray[np.float64],
+    prices: FloatArray,
     *,
     title: str,
     currency: str = "",
@@ -94,7 +95,7 @@ def fan(
 def quantile_lines(
     horizons: Sequence[int],
     quantiles: Sequence[float],
-    values: NDArray[np.float64],
+    values: FloatArray,
     *,
     title: str,
     what: str = "forecast",
@@ -141,7 +142,7 @@ def _add_fan(
     candles: Candles,
     targets: list[str],
     quantiles: Sequence[float],
-    prices: NDArray[np.float64],
+    prices: FloatArray,
 ) -> None:
     """The bands of a forecast, which all begin at the last close."""
     dates = [*iso_dates(candles.dates[-1:]), *targets]
@@ -157,7 +158,7 @@ def _add_bands(
     figure: "Figure",
     x: list[str] | list[int],
     quantiles: Sequence[float],
-    paths: NDArray[np.float64],
+    paths: FloatArray,
     number: str,
 ) -> None:
     """Bands between pairs of quantiles from the outside in, then the line in the middle; paths are [Q, X]."""

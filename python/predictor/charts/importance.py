@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.charts.theme import (
     BLUE,
     GREY,
@@ -13,6 +14,7 @@ from predictor.charts.theme import (
     ORANGE,
     graph_objects,
     iso_dates,
+    largest,
     new_figure,
     plain,
     require_shape,
@@ -34,7 +36,7 @@ _COLORBAR = {
 
 
 def importance_bars(
-    names: Sequence[str], values: NDArray[np.float64], unit: str, *, top: int = 15, notes: Sequence[str] = ()
+    names: Sequence[str], values: FloatArray, unit: str, *, top: int = 15, notes: Sequence[str] = ()
 ) -> "Figure":
     """Signed importance as horizontal bars, the largest on top, and all that is left as one bar "others".
 
@@ -50,12 +52,7 @@ def importance_bars(
         MissingPackageError: plotly is not installed.
     """
     require_shape("values", values, (len(names),))
-    order = np.argsort(-np.abs(values), kind="stable")
-    labels = [plain(names[int(row)]) for row in order[:top]]
-    heights = values[order[:top]].tolist()
-    if order.size > top:
-        labels.append(f"others ({order.size - top})")
-        heights.append(float(values[order[top:]].sum()))
+    labels, heights = largest(names, values, top)
     figure = new_figure("Feature importance", unit or "contribution", "", notes)  # short, for narrow screens
     figure.add_trace(
         graph_objects().Bar(
@@ -76,7 +73,7 @@ def importance_bars(
 def importance_heatmap(
     dates: NDArray[np.int32],
     names: Sequence[str],
-    values: NDArray[np.float64],
+    values: FloatArray,
     unit: str,
 ) -> "Figure":
     """Signed importance of each feature on each date: blue raises the forecast, orange lowers it, white is 0.

@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from predictor.charts.theme import BLUE, BLUE_FILL, graph_objects, new_figure, plain, require_shape
+from predictor.arrays import FloatArray
+from predictor.charts.theme import BLUE, BLUE_FILL, graph_objects, largest, new_figure, plain, require_shape
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-def selection_bars(names: Sequence[str], shares: NDArray[np.float64], *, top: int = 15) -> "Figure":
+def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -> "Figure":
     """Shares as horizontal bars, the largest on top, and all that is left as one bar "others".
 
     Args:
@@ -25,12 +23,7 @@ def selection_bars(names: Sequence[str], shares: NDArray[np.float64], *, top: in
         MissingPackageError: plotly is not installed.
     """
     require_shape("shares", shares, (len(names),))
-    order = np.argsort(-shares, kind="stable")
-    labels = [plain(names[int(row)]) for row in order[:top]]
-    widths = shares[order[:top]].tolist()
-    if order.size > top:
-        labels.append(f"others ({order.size - top})")
-        widths.append(float(shares[order[top:]].sum()))
+    labels, widths = largest(names, shares, top)
     figure = new_figure("", "share", "")
     bars = graph_objects().Bar(
         x=widths, y=labels, orientation="h", marker={"color": BLUE}, hovertemplate="%{y}: %{x:.1%}<extra></extra>"
@@ -42,7 +35,7 @@ def selection_bars(names: Sequence[str], shares: NDArray[np.float64], *, top: in
     return figure
 
 
-def attention_line(labels: Sequence[str], shares: NDArray[np.float64]) -> "Figure":
+def attention_line(labels: Sequence[str], shares: FloatArray) -> "Figure":
     """Shares as a line over sessions, oldest first.
 
     Args:

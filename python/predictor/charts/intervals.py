@@ -5,8 +5,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.charts.theme import GREY, graph_objects, new_figure, plain, require_shape, series_look
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ _MOST_APART = 0.7
 def interval_rows(
     names: Sequence[str],
     series: Sequence[str],
-    values: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    values: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
     *,
     axis: str,
     zero: bool = False,
@@ -67,9 +67,9 @@ def _points(
     series: str,
     look: tuple[str, str],
     shift: float,
-    values: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    values: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
 ) -> "Scatter":
     """One series: a point a name with its error bar, so far below the name's middle."""
     colour, symbol = look

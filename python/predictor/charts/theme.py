@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError, MissingPackageError, shown_date
 
 if TYPE_CHECKING:
-    import numpy as np
     from plotly.graph_objects import Figure
 
 BLUE: Final = "#0072B2"
@@ -92,8 +93,19 @@ def plain(text: str) -> str:
     return escape(text, quote=False)
 
 
+def largest(names: Sequence[str], values: FloatArray, top: int) -> tuple[list[str], list[float]]:
+    """Labels and lengths of bars for values [N] by size, the largest first; all after the `top` are one, "others"."""
+    order = np.argsort(-np.abs(values), kind="stable")
+    labels = [plain(names[int(row)]) for row in order[:top]]
+    lengths: list[float] = values[order[:top]].tolist()
+    if order.size > top:
+        labels.append(f"others ({order.size - top})")
+        lengths.append(float(values[order[top:]].sum()))
+    return labels, lengths
+
+
 def iso_dates(dates: "NDArray[np.int32]") -> list[str]:
-    """Dates yyyymmdd as 2024-03-28."""
+    """Dates [T], yyyymmdd, as 2024-03-28."""
     return [shown_date(day) for day in dates.tolist()]
 
 

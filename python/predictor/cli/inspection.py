@@ -19,7 +19,7 @@ from predictor.cli.output import audit_table, model_json, scores_table, shown_no
 from predictor.cli.program import say
 from predictor.errors import ModelNotFoundError
 from predictor.interruption import loading
-from predictor.report.texts import iso, sessions
+from predictor.report.templates import iso, sessions
 
 if TYPE_CHECKING:
     from predictor.export import Exported, Port

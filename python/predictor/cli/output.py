@@ -26,7 +26,7 @@ from predictor.errors import QuantraError, answer_of, shown_date
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
 from predictor.internals import INTERNALS_NOTE, Internal, largest_shares
 from predictor.replacement import replace_file
-from predictor.report.texts import iso, level
+from predictor.report.templates import iso, level
 from predictor.skill import Skill, Verdict
 
 if TYPE_CHECKING:

@@ -1,18 +1,84 @@
-"""The page: every part put into its place, and written whole."""
+"""The report of a forecast and the model behind it: every part put into its place, and written whole."""
 
+import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card
+import numpy as np
+
+from predictor import charts
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, CalibrationFacts, Card, Scores, Training
 from predictor.internals import INTERNALS_NOTE
 from predictor.replacement import replace_file
-from predictor.report.content import ReportContent
-from predictor.report.drawing import Drawing
-from predictor.report.fan import ForecastView, forecast_view
-from predictor.report.questions import ask_again
+from predictor.report.forecast import ForecastView, ReportContent, forecast_view
 from predictor.report.reasons import ReasonView, nearest_to_median, reason_view
-from predictor.report.scores import calibration_chart, loss_chart, score_table
-from predictor.report.templates import page_template
+from predictor.report.templates import PageBuilder, sessions
+
+
+def least_losses(scores: Scores) -> tuple[float, ...]:
+    """[H + 1] the least loss at each horizon, then the least mean."""
+    return tuple(map(min, zip(*((*row.pinball, row.mean) for row in scores.rows), strict=True)))
+
+
+def loss_chart(training: Training | None, page: PageBuilder) -> str:
+    """Losses by epoch; empty without any."""
+    if training is None or not training.epochs:
+        return ""
+    epochs = training.epochs
+    return page.chart(
+        charts.loss_curve(
+            [e.epoch for e in epochs],
+            [e.train for e in epochs],
+            [e.selection for e in epochs],
+            (training.best_epoch, training.best_selection),
+            unit="pinball loss",
+        )
+    )
+
+
+def calibration_chart(coverage: CalibrationFacts | None, page: PageBuilder) -> str:
+    """Observed against nominal coverage; empty without any."""
+    if coverage is None:
+        return ""
+    matrices = [np.asarray(matrix, np.float64) for matrix in (coverage.observed, coverage.lower, coverage.upper)]
+    return page.chart(charts.calibration(coverage.levels, [sessions(h) for h in coverage.horizons], *matrices))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskAgain:
+    """Commands that repeat the question."""
+
+    command_line: str
+    python: str
+    audit: str
+    """Commands that audit the model, and then write this page again."""
+
+
+def ask_again(content: ReportContent) -> AskAgain:
+    """The commands for this model and these symbols."""
+    reference = f"{content.info.name}@{content.info.version}"
+    folder = f"models/{content.info.name}/{content.info.version}"
+    symbols = json.dumps(content.symbols, ensure_ascii=False)
+    names = shlex.quote(",".join(content.symbols))
+    return AskAgain(
+        command_line=(
+            "quantra serve --models models\n"
+            f"quantra predict --server 127.0.0.1:50051 --model {shlex.quote(reference)} --bars bars.csv "
+            f"--symbol {names}"
+        ),
+        audit=(
+            f"quantra audit {shlex.quote(folder)} --bars bars.csv\n"
+            f"quantra report {shlex.quote(folder)} --bars bars.csv --symbol {names}"
+        ),
+        python=(
+            "from predictor import BarPanel, Forecaster\n\n"
+            f'forecaster = Forecaster.load("{folder}")\n'
+            f'forecast = forecaster.predict(BarPanel.read("bars.csv").select({symbols}))\n'
+            f'reasons = forecaster.feature_importance(BarPanel.read("bars.csv").select({symbols}), '
+            f"horizon={content.info.horizons[-1]})"
+        ),
+    )
 
 
 def write_report(path: Path, content: ReportContent) -> None:
@@ -38,28 +104,29 @@ class SymbolView:
 def render_report(content: ReportContent) -> str:
     """The report as HTML text; raises as `write_report`, but for OSError. The same content gives the same text."""
     card = Card.from_json(content.info.card_json)
-    drawing = Drawing()
-    return page_template("predictor.report", "page").render(
-        info=content.info,
-        card=card,
-        symbols=content.symbols,
-        views=[_symbol_view(content, symbol, drawing) for symbol in content.symbols],
-        shown_first=nearest_to_median(content.attributions),
-        scores=None if card.scores is None else score_table(card.scores),
-        mean_explained=MEAN_EXPLAINED,
-        fits_explained=FITS_EXPLAINED,
-        loss=loss_chart(card.training, drawing),
-        calibration=calibration_chart(card.calibration, drawing),
-        audit=content.audit,
-        internals_note=INTERNALS_NOTE,
-        ask=ask_again(content),
-        forecast_id=content.forecast.forecast_id,
-        plotly_js=drawing.library(),
+    page = PageBuilder("predictor.report")
+    return page.render(
+        {
+            "info": content.info,
+            "card": card,
+            "symbols": content.symbols,
+            "views": [_symbol_view(content, symbol, page) for symbol in content.symbols],
+            "shown_first": nearest_to_median(content.attributions),
+            "least_losses": () if card.scores is None else least_losses(card.scores),
+            "mean_explained": MEAN_EXPLAINED,
+            "fits_explained": FITS_EXPLAINED,
+            "loss": loss_chart(card.training, page),
+            "calibration": calibration_chart(card.calibration, page),
+            "audit": content.audit,
+            "internals_note": INTERNALS_NOTE,
+            "ask": ask_again(content),
+            "forecast_id": content.forecast.forecast_id,
+        }
     )
 
 
-def _symbol_view(content: ReportContent, symbol: str, drawing: Drawing) -> SymbolView:
+def _symbol_view(content: ReportContent, symbol: str, page: PageBuilder) -> SymbolView:
     return SymbolView(
-        forecast=forecast_view(content, symbol, drawing),
-        reasons=tuple(reason_view(found, symbol, drawing) for found in content.attributions),
+        forecast=forecast_view(content, symbol, page),
+        reasons=tuple(reason_view(attribution, symbol, page) for attribution in content.attributions),
     )

@@ -1,43 +1,188 @@
-"""Templates of pages: those here, and those of the packages whose pages stand on them."""
+"""What every page is built from: its template, its figures, its tables, and numbers as people read them."""
 
-from typing import TYPE_CHECKING, Final
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
 
-from predictor.errors import MissingPackageError
-from predictor.report import texts
+from predictor.errors import MissingPackageError, shown_date
+from predictor.replacement import check_file
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from plotly.graph_objects import Figure
 
-_SUFFIX: Final = ".html.j2"
+NOTHING: Final = "–"  # noqa: RUF001 - no minus: there is no number
+
+_NEEDED: Final = ("plotly", "jinja2")
+_TEMPLATE: Final = "own/page.html.j2"
+_CLEAR: Final = "rgba(0, 0, 0, 0)"
+_CHART: Final = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 
 
-def page_template(package: str, name: str) -> "Template":
-    """The template `name` beside the modules of `package`; it refers to the common ones as `report/base.html.j2`.
-
-    All that a template is given is escaped, and a name that it does not know is an error.
+def check_report(path: Path) -> None:
+    """Refuse now what could not be written later, after work that may take hours.
 
     Raises:
-        MissingPackageError: jinja2 is not installed.
+        MissingPackageError: plotly or jinja2 is not installed.
+        ConfigurationError: the path is a folder, or in a folder that is not there or cannot be written.
     """
+    for package in _NEEDED:
+        if find_spec(package) is None:
+            raise MissingPackageError.of(package, "report", "a report")
+    check_file(path)
+
+
+@final
+class PageBuilder:
+    """Builds one page: draws its figures, then fills its template.
+
+    Figures are numbered, so that the same figures always give the same text.
+    """
+
+    def __init__(self, package: str) -> None:
+        """Load the template.
+
+        Args:
+            package: the one beside whose modules `page.html.j2` stands; the template refers to the common ones as
+                `report/base.html.j2`. All that it is given is escaped, and a name that it does not know is an error.
+
+        Raises:
+            MissingPackageError: jinja2 is not installed.
+        """
+        try:
+            from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+        except ModuleNotFoundError as error:
+            raise MissingPackageError.of("jinja2", "report", "a report") from error
+        environment = Environment(
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            loader=PrefixLoader({"report": PackageLoader("predictor.report", "."), "own": PackageLoader(package, ".")}),
+        )
+        environment.filters |= {
+            text.__name__: text for text in (capital, iso, level, sessions, percent, signed, signed_percent, unbroken)
+        }
+        self._template = environment.get_template(_TEMPLATE)
+        self._ids = count(1)
+        self._draws = False
+
+    def chart(self, figure: "Figure", *, top: int = 40) -> str:
+        """The figure's `<div>` and the script that fills it, without the title and with `top` pixels in its place.
+
+        It stands on the page's own background, which may be light or dark.
+        """
+        figure.update_layout(title=None, autosize=True, margin_t=top, paper_bgcolor=_CLEAR, plot_bgcolor=_CLEAR)
+        self._draws = True
+        text: str = figure.to_html(
+            full_html=False, include_plotlyjs=False, config=_CHART, div_id=f"chart-{next(self._ids)}"
+        )
+        return text
+
+    def render(self, parts: Mapping[str, object]) -> str:
+        """The whole page, from everything that the template names; plotly.js is in it if a figure was drawn."""
+        return self._template.render(parts, plotly_js=_plotly_js() if self._draws else "")
+
+
+def _plotly_js() -> str:
     try:
-        from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+        from plotly.offline import get_plotlyjs
     except ModuleNotFoundError as error:
-        raise MissingPackageError.of("jinja2", "report", "a report") from error
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=PrefixLoader({"report": PackageLoader("predictor.report", "."), "own": PackageLoader(package, ".")}),
-    )
-    environment.filters |= {
-        "capital": texts.capital,
-        "iso": texts.iso,
-        "level": texts.level,
-        "sessions": texts.sessions,
-        "percent": texts.percent,
-        "signed": texts.signed,
-        "signed_percent": texts.signed_percent,
-        "unbroken": texts.unbroken,
-    }
-    return environment.get_template(f"own/{name}{_SUFFIX}")
+        raise MissingPackageError.of("plotly", "report", "a report") from error
+    text: str = get_plotlyjs()
+    return text
+
+
+# --- tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One number of a table."""
+
+    value: float | None
+    """In full, for programs; None where there is none."""
+    text: str
+    beside: str = ""
+    """Small below the number, such as its interval."""
+    is_best: bool = False
+    """Of its column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridLine:
+    """One row."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    is_model: bool = False
+    """Marked, as the row that the page is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table; each of its lines has one cell per column."""
+
+    columns: tuple[str, ...]
+    lines: tuple[GridLine, ...]
+    corner: str = ""
+    """Above the names of the lines."""
+
+
+def number_cell(value: float | None, show: Callable[[float], str], *, beside: str = "", is_best: bool = False) -> Cell:
+    """A number as `show` writes it; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return Cell(value=None, text=NOTHING)
+    return Cell(value=value, text=show(value), beside=beside, is_best=is_best)
+
+
+# --- numbers and names
+
+
+def artifact_name(path: Path) -> str:
+    """The last two parts of an artifact's folder, which are its name and version; of a recipe's file its folder's."""
+    return "/".join(path.resolve().parts[-2:])
+
+
+def capital(text: str) -> str:
+    """A text that begins a sentence; the rest of it stays as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def unbroken(text: str) -> str:
+    """A text whose numbers keep their percent sign on the same line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def iso(session: int) -> str:
+    """A yyyymmdd for people; empty for 0, which means unknown."""
+    return shown_date(session) if session else ""
+
+
+def level(quantile: float) -> str:
+    """A quantile's level: 10 %, or the median."""
+    return "median" if quantile == 0.5 else f"{100 * quantile:g} %"  # noqa: PLR2004 - the definition of the median
+
+
+def sessions(horizon: int) -> str:
+    """A horizon in sessions."""
+    return "1 session" if horizon == 1 else f"{horizon} sessions"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share in percent."""
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign; no digits are wasted on large ones."""
+    text = f"{value:+,.{digits if math.fabs(value) < 1000 else 0}f}"  # noqa: PLR2004 - four digits before the point
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def signed_percent(share: float) -> str:
+    """A share with its sign, in percent."""
+    return f"{signed(100 * share)}\N{NO-BREAK SPACE}%"

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from trainers.demo.walk import Settings, Walked, walk
+from trainers.demo.walk import DemoResult, Settings, walk
 
 
 def demo(
@@ -24,41 +24,41 @@ def demo(
     """Train on real bars, serve, ask from Python and C#, and write report.html; about a minute."""
     torch.set_num_threads(1)  # the default network is too small to be faster on more
     console = Console(file=sys.stderr if as_json else sys.stdout)
-    walked = walk(Settings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
+    result = walk(Settings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
     if as_json:
-        sys.stdout.write(json.dumps(_facts(walked)) + "\n")
+        sys.stdout.write(json.dumps(_facts(result)) + "\n")
     else:
-        _tell(walked, console)
-    if walked.failure is not None:
-        raise walked.failure
+        _tell(result, console)
+    if result.failure is not None:
+        raise result.failure
 
 
-def _facts(walked: Walked) -> dict[str, str | int | None]:
+def _facts(result: DemoResult) -> dict[str, str | int | None]:
     """What programs want to know of the demo."""
-    question = walked.question
+    question = result.question
     return {
-        "report": str(walked.report),
+        "report": str(result.report),
         "port": question.port,
-        "pid": walked.pid,
+        "pid": result.pid,
         "serve": question.serve,
         "python": question.python,
         "csharp": question.csharp,
     }
 
 
-def _tell(walked: Walked, console: Console) -> None:
+def _tell(result: DemoResult, console: Console) -> None:
     """How to ask again, and where the report is."""
-    question = walked.question
+    question = result.question
     if activation := _activation():
         _show(console, "once in this shell, which has no quantra yet", activation, "bash")
-    if walked.pid is None:
+    if result.pid is None:
         _show(console, "start the server again", question.serve, "bash")
     else:
-        console.print(f"The server goes on as process {walked.pid}; stop it with: kill {walked.pid}")
+        console.print(f"The server goes on as process {result.pid}; stop it with: kill {result.pid}")
     _show(console, "ask from Python", question.python, "python")
-    run = "" if walked.csharp is None else f": dotnet run --project {walked.csharp}"
+    run = "" if result.csharp is None else f": dotnet run --project {result.csharp}"
     _show(console, f"ask from C#{run}", question.csharp, "csharp")
-    console.print(f"Report: {walked.report}", style="bold", soft_wrap=True, markup=False)
+    console.print(f"Report: {result.report}", style="bold", soft_wrap=True, markup=False)
 
 
 def _activation() -> str:

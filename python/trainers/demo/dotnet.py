@@ -34,10 +34,10 @@ def reason_to_skip() -> str:
         return "there is no dotnet on the PATH"
     if not CLIENT.is_file():
         return "the C# sources are not here: they come with a checkout of the project"
-    found = subprocess.run(["dotnet", "--version"], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S607
-    major = found.partition(".")[0]
+    version = subprocess.run(["dotnet", "--version"], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S607
+    major = version.partition(".")[0]
     if not major.isdigit() or int(major) < OLDEST_SDK:
-        return f"the .NET SDK on the PATH is {found or 'missing'}, and {OLDEST_SDK} or newer is needed"
+        return f"the .NET SDK on the PATH is {version or 'missing'}, and {OLDEST_SDK} or newer is needed"
     return ""
 
 

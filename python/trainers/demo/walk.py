@@ -1,6 +1,7 @@
 """The demo's walk: train, score, serve, ask from Python and C#, report."""
 
 import os
+import shlex
 import subprocess
 import sys
 import webbrowser
@@ -24,14 +25,49 @@ from predictor.report import ReportContent, write_report
 from predictor.skill import line_of
 from trainers.demo import dotnet
 from trainers.demo.market import CALENDAR, SYMBOLS, real_bars
-from trainers.demo.programs import Question
 from trainers.demo.server import serving
 from trainers.progress import JsonlLog, progress_for
 from trainers.stock import Recipe, train
-from trainers.stock.material import Material
+from trainers.stock.training_data import Material
 
 MODEL = "demo"
 SYMBOL = SYMBOLS[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoPrograms:
+    """What the programs ask, and of whom."""
+
+    port: int
+    model: str
+    bars: Path
+    symbol: str
+    models: Path
+
+    @property
+    def serve(self) -> str:
+        """The command that starts the server again."""
+        return f"quantra serve --models {shlex.quote(str(self.models))} --listen 127.0.0.1:{self.port}"
+
+    @property
+    def python(self) -> str:
+        """Three lines of Python."""
+        return (
+            "from predictor import BarPanel; from predictor.client import QuantraClient\n"
+            f'bars = BarPanel.read("{self.bars.as_posix()}").select(["{self.symbol}"])\n'
+            f'print(*QuantraClient("127.0.0.1:{self.port}", model="{self.model}").predict(bars).table(), sep="\\n")\n'
+        )
+
+    @property
+    def csharp(self) -> str:
+        """Five lines of C#."""
+        return (
+            "using Quantra.Client;\n"
+            f'await using var client = new QuantraClient(new Uri("http://127.0.0.1:{self.port}"));\n'
+            f'var bars = BarPanel.ReadCsv("{self.bars.as_posix()}").Select("{self.symbol}");\n'
+            f'var forecast = await client.PredictAsync(new PredictionRequest("{self.model}", bars));\n'
+            "Console.WriteLine(forecast);\n"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +80,11 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walked:
+class DemoResult:
     """What the demo leaves behind."""
 
     report: Path
-    question: Question
+    question: DemoPrograms
     pid: int | None
     """Of the server that goes on; None if it was stopped."""
     csharp: Path | None
@@ -57,7 +93,7 @@ class Walked:
     """Why C# did not answer; to be raised when all the rest has been told."""
 
 
-def walk(settings: Settings, console: Console) -> Walked:
+def walk(settings: Settings, console: Console) -> DemoResult:
     """Do everything once.
 
     Raises:
@@ -75,7 +111,7 @@ def walk(settings: Settings, console: Console) -> Walked:
         _train(bars, settings.out, console)
         with console.status("starting the server"):
             server = stack.enter_context(serving(models, keep=settings.keep_serving))
-        question = Question(port=server.port, model=MODEL, bars=bars_file.resolve(), symbol=SYMBOL, models=models)
+        question = DemoPrograms(port=server.port, model=MODEL, bars=bars_file.resolve(), symbol=SYMBOL, models=models)
         _ask_python(question, bars.select([SYMBOL]), report, console)
         if build is None:
             console.print(f"C# is not asked: {skip}.", style="dim", markup=False)
@@ -83,7 +119,7 @@ def walk(settings: Settings, console: Console) -> Walked:
             failure = _failure_of(question, program, build, console)
     if settings.open_browser and _has_screen():
         webbrowser.open(report.resolve().as_uri())
-    return Walked(
+    return DemoResult(
         report=report,
         question=question,
         pid=server.process.pid if settings.keep_serving else None,
@@ -93,7 +129,7 @@ def walk(settings: Settings, console: Console) -> Walked:
 
 
 def _failure_of(
-    question: Question, program: dotnet.Program, build: subprocess.Popen[str], console: Console
+    question: DemoPrograms, program: dotnet.Program, build: subprocess.Popen[str], console: Console
 ) -> UnavailableError | None:
     """Ask from C#; what failed, or None."""
     try:
@@ -122,7 +158,7 @@ def _train(bars: BarPanel, out: Path, console: Console) -> None:
     console.print(judgement(trained.told))
 
 
-def _ask_python(question: Question, bars: BarPanel, report: Path, console: Console) -> None:
+def _ask_python(question: DemoPrograms, bars: BarPanel, report: Path, console: Console) -> None:
     console.rule(f"serving on 127.0.0.1:{question.port}, asking from Python")
     with QuantraClient(f"127.0.0.1:{question.port}", model=MODEL) as client:
         info = client.model()
@@ -152,7 +188,7 @@ def _explain(client: QuantraClient, bars: BarPanel) -> tuple[Attribution, ...]:
     return client.explain(query).attributions
 
 
-def ask_csharp(question: Question, program: dotnet.Program, build: subprocess.Popen[str], console: Console) -> None:
+def ask_csharp(question: DemoPrograms, program: dotnet.Program, build: subprocess.Popen[str], console: Console) -> None:
     """Wait for the build, run the question's C# program and show what it says.
 
     Raises:

@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from trainers.stock.material import Material
     from trainers.stock.parent import Parent
     from trainers.stock.recipe import Optimisation, Recipe
     from trainers.stock.splits import Part, Splits, SplitShares
     from trainers.stock.training import Keeping, Trained, train
+    from trainers.stock.training_data import Material
 
 __all__ = [
     "Keeping",
@@ -28,7 +28,7 @@ __all__ = [
 
 _HOMES: Final = {
     "Keeping": "training",
-    "Material": "material",
+    "Material": "training_data",
     "Optimisation": "recipe",
     "Parent": "parent",
     "Part": "splits",

@@ -6,24 +6,26 @@ from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from math import isfinite
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import UNADJUSTED
 from predictor.features import FeatureSet
 from trainers.stock.data import History
-from trainers.stock.evaluation.comparison import Skill
+from trainers.stock.evaluation.comparison import SkillScore
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import Forecasts
-from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.losses import inside, winkler
 from trainers.stock.evaluation.resampling import LEVEL, resampled_mean
 from trainers.stock.evaluation.scores import ModelScores, Role, below_by_level
 from trainers.stock.splits import Splits
 
-FloatArray = NDArray[np.float64]
+if TYPE_CHECKING:
+    from predictor.arrays import FloatArray
 
 LIBRARIES = {
     "torch": "torch",
@@ -39,7 +41,7 @@ FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", 
 
 def data_card(bars: BarPanel, doubts: Sequence[str], untaught: Sequence[str] = ()) -> dict[str, Json]:
     """Which bars the model saw, symbols of them that it learnt nothing from, and what there is to doubt about them."""
-    told = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
+    adjustment = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
     return {
         "symbols": list(bars.symbols),
         "untaught": list(untaught),
@@ -47,7 +49,7 @@ def data_card(bars: BarPanel, doubts: Sequence[str], untaught: Sequence[str] = (
         "last_session": int(bars.sessions[-1]),
         "sessions": len(bars.sessions),
         "sha256": bars_hash(bars),
-        "adjustment": UNADJUSTED if bars.is_unadjusted else told,
+        "adjustment": UNADJUSTED if bars.is_unadjusted else adjustment,
         "notes": list(doubts),
     }
 
@@ -85,13 +87,13 @@ def libraries_card() -> dict[str, Json]:
     return {name: version(name) for name, module in LIBRARIES.items() if find_spec(module)}
 
 
-def scores_card(judged: Judged, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
+def scores_card(test: EvaluationSet, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
     """Held-out losses of the model and of the baselines, best first."""
     return {
         "unit": f"pinball loss of {unit}, x 10000",
         "split": "test",
-        "horizons": list(judged.horizons),
-        "band": [judged.levels[0], judged.levels[-1]],
+        "horizons": list(test.horizons),
+        "band": [test.levels[0], test.levels[-1]],
         "rows": [_score_row(row) for row in sorted(rows, key=lambda row: row.mean.value)],
     }
 
@@ -102,47 +104,47 @@ def _score_row(row: ModelScores) -> dict[str, Json]:
         "name": row.name,
         "is_model": row.role is Role.MODEL,
         **given,
-        "pinball": [10_000 * found.pinball.value for found in row.horizons],
+        "pinball": [10_000 * horizon.pinball.value for horizon in row.horizons],
         "mean": 10_000 * row.mean.value,
-        "band_coverage": [found.band.value for found in row.horizons],
+        "band_coverage": [horizon.band.value for horizon in row.horizons],
     }
 
 
-def calibration_card(judged: Judged, forecasts: Forecasts) -> dict[str, Json]:
+def calibration_card(test: EvaluationSet, forecasts: Forecasts) -> dict[str, Json]:
     """How often outcomes fell below each quantile, with block-bootstrap intervals."""
-    shares = below_by_level(judged, forecasts.calibrated)
+    shares = below_by_level(test, forecasts.calibrated)
     return {
-        "levels": list(judged.levels),
-        "horizons": list(judged.horizons),
+        "levels": list(test.levels),
+        "horizons": list(test.horizons),
         "observed": [[share.value for share in row] for row in shares],
         "lower": [[share.lower for share in row] for row in shares],
         "upper": [[share.upper for share in row] for row in shares],
         "level": LEVEL,
-        "method": f"circular block bootstrap, blocks of {judged.block} sessions",
+        "method": f"circular block bootstrap, blocks of {test.block} sessions",
     }
 
 
-def conformal_card(judged: Judged, forecasts: Forecasts, effective_blocks: Sequence[float]) -> dict[str, Json]:
+def conformal_card(test: EvaluationSet, forecasts: Forecasts, effective_blocks: Sequence[float]) -> dict[str, Json]:
     """What the conformal offsets rest on, and what they did on the test split: one number a horizon.
 
     Args:
-        judged: the test split's windows.
+        test: the test split's windows.
         forecasts: the model's, before and after the offsets.
         effective_blocks: days of the calibration split over the horizon; as many outcomes of it do not overlap.
     """
-    told: dict[str, Json] = {"effective_samples": list(effective_blocks)}
+    card: dict[str, Json] = {"effective_samples": list(effective_blocks)}
     for when, values in (("before", forecasts.raw), ("after", forecasts.calibrated)):
-        told[f"band_coverage_{when}"] = resampled_mean(judged, inside(judged, values))[0].tolist()
-        told[f"winkler_{when}"] = resampled_mean(judged, winkler(judged, values))[0].tolist()
-    return told
+        card[f"band_coverage_{when}"] = resampled_mean(test, inside(test, values))[0].tolist()
+        card[f"winkler_{when}"] = resampled_mean(test, winkler(test, values))[0].tolist()
+    return card
 
 
-def skill_card(found: Skill) -> dict[str, Json]:
+def skill_card(skill: SkillScore) -> dict[str, Json]:
     """Whether the model beats the best of its rivals, with the uncertainty."""
-    told: dict[str, Json] = {"sentence": found.sentence, "days_short": found.days_short}
-    days: dict[str, Json] = {"first_day": found.first_day, "last_day": found.last_day}
-    rivals: dict[str, Json] = {"baseline": found.baseline, "rivals": list(found.rivals)}
-    return {**rivals, **days, "level": LEVEL, **told, **_improvement(found)}
+    verdict: dict[str, Json] = {"sentence": skill.sentence, "days_short": skill.days_short}
+    days: dict[str, Json] = {"first_day": skill.first_day, "last_day": skill.last_day}
+    rivals: dict[str, Json] = {"baseline": skill.baseline, "rivals": list(skill.rivals)}
+    return {**rivals, **days, "level": LEVEL, **verdict, **_improvement(skill)}
 
 
 def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:
@@ -154,6 +156,6 @@ def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:
     ]
 
 
-def _improvement(found: Skill) -> dict[str, Json]:
-    values = asdict(found.improvement)
+def _improvement(skill: SkillScore) -> dict[str, Json]:
+    values = asdict(skill.improvement)
     return {"improvement": values["value"], "lower": values["lower"], "upper": values["upper"]}

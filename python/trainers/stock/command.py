@@ -24,11 +24,11 @@ from trainers.options import RunOptions, consumer
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.edges import read_edges
 from trainers.stock.flags import Reads, refuse_learning
-from trainers.stock.material import Material
 from trainers.stock.parent import Parent
 from trainers.stock.parent_flags import StartOption, chosen_parent, continued
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Keeping, Trained, train
+from trainers.stock.training_data import Material
 
 
 @with_flags

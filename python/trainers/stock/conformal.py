@@ -8,12 +8,10 @@ of effective samples says how much an offset is worth.
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.artifact import Conformal
 from predictor.errors import ConfigurationError
-
-FloatArray = NDArray[np.float64]
 
 MEDIAN: Final = 0.5
 
@@ -36,7 +34,8 @@ def calibrate(
     for h, horizon in enumerate(horizons):
         if not np.isfinite(outcomes[:, h]).any():
             raise ConfigurationError(
-                f"split calibration knows no outcome {horizon} sessions ahead; give more bars or leave the horizon out"
+                f"split calibration has no known outcome {horizon} sessions ahead; give more bars or leave the horizon "
+                "out"
             )
     offsets = [
         tuple(

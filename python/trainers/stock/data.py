@@ -3,21 +3,21 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import AdjustedBars, BarPanel
 from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
 from predictor.windows import Encoded, Pipeline
+from trainers.loop import ResidentSource
 from trainers.stock.splits import Part, decisions
-
-FloatArray = NDArray[np.float64]
 
 NO_SOURCE = CovariateSource()
 
@@ -49,6 +49,12 @@ class Windows:
     def __len__(self) -> int:
         return len(self.symbols)
 
+    def blocks(self, most: int) -> "Iterator[tuple[slice, Windows]]":
+        """So many of them at a time, each time with their place among the N."""
+        for k in range(0, len(self), most):
+            rows = slice(k, k + most)
+            yield rows, Windows(symbols=self.symbols[rows], positions=self.positions[rows])
+
     def thinned(self, most: int) -> "Windows":
         """So many of them at most, evenly over their order: always the same draw, one of each stretch.
 
@@ -61,7 +67,7 @@ class Windows:
         return Windows(symbols=self.symbols[kept], positions=self.positions[kept])
 
 
-class Stored(NamedTuple):
+class StoredInputs(NamedTuple):
     """The inputs of S symbols and T sessions, of which windows are gathered; all on one device."""
 
     observed: Tensor
@@ -115,7 +121,7 @@ class History:
         self.encoded: Encoded = _encoded(bars, pipeline, covariates)
         axis = _calendar_axis(bars, pipeline)
         covariates.check_known_ahead(pipeline.covariates, axis, pipeline.target.reach)
-        self.stored = Stored(
+        self.stored = StoredInputs(
             observed=torch.from_numpy(np.ascontiguousarray(self.encoded.observed)),
             mask=torch.from_numpy(np.ascontiguousarray(self.encoded.mask)),
             known=_known(bars, pipeline, covariates, axis),
@@ -139,16 +145,16 @@ class History:
 
     def of_adjusted(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
         """[S, …] what is computed of each symbol's adjusted bars by itself; a few symbols are adjusted at a time."""
-        symbols, found = self.bars.symbols, np.empty(0)
-        for first in range(0, len(symbols), SYMBOLS_AT_ONCE):
-            few = compute(self.bars.select(symbols[first : first + SYMBOLS_AT_ONCE]).adjusted())
-            if first == 0:
-                found = np.empty((len(symbols), *few.shape[1:]))
-            found[first : first + len(few)] = few
-        return found
+        values = np.empty(0)
+        for rows, few in adjusted_blocks(self.bars):
+            computed = compute(few)
+            if rows.start == 0:
+                values = np.empty((len(self.bars.symbols), *computed.shape[1:]))
+            values[rows] = computed
+        return values
 
     @property
-    def forecastable(self) -> NDArray[np.bool_]:
+    def forecastable(self) -> BoolArray:
         """[S, T] where a symbol has what it must have to be forecast."""
         pipeline, present = self.pipeline, self.bars.present
         suffices = pipeline.suffices(pipeline.counts(present, self.encoded.series))
@@ -176,9 +182,7 @@ class History:
 
     def batches(self, windows: Windows) -> Iterator[Batch]:
         """All of these windows in order, a bounded number at a time."""
-        for k in range(0, len(windows), ROWS):
-            rows = slice(k, k + ROWS)
-            yield self.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+        return (self.gather(block) for _, block in windows.blocks(ROWS))
 
     def level(self, windows: Windows) -> tuple[Tensor, Tensor]:
         """Location and scale of each window at each horizon, float64 [N, H] both.
@@ -188,10 +192,8 @@ class History:
         """
         shape = (len(windows), len(self.pipeline.target.horizons))
         location, scale = np.empty(shape), np.empty(shape)
-        for k in range(0, len(windows), MEASURED):
-            rows = slice(k, k + MEASURED)
-            symbols, positions = windows.symbols[rows], windows.positions[rows]
-            location[rows], scale[rows] = self.pipeline.levels(self.encoded.series, symbols, positions)
+        for rows, block in windows.blocks(MEASURED):
+            location[rows], scale[rows] = self.pipeline.levels(self.encoded.series, block.symbols, block.positions)
         return torch.from_numpy(location), torch.from_numpy(scale)
 
     def level_of_days(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
@@ -206,13 +208,20 @@ class History:
         return self.normalised(windows, *self.level(windows))
 
     def normalised(self, windows: Windows, location: Tensor, scale: Tensor) -> Tensor:
-        """As `targets`, of windows whose levels are known already."""
+        """As `targets`, of windows whose location and scale [N, H] are known already."""
         s, t = places(windows)
         return normalise(self._labels[s, t], location, scale, self._spread).to(torch.float32)
 
     def outcomes(self, windows: Windows) -> FloatArray:
         """[N, H] what came, in the target's own unit; NaN where unknown."""
         return self.labels[windows.symbols, windows.positions]
+
+
+def adjusted_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
+    """The adjusted bars of a few symbols at a time, each time with their rows of the panel."""
+    for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
+        rows = slice(first, first + SYMBOLS_AT_ONCE)
+        yield rows, bars.select(bars.symbols[rows]).adjusted()
 
 
 def no_window(part: Part, pipeline: Pipeline) -> ConfigurationError:
@@ -250,3 +259,106 @@ def _calendar_axis(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
     """
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
     return pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
+
+
+class Gathering(Protocol):
+    """What windows are gathered from, such as a `History`."""
+
+    def gather(self, windows: Windows) -> Batch:
+        """Inputs and targets of these windows."""
+        ...
+
+
+class PanelBatch(NamedTuple):
+    """P panels of S stocks each: N = P * S rows, panel by panel, absent stocks included."""
+
+    inputs: Inputs
+    """Absent rows are wholly unknown, with location 0 and scale 1."""
+    nodes: Tensor
+    """int64 [N] each row's place in the universe."""
+    target: Tensor
+    """float32 [N, H] in units of each window's volatility, NaN where unknown and for absent rows."""
+    panels: int
+
+
+@final
+class PanelDays:
+    """Panels of all stocks by the position of their day on the date axis.
+
+    A stock is present on a day if it can be forecast. A covariate may be known of a stock that is not traded, and makes
+    it nobody's neighbour.
+    """
+
+    def __init__(self, history: Gathering, *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None) -> None:
+        """Bind to a history.
+
+        Args:
+            history: windows are gathered from it when they are wanted, and never stored.
+            forecastable: [S, T] where one of its S stocks has what it must have to be forecast, a bar above all.
+            nodes: [S] each stock's place in the network's universe, -1 = unknown; None if they stand in its order.
+        """
+        self._history = history
+        self._forecastable = forecastable
+        self._stocks = np.arange(len(forecastable), dtype=np.int64)
+        self._nodes = self._stocks if nodes is None else nodes
+
+    def gather(self, positions: NDArray[np.int64]) -> PanelBatch:
+        """The panels of the days at positions [P] of the date axis."""
+        symbols = np.tile(self._stocks, len(positions))
+        windows = Windows(symbols=symbols, positions=np.repeat(positions, len(self._stocks)))
+        batch = self._history.gather(windows)
+        inputs = batch.inputs
+        device = inputs.observed.device
+        present = torch.from_numpy(self._forecastable[windows.symbols, windows.positions]).to(device)
+        return PanelBatch(
+            inputs=_with_absent(inputs, present),
+            nodes=torch.from_numpy(self._nodes[symbols]).to(device),
+            target=torch.where(present[:, None], batch.target, torch.nan),
+            panels=len(positions),
+        )
+
+    def source(
+        self, positions: NDArray[np.int64], *, days: int, seed: int = 0, shuffle: bool = True
+    ) -> ResidentSource[PanelBatch]:
+        """Batches of so many of the days at positions [D], in an order that depends on seed and epoch alone."""
+
+        def gather(index: Tensor) -> PanelBatch:
+            batch = self.gather(positions[index.numpy()])
+            return batch._replace(inputs=batch.inputs.for_learning())
+
+        return ResidentSource(gather, samples=len(positions), batch_size=days, seed=seed, shuffle=shuffle)
+
+
+def _with_absent(inputs: Inputs, present: Tensor) -> Inputs:
+    """The inputs with absent rows wholly unknown."""
+    there = present[:, None, None]
+    return inputs._replace(
+        observed=torch.where(there, inputs.observed, 0.0),
+        mask=inputs.mask & there,
+        location=torch.where(present[:, None], inputs.location, 0.0),
+        scale=torch.where(present[:, None], inputs.scale, 1.0),
+    )
+
+
+@final
+class ByPanels:
+    """Cuts a batch into whole panels where memory is short; a ranking compares the stocks of one."""
+
+    def samples(self, batch: PanelBatch) -> int:
+        """How many panels it holds."""
+        return batch.panels
+
+    def cost(self, batch: PanelBatch) -> int:
+        """The rows of a panel."""
+        return len(batch.nodes) // batch.panels
+
+    def piece(self, batch: PanelBatch, start: int, stop: int) -> PanelBatch:
+        """The panels from `start` to before `stop`."""
+        rows = self.cost(batch)
+        first, last = start * rows, stop * rows
+        return PanelBatch(
+            inputs=batch.inputs.rows(first, last),
+            nodes=batch.nodes[first:last],
+            target=batch.target[first:last],
+            panels=stop - start,
+        )

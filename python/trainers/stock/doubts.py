@@ -13,11 +13,11 @@ from predictor.networks import kind_named
 from trainers.loop import launched_size
 from trainers.stock.covariates import needs_of
 from trainers.stock.data import History
-from trainers.stock.lessons import batches_of
-from trainers.stock.material import Material
+from trainers.stock.objectives import batches_of
 from trainers.stock.parent import Parent
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
+from trainers.stock.training_data import Material
 
 FEWEST_STEPS: Final = 10
 """Of the optimizer, an epoch; with fewer a network has hardly begun when its patience ends."""

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import Manifest
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
@@ -18,8 +18,6 @@ from predictor.card import SOURCE
 from predictor.errors import ConfigurationError
 from predictor.model import Model
 from predictor.networks import Edges, GraphForecaster
-
-FloatArray = NDArray[np.float64]
 
 LEAST_SESSIONS: Final = 60
 """Sessions that two stocks must share before their correlation counts."""
@@ -88,7 +86,7 @@ def correlations(values: FloatArray) -> FloatArray:
     return np.divide(centred @ centred.T, spread, out=np.zeros_like(spread), where=enough)
 
 
-def _centred(values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
+def _centred(values: FloatArray, known: BoolArray) -> FloatArray:
     """Deviations from each row's mean over its known values, 0 where unknown."""
     mean = np.where(known, values, 0).sum(1) / np.maximum(known.sum(1), 1)
     return np.where(known, values - mean[:, None], 0.0)
@@ -147,7 +145,7 @@ def _weight(text: str, where: str) -> float:
     try:
         weight = float(text)
     except ValueError as error:
-        raise ConfigurationError(f"{where}: the weight {text!r} is no number") from error
+        raise ConfigurationError(f"{where}: the weight {text!r} is not a number") from error
     if not isfinite(weight):
         raise ConfigurationError(f"{where}: the weight is {text}, but must be finite")
     return weight
@@ -157,8 +155,8 @@ def _strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edge
     """The heaviest `count` edges of each node."""
     neighbours = torch.full((len(lists), count), -1)
     weights = torch.zeros(len(lists), count)
-    for node, found in enumerate(lists):
-        for k, (weight, other) in enumerate(sorted(found, key=lambda edge: (-edge[0], edge[1]))[:count]):
+    for node, candidates in enumerate(lists):
+        for k, (weight, other) in enumerate(sorted(candidates, key=lambda edge: (-edge[0], edge[1]))[:count]):
             neighbours[node, k], weights[node, k] = other, weight
     return Edges(neighbours=neighbours, weights=weights)
 

@@ -38,17 +38,17 @@ from trainers.loop import (
     seed_everything,
 )
 from trainers.progress import Consumer
-from trainers.stock.asking import ask
 from trainers.stock.conformal import calibrate
 from trainers.stock.covariates import fit_features
 from trainers.stock.data import NO_SOURCE, ROWS, History, Windows
 from trainers.stock.edges import training_edges
-from trainers.stock.lessons import Lesson, lesson_of
+from trainers.stock.forecasting import network_forecasts
+from trainers.stock.initialization import initialize, initialize_from
+from trainers.stock.objectives import Objective, objective_of
 from trainers.stock.placing import placed
 from trainers.stock.recipe import WARMUP, Optimisation, Recipe
 from trainers.stock.scale import fit_normaliser, learnt_of
 from trainers.stock.splits import Splits
-from trainers.stock.starting import start, start_from
 
 STARTED_FROM = 20_000
 """Training windows at most that a network's start is computed from, evenly over all of them."""
@@ -121,7 +121,7 @@ def fit_artifact(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Fitted:
+class FittedNetwork:
     """A network with its best weights, and how it got there."""
 
     network: nn.Module
@@ -142,20 +142,20 @@ def check_edges(edges: Edges | None, recipe: Recipe) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class PreparedTraining:
     """All that a fit needs; nothing is written before it stands."""
 
     network: nn.Module
     started: Taken | None
     """What of another's weights it starts from; None if it starts anew."""
-    lesson: Lesson[Any]
+    objective: Objective[Any]
     loop: Loop[Any] | None
     """None where there are no weights to learn."""
 
 
 def prepare(
     history: History, splits: Splits, recipe: Recipe, edges: Edges | None, weights: Mapping[str, Tensor] | None = None
-) -> Prepared:
+) -> PreparedTraining:
     """A network where it starts, what it learns from, and its loop.
 
     Args:
@@ -177,29 +177,31 @@ def prepare(
             edges = training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours)
         network.connect(edges)
     if not kind_named(recipe.kind).learns:
-        lesson = lesson_of(network, history, train, selection, recipe)
-        return Prepared(network=network, started=started, lesson=lesson, loop=None)
+        objective = objective_of(network, history, train, selection, recipe)
+        return PreparedTraining(network=network, started=started, objective=objective, loop=None)
     device = choose_device(recipe.optimisation.device, Hardware.detect(), local_rank()).device
-    lesson = lesson_of(network, placed(history, device), train, selection, recipe)
-    loop = _loop(network, lesson, recipe.optimisation)
-    return Prepared(network=network, started=started, lesson=lesson, loop=loop)
+    objective = objective_of(network, placed(history, device), train, selection, recipe)
+    loop = _loop(network, objective, recipe.optimisation)
+    return PreparedTraining(network=network, started=started, objective=objective, loop=loop)
 
 
-def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer) -> Fitted:
+def fit(
+    prepared: PreparedTraining, settings: Optimisation, checkpoints: Checkpoints | None, consume: Consumer
+) -> FittedNetwork:
     """Run the epochs, and keep the weights of the best one on the selection part.
 
     Raises:
         StoppedError: a signal ended it, after a checkpoint.
         LoopError: the training failed.
     """
-    loop, lesson = prepared.loop, prepared.lesson
+    loop, objective = prepared.loop, prepared.objective
     if loop is None:
         return _unlearnt(prepared)
-    held = Validation(lesson.judge, lesson.selection)
+    held = Validation(objective.selection_loss, objective.selection)
     with loop.running(checkpoints) as run:
         if not run.best.begun:  # not again after a resume
             run.stalled(run.validate(held.score, held.source).mean, patience=settings.patience)
-        for report in consume(run.epochs(lesson.train, max_epochs=settings.max_epochs, validation=held)):
+        for report in consume(run.epochs(objective.train, max_epochs=settings.max_epochs, validation=held)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
                 break
         run.restore_best()
@@ -208,7 +210,7 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
     assert best_loss is not None  # noqa: S101 - there is one, or restoring it would have failed
     if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, GraphForecaster):
         prepared.network.rank_nobody()
-    return Fitted(
+    return FittedNetwork(
         network=freeze(prepared.network.cpu()),
         device=loop.device.device.type,
         precision=loop.precision.name,
@@ -219,28 +221,28 @@ def fit(prepared: Prepared, settings: Optimisation, checkpoints: Checkpoints | N
 
 
 @torch.inference_mode()
-def _unlearnt(prepared: Prepared) -> Fitted:
+def _unlearnt(prepared: PreparedTraining) -> FittedNetwork:
     """A network that is what it starts as."""
-    network, lesson = freeze(prepared.network), prepared.lesson
-    losses = [lesson.judge(batch) for batch in lesson.selection.batches(0)]
+    network, objective = freeze(prepared.network), prepared.objective
+    losses = [objective.selection_loss(batch) for batch in objective.selection.batches(0)]
     total = sum(float(loss.mean) * loss.count for loss in losses) / sum(loss.count for loss in losses)
-    return Fitted(network=network, device="cpu", precision="fp32", epochs=(), best_epoch=0, best_loss=total)
+    return FittedNetwork(network=network, device="cpu", precision="fp32", epochs=(), best_epoch=0, best_loss=total)
 
 
-def _loop(network: nn.Module, lesson: Lesson[Any], settings: Optimisation) -> Loop[Any]:
+def _loop(network: nn.Module, objective: Objective[Any], settings: Optimisation) -> Loop[Any]:
     """The training loop of the one network."""
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = adamw(
         learning, lr=settings.learning_rate, weight_decay=settings.weight_decay, spared=undecayed(network)
     )
-    scheduler = _schedule(optimizer, lesson.train.length, settings) if settings.schedule == "cosine" else None
+    scheduler = _schedule(optimizer, objective.train.length, settings) if settings.schedule == "cosine" else None
     return Loop(
-        [Phase("network", lesson.loss, learning, optimizer, scheduler=scheduler, clip=settings.clip)],
+        [Phase("network", objective.loss, learning, optimizer, scheduler=scheduler, clip=settings.clip)],
         modules={"network": network},
         device=settings.device,
         precision=settings.precision,
         accumulate=settings.accumulate,
-        cutting=lesson.cutting,
+        cutting=objective.cutting,
         oom=settings.oom,
         nonfinite=settings.nonfinite,
         ema=settings.ema,
@@ -279,8 +281,8 @@ def _network(
     _refuse_unknown(history, train)
     some = train.thinned(STARTED_FROM)
     if weights is not None:
-        return network, start_from(network, weights, lambda: history.batches(some))
-    start(network, lambda: history.batches(some), recipe.quantiles)
+        return network, initialize_from(network, weights, lambda: history.batches(some))
+    initialize(network, lambda: history.batches(some), recipe.quantiles)
     return network, None
 
 
@@ -289,7 +291,7 @@ def _refuse_unknown(history: History, train: Windows) -> None:
     for h, horizon in enumerate(history.pipeline.target.horizons):
         if not np.isfinite(history.labels[train.symbols, train.positions, h]).any():
             raise ConfigurationError(
-                f"split train knows no outcome {horizon} sessions ahead; give more bars or leave the horizon out"
+                f"split train has no known outcome {horizon} sessions ahead; give more bars or leave the horizon out"
             )
 
 
@@ -298,7 +300,7 @@ def _universe(history: History, recipe: Recipe) -> tuple[str, ...]:
     return history.bars.symbols if kind_named(recipe.kind).is_panel_model else ()
 
 
-def calibrated(fitted: Fitted, history: History, splits: Splits, recipe: Recipe) -> Artifact:
+def calibrated(fitted: FittedNetwork, history: History, splits: Splits, recipe: Recipe) -> Artifact:
     """The artifact's parts, with conformal offsets from the calibration part; its card is still empty."""
     levels, target = recipe.quantiles, recipe.target
     blank = Conformal(
@@ -319,7 +321,7 @@ def calibrated(fitted: Fitted, history: History, splits: Splits, recipe: Recipe)
     )
     windows = history.windows(splits.calibration)
     engine = engine_of(fitted.network, manifest)
-    units = ask(engine, history, windows, manifest.universe).units
+    units = network_forecasts(engine, history, windows, manifest.universe).units
     conformal = calibrate(
         units.double().numpy(),
         history.targets(windows).double().numpy(),

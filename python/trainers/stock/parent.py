@@ -137,7 +137,7 @@ class Parent:
 
         Args:
             splits: of the new training.
-            sessions: of its bars, yyyymmdd.
+            sessions: [T] of its bars, yyyymmdd.
 
         Raises:
             InSampleError: a part holds such days; the message names each, and the first date that is allowed.
@@ -147,14 +147,14 @@ class Parent:
         if not inside:
             return
         after = sessions[sessions > seen]
-        told = ", ".join(f"{part.name} ({shown_date(part.first)} to {shown_date(part.last)})" for part in inside)
+        parts = ", ".join(f"{part.name} ({shown_date(part.first)} to {shown_date(part.last)})" for part in inside)
         advice = (
             f"let selection begin on {shown_date(int(after[0]))} or later (--splits)"
             if len(after)
             else f"the bars end on {shown_date(int(sessions[-1]))}: give later ones"
         )
         raise InSampleError(
-            f"the artifact to start from has seen labels up to {shown_date(seen)}, which lie in {told}; scores there "
+            f"the artifact to start from has seen labels up to {shown_date(seen)}, which lie in {parts}; scores there "
             f"would mean nothing: {advice}"
         )
 

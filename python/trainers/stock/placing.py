@@ -2,29 +2,28 @@
 
 from typing import Final, Protocol, final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from predictor.arrays import BoolArray
 from predictor.bars import BarPanel
 from predictor.windows import Pipeline
 from trainers.loop import free_bytes
-from trainers.stock.data import Batch, History, Stored, Windows, places
+from trainers.stock.data import Batch, History, StoredInputs, Windows, places
 
 SHARE: Final = 4
 """A history goes to the device if its inputs take at most this part of the memory that is free there: network,
 optimizer and activations need the rest. From the host every window would pass the link anew in every epoch."""
 
 
-class Inputting(Protocol):
-    """What lessons are made from, such as a `History`."""
+class TrainingHistory(Protocol):
+    """What objectives are made from, such as a `History`."""
 
     bars: BarPanel
     pipeline: Pipeline
 
     @property
-    def forecastable(self) -> NDArray[np.bool_]:
+    def forecastable(self) -> BoolArray:
         """[S, T] where a symbol has what it must have to be forecast."""
         ...
 
@@ -33,21 +32,21 @@ class Inputting(Protocol):
         ...
 
 
-def placed(history: History, device: torch.device) -> Inputting:
+def placed(history: History, device: torch.device) -> TrainingHistory:
     """The history, with its inputs on the device if that is a GPU and has room for them."""
     free = free_bytes(device)
     if free is None or size_of(history.stored) > free // SHARE:
         return history
-    return Placed(history, device)
+    return DeviceHistory(history, device)
 
 
-def size_of(stored: Stored) -> int:
+def size_of(stored: StoredInputs) -> int:
     """Bytes of the inputs, rows that symbols share counted once."""
     return sum(_own(tensor).numel() * tensor.element_size() for tensor in stored)
 
 
 @final
-class Placed:
+class DeviceHistory:
     """A history whose inputs are gathered on a device; levels and targets are measured on the host, in float64."""
 
     def __init__(self, history: History, device: torch.device) -> None:
@@ -55,10 +54,10 @@ class Placed:
         self.pipeline = history.pipeline
         self._history = history
         self._device = device
-        self._stored = Stored(*(_moved(tensor, device) for tensor in history.stored))
+        self._stored = StoredInputs(*(_moved(tensor, device) for tensor in history.stored))
 
     @property
-    def forecastable(self) -> NDArray[np.bool_]:
+    def forecastable(self) -> BoolArray:
         """As `History.forecastable`."""
         return self._history.forecastable
 

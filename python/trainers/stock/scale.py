@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.networks import (
@@ -31,16 +31,14 @@ from predictor.networks import (
 from predictor.networks.econometric import HAR_SESSIONS, TAPS, window_mean
 from predictor.networks.target import SMALLEST_RANGE_VOLATILITY
 from predictor.windows import Pipeline, back_from
-from trainers.stock.data import Windows, no_window
+from trainers.stock.data import Windows, adjusted_blocks, no_window
 from trainers.stock.splits import Part, decisions
 
-FloatArray = NDArray[np.float64]
 Steps = tuple[tuple[int, int], ...]
 """[H] first and last day of each horizon, the day after the decision being 1."""
 
 LEARNT_FROM: Final = 20_000
 """Windows at most."""
-SYMBOLS_AT_ONCE: Final = 64
 FEWEST: Final = 50
 """Windows with a known outcome that a fit needs: ten for each number that HAR has."""
 SHARES: Final = tuple(k / 10 for k in range(11))
@@ -129,7 +127,7 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, 
     ranged = replace(target, kind=TargetKind.LOG_VOLATILITY)
     windows = _windows(bars, draft, part).thinned(LEARNT_FROM)
     shape = (len(windows), len(target.horizons))
-    found = Learnt(
+    learnt = Learnt(
         kind=target.kind,
         windows=(np.empty((len(windows), TAPS)), np.empty((len(windows), TAPS))),
         outcomes=np.empty(shape),
@@ -139,17 +137,16 @@ def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, 
         spread=target.spread,
         levels=levels,
     )
-    for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
-        rows = np.flatnonzero((windows.symbols >= first) & (windows.symbols < first + SYMBOLS_AT_ONCE))
-        s, t = windows.symbols[rows] - first, windows.positions[rows]
-        few = bars.select(bars.symbols[first : first + SYMBOLS_AT_ONCE]).adjusted()
+    for block, few in adjusted_blocks(bars):
+        rows = np.flatnonzero((windows.symbols >= block.start) & (windows.symbols < block.stop))
+        s, t = windows.symbols[rows] - block.start, windows.positions[rows]
         returns = _RETURNS.daily(few)
-        found.windows[0][rows] = back_from(returns, s, t, TAPS)
-        found.windows[1][rows] = back_from(target.range_volatility(few), s, t, TAPS)
-        found.outcomes[rows] = target.labels(few)[s, t]
-        found.volatility[rows] = ranged.labels(few)[s, t]
-        found.following[rows] = returns[s, t + 1]
-    return found if target.kind is TargetKind.LOG_RETURN else replace(found, windows=found.windows[1:])
+        learnt.windows[0][rows] = back_from(returns, s, t, TAPS)
+        learnt.windows[1][rows] = back_from(target.range_volatility(few), s, t, TAPS)
+        learnt.outcomes[rows] = target.labels(few)[s, t]
+        learnt.volatility[rows] = ranged.labels(few)[s, t]
+        learnt.following[rows] = returns[s, t + 1]
+    return learnt if target.kind is TargetKind.LOG_RETURN else replace(learnt, windows=learnt.windows[1:])
 
 
 def _windows(bars: BarPanel, draft: Pipeline, part: Part) -> Windows:
@@ -191,7 +188,7 @@ def fit_har(learnt: Learnt) -> Har:
     return har if learnt.kind is TargetKind.LOG_VOLATILITY else _centred(har, learnt)
 
 
-def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: NDArray[np.bool_]) -> tuple[float, ...]:
+def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -> tuple[float, ...]:
     """Weights of the terms [N, K], and a constant behind them, from the rows that have ranges; 0 where few have."""
     rows = ranged & np.isfinite(outcomes)
     if rows.sum() < FEWEST:

@@ -99,7 +99,7 @@ class Splits:
 
     @classmethod
     def by_shares(cls, sessions: NDArray[np.int32], shares: SplitShares) -> "Splits":
-        """Cut a date axis by shares of its length."""
+        """Cut a date axis of sessions [T], yyyymmdd, by shares of its length."""
         sums = np.cumsum([shares.train, shares.selection, shares.calibration, shares.test])
         cuts = [0, *(round(float(s) * len(sessions)) for s in sums)]
         if any(b <= a for a, b in pairwise(cuts)):
@@ -133,7 +133,7 @@ def day_of(flag: str, text: str) -> int:
 
 
 def decisions(part: Part, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
-    """Positions t on the date axis whose target intervals lie inside the part.
+    """[D] positions on the date axis of sessions [T] whose target intervals lie inside the part.
 
     Raises:
         ConfigurationError: there are none; the part is shorter than the longest horizon.

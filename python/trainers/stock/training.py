@@ -25,15 +25,24 @@ from trainers.stock.covariates import covariates_card
 from trainers.stock.data import History
 from trainers.stock.doubts import Warn, heard, of_material, of_steps, of_untaught, to_nobody, untaught
 from trainers.stock.edges import edges_card
-from trainers.stock.evaluation.baselines import Case, quick_baselines
+from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
+from trainers.stock.evaluation.benchmarking import benchmark
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
-from trainers.stock.evaluation.judged import Judged
 from trainers.stock.evaluation.seen import origin_notes, seen_until
-from trainers.stock.evaluation.standing import standing
-from trainers.stock.fitting import Fitted, Prepared, calibrated, check_edges, engine_of, fit, fit_pipeline, prepare
-from trainers.stock.material import Material
+from trainers.stock.fitting import (
+    FittedNetwork,
+    PreparedTraining,
+    calibrated,
+    check_edges,
+    engine_of,
+    fit,
+    fit_pipeline,
+    prepare,
+)
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
+from trainers.stock.training_data import Material
 
 FloatArray = NDArray[np.float64]
 
@@ -131,9 +140,9 @@ class _Lesson:
     splits: Splits
     history: History
     doubts: tuple[str, ...]
-    prepared: Prepared
+    prepared: PreparedTraining
 
-    def artifact_of(self, fitted: Fitted, tuning: Mapping[str, Json] | None) -> Artifact:
+    def artifact_of(self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None) -> Artifact:
         """The calibrated artifact, with its card."""
         made = calibrated(fitted, self.history, self.splits, self.recipe)
         searched: dict[str, Json] = {} if tuning is None else {"tuning": dict(tuning)}
@@ -166,7 +175,7 @@ def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None],
     return _Lesson(material=material, recipe=recipe, splits=splits, history=history, doubts=doubts, prepared=prepared)
 
 
-def _kept(fitted: Fitted) -> str:
+def _kept(fitted: FittedNetwork) -> str:
     if not fitted.best_epoch:
         return "the start is best"
     return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
@@ -229,14 +238,16 @@ def _model(made: Artifact) -> Model:
     return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
 
 
-def _card(made: Artifact, fitted: Fitted, lesson: _Lesson, origin: tuple[str, ...]) -> dict[str, Json]:
+def _card(made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[str, ...]) -> dict[str, Json]:
     history, splits, recipe = lesson.history, lesson.splits, lesson.recipe
     windows = history.windows(splits.test)
-    judged = Judged.of(history, windows, recipe.quantiles)
+    judged = EvaluationSet.of(history, windows, recipe.quantiles)
     engine = engine_of(fitted.network, made.manifest)
     ours = forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe)
     plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
-    found = standing(judged, OURS, ours, Case.of(history, splits, seen_until(splits), recipe.quantiles), plan)
+    found = benchmark(
+        judged, OURS, ours, InformationSet.of(history, splits, seen_until(splits), recipe.quantiles), plan
+    )
     unit = UNITS[recipe.target.kind]
     return {
         "data": card.data_card(history.bars, lesson.doubts, untaught(history, splits)),
@@ -260,7 +271,7 @@ def _card(made: Artifact, fitted: Fitted, lesson: _Lesson, origin: tuple[str, ..
     }
 
 
-def _start_notes(fitted: Fitted) -> list[str]:
+def _start_notes(fitted: FittedNetwork) -> list[str]:
     """What a reader must know about a model that ranks and was kept as it started."""
     if fitted.best_epoch or not (isinstance(fitted.network, GraphForecaster) and fitted.network.ranks_nobody):
         return []

@@ -16,7 +16,7 @@ from predictor.cli.output import audit_table
 from predictor.errors import ConfigurationError
 from predictor.flags import Given, Only
 from predictor.replacement import check_file
-from predictor.report.texts import artifact_name
+from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.stock.announcing import announcer, warner

@@ -3,26 +3,24 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.audit_record import AuditVerdict, LagCheck, LagRow
 from trainers.stock.audit.skill import Estimate, daily_losses, estimate, rank_ic, relative_gain
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.backtest.performance import sharpe
 from trainers.stock.backtest.strategies import Tactic, weights_of
 from trainers.stock.backtest.terms import Terms
-
-FloatArray = NDArray[np.float64]
 
 LAGS = (0, 1, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Judged:
+class AuditedForecasts:
     """Forecasts of D sessions and S stocks, and all that they are judged by."""
 
-    forecasts: Forecasts
+    forecasts: DailyForecasts
     yardstick: str
     """Name of the baseline that skill is measured against."""
     plain: FloatArray
@@ -48,23 +46,23 @@ class Judged:
         return self.forecasts.horizons[-1]
 
 
-def gains(judged: Judged, values: FloatArray, lag: int) -> FloatArray:
+def gains(judged: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
     """[D] daily gain of values [D, S, H, Q] over the yardstick, as a share of its loss."""
     outcome = judged.outcomes[LAGS.index(lag)]
     ours = daily_losses(judged.forecasts, values, outcome, judged.spread)
     return relative_gain(ours, daily_losses(judged.forecasts, judged.plain, outcome, judged.spread))
 
 
-def check_lags(judged: Judged) -> LagCheck:
+def check_lags(judged: AuditedForecasts) -> LagCheck:
     """Fail where there is skill at lag 0 that a trader cannot use: none at lag 1, and the loss of it is no luck."""
     daily = {lag: gains(judged, judged.forecasts.values, lag) for lag in LAGS}
-    found = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
+    skill = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
     lost = estimate(daily[0] - daily[1], judged.reach)
     return LagCheck(
-        verdict=_verdict(found[0], found[1], lost),
+        verdict=_verdict(skill[0], skill[1], lost),
         horizon=judged.horizon,
         yardstick=judged.yardstick,
-        rows=tuple(_row(judged, lag, found[lag]) for lag in LAGS),
+        rows=tuple(_row(judged, lag, skill[lag]) for lag in LAGS),
     )
 
 
@@ -74,7 +72,7 @@ def _verdict(now: Estimate, later: Estimate, lost: Estimate) -> AuditVerdict:
     return AuditVerdict.FAIL if now.positive and lost.positive else AuditVerdict.UNDECIDED
 
 
-def _row(judged: Judged, lag: int, skill: Estimate) -> LagRow:
+def _row(judged: AuditedForecasts, lag: int, skill: Estimate) -> LagRow:
     ratio, ratio_error = _sharpe(judged, lag)
     ic = _ic(judged, lag)
     return LagRow(
@@ -88,13 +86,13 @@ def _row(judged: Judged, lag: int, skill: Estimate) -> LagRow:
     )
 
 
-def _ic(judged: Judged, lag: int) -> Estimate | None:
+def _ic(judged: AuditedForecasts, lag: int) -> Estimate | None:
     place = judged.forecasts.place(judged.horizon)
     outcome = judged.outcomes[LAGS.index(lag)][..., place]
     daily = rank_ic(judged.forecasts.ranking[..., place], outcome)
     return estimate(daily, judged.horizon) if len(daily) else None
 
 
-def _sharpe(judged: Judged, lag: int) -> tuple[float, float]:
+def _sharpe(judged: AuditedForecasts, lag: int) -> tuple[float, float]:
     wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
     return sharpe(run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:])

@@ -11,21 +11,19 @@ from typing import final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from predictor.audit_record import AuditVerdict, PermutationCheck
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.networks import normalise, restore
 from predictor.windows import Pipeline
-from trainers.stock.audit.lags import Judged, gains
+from trainers.stock.audit.lags import AuditedForecasts, gains
 from trainers.stock.audit.skill import Estimate, estimate
-from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.data import History
 from trainers.stock.splits import Splits, decisions
 
-FloatArray = NDArray[np.float64]
-Retrain = Callable[[int], Forecasts]
+Retrain = Callable[[int], DailyForecasts]
 """From the seed of a shuffle to the forecasts, of the judged sessions, of a model trained on it."""
 
 MATERIAL = 0.01
@@ -57,7 +55,9 @@ class ShuffledHistory(History):
             self.labels[:, days] = restore(moved[..., None], location, scale, spread)[..., 0].numpy()
 
 
-def check_permutations(judged: Judged, retrain: Retrain, *, count: int, epochs: int, lag: int) -> PermutationCheck:
+def check_permutations(
+    judged: AuditedForecasts, retrain: Retrain, *, count: int, epochs: int, lag: int
+) -> PermutationCheck:
     """Fail where the mean skill of models trained on shuffled labels is material and more than two errors above zero.
 
     The days decide, not the number of trainings: so few of them could give no small p-value. Nothing is decided where

@@ -13,19 +13,16 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
 from predictor.model import Model
-from trainers.stock.audit.costs import check_costs
-from trainers.stock.audit.future import Fitting, check_future
-from trainers.stock.audit.lags import LAGS, Judged, check_lags
+from trainers.stock.audit.future import Fitting, ModelStages, check_future
+from trainers.stock.audit.lags import LAGS, AuditedForecasts, check_lags
 from trainers.stock.audit.permutation import ShuffledHistory, check_permutations
+from trainers.stock.audit.sharpe import check_costs, check_trials, counted_trials
 from trainers.stock.audit.skill import YARDSTICK_NAME, outcomes, plain_quantiles
-from trainers.stock.audit.stages import ModelStages
-from trainers.stock.audit.trials import check_trials, counted_trials
 from trainers.stock.backtest.book import Book, run_book
-from trainers.stock.backtest.daily import daily_forecasts
-from trainers.stock.backtest.forecasts import Forecasts
-from trainers.stock.backtest.refit import assembled, refit
+from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
+from trainers.stock.backtest.refits import assembled, refit
 from trainers.stock.backtest.run import closing_note
-from trainers.stock.backtest.source import Source
+from trainers.stock.backtest.source import ModelSource
 from trainers.stock.backtest.strategies import Tactic, weights_of
 from trainers.stock.backtest.terms import Terms
 from trainers.stock.card import bars_hash
@@ -68,7 +65,7 @@ class _Subject:
     recipe: Recipe
     """With the model's own splits, by their dates."""
     splits: Splits
-    source: Source
+    source: ModelSource
     bars: BarPanel
     """From the first session of the training on."""
 
@@ -84,7 +81,7 @@ class _Subject:
 
 
 def audit(
-    source: Source,
+    source: ModelSource,
     bars: BarPanel,
     *,
     terms: Terms,
@@ -117,11 +114,12 @@ def audit(
     _refuse_unknown(judged)
     book = _book(judged)
     announce(f"replacing the future by noise at {depth.sessions} sessions")
-    stages = partial(ModelStages, subject.model, source.covariates)
-    future = check_future(subject.bars, stages, _spread(positions, depth.sessions), _fitting(subject))
+    chosen = _spread(positions, depth.sessions)
+    staging = partial(ModelStages, subject.model, source.covariates)
+    future = check_future(subject.bars, staging, chosen, _fitting(subject))
     return AuditRecord(
         digest=source.digest,
-        told=source.told,
+        told=source.description,
         bars=bars_hash(bars),
         first_session=first,
         last_session=last,
@@ -135,17 +133,7 @@ def audit(
     )
 
 
-def _permutation(subject: _Subject, judged: Judged, depth: Depth, announce: Announce) -> PermutationCheck:
-    return check_permutations(
-        judged,
-        lambda seed: _shuffled(subject, judged, depth, seed, announce),
-        count=depth.permutations,
-        epochs=depth.epochs,
-        lag=subject.recipe.target.lag,
-    )
-
-
-def _subject(source: Source, bars: BarPanel, announce: Announce) -> _Subject:
+def _subject(source: ModelSource, bars: BarPanel, announce: Announce) -> _Subject:
     recipe = source.known_recipe()
     if source.standing is None:
         splits = recipe.splits(bars.sessions)
@@ -186,12 +174,12 @@ def _days(subject: _Subject) -> NDArray[np.int64]:
     return np.arange(allowed, end)
 
 
-def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tactic: Tactic) -> Judged:
+def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tactic: Tactic) -> AuditedForecasts:
     bars, target = subject.bars, subject.recipe.target
     history = History(bars, subject.model.pipeline, subject.source.covariates)
     adjusted = history.adjusted
     levels = subject.model.manifest.quantiles
-    return Judged(
+    return AuditedForecasts(
         forecasts=daily_forecasts(subject.model, bars, bars.sessions[positions], subject.source.covariates),
         yardstick=YARDSTICK_NAME,
         plain=plain_quantiles(history, subject.splits, levels, positions),
@@ -203,7 +191,7 @@ def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tacti
     )
 
 
-def _refuse_unknown(judged: Judged) -> None:
+def _refuse_unknown(judged: AuditedForecasts) -> None:
     """Refuse days without forecasts, and prices that never move: nothing could be told of them."""
     came = judged.outcomes[-1]
     known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
@@ -219,7 +207,7 @@ def _refuse_unknown(judged: Judged) -> None:
         )
 
 
-def _book(judged: Judged) -> Book:
+def _book(judged: AuditedForecasts) -> Book:
     """The strategy's book from its first trade on."""
     wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
     return run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
@@ -244,7 +232,19 @@ def _fitting(subject: _Subject) -> Fitting:
     return Fitting(fit=fit, last=last)
 
 
-def _shuffled(subject: _Subject, judged: Judged, depth: Depth, seed: int, announce: Announce) -> Forecasts:
+def _permutation(subject: _Subject, judged: AuditedForecasts, depth: Depth, announce: Announce) -> PermutationCheck:
+    return check_permutations(
+        judged,
+        lambda seed: _shuffled(subject, judged, depth, seed, announce),
+        count=depth.permutations,
+        epochs=depth.epochs,
+        lag=subject.recipe.target.lag,
+    )
+
+
+def _shuffled(
+    subject: _Subject, judged: AuditedForecasts, depth: Depth, seed: int, announce: Announce
+) -> DailyForecasts:
     """What a model says that was trained on shuffled labels."""
     announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}")
     source, optimisation = subject.source, subject.recipe.optimisation

@@ -6,18 +6,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.networks import Target
-from trainers.stock.backtest.forecasts import Forecasts
-from trainers.stock.backtest.performance import mean_error
+from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines import OWN_SCALE, Asked, Case, Fit
+from trainers.stock.evaluation.baselines import OWN_SCALE, Fit, InformationSet, MeasuredWindows
 from trainers.stock.evaluation.correlation import ranks
-from trainers.stock.evaluation.hac import stretch
 from trainers.stock.evaluation.seen import seen_until
+from trainers.stock.evaluation.standard_errors import mean_error, stretch
 from trainers.stock.splits import Splits
-
-FloatArray = NDArray[np.float64]
 
 FEWEST_STOCKS = 3
 """Of a day whose ranks are correlated."""
@@ -58,14 +56,14 @@ def plain_quantiles(
     They are quantiles of the training part's outcomes, moved on the calibration part, which is all that a network can
     know that has found nothing in its inputs. NaN where a window has no volatility.
     """
-    fitted = Case.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
+    fitted = InformationSet.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)
     cells = Windows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
-    found = Asked.of(history, cells).in_blocks(fitted.quantiles)
-    return found.reshape(len(positions), stocks, *found.shape[1:])
+    forecasts = MeasuredWindows.of(history, cells).in_blocks(fitted.quantiles)
+    return forecasts.reshape(len(positions), stocks, *forecasts.shape[1:])
 
 
-def daily_losses(forecasts: Forecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:
+def daily_losses(forecasts: DailyForecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:
     """[D] mean pinball loss of a day's stocks and horizons, each divided by its spread; NaN without any outcome.
 
     Args:
@@ -90,16 +88,16 @@ def relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
 
 
 def estimate(daily: FloatArray, horizon: int) -> Estimate:
-    """Mean of a daily series whose outcomes overlap over `horizon` sessions."""
+    """Mean of a daily series [D] whose outcomes overlap over `horizon` sessions."""
     lag = min(2 * horizon, len(daily))
     return Estimate(value=float(daily.mean()), error=mean_error(daily, lag) * stretch(lag / len(daily)))
 
 
 def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:
     """Daily rank correlations of scores [D, S] with outcomes [D, S], of the days that have enough stocks."""
-    found: list[float] = []
+    correlations: list[float] = []
     for score, came in zip(scores, outcome, strict=True):
         known = np.isfinite(score) & np.isfinite(came)
         if known.sum() >= FEWEST_STOCKS and np.ptp(score[known]) > 0 and np.ptp(came[known]) > 0:
-            found.append(float(np.corrcoef(ranks(score[known]), ranks(came[known]))[0, 1]))
-    return np.array(found)
+            correlations.append(float(np.corrcoef(ranks(score[known]), ranks(came[known]))[0, 1]))
+    return np.array(correlations)

@@ -1,9 +1,9 @@
 """Walk-forward backtests: forecasts from models that could have been there then, traded with delay and costs."""
 
-from trainers.stock.backtest.folds import Fold, Plan
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan
 from trainers.stock.backtest.result import Backtest, Figures, Track, backtest_json, summary_json
 from trainers.stock.backtest.run import Folder, backtest
-from trainers.stock.backtest.source import Source, artifact_source, recipe_source
+from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source
 from trainers.stock.backtest.strategies import Strategy, Tactic
 from trainers.stock.backtest.terms import Terms
 
@@ -12,12 +12,12 @@ __all__ = [
     "Figures",
     "Fold",
     "Folder",
-    "Plan",
-    "Source",
+    "ModelSource",
     "Strategy",
     "Tactic",
     "Terms",
     "Track",
+    "WalkForwardPlan",
     "artifact_source",
     "backtest",
     "backtest_json",

@@ -20,17 +20,16 @@ from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
 from predictor.flags import Flag, Given, Only
 from predictor.replacement import check_folder, replace_file
-from predictor.report.texts import artifact_name
+from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
 from trainers.stock.announcing import warner
-from trainers.stock.backtest.folds import Fold, Plan, decision_span
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span
 from trainers.stock.backtest.page import write_backtest
-from trainers.stock.backtest.progress import watched
 from trainers.stock.backtest.result import Backtest, backtest_json, summary_json
 from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_horizon
-from trainers.stock.backtest.source import Source, artifact_source, recipe_source, refuse_in_sample
+from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
 from trainers.stock.backtest.strategies import Tactic
-from trainers.stock.backtest.tables import backtest_tables
+from trainers.stock.backtest.terminal import backtest_tables, watched
 from trainers.stock.backtest.terms import Terms
 from trainers.stock.doubts import heard
 from trainers.stock.flags import Known, Reads
@@ -56,7 +55,7 @@ class Subject:
     known: Known = ""
     device: AnsweringDevice = "auto"
 
-    def source(self, covariates: CovariateSource) -> Source:
+    def source(self, covariates: CovariateSource) -> ModelSource:
         """Where its forecasts come from.
 
         Raises:
@@ -88,7 +87,7 @@ class Subject:
         return whole.with_name(whole.name + suffix)
 
 
-def chosen_terms(terms: Given[Terms], source: Source) -> Terms:
+def chosen_terms(terms: Given[Terms], source: ModelSource) -> Terms:
     """The terms that were asked for, at a horizon that the source has."""
     asked: int | None = terms.value("horizon", None)
     return terms.over(Terms(horizon=chosen_horizon(source.horizons, asked)))
@@ -100,7 +99,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     subject: Subject,
     bars: BarsFlags,
     files: CovariateFlags,
-    plan: Plan,
+    plan: WalkForwardPlan,
     terms: Given[Terms],
     tactic: Tactic,
     workers: Annotated[int, Flag("Processes that refit folds beside each other.", minimum=1)] = 1,
@@ -129,7 +128,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     _tell(found, folder.path, as_json=run.as_json)
 
 
-def check_allowed(source: Source, bars: BarPanel, plan: Plan) -> None:
+def check_allowed(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> None:
     """Refuse decisions on days that the artifact has seen, as bad usage.
 
     Raises:

@@ -29,7 +29,7 @@ def _rolling(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WalkForwardPlan:
     """How a backtest walks through time; sessions are yyyymmdd."""
 
     start: Annotated[
@@ -83,8 +83,8 @@ class Fold:
     """At most the session before `first`: no label that the model learns from reaches a decision of this fold."""
 
 
-def decision_span(sessions: NDArray[np.int32], plan: Plan) -> tuple[int, int]:
-    """Positions of the first and of the last session of a backtest.
+def decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[int, int]:
+    """Positions, in the bars' sessions [T], of the first and of the last session of a backtest.
 
     Raises:
         ConfigurationError: the bars hold no two sessions of it.
@@ -93,14 +93,14 @@ def decision_span(sessions: NDArray[np.int32], plan: Plan) -> tuple[int, int]:
     last = int(np.searchsorted(sessions, plan.end, side="right")) - 1
     if last <= first:
         raise ConfigurationError(
-            f"the bars, {shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}, hold no two sessions from "
-            f"{shown_date(plan.start)} to {shown_date(plan.end)}; choose --start and --end within them"
+            f"the bars, {shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}, do not hold two sessions "
+            f"from {shown_date(plan.start)} to {shown_date(plan.end)}; choose --start and --end within them"
         )
     return first, last
 
 
-def folds_of(sessions: NDArray[np.int32], plan: Plan) -> tuple[Fold, ...]:
-    """The folds of a walk forward, oldest first.
+def folds_of(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[Fold, ...]:
+    """The folds of a walk forward over the bars' sessions [T], oldest first.
 
     A refit sees no session from `embargo` sessions before its first decision on. All labels of its training,
     selection and calibration therefore end before that decision: decisions of the last lag + longest horizon sessions
@@ -111,14 +111,11 @@ def folds_of(sessions: NDArray[np.int32], plan: Plan) -> tuple[Fold, ...]:
     """
     first, last = decision_span(sessions, plan)
     step = last - first + 1 if plan.refit is None else plan.refit
-    return tuple(_fold(sessions, plan, k + 1, a, min(a + step - 1, last)) for k, a in _starts(first, last, step))
+    starts = enumerate(range(first, last + 1, step), start=1)
+    return tuple(_fold(sessions, plan, number, start, min(start + step - 1, last)) for number, start in starts)
 
 
-def _starts(first: int, last: int, step: int) -> list[tuple[int, int]]:
-    return list(enumerate(range(first, last + 1, step)))
-
-
-def _fold(sessions: NDArray[np.int32], plan: Plan, number: int, first: int, last: int) -> Fold:
+def _fold(sessions: NDArray[np.int32], plan: WalkForwardPlan, number: int, first: int, last: int) -> Fold:
     known = first - 1 - plan.embargo
     if known < 0:
         raise ConfigurationError(

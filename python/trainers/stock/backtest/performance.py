@@ -1,13 +1,16 @@
-"""What a series of daily returns amounts to, and how much of its Sharpe ratio is luck. NumPy alone."""
+"""What daily returns amount to, how much of their Sharpe ratio is luck, and what trading takes from them. NumPy alone.
 
-from dataclasses import dataclass
+Costs change no weight of a book, so that what would be left at any other cost follows from the same trades.
+"""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainers.stock.backtest.terms import SESSIONS_A_YEAR
-
-FloatArray = NDArray[np.float64]
+from predictor.arrays import FloatArray
+from trainers.stock.backtest.book import Book
+from trainers.stock.backtest.terms import BASIS_POINT, SESSIONS_A_YEAR, Terms
+from trainers.stock.evaluation.standard_errors import mean_error
 
 SHARPE_FORMULA = (
     "sqrt(252) x mean / standard deviation of daily returns, no interest subtracted; standard error by the delta "
@@ -90,25 +93,44 @@ def _sharpe(returns: FloatArray) -> tuple[float, FloatArray]:
     return daily, standard - daily / 2 * (standard * standard - 1)
 
 
-def mean_error(series: FloatArray, lag: int | None = None) -> float:
-    """Standard error of the mean of a series [T] whose neighbours may be alike (Newey & West 1987).
-
-    Args:
-        series: without NaN.
-        lag: how many neighbours count; None for floor(4 (T / 100)^(2/9)) (Newey & West 1994).
-    """
-    count = len(series)
-    reach = int(4 * (count / 100) ** (2 / 9)) if lag is None else lag
-    left = series - series.mean()
-    variance = float(left @ left) / count
-    for k in range(1, min(reach, count - 1) + 1):
-        variance += 2 * (1 - k / (reach + 1)) * float(left[k:] @ left[:-k]) / count
-    return (max(variance, 0.0) / count) ** 0.5
-
-
 def drawdown(returns: FloatArray) -> Drawdown:
     """The largest fall of the equity within daily returns [T]."""
     curve = np.concatenate([[1.0], equity(returns)])
     fallen = 1 - curve / np.maximum.accumulate(curve)
     trough = int(np.argmax(fallen))
     return Drawdown(depth=float(fallen[trough]), peak=int(np.argmax(curve[: trough + 1])) - 1, trough=trough - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """Mean returns of a year, not compounded, so that they add up: gross less trading and borrowing is net."""
+
+    gross: float
+    trading: float
+    borrowing: float
+    net: float
+
+
+def bill(book: Book, terms: Terms) -> Bill:
+    """What a book earned and paid."""
+    gross, net, trading = (
+        SESSIONS_A_YEAR * float(daily.mean()) for daily in (book.gross, book.net, terms.cost * book.traded)
+    )
+    return Bill(gross=gross, trading=trading, borrowing=gross - net - trading, net=net)
+
+
+def sharpe_at(book: Book, terms: Terms, cost_bps: float) -> tuple[float, float]:
+    """A year's Sharpe ratio and its standard error, had every unit traded cost so many basis points."""
+    other = replace(terms, cost_bps=cost_bps)
+    return sharpe(book.net + (terms.cost - other.cost) * book.traded)
+
+
+def break_even(book: Book, terms: Terms) -> float | None:
+    """Basis points on every unit traded that leave a mean return of zero, after borrowing; None without trades.
+
+    Costs are linear in what is traded, so it follows from two means.
+    """
+    traded = float(book.traded.mean())
+    if traded == 0:
+        return None
+    return (float(book.net.mean()) / traded + terms.cost) / BASIS_POINT

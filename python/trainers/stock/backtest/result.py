@@ -2,18 +2,22 @@
 
 from dataclasses import asdict, dataclass
 from math import isfinite
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.canonical import Json
+from predictor.skill import Verdict
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, equity, performance, sharpe_lead
 from trainers.stock.backtest.strategies import Tactic
 from trainers.stock.backtest.terms import LONGEST_HALT, SESSIONS_A_YEAR, Terms
 
-FloatArray = NDArray[np.float64]
+STANDARD_ERRORS_95: Final = 1.96
+"""Standard errors of a 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ class Backtest:
 
 
 def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -> Track:
-    """A book from its first trade on; before that nothing can be earned, and its sessions would only dilute."""
+    """A book over sessions [T], from its first trade on: before it nothing can be earned, which would only dilute."""
     traded = book.since(terms.delay)
     return Track(name=name, sessions=sessions[terms.delay :], book=traded, figures=figures_of(traded))
 
@@ -103,36 +107,36 @@ def figures_of(book: Book) -> Figures:
     )
 
 
-def summary_json(found: Backtest) -> dict[str, Json]:
+def summary_json(backtest: Backtest) -> dict[str, Json]:
     """Settings and figures."""
     return {
-        "forecasts": found.forecasts,
-        "digest": found.digest,
-        "symbols": list(found.symbols),
-        "strategy": {name: _told(value) for name, value in asdict(found.tactic).items()},
+        "forecasts": backtest.forecasts,
+        "digest": backtest.digest,
+        "symbols": list(backtest.symbols),
+        "strategy": {name: _json_number(value) for name, value in asdict(backtest.tactic).items()},
         "terms": {
-            **asdict(found.terms),
-            "tranches": found.terms.tranches,
+            **asdict(backtest.terms),
+            "tranches": backtest.terms.tranches,
             "longest_halt": LONGEST_HALT,
             "sessions_a_year": SESSIONS_A_YEAR,
         },
         "sharpe": SHARPE_FORMULA,
-        "folds": [asdict(fold) for fold in found.folds],
-        "notes": list(found.notes),
-        "warnings": list(found.warnings),
-        "table": [{"name": track.name, **_figures_json(track)} for track in found.tracks],
-        "leads": [_lead_json(found.strategy, track) for track in found.benchmarks],
+        "folds": [asdict(fold) for fold in backtest.folds],
+        "notes": list(backtest.notes),
+        "warnings": list(backtest.warnings),
+        "table": [{"name": track.name, **_figures_json(track)} for track in backtest.tracks],
+        "leads": [_lead_json(backtest.strategy, track) for track in backtest.benchmarks],
     }
 
 
-def backtest_json(found: Backtest) -> dict[str, Json]:
+def backtest_json(backtest: Backtest) -> dict[str, Json]:
     """Settings, figures, and every session of every book; NaN is null."""
-    return summary_json(found) | {"tracks": [_track_json(track) for track in found.tracks]}
+    return summary_json(backtest) | {"tracks": [_track_json(track) for track in backtest.tracks]}
 
 
 def _lead_json(strategy: Track, benchmark: Track) -> Json:
     """How far the strategy's yearly Sharpe ratio after costs lies above the benchmark's, paired by day."""
-    lead, error = map(_told, sharpe_lead(strategy.book.net, benchmark.book.net))
+    lead, error = map(_json_number, sharpe_lead(strategy.book.net, benchmark.book.net))
     return {"over": benchmark.name, "sharpe": lead, "sharpe_error": error}
 
 
@@ -158,25 +162,63 @@ def _figures_json(track: Track) -> dict[str, Json]:
         "net": _performance_json(figures.net, track.sessions),
         "turnover": figures.turnover,
         "annual_turnover": figures.turnover * SESSIONS_A_YEAR,
-        "hit_rate": _told(figures.hit_rate),
+        "hit_rate": _json_number(figures.hit_rate),
         "exposure": figures.exposure,
         "net_exposure": figures.net_exposure,
         "closed_as_delisted": figures.closed,
     }
 
 
-def _performance_json(found: Performance, sessions: NDArray[np.int32]) -> Json:
+def _performance_json(performance: Performance, sessions: NDArray[np.int32]) -> Json:
     """The drawdown's places as sessions; null for the start, before the first."""
-    fall = found.drawdown
+    fall = performance.drawdown
     peak, trough = (int(sessions[place]) if place >= 0 else None for place in (fall.peak, fall.trough))
     return {
-        "annual_return": _told(found.annual_return),
-        "annual_volatility": _told(found.annual_volatility),
-        "sharpe": _told(found.sharpe),
-        "sharpe_error": _told(found.sharpe_error),
+        "annual_return": _json_number(performance.annual_return),
+        "annual_volatility": _json_number(performance.annual_volatility),
+        "sharpe": _json_number(performance.sharpe),
+        "sharpe_error": _json_number(performance.sharpe_error),
         "max_drawdown": {"depth": fall.depth, "peak": peak, "trough": trough},
     }
 
 
-def _told(value: float | str) -> Json:
+def _json_number(value: float | str) -> Json:
     return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def verdict_of(backtest: Backtest) -> Verdict:
+    """Whether the Sharpe ratio after costs lies above 0, or below, with its whole 95 % interval."""
+    net = backtest.strategy.figures.net
+    if not isfinite(net.sharpe) or abs(net.sharpe) <= STANDARD_ERRORS_95 * net.sharpe_error:
+        return Verdict.UNDECIDED
+    return Verdict.BETTER if net.sharpe > 0 else Verdict.WORSE
+
+
+def sentence_of(backtest: Backtest) -> str:
+    """The strategy's Sharpe ratio with its standard error, after and before costs."""
+    figures = backtest.strategy.figures
+    if not isfinite(figures.net.sharpe):
+        return f"{backtest.strategy.name}: it never moves, so there is no Sharpe ratio."
+    return (
+        f"{backtest.strategy.name}: Sharpe {sharpe_text(figures.net)} after costs, {sharpe_text(figures.gross)} before."
+    )
+
+
+def leads_of(backtest: Backtest) -> str:
+    """How far the strategy's Sharpe ratio lies above that of each benchmark, which markets that rise flatter too."""
+    leads = (f"{track.name} {_pair(*lead_over(backtest, track))}" for track in backtest.benchmarks)
+    return f"Sharpe after costs less that of {', of '.join(leads)}; paired by day, ± one standard error."
+
+
+def lead_over(backtest: Backtest, benchmark: Track) -> tuple[float, float]:
+    """The strategy's yearly Sharpe ratio after costs less a benchmark's, and its standard error; NaN without either."""
+    return sharpe_lead(backtest.strategy.book.net, benchmark.book.net)
+
+
+def sharpe_text(performance: Performance) -> str:
+    """A Sharpe ratio and its standard error; a dash where there is none."""
+    return _pair(performance.sharpe, performance.sharpe_error)
+
+
+def _pair(value: float, error: float) -> str:
+    return f"{value:+.2f} ± {error:.2f}" if isfinite(value) else "-"

@@ -5,26 +5,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError
-from trainers.stock.backtest.benchmarks import MOMENTUM, YEAR, benchmark_weights
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.folds import Fold, Plan, decision_span, folds_of
-from trainers.stock.backtest.forecasts import Forecasts, joined
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, folds_of
+from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
+from trainers.stock.backtest.refits import forecast_standing, refit_job, walk_refits
 from trainers.stock.backtest.result import Backtest, Track, track_of
-from trainers.stock.backtest.source import Source, Standing, refuse_in_sample
+from trainers.stock.backtest.source import ModelSource, TrainedModel, refuse_in_sample
 from trainers.stock.backtest.store import ForecastStore
-from trainers.stock.backtest.strategies import Tactic, weights_of
+from trainers.stock.backtest.strategies import MOMENTUM, YEAR, Tactic, benchmark_weights, weights_of
 from trainers.stock.backtest.terms import Terms
-from trainers.stock.backtest.walk import forecast_standing, refit_job, walk_refits
 from trainers.stock.card import bars_hash, features_identity
-from trainers.stock.evaluation.reading import origins
+from trainers.stock.evaluation.bound_model import origins
 
-FloatArray = NDArray[np.float64]
 Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
 """What shows how far the folds have come: takes them, and how many there will be, and hands them on."""
 
@@ -62,9 +60,9 @@ def chosen_horizon(horizons: tuple[int, ...], wanted: int | None) -> int:
 
 
 def backtest(
-    source: Source,
+    source: ModelSource,
     bars: BarPanel,
-    plan: Plan,
+    plan: WalkForwardPlan,
     *,
     terms: Terms,
     tactic: Tactic,
@@ -99,17 +97,17 @@ def backtest(
     store = ForecastStore(folder.path, settings_of(source, bars, plan), resume=folder.resume)
     for _fold in watch(_forecast(source, bars, plan, folds, store, workers), len(folds)):
         pass
-    forecasts = joined([store.read(fold) for fold in folds])
+    forecasts = joined_folds([store.read(fold) for fold in folds])
     return traded(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
 
 
-def _check_horizon(source: Source, horizon: int) -> None:
+def _check_horizon(source: ModelSource, horizon: int) -> None:
     """Before anything is trained."""
     if horizon not in source.horizons:
         raise ConfigurationError(f"horizon {horizon} is not forecast; the model has {list(source.horizons)}")
 
 
-def _check_refits(source: Source, plan: Plan) -> None:
+def _check_refits(source: ModelSource, plan: WalkForwardPlan) -> None:
     """A recipe alone does not make a model that started from another's weights."""
     if plan.refit is not None and ancestors_of(source.card):
         raise ConfigurationError(
@@ -118,7 +116,7 @@ def _check_refits(source: Source, plan: Plan) -> None:
         )
 
 
-def folds_for(source: Source, bars: BarPanel, plan: Plan) -> tuple[Fold, ...]:
+def folds_for(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> tuple[Fold, ...]:
     """The folds; of an artifact that is never refitted one, which learnt what its card tells."""
     if source.standing is None or plan.refit is not None:
         return folds_of(bars.sessions, plan)
@@ -135,7 +133,12 @@ def folds_for(source: Source, bars: BarPanel, plan: Plan) -> tuple[Fold, ...]:
 
 
 def _forecast(
-    source: Source, bars: BarPanel, plan: Plan, folds: tuple[Fold, ...], store: ForecastStore, workers: int
+    source: ModelSource,
+    bars: BarPanel,
+    plan: WalkForwardPlan,
+    folds: tuple[Fold, ...],
+    store: ForecastStore,
+    workers: int,
 ) -> Iterator[Fold]:
     if source.standing is not None and plan.refit is None:
         return _stand(source, source.standing, bars, folds[0], store)
@@ -144,13 +147,15 @@ def _forecast(
     return walk_refits(jobs, store, workers=workers)
 
 
-def _stand(source: Source, standing: Standing, bars: BarPanel, fold: Fold, store: ForecastStore) -> Iterator[Fold]:
+def _stand(
+    source: ModelSource, standing: TrainedModel, bars: BarPanel, fold: Fold, store: ForecastStore
+) -> Iterator[Fold]:
     if not store.holds(fold):
         store.keep(fold, forecast_standing(standing.model, fold, bars, source.covariates))
     yield fold
 
 
-def settings_of(source: Source, bars: BarPanel, plan: Plan) -> dict[str, Json]:
+def settings_of(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> dict[str, Json]:
     """Everything that the forecasts follow from."""
     return {
         "source": source.digest,
@@ -163,9 +168,9 @@ def settings_of(source: Source, bars: BarPanel, plan: Plan) -> dict[str, Json]:
 
 
 def traded(
-    source: Source,
+    source: ModelSource,
     bars: BarPanel,
-    forecasts: Forecasts,
+    forecasts: DailyForecasts,
     folds: tuple[Fold, ...],
     *,
     terms: Terms,
@@ -185,7 +190,7 @@ def traded(
     benchmarks = tuple(track(name, weights) for name, weights in wanted.items())
     return Backtest(
         symbols=bars.symbols,
-        forecasts=source.told,
+        forecasts=source.description,
         digest=digest,
         terms=terms,
         tactic=tactic,

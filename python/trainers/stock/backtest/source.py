@@ -18,12 +18,12 @@ from predictor.inference import choose_device
 from predictor.model import Answering, Model
 from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
-from trainers.stock.backtest.refit import MAX_ROWS
+from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.card import features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import networks_of, of_models, of_recipe
 from trainers.stock.edges import given_edges
-from trainers.stock.evaluation.reading import Judgeable, last_seen
+from trainers.stock.evaluation.bound_model import Judgeable, last_seen
 from trainers.stock.evaluation.seen import splits_of
 from trainers.stock.recipe import Recipe
 from trainers.stock.recipes import read_recipe, read_recipe_file
@@ -31,7 +31,7 @@ from trainers.stock.splits import Splits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Standing:
+class TrainedModel:
     """A trained model as it stands, and what it has seen."""
 
     model: Judgeable
@@ -47,10 +47,10 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Source:
+class ModelSource:
     """What is judged."""
 
-    told: str
+    description: str
     """In words, such as "artifact 1a2b3c4d (lstm, trained with lag 0)"."""
     digest: str
     """SHA-256 of the manifest; of a recipe that of its settings and features."""
@@ -62,7 +62,7 @@ class Source:
     """What the recipe's network reads; of no use where there is no recipe."""
     covariates: CovariateSource
     """Files of what stands beside the bars."""
-    standing: Standing | None
+    standing: TrainedModel | None
     """The trained model; None where there is only a recipe."""
     card: Mapping[str, Json]
     """The artifact's card; empty for a recipe."""
@@ -92,7 +92,7 @@ class Source:
         return given_edges(model, symbols) if isinstance(model, Model) else None
 
 
-def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSource = NO_SOURCE) -> Source:
+def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSource = NO_SOURCE) -> ModelSource:
     """An artifact, verified, with the recipe that its card tells; `covariates` are what it reads beside the bars.
 
     Raises:
@@ -106,14 +106,14 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
     if single and "recipe" not in manifest.card:
         raise ArtifactError.of(artifact.MANIFEST, "its card tells no recipe; train the model again")
     info = model.info((), is_default=False)
-    return Source(
-        told=f"artifact {digest[:12]} ({info.kind}, trained with lag {info.lag})",
+    return ModelSource(
+        description=f"artifact {digest[:12]} ({info.kind}, trained with lag {info.lag})",
         digest=digest,
         horizons=info.horizons,
         recipe=read_recipe(manifest.card["recipe"], "recipe in the card") if single else None,
         features=model.pipeline.features.features if single else default_features(),
         covariates=covariates,
-        standing=Standing(model=model, splits=splits_of(manifest.card), last_seen=last_seen(model)),
+        standing=TrainedModel(model=model, splits=splits_of(manifest.card), last_seen=last_seen(model)),
         card=manifest.card,
     )
 
@@ -124,17 +124,17 @@ def _judgeable(model: Answering) -> Judgeable:
     raise ConfigurationError(f"a {type(model).__name__} has no manifest")
 
 
-def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource = NO_SOURCE) -> Source:
+def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
     """A recipe in a JSON file, with the features that it does not tell.
 
     Raises:
         ConfigurationError: the file holds no recipe.
     """
     recipe = read_recipe_file(path)
-    told = {"recipe": recipe.settings(), "features": features_identity(features)}
-    digest = hashlib.sha256(canonical.to_bytes(told)).hexdigest()
-    return Source(
-        told=f"recipe {digest[:12]} ({recipe.kind})",
+    identity = {"recipe": recipe.settings(), "features": features_identity(features)}
+    digest = hashlib.sha256(canonical.to_bytes(identity)).hexdigest()
+    return ModelSource(
+        description=f"recipe {digest[:12]} ({recipe.kind})",
         digest=digest,
         horizons=recipe.target.horizons,
         recipe=recipe,
@@ -145,12 +145,12 @@ def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource 
     )
 
 
-def refuse_in_sample(standing: Standing, sessions: NDArray[np.int32], start: int, embargo: int = 0) -> None:
+def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start: int, embargo: int = 0) -> None:
     """Refuse a first decision before which not all labels of the model's training had ended.
 
     Args:
         standing: the model.
-        sessions: of the bars.
+        sessions: [T] of the bars, yyyymmdd.
         start: first session after whose close a decision is wanted.
         embargo: sessions that must lie between.
 

@@ -20,7 +20,7 @@ from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import TargetKind
 from predictor.replacement import replace_file
 from trainers.stock.backtest.folds import Fold
-from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.forecasts import DailyForecasts
 
 SETTINGS: Final = "settings.json"
 FORECASTS: Final = "forecasts"
@@ -46,7 +46,7 @@ class ForecastStore:
         if path.is_file():
             _check_same(path, settings, self.digest, resume=resume)
         elif folder.exists() and any(folder.iterdir()):
-            raise ConfigurationError(f"{folder} holds something else than a backtest; choose another --out")
+            raise ConfigurationError(f"{folder} holds something other than a backtest; choose another --out")
         try:
             (folder / FORECASTS).mkdir(parents=True, exist_ok=True)
             replace_file(path, canonical.to_bytes({"digest": self.digest, "settings": settings}))
@@ -57,7 +57,7 @@ class ForecastStore:
         """Whether the fold's forecasts are there already."""
         return self._path(fold).is_file()
 
-    def keep(self, fold: Fold, forecasts: Forecasts) -> None:
+    def keep(self, fold: Fold, forecasts: DailyForecasts) -> None:
         """Store a fold's forecasts, whole or not at all."""
         arrays = {"sessions": forecasts.sessions, "values": forecasts.values}
         arrays |= {"horizons": np.array(forecasts.horizons), "levels": np.array(forecasts.levels)}
@@ -66,7 +66,7 @@ class ForecastStore:
         kind = np.frombuffer(forecasts.kind.value.encode(), np.uint8)
         replace_file(self._path(fold), write_arrays(arrays | {"kind": kind}))
 
-    def read(self, fold: Fold) -> Forecasts:
+    def read(self, fold: Fold) -> DailyForecasts:
         """A fold's forecasts.
 
         Raises:
@@ -77,7 +77,7 @@ class ForecastStore:
             raise ArtifactError.of(f"{FORECASTS}/{path.name}", "the file is missing; run the backtest with --resume")
         arrays = read_arrays(path.read_bytes(), path.name)
         try:
-            return Forecasts(
+            return DailyForecasts(
                 sessions=arrays["sessions"].astype(np.int32),
                 kind=TargetKind(arrays["kind"].astype(np.uint8).tobytes().decode()),
                 horizons=tuple(arrays["horizons"].tolist()),

@@ -4,22 +4,27 @@ The absolute weights of a day add up to 1 at most: nothing is levered, and what 
 interest. A stock without a forecast has no weight.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag
 from predictor.networks import TargetKind
-from trainers.stock.backtest.forecasts import Forecasts
+from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.backtest.terms import BASIS_POINT, SESSIONS_A_YEAR
 
-FloatArray = NDArray[np.float64]
+YEAR, MONTH, WEEK = 252, 21, 5
+"""Sessions."""
+
+EQUAL_WEIGHT = "equal weight"
+MOMENTUM = "momentum 12-1"
+REVERSAL = "reversal 5"
 
 
 class Strategy(StrEnum):
@@ -56,7 +61,7 @@ class Tactic:
             raise ConfigurationError(f"volatility is {self.volatility:g} a year, but must be above 0 and finite")
 
 
-def weights_of(forecasts: Forecasts, horizon: int, tactic: Tactic) -> FloatArray:
+def weights_of(forecasts: DailyForecasts, horizon: int, tactic: Tactic) -> FloatArray:
     """[D, S] what the strategy wants after each session's close.
 
     Raises:
@@ -83,18 +88,18 @@ def long_short(scores: FloatArray, share: float) -> FloatArray:
     return weights
 
 
-def equal_long(known: NDArray[np.bool_]) -> FloatArray:
+def equal_long(known: BoolArray) -> FloatArray:
     """[D, S] the whole book long, the same weight for every stock that is known that day."""
     return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
 
 
-def _rank(forecasts: Forecasts, place: int, tactic: Tactic) -> FloatArray:
+def _rank(forecasts: DailyForecasts, place: int, tactic: Tactic) -> FloatArray:
     if forecasts.scores is None:
         _require_returns(forecasts, Strategy.RANK)
     return long_short(forecasts.ranking[..., place], tactic.share)
 
 
-def _sign(forecasts: Forecasts, place: int, tactic: Tactic) -> FloatArray:
+def _sign(forecasts: DailyForecasts, place: int, tactic: Tactic) -> FloatArray:
     _require_returns(forecasts, Strategy.SIGN)
     median = forecasts.median[..., place]
     known = np.isfinite(median)
@@ -102,14 +107,14 @@ def _sign(forecasts: Forecasts, place: int, tactic: Tactic) -> FloatArray:
     return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * equal_long(known)
 
 
-def _vol_target(forecasts: Forecasts, place: int, tactic: Tactic) -> FloatArray:
+def _vol_target(forecasts: DailyForecasts, place: int, tactic: Tactic) -> FloatArray:
     expected = expected_volatility(forecasts, place)
     known = np.isfinite(expected)
     scaled = np.minimum(1.0, tactic.volatility / np.where(known, expected, np.inf))
     return scaled * equal_long(known)
 
 
-def expected_volatility(forecasts: Forecasts, place: int) -> FloatArray:
+def expected_volatility(forecasts: DailyForecasts, place: int) -> FloatArray:
     """[D, S] a year's standard deviation by the forecast of one horizon.
 
     Of a log return: the band from the lowest to the highest quantile, as wide as a normal distribution's.
@@ -124,7 +129,7 @@ def expected_volatility(forecasts: Forecasts, place: int) -> FloatArray:
     return width / normal * np.sqrt(SESSIONS_A_YEAR / forecasts.horizons[place])
 
 
-def _require_returns(forecasts: Forecasts, strategy: Strategy) -> None:
+def _require_returns(forecasts: DailyForecasts, strategy: Strategy) -> None:
     if forecasts.kind is not TargetKind.LOG_RETURN:
         raise ConfigurationError(
             f"strategy {strategy} trades on forecasts of log-return, but the model forecasts {forecasts.kind}; "
@@ -132,8 +137,41 @@ def _require_returns(forecasts: Forecasts, strategy: Strategy) -> None:
         )
 
 
-_WEIGHTS: dict[Strategy, Callable[[Forecasts, int, Tactic], FloatArray]] = {
+_WEIGHTS: dict[Strategy, Callable[[DailyForecasts, int, Tactic], FloatArray]] = {
     Strategy.RANK: _rank,
     Strategy.SIGN: _sign,
     Strategy.VOL_TARGET: _vol_target,
 }
+
+
+def benchmark_weights(closes: FloatArray, first: int, share: float) -> Mapping[str, FloatArray]:
+    """What each benchmark wants after the closes from position `first` on.
+
+    Equal weight is long every stock that has a bar. Momentum is long the stocks that rose most from 12 months to one
+    month ago (Jegadeesh & Titman 1993), reversal those that fell most in 5 sessions (Lehmann 1990); both are short the
+    opposite, on this share of the stocks.
+
+    Args:
+        closes: [T, S] adjusted closes of the whole history, NaN where there is no bar.
+        first: position of the first decision.
+        share: of the stocks on each side.
+
+    Returns:
+        [T - first, S] each.
+    """
+    present = np.isfinite(closes)
+    momentum = np.where(present, _change(closes, YEAR, MONTH), np.nan)
+    reversal = -_change(closes, WEEK, 0)
+    return {
+        EQUAL_WEIGHT: equal_long(present[first:]),
+        MOMENTUM: long_short(momentum[first:], share),
+        REVERSAL: long_short(reversal[first:], share),
+    }
+
+
+def _change(closes: FloatArray, since: int, until: int) -> FloatArray:
+    """[T, S] log return from `since` to `until` sessions ago; NaN where either close is missing."""
+    change = np.full_like(closes, np.nan)
+    ends = slice(since - until, len(closes) - until)
+    change[since:] = np.log(closes[ends] / closes[: max(0, len(closes) - since)])
+    return change

@@ -15,7 +15,7 @@ from predictor.cli.output import judgement, write_json
 from predictor.flags import Flag
 from trainers.options import Threads
 from trainers.stock.announcing import announce_beside, warn_beside
-from trainers.stock.ensembles.join import Joined, join
+from trainers.stock.ensembles.join import JoinedEnsemble, join
 
 
 @with_flags
@@ -53,7 +53,7 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def _tell(joined: Joined, console: Console) -> None:
+def _tell(joined: JoinedEnsemble, console: Console) -> None:
     console.print(judgement(joined.told))
     console.print(_beside_members(joined.told), markup=False)
     next_step = f"Saved {joined.folder} of {', '.join(joined.members)}. Next: quantra inspect {joined.folder}"

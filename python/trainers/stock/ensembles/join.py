@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from predictor import artifact, canonical, golden
 from predictor.artifact import Conformal, EnsembleManifest, StoredArtifact
@@ -14,32 +14,76 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import Card
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, shown_date
 from predictor.model import UNITS, Ensemble, Identity
 from predictor.registry import Runtime, load_single
 from trainers.stock import card
 from trainers.stock.conformal import calibrate
 from trainers.stock.data import NO_SOURCE, ROWS
 from trainers.stock.doubts import Warn, heard, of_models, to_nobody
-from trainers.stock.ensembles.common import common_splits
-from trainers.stock.evaluation.baselines import Case, quick_baselines
+from trainers.stock.evaluation.bar_checks import check_bars, presence_notes, refuse_flat
+from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
+from trainers.stock.evaluation.benchmarking import benchmark
+from trainers.stock.evaluation.bound_model import Members
 from trainers.stock.evaluation.comparison import Contest
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import pinball
-from trainers.stock.evaluation.members import Members
-from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat
 from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seen import ever_seen, origin_notes, splits_of
-from trainers.stock.evaluation.standing import standing
 from trainers.stock.splits import Part, Splits
-
-FloatArray = NDArray[np.float64]
 
 OURS = "this ensemble"
 
 
+def common_splits(members: Mapping[str, Splits]) -> Splits:
+    """What an ensemble may be calibrated on and judged by.
+
+    Its calibration and test part are those days that lie in every member's own. So each of them lies after all labels
+    that any member was trained or selected on, and the test part also after all that any was calibrated on. The
+    training part, on which baselines are fitted, is shared too; `selection` spans what any member has seen after it.
+
+    Args:
+        members: the parts that each was made from.
+
+    Raises:
+        ConfigurationError: they have no calibration or test days in common.
+    """
+    return Splits(
+        train=_shared("train", members, lambda splits: splits.train),
+        selection=Part(
+            "selection",
+            min(splits.selection.first for splits in members.values()),
+            max(splits.selection.last for splits in members.values()),
+        ),
+        calibration=_shared("calibration", members, lambda splits: splits.calibration),
+        test=_shared("test", members, lambda splits: splits.test),
+    )
+
+
+def _shared(name: str, members: Mapping[str, Splits], part_of: Callable[[Splits], Part]) -> Part:
+    """The days that lie in this part of every member."""
+    parts = {member: part_of(splits) for member, splits in members.items()}
+    latest = max(parts, key=lambda member: parts[member].first)
+    earliest = min(parts, key=lambda member: parts[member].last)
+    if parts[latest].first > parts[earliest].last:
+        _refuse(name, earliest, parts[earliest], latest, parts[latest])
+    return Part(name, parts[latest].first, parts[earliest].last)
+
+
+def _refuse(name: str, a: str, one: Part, b: str, other: Part) -> NoReturn:
+    raise ConfigurationError(
+        f"the {name} parts of {a}, {_range(one)}, and {b}, {_range(other)}, share no day; an ensemble is calibrated "
+        "and judged on days after all that any member was trained and selected on: train the members on the same "
+        "splits (--splits), or leave one out"
+    )
+
+
+def _range(part: Part) -> str:
+    return f"{shown_date(part.first)} to {shown_date(part.last)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Joined:
+class JoinedEnsemble:
     """What came of putting artifacts together."""
 
     folder: Path
@@ -66,7 +110,7 @@ def join(
     covariates: CovariateSource = NO_SOURCE,
     announce: Callable[[str], None] = _to_nobody,
     warn: Warn = to_nobody,
-) -> Joined:
+) -> JoinedEnsemble:
     """Put artifacts together, calibrate them as one, score it beside its members, and save it.
 
     The same bars and members give the same bytes, as in training.
@@ -102,7 +146,7 @@ def join(
     announce("recording the golden instance, and saving")
     ensemble = Ensemble(Identity(name="new", version=0, weights_hash=""), manifest, models)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
-    return Joined(folder=out, members=tuple(folders), card=dict(manifest.card))
+    return JoinedEnsemble(folder=out, members=tuple(folders), card=dict(manifest.card))
 
 
 _RUNTIME = Runtime(torch.device("cpu"), ROWS)
@@ -118,9 +162,9 @@ def _stored(folder: Path) -> StoredArtifact:
 
 def _refuse_twins(members: Mapping[str, StoredArtifact]) -> None:
     """One model twice would count twice."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, member in members.items():
-        other = found.setdefault(member.manifest_hash, name)
+        other = names.setdefault(member.manifest_hash, name)
         if other != name:
             raise ConfigurationError(f"{other} and {name} are the same artifact; give it once")
 
@@ -162,30 +206,30 @@ def _card(
     doubts: tuple[str, ...],
 ) -> dict[str, Json]:
     history, windows = members.first, members.windows(splits.test)
-    judged = Judged.of(history, windows, manifest.quantiles)
-    refuse_flat(judged)
+    test = EvaluationSet.of(history, windows, manifest.quantiles)
+    refuse_flat(test)
     forecasts = members.forecasts(windows)
     ours = members.joined(manifest, windows, forecasts)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
     seen = max(map(ever_seen, cards.values()))
-    found = standing(judged, OURS, ours, Case.of(history, splits, seen, manifest.quantiles), plan)
+    result = benchmark(test, OURS, ours, InformationSet.of(history, splits, seen, manifest.quantiles), plan)
     origins = [f"member {name}: {note}" for name, one in cards.items() for note in origin_notes(one)]
     rows = [
-        score(judged, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)
+        score(test, one.calibrated, name=f"member {name}", role=Role.VARIANT, ranking=one.scores)
         for name, one in forecasts.items()
     ]
-    contest = Contest(judged, pinball(judged, ours.calibrated), among="members")
+    contest = Contest(test, pinball(test, ours.calibrated), among="members")
     for name, one in forecasts.items():
-        contest.add(name, pinball(judged, one.calibrated))
+        contest.add(name, pinball(test, one.calibrated))
     return {
         "data": card.data_card(history.bars, doubts),
         "covariates": {"sha256": history.covariates.digest()},
         "splits": card.splits_card(splits, history),
         "libraries": card.libraries_card(),
-        "scores": card.scores_card(judged, [*found.rows, *rows], unit=UNITS[manifest.target.kind]),
-        "notes": [*origins, *presence_notes(history, windows, splits), *found.notes],
-        "calibration": card.calibration_card(judged, ours),
-        "skill": card.skill_card(found.skill),
+        "scores": card.scores_card(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
+        "notes": [*origins, *presence_notes(history, windows, splits), *result.notes],
+        "calibration": card.calibration_card(test, ours),
+        "skill": card.skill_card(result.skill),
         "best_member": card.skill_card(contest.skill),
-        "conformal": card.conformal_card(judged, ours, manifest.conformal.effective_samples),
+        "conformal": card.conformal_card(test, ours, manifest.conformal.effective_samples),
     }

@@ -13,17 +13,17 @@ from predictor.cli.output import write_json
 from predictor.errors import ConfigurationError, InSampleError
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
-from predictor.report.texts import artifact_name
+from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import Threads
 from trainers.progress import progress_for
 from trainers.stock.announcing import announce_beside, warn_beside
 from trainers.stock.data import ROWS
-from trainers.stock.evaluation.evaluate import Wanted, evaluate
+from trainers.stock.evaluation.bound_model import Judgeable
+from trainers.stock.evaluation.evaluate import EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.page import write_evaluation
-from trainers.stock.evaluation.reading import Judgeable
-from trainers.stock.evaluation.tables import told
+from trainers.stock.evaluation.tables import evaluation_tables
 
 
 @with_flags
@@ -32,7 +32,7 @@ def evaluate_command(
     artifact: ArtifactArgument,
     bars: BarsFlags,
     files: CovariateFlags,
-    wanted: Wanted,
+    wanted: EvaluationSettings,
     threads: Threads = 1,
     report: Report = None,
     as_json: AsJson = False,
@@ -74,5 +74,5 @@ def _model(folder: Path, device: str) -> Judgeable:
 
 def _show(found: Evaluation) -> None:
     console = Console(highlight=False)
-    for part in told(found):
+    for part in evaluation_tables(found):
         console.print(part)

@@ -5,20 +5,18 @@ from math import inf, nan
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.errors import shown_date
 from predictor.skill import Verdict
-from trainers.stock.evaluation.hac import newey_west
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import overall
 from trainers.stock.evaluation.resampling import LEVEL, Interval, by_day, interval, quotient, resampled_mean
-
-FloatArray = NDArray[np.float64]
+from trainers.stock.evaluation.standard_errors import newey_west
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class LossComparison:
     """How much smaller one forecast's losses are than another's, as a share of the other's."""
 
     baseline: str
@@ -33,7 +31,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
+class SkillScore:
     """How much smaller a model's loss is than the best rival's on the same days, as a share of it."""
 
     baseline: str
@@ -73,12 +71,12 @@ class Skill:
                 f"No skill shown: the test split is {self.days_short} days too short to tell skill from luck; on it, "
                 f"{days}, the pinball loss is compared with that of {best}; improvement {figures}."
             )
-        found = f"on held-out days, {days}, the pinball loss is"
+        losses = f"on held-out days, {days}, the pinball loss is"
         if i.lower > 0:
-            return f"Skill: {found} better than that of {best}, by {figures}."
+            return f"Skill: {losses} better than that of {best}, by {figures}."
         if i.upper < 0:
-            return f"No skill: {found} worse than that of {best}; improvement {figures}."
-        return f"No skill shown: {found} not told apart from that of {best}; improvement {figures}."
+            return f"No skill: {losses} worse than that of {best}; improvement {figures}."
+        return f"No skill shown: {losses} not told apart from that of {best}; improvement {figures}."
 
 
 @final
@@ -86,14 +84,14 @@ class Contest:
     """A model against rivals on the same windows, who come one after the other: only the best one's losses are held.
 
     Args:
-        judged: the windows.
+        test: the windows.
         model: [N, H] the model's losses.
         among: what the rivals are, such as baselines.
     """
 
-    def __init__(self, judged: Judged, model: FloatArray, among: str) -> None:
-        self._judged = judged
-        self._model = overall(judged, model)
+    def __init__(self, test: EvaluationSet, model: FloatArray, among: str) -> None:
+        self._judged = test
+        self._model = overall(test, model)
         self._among = among
         self._rivals: list[str] = []
         self._least = inf
@@ -109,10 +107,10 @@ class Contest:
             self._least, self._best, self.best_losses = mean, name, losses
 
     @property
-    def skill(self) -> Skill:
+    def skill(self) -> SkillScore:
         """The model beside the best rival, paired by day. One at least must have been added."""
         first, last = self._judged.span
-        return Skill(
+        return SkillScore(
             baseline=self._best,
             improvement=improvement(self._judged, self._model, overall(self._judged, self.best_losses)),
             rivals=tuple(self._rivals),
@@ -123,22 +121,22 @@ class Contest:
         )
 
 
-def compare(judged: Judged, model: FloatArray, other: FloatArray, name: str) -> Comparison:
+def compare(test: EvaluationSet, model: FloatArray, other: FloatArray, name: str) -> LossComparison:
     """A model's losses [N, H] beside another's, which has this name."""
-    ours, theirs = overall(judged, model), overall(judged, other)
-    return Comparison(
+    ours, theirs = overall(test, model), overall(test, other)
+    return LossComparison(
         baseline=name,
-        improvement=improvement(judged, ours, theirs),
-        by_horizon=tuple(improvement(judged, ours, theirs) for ours, theirs in zip(model.T, other.T, strict=True)),
-        t=_diebold_mariano(judged, theirs - ours),
+        improvement=improvement(test, ours, theirs),
+        by_horizon=tuple(improvement(test, ours, theirs) for ours, theirs in zip(model.T, other.T, strict=True)),
+        t=_diebold_mariano(test, theirs - ours),
     )
 
 
-def improvement(judged: Judged, ours: FloatArray, theirs: FloatArray) -> Interval:
+def improvement(test: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> Interval:
     """1 - ours / theirs of losses [N]; NaN where theirs are 0, on which nothing can improve."""
     both = np.stack([ours, theirs], axis=-1)
     both[np.isnan(both).any(axis=-1)] = nan
-    means, resamples = resampled_mean(judged, both)
+    means, resamples = resampled_mean(test, both)
     return interval(float(_gain(means)), _gain(resamples))
 
 
@@ -146,10 +144,11 @@ def _gain(means: FloatArray) -> FloatArray:
     return 1 - quotient(means[..., 0], means[..., 1])
 
 
-def _diebold_mariano(judged: Judged, differences: FloatArray) -> float | None:
-    total, count = by_day(judged, differences)
+def _diebold_mariano(test: EvaluationSet, differences: FloatArray) -> float | None:
+    total, count = by_day(test, differences)
     daily = total[count > 0] / count[count > 0]
-    found = newey_west(daily, judged.block)
-    if found is None or found[1] <= 0:
+    estimate = newey_west(daily, test.block)
+    if estimate is None or estimate[1] <= 0:
         return None
-    return found[0] / (found[1] * judged.stretch)
+    mean, error = estimate
+    return mean / (error * test.stretch)

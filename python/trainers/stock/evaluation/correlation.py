@@ -9,12 +9,10 @@ from math import nan
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainers.stock.evaluation.judged import Judged
+from predictor.arrays import FloatArray
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.resampling import Interval, block_weights, interval, quotient, stretched
-
-FloatArray = NDArray[np.float64]
 
 FEWEST_SYMBOLS: Final = 10
 """Symbols of a day below which they are not compared with each other."""
@@ -34,29 +32,29 @@ class Correlation:
     rank_icir: float | None
 
 
-def way(judged: Judged) -> str:
+def way(test: EvaluationSet) -> str:
     """What is correlated here: symbols of a day, or days of a symbol."""
-    return ACROSS_SYMBOLS if _has_cross_section(judged) else ACROSS_DAYS
+    return ACROSS_SYMBOLS if _has_cross_section(test) else ACROSS_DAYS
 
 
-def correlations(judged: Judged, centres: FloatArray) -> tuple[Correlation, ...]:
+def correlations(test: EvaluationSet, centres: FloatArray) -> tuple[Correlation, ...]:
     """One a horizon, from medians [N, H]."""
-    found = _across_symbols if _has_cross_section(judged) else _across_days
-    return tuple(found(judged, centres[:, h], judged.outcomes[:, h]) for h in range(len(judged.horizons)))
+    correlation = _across_symbols if _has_cross_section(test) else _across_days
+    return tuple(correlation(test, centres[:, h], test.outcomes[:, h]) for h in range(len(test.horizons)))
 
 
-def _has_cross_section(judged: Judged) -> bool:
-    _, counts = np.unique(judged.positions, return_counts=True)
+def _has_cross_section(test: EvaluationSet) -> bool:
+    _, counts = np.unique(test.positions, return_counts=True)
     return float(np.median(counts)) >= FEWEST_SYMBOLS
 
 
-def _across_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray) -> Correlation:
-    _, starts = np.unique(judged.positions, return_index=True)
+def _across_symbols(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
+    _, starts = np.unique(test.positions, return_index=True)
     pairs = np.stack([centres, outcomes])
     daily = np.array([_day(day) for day in np.split(pairs, starts[1:], axis=1)])
     return Correlation(
-        ic=_mean_of(judged, daily[:, 0]),
-        rank_ic=_mean_of(judged, daily[:, 1]),
+        ic=_mean_of(test, daily[:, 0]),
+        rank_ic=_mean_of(test, daily[:, 1]),
         icir=_ratio(daily[:, 0]),
         rank_icir=_ratio(daily[:, 1]),
     )
@@ -70,18 +68,18 @@ def _day(pairs: FloatArray) -> tuple[float, float]:
     return float(np.corrcoef(x, y)[0, 1]), float(np.corrcoef(ranks(x), ranks(y))[0, 1])
 
 
-def _mean_of(judged: Judged, daily: FloatArray) -> Interval | None:
+def _mean_of(test: EvaluationSet, daily: FloatArray) -> Interval | None:
     """Mean of the daily values [D] that there are, with its interval."""
     known = np.isfinite(daily)
     if not known.any():
         return None
-    weights = block_weights(len(daily), judged.block)[:, known]
-    return _interval(judged, daily[known].mean(), quotient(weights @ daily[known], weights.sum(axis=1)))
+    weights = block_weights(len(daily), test.block)[:, known]
+    return _interval(test, daily[known].mean(), quotient(weights @ daily[known], weights.sum(axis=1)))
 
 
-def _interval(judged: Judged, value: np.float64, resamples: FloatArray) -> Interval:
+def _interval(test: EvaluationSet, value: np.float64, resamples: FloatArray) -> Interval:
     """The interval of a correlation, which stays between -1 and 1."""
-    return interval(float(value), np.clip(stretched(judged, np.asarray(value), resamples), -1, 1))
+    return interval(float(value), np.clip(stretched(test, np.asarray(value), resamples), -1, 1))
 
 
 def _ratio(daily: FloatArray) -> float | None:
@@ -90,29 +88,31 @@ def _ratio(daily: FloatArray) -> float | None:
     return float(known.mean() / deviation) if deviation > 0 else None
 
 
-def _across_days(judged: Judged, centres: FloatArray, outcomes: FloatArray) -> Correlation:
-    plain = _mean_over_symbols(judged, centres, outcomes, ranked=False)
+def _across_days(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
+    plain = _mean_over_symbols(test, centres, outcomes, ranked=False)
     return Correlation(
-        ic=plain, rank_ic=_mean_over_symbols(judged, centres, outcomes, ranked=True), icir=None, rank_icir=None
+        ic=plain, rank_ic=_mean_over_symbols(test, centres, outcomes, ranked=True), icir=None, rank_icir=None
     )
 
 
-def _mean_over_symbols(judged: Judged, centres: FloatArray, outcomes: FloatArray, *, ranked: bool) -> Interval | None:
+def _mean_over_symbols(
+    test: EvaluationSet, centres: FloatArray, outcomes: FloatArray, *, ranked: bool
+) -> Interval | None:
     """Mean of each symbol's correlation over days; resamples draw the same days for all symbols."""
-    days = np.unique(judged.positions)
-    weights = block_weights(len(days), judged.block)
-    found: list[FloatArray] = []
-    for symbol in np.unique(judged.symbols):
-        rows = (judged.symbols == symbol) & np.isfinite(outcomes)
+    days = np.unique(test.positions)
+    weights = block_weights(len(days), test.block)
+    by_symbol: list[FloatArray] = []
+    for symbol in np.unique(test.symbols):
+        rows = (test.symbols == symbol) & np.isfinite(outcomes)
         x, y = (ranks(series[rows]) if ranked else series[rows] for series in (centres, outcomes))
         if len(x) > 1 and min(np.ptp(x), np.ptp(y)) > 0:
-            drawn = weights[:, np.searchsorted(days, judged.positions[rows])]
-            found.append(_weighted_correlation(x, y, np.vstack([np.ones(len(x)), drawn])))
-    if not found:
+            drawn = weights[:, np.searchsorted(days, test.positions[rows])]
+            by_symbol.append(_weighted_correlation(x, y, np.vstack([np.ones(len(x)), drawn])))
+    if not by_symbol:
         return None
-    known = np.isfinite(found)
-    means = quotient(np.where(known, found, 0.0).sum(axis=0), known.sum(axis=0))
-    return _interval(judged, means[0], means[1:])
+    known = np.isfinite(by_symbol)
+    means = quotient(np.where(known, by_symbol, 0.0).sum(axis=0), known.sum(axis=0))
+    return _interval(test, means[0], means[1:])
 
 
 def _weighted_correlation(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:

@@ -6,9 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
-
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.card import ancestors_of
 from predictor.covariates import CovariateSource
@@ -20,33 +18,28 @@ from trainers.progress import Consumer
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.doubts import Warn, heard, networks_of, of_models, to_nobody
 from trainers.stock.edges import given_edges
-from trainers.stock.evaluation.baselines import Case, all_baselines
-from trainers.stock.evaluation.calibration import Calibration, Walked, adaptive_forecasts, calibration
-from trainers.stock.evaluation.comparison import Comparison, compare
+from trainers.stock.evaluation.bar_checks import check_bars, presence_notes, refuse_flat, since_calendar
+from trainers.stock.evaluation.baselines import InformationSet, all_baselines
+from trainers.stock.evaluation.benchmarking import BenchmarkResult, benchmark
+from trainers.stock.evaluation.bound_model import BoundModel, Judgeable, bind_model, calendar_of, last_seen, origins
+from trainers.stock.evaluation.calibration import CalibrationEffect, ForecastWindows, adaptive_forecasts, calibration
+from trainers.stock.evaluation.comparison import LossComparison, compare
 from trainers.stock.evaluation.correlation import way
-from trainers.stock.evaluation.evaluation import Days, Evaluation
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation import Evaluation, EvaluationPeriod
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import pinball
-from trainers.stock.evaluation.pit import pit
-from trainers.stock.evaluation.presence import check_bars, presence_notes, refuse_flat, since_calendar
-from trainers.stock.evaluation.reading import Judgeable, Reading, calendar_of, last_seen, origins, reading_of
-from trainers.stock.evaluation.refits import Refitting, other_seeds, refitted_forecasts
 from trainers.stock.evaluation.resampling import LEVEL, RESAMPLES
-from trainers.stock.evaluation.scores import ModelScores, Role
-from trainers.stock.evaluation.seeds import Seeds, over_seeds
+from trainers.stock.evaluation.scores import ModelScores, Role, by_symbol, pit
+from trainers.stock.evaluation.seeds import Refitting, Seeds, other_seeds, over_seeds, refitted_forecasts
 from trainers.stock.evaluation.seen import splits_of, unseen_part
-from trainers.stock.evaluation.standing import Standing, standing
-from trainers.stock.evaluation.symbols import by_symbol
 from trainers.stock.recipes import read_recipe
 from trainers.stock.splits import Part, Splits, day_of
-
-FloatArray = NDArray[np.float64]
 
 OURS = "this model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EvaluationSettings:
     """What an evaluation shall hold."""
 
     start: Annotated[
@@ -84,26 +77,25 @@ class Exam:
     """A model and the windows that it is judged on."""
 
     model: Judgeable
-    reading: Reading
+    bound: BoundModel
     splits: Splits
-    test: Part
     covariates: CovariateSource
     """Files of what the model reads beside the bars."""
-    seen: Walked
+    calibration: ForecastWindows
     """Of the calibration part."""
-    asked: Walked
+    tested: ForecastWindows
     """Of the days that are judged."""
 
     @property
-    def judged(self) -> Judged:
-        """What came."""
-        return Judged.of(self.reading.history, self.asked.windows, self.model.manifest.quantiles)
+    def test_set(self) -> EvaluationSet:
+        """The windows that are judged, with what came."""
+        return EvaluationSet.of(self.bound.history, self.tested.windows, self.model.manifest.quantiles)
 
 
 def evaluate(
     model: Judgeable,
     bars: BarPanel,
-    wanted: Wanted,
+    wanted: EvaluationSettings,
     *,
     consume: Consumer,
     announce: Callable[[str], None],
@@ -129,52 +121,54 @@ def evaluate(
     """
     doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
     exam = _exam(model, bars, wanted, announce, covariates)
-    judged, ours = exam.judged, exam.asked.forecasts.calibrated
-    found, compared = _beside_baselines(exam, announce)
-    seeds, unseeded = _seeds(exam, found, wanted, consume, announce)
+    test, ours = exam.test_set, exam.tested.forecasts
+    result, compared = _beside_baselines(exam, announce)
+    seeds, unseeded = _seeds(exam, result, wanted, consume, announce)
     return Evaluation(
-        unit=UNITS[judged.target.kind],
-        target=judged.target,
-        levels=judged.levels,
-        days=Days.of(exam.reading.history, exam.asked.windows, last_seen(model)),
+        unit=UNITS[test.target.kind],
+        target=test.target,
+        levels=test.levels,
+        days=EvaluationPeriod.of(exam.bound.history, exam.tested.windows, last_seen(model)),
         level=LEVEL,
-        method=_method(judged),
-        correlated=way(judged),
-        rows=_best_first(found.rows),
-        skill=found.skill,
+        method=_method(test),
+        correlated=way(test),
+        rows=_best_first(result.rows),
+        skill=result.skill,
         comparisons=compared,
         calibration=_calibration(exam, wanted),
-        pit=pit(judged, ours),
-        by_symbol=by_symbol(judged, bars.symbols, ours, found.best),
+        pit=pit(test, ours.calibrated),
+        by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
         seeds=seeds,
-        notes=(*origins(model), *_presence(exam), *found.notes, *unseeded),
+        notes=(
+            *origins(model),
+            *presence_notes(exam.bound.history, exam.tested.windows, exam.splits),
+            *result.notes,
+            *unseeded,
+        ),
         warnings=doubts,
     )
 
 
-def _calibration(exam: Exam, wanted: Wanted) -> Calibration:
-    walked = None
+def _calibration(exam: Exam, wanted: EvaluationSettings) -> CalibrationEffect:
+    history, tested = exam.bound.history, exam.tested
+    adaptive = None
     if wanted.adaptive:
-        walked = adaptive_forecasts(exam.reading.history, exam.seen, exam.asked, exam.judged.levels)
-    samples = exam.model.manifest.conformal.effective_samples
-    return calibration(exam.judged, exam.asked.forecasts, walked, samples)
+        adaptive = adaptive_forecasts(history, exam.calibration, tested, exam.test_set.levels)
+    return calibration(exam.test_set, tested.forecasts, adaptive, exam.model.manifest.conformal.effective_samples)
 
 
-def _presence(exam: Exam) -> tuple[str, ...]:
-    return presence_notes(exam.reading.history, exam.asked.windows, exam.splits)
-
-
-def _method(judged: Judged) -> str:
+def _method(test: EvaluationSet) -> str:
+    """How intervals are made, in words."""
     return (
-        f"circular block bootstrap, {RESAMPLES} resamples, blocks of {judged.block} sessions, stretched by "
-        f"{100 * (judged.stretch - 1):.0f} % because so few blocks scatter too little"
+        f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
+        f"{100 * (test.stretch - 1):.0f} % because so few blocks scatter too little"
     )
 
 
 def _exam(
     model: Judgeable,
     bars: BarPanel,
-    wanted: Wanted,
+    wanted: EvaluationSettings,
     announce: Callable[[str], None],
     covariates: CovariateSource,
 ) -> Exam:
@@ -185,30 +179,32 @@ def _exam(
     recent = since_calendar(bars, calendar)
     check_bars(recent, calendar, splits)
     announce("computing features")
-    reading = reading_of(model, recent, covariates)
-    refuse_flat(Judged.of(reading.history, reading.windows(test), model.manifest.quantiles))
+    bound = bind_model(model, recent, covariates)
+    refuse_flat(EvaluationSet.of(bound.history, bound.windows(test), model.manifest.quantiles))
     announce("forecasting")
-    seen, asked = (_walked(reading, part) for part in (splits.calibration, test))
-    return Exam(model=model, reading=reading, splits=splits, test=test, covariates=covariates, seen=seen, asked=asked)
+    calibration, tested = (_forecast_part(bound, part) for part in (splits.calibration, test))
+    return Exam(model=model, bound=bound, splits=splits, covariates=covariates, calibration=calibration, tested=tested)
 
 
-def _walked(reading: Reading, part: Part) -> Walked:
-    windows = reading.windows(part)
-    return Walked(windows=windows, forecasts=reading.forecasts(windows))
+def _forecast_part(bound: BoundModel, part: Part) -> ForecastWindows:
+    windows = bound.windows(part)
+    return ForecastWindows(windows=windows, forecasts=bound.forecasts(windows))
 
 
-def _beside_baselines(exam: Exam, announce: Callable[[str], None]) -> tuple[Standing, tuple[Comparison, ...]]:
+def _beside_baselines(
+    exam: Exam, announce: Callable[[str], None]
+) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
     """The model's standing, and the model beside each row of the baselines, the best one first."""
-    announce(f"scoring {len(exam.asked.windows)} windows beside the baselines")
-    judged, forecasts = exam.judged, exam.asked.forecasts
-    ours, compared = pinball(judged, forecasts.calibrated), dict[str, Comparison]()
+    announce(f"scoring {len(exam.tested.windows)} windows beside the baselines")
+    test, forecasts = exam.test_set, exam.tested.forecasts
+    ours, compared = pinball(test, forecasts.calibrated), dict[str, LossComparison]()
 
     def hear(name: str, theirs: FloatArray) -> None:
-        compared[name] = compare(judged, ours, theirs, name)
+        compared[name] = compare(test, ours, theirs, name)
 
-    case = Case.of(exam.reading.history, exam.splits, last_seen(exam.model), judged.levels)
-    found = standing(judged, OURS, forecasts, case, all_baselines(judged.target.kind), hear=hear)
-    return found, tuple(compared[row.name] for row in _best_first(found.rows) if row.role is Role.BASELINE)
+    case = InformationSet.of(exam.bound.history, exam.splits, last_seen(exam.model), test.levels)
+    result = benchmark(test, OURS, forecasts, case, all_baselines(test.target.kind), hear=hear)
+    return result, tuple(compared[row.name] for row in _best_first(result.rows) if row.role is Role.BASELINE)
 
 
 def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
@@ -216,7 +212,7 @@ def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
 
 
 def _seeds(
-    exam: Exam, found: Standing, wanted: Wanted, consume: Consumer, announce: Callable[[str], None]
+    exam: Exam, result: BenchmarkResult, wanted: EvaluationSettings, consume: Consumer, announce: Callable[[str], None]
 ) -> tuple[Seeds | None, tuple[str, ...]]:
     """The artifact's forecasts and those of more trainings of its recipe, or a note why there are none."""
     model, more = exam.model, wanted.seeds - 1
@@ -228,19 +224,19 @@ def _seeds(
         return None, ("it started from weights that are not in it: it is not trained with other seeds",)
     recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
     refitting = Refitting(
-        bars=exam.reading.history.bars,
+        bars=exam.bound.history.bars,
         features=model.pipeline.features.features,
         recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=wanted.device)),
         splits=exam.splits,
         covariates=exam.covariates,
-        edges=given_edges(model, exam.reading.history.bars.symbols),
+        edges=given_edges(model, exam.bound.history.bars.symbols),
     )
     own = recipe.optimisation.seed
 
     def trained() -> Iterator[tuple[int, FloatArray]]:
         for k, seed in enumerate(other_seeds(own, more)):
             announce(f"training with seed {seed}, {k + 1} of {more} that tell luck from skill (--seeds 1: none)")
-            yield seed, refitted_forecasts(refitting, seed, exam.asked.windows, consume)
+            yield seed, refitted_forecasts(refitting, seed, exam.tested.windows, consume)
 
-    runs = chain([(own, exam.asked.forecasts.calibrated)], trained())
-    return over_seeds(exam.judged, runs, found.best, found.skill.baseline), ()
+    runs = chain([(own, exam.tested.forecasts.calibrated)], trained())
+    return over_seeds(exam.test_set, runs, result.best, result.skill.baseline), ()

@@ -10,16 +10,14 @@ import numpy as np
 from predictor.canonical import Json
 from predictor.networks import Target
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.calibration import Calibration
-from trainers.stock.evaluation.comparison import Comparison, Skill
-from trainers.stock.evaluation.pit import Pit
-from trainers.stock.evaluation.scores import ModelScores
+from trainers.stock.evaluation.calibration import CalibrationEffect
+from trainers.stock.evaluation.comparison import LossComparison, SkillScore
+from trainers.stock.evaluation.scores import ModelScores, Pit, SymbolScores
 from trainers.stock.evaluation.seeds import Seeds
-from trainers.stock.evaluation.symbols import SymbolScores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Days:
+class EvaluationPeriod:
     """Which forecasts are judged; sessions are yyyymmdd."""
 
     seen_until: int
@@ -32,7 +30,7 @@ class Days:
     symbols: int
 
     @classmethod
-    def of(cls, history: History, windows: Windows, seen: int) -> "Days":
+    def of(cls, history: History, windows: Windows, seen: int) -> "EvaluationPeriod":
         """The days that these windows are decided on."""
         positions = np.unique(windows.positions)
         return cls(
@@ -53,7 +51,7 @@ class Evaluation:
     """Of losses, such as log return."""
     target: Target
     levels: tuple[float, ...]
-    days: Days
+    days: EvaluationPeriod
     level: float
     """Share of resamples inside every interval."""
     method: str
@@ -62,10 +60,10 @@ class Evaluation:
     """What IC and RankIC compare."""
     rows: tuple[ModelScores, ...]
     """The model and the baselines, best first."""
-    skill: Skill
-    comparisons: tuple[Comparison, ...]
+    skill: SkillScore
+    comparisons: tuple[LossComparison, ...]
     """The model beside each baseline, best baseline first."""
-    calibration: Calibration
+    calibration: CalibrationEffect
     pit: tuple[Pit, ...]
     """[H]"""
     by_symbol: tuple[SymbolScores, ...]

@@ -4,94 +4,92 @@ from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.networks import anchor_index
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.resampling import quotient
 
-FloatArray = NDArray[np.float64]
 
-
-def pinball_at(judged: Judged, forecasts: FloatArray, level: int) -> FloatArray:
+def pinball_at(test: EvaluationSet, forecasts: FloatArray, level: int) -> FloatArray:
     """[N, H] pinball loss (Koenker & Bassett 1978) of one of the quantiles [N, H, Q], in the target's unit."""
-    tau = judged.levels[level]
-    error = judged.outcomes - forecasts[..., level]
+    tau = test.levels[level]
+    error = test.outcomes - forecasts[..., level]
     return np.maximum(tau * error, (tau - 1) * error)
 
 
-def pinball(judged: Judged, forecasts: FloatArray) -> FloatArray:
+def pinball(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] pinball loss of forecasts [N, H, Q], mean over the quantiles, in the target's unit."""
-    count = len(judged.levels)
-    return _weighted(judged, forecasts, np.full(count, 1 / count))
+    count = len(test.levels)
+    return _weighted(test, forecasts, np.full(count, 1 / count))
 
 
-def overall(judged: Judged, losses: FloatArray) -> FloatArray:
+def overall(test: EvaluationSet, losses: FloatArray) -> FloatArray:
     """[N] a window's loss over the horizons it knows, each divided by its spread so that they weigh alike."""
     known = np.isfinite(losses)
-    return quotient(np.where(known, losses / judged.spread, 0.0).sum(axis=1), known.sum(axis=1))
+    return quotient(np.where(known, losses / test.spread, 0.0).sum(axis=1), known.sum(axis=1))
 
 
-def crps(judged: Judged, forecasts: FloatArray) -> FloatArray:
+def crps(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] continuous ranked probability score as far as Q quantiles tell it.
 
     It is twice the integral of the pinball loss over the levels (Laio & Tamea 2007, eq. 6); each level stands for those
     up to halfway to its neighbours, the outermost for all beyond.
     """
-    return _weighted(judged, forecasts, 2 * _level_widths(judged.levels))
+    return _weighted(test, forecasts, 2 * _level_widths(test.levels))
 
 
-def below(judged: Judged, forecasts: FloatArray) -> FloatArray:
+def below(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H, Q] 1 where the outcome fell to or below the quantile, 0 where above, NaN where unknown."""
-    fell = (judged.outcomes[..., None] <= forecasts).astype(np.float64)
-    fell[np.isnan(judged.outcomes)] = np.nan
+    fell = (test.outcomes[..., None] <= forecasts).astype(np.float64)
+    fell[np.isnan(test.outcomes)] = np.nan
     return fell
 
 
-def inside(judged: Judged, forecasts: FloatArray) -> FloatArray:
+def inside(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] 1 where the outcome lies in the band, from the lowest to the highest quantile, both included."""
-    held = (judged.outcomes >= forecasts[..., 0]) & (judged.outcomes <= forecasts[..., -1])
-    return np.where(np.isnan(judged.outcomes), np.nan, held.astype(np.float64))
+    held = (test.outcomes >= forecasts[..., 0]) & (test.outcomes <= forecasts[..., -1])
+    return np.where(np.isnan(test.outcomes), np.nan, held.astype(np.float64))
 
 
-def winkler(judged: Judged, forecasts: FloatArray) -> FloatArray:
+def winkler(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] interval score of the band (Winkler 1972): its width, and what outcomes missed it by, dearer the rarer.
 
     With a tail of a on each side this is Gneiting & Raftery (2007), eq. 43, with alpha = 2a. In the target's unit.
     """
     lower, upper = forecasts[..., 0], forecasts[..., -1]
-    under = np.maximum(lower - judged.outcomes, 0.0) / judged.levels[0]
-    over = np.maximum(judged.outcomes - upper, 0.0) / (1 - judged.levels[-1])
+    under = np.maximum(lower - test.outcomes, 0.0) / test.levels[0]
+    over = np.maximum(test.outcomes - upper, 0.0) / (1 - test.levels[-1])
     return upper - lower + under + over
 
 
-def absolute_error(judged: Judged, forecasts: FloatArray) -> FloatArray:
+def absolute_error(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] distance of the outcome from the median, or from the level nearest to it."""
-    return np.abs(judged.outcomes - median(judged, forecasts))
+    return np.abs(test.outcomes - median(test, forecasts))
 
 
-def median(judged: Judged, forecasts: FloatArray) -> FloatArray:
+def median(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] the quantile nearest to the median."""
-    return forecasts[..., anchor_index(judged.levels)]
+    return forecasts[..., anchor_index(test.levels)]
 
 
-def qlike(judged: Judged, forecasts: FloatArray) -> FloatArray:
+def qlike(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] QLIKE of forecasts of log volatility (Patton 2011): r - log r - 1 of the ratio r of variance to forecast.
 
     It rewards the forecast of the variance's mean. That is taken as of a lognormal variance whose median and width are
     the forecast's: exp(2m + 2d²), d the deviation that lies behind the band from the lowest to the highest quantile.
     """
-    reach = NormalDist().inv_cdf(judged.levels[-1]) - NormalDist().inv_cdf(judged.levels[0])
+    reach = NormalDist().inv_cdf(test.levels[-1]) - NormalDist().inv_cdf(test.levels[0])
     deviation = (forecasts[..., -1] - forecasts[..., 0]) / reach if reach > 0 else 0.0
-    ratio = 2 * (judged.outcomes - median(judged, forecasts) - deviation**2)
+    ratio = 2 * (test.outcomes - median(test, forecasts) - deviation**2)
     return np.exp(ratio) - ratio - 1
 
 
-def _weighted(judged: Judged, forecasts: FloatArray, weights: FloatArray) -> FloatArray:
+def _weighted(test: EvaluationSet, forecasts: FloatArray, weights: FloatArray) -> FloatArray:
     """[N, H] pinball losses, those of each quantile times its weight [Q]; one at a time, which needs less memory."""
-    total = np.zeros(judged.outcomes.shape)
+    total = np.zeros(test.outcomes.shape)
     for level, weight in enumerate(weights):
-        total += weight * pinball_at(judged, forecasts, level)
+        total += weight * pinball_at(test, forecasts, level)
     return total
 
 

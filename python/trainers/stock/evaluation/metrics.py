@@ -1,4 +1,4 @@
-"""The scores beside the pinball loss that a target and its quantiles allow, each with the way it is shown."""
+"""The scores beside the pinball loss that a target and its quantiles allow, and numbers as people read them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,13 +7,48 @@ from typing import Final
 
 import numpy as np
 
+from predictor.report import NOTHING
 from trainers.stock.evaluation.evaluation import Evaluation
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores
-from trainers.stock.evaluation.words import NOTHING, band_text, loss_text, plain_text, share_text
+
+SCALE: Final = 10_000
+"""Losses are shown so many times larger."""
+_LARGE: Final = 1000
 
 _RISKS: Final = (0.5, 0.9)
 """Levels of the TFT paper's P50 and P90 risk."""
+
+
+def loss_text(value: float) -> str:
+    """Three or four digits of a loss, `SCALE` times larger."""
+    scaled = SCALE * value
+    return f"{scaled:,.2f}" if scaled < _LARGE else f"{scaled:,.0f}"
+
+
+def share_text(value: float) -> str:
+    """A share in percent."""
+    return f"{100 * value:.1f} %"
+
+
+def gain_text(value: float) -> str:
+    """A share with its sign, in percent; empty where there is none."""
+    return f"{100 * value:+.1f} %" if isfinite(value) else ""
+
+
+def plain_text(value: float) -> str:
+    """A number without a unit."""
+    return f"{value:.3f}"
+
+
+def span_text(interval: Interval, show: Callable[[float], str]) -> str:
+    """Lower and upper end, with the unit once; empty where unknown."""
+    return f"{show(interval.lower).removesuffix(' %')} to {show(interval.upper)}" if isfinite(interval.lower) else ""
+
+
+def band_text(evaluation: Evaluation) -> str:
+    """What lies between the lowest and the highest quantile."""
+    return f"in {100 * evaluation.levels[0]:g}–{100 * evaluation.levels[-1]:g} %"  # noqa: RUF001 - a range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +56,7 @@ class Metric:
     """One column of scores."""
 
     name: str
-    found: Callable[[HorizonScores], Interval | float | None]
+    score: Callable[[HorizonScores], Interval | float | None]
     """The score of one horizon, with its interval where it has one."""
     show: Callable[[float], str]
     grows: bool = False
@@ -29,44 +64,44 @@ class Metric:
 
     def of(self, horizon: HorizonScores) -> float | None:
         """The score of one horizon; None where it has none."""
-        found = self.found(horizon)
-        return found.value if isinstance(found, Interval) else found
+        score = self.score(horizon)
+        return score.value if isinstance(score, Interval) else score
 
     def interval(self, horizon: HorizonScores) -> Interval | None:
         """The same with its interval; None where it has none."""
-        found = self.found(horizon)
-        return found if isinstance(found, Interval) else None
+        score = self.score(horizon)
+        return score if isinstance(score, Interval) else None
 
     def shown(self, value: float | None) -> str:
         """The value for people; a dash where there is none."""
         return NOTHING if value is None or not isfinite(value) else self.show(value)
 
-    def mean(self, found: Evaluation, row: ModelScores) -> float | None:
+    def mean(self, evaluation: Evaluation, row: ModelScores) -> float | None:
         """Over horizons; what grows with them is divided by their spread first. None where no horizon has it."""
-        spread = found.target.spread if self.grows else np.ones(len(row.horizons))
+        spread = evaluation.target.spread if self.grows else np.ones(len(row.horizons))
         values = [self.of(h) for h in row.horizons]
         known = [value / by for value, by in zip(values, spread, strict=True) if value is not None]
         return float(np.mean(known)) if known else None
 
 
-def metrics_of(found: Evaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
+def metrics_of(evaluation: Evaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
     """Those that at least one of the rows has."""
-    return tuple(one for one in _all(found) if any(one.of(h) is not None for row in rows for h in row.horizons))
+    return tuple(one for one in _all(evaluation) if any(one.of(h) is not None for row in rows for h in row.horizons))
 
 
-def _all(found: Evaluation) -> tuple[Metric, ...]:
+def _all(evaluation: Evaluation) -> tuple[Metric, ...]:
     return (
-        Metric(name="CRPS", found=lambda h: h.crps, show=loss_text, grows=True),
-        *(_risk(found, place) for place, level in enumerate(found.levels) if level in _RISKS),
-        Metric(name=band_text(found), found=lambda h: h.band, show=share_text),
-        Metric(name="Winkler", found=lambda h: h.winkler, show=loss_text, grows=True),
-        Metric(name="MAE", found=lambda h: h.mae, show=loss_text, grows=True),
-        Metric(name="QLIKE", found=lambda h: h.qlike, show=plain_text),
-        Metric(name="IC", found=lambda h: h.correlation.ic, show=plain_text),
-        Metric(name="RankIC", found=lambda h: h.correlation.rank_ic, show=plain_text),
-        Metric(name="ICIR", found=lambda h: h.correlation.icir, show=plain_text),
+        Metric(name="CRPS", score=lambda h: h.crps, show=loss_text, grows=True),
+        *(_risk(evaluation, place) for place, level in enumerate(evaluation.levels) if level in _RISKS),
+        Metric(name=band_text(evaluation), score=lambda h: h.band, show=share_text),
+        Metric(name="Winkler", score=lambda h: h.winkler, show=loss_text, grows=True),
+        Metric(name="MAE", score=lambda h: h.mae, show=loss_text, grows=True),
+        Metric(name="QLIKE", score=lambda h: h.qlike, show=plain_text),
+        Metric(name="IC", score=lambda h: h.correlation.ic, show=plain_text),
+        Metric(name="RankIC", score=lambda h: h.correlation.rank_ic, show=plain_text),
+        Metric(name="ICIR", score=lambda h: h.correlation.icir, show=plain_text),
     )
 
 
-def _risk(found: Evaluation, place: int) -> Metric:
-    return Metric(name=f"P{100 * found.levels[place]:.0f} risk", found=lambda h: h.risk[place], show=plain_text)
+def _risk(evaluation: Evaluation, place: int) -> Metric:
+    return Metric(name=f"P{100 * evaluation.levels[place]:.0f} risk", score=lambda h: h.risk[place], show=plain_text)

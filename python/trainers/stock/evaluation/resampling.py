@@ -10,11 +10,9 @@ from functools import lru_cache
 from math import nan
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainers.stock.evaluation.judged import Judged
-
-FloatArray = NDArray[np.float64]
+from predictor.arrays import FloatArray
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 
 RESAMPLES = 1000
 LEVEL = 0.9
@@ -30,37 +28,37 @@ class Interval:
     upper: float
 
 
-def by_day(judged: Judged, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def by_day(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Sums over each decision day's windows and how many were known: two arrays [D, …] from values [N, …]."""
-    _, starts = np.unique(judged.positions, return_index=True)
+    _, starts = np.unique(test.positions, return_index=True)
     known = np.isfinite(values)
     total = np.add.reduceat(np.where(known, values, 0.0), starts, axis=0)
     return total, np.add.reduceat(known.astype(np.float64), starts, axis=0)
 
 
-def resampled_mean(judged: Judged, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def resampled_mean(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The mean of values [N, …] over known windows, and [RESAMPLES, …] means of resampled blocks of days.
 
     The resamples are stretched around the mean, though not beyond the values themselves. NaN where nothing is known: a
     mean without any window, or a resample that drew none of its days.
     """
-    total, count = by_day(judged, values)
-    weights = block_weights(len(total), judged.block)
+    total, count = by_day(test, values)
+    weights = block_weights(len(total), test.block)
     mean = quotient(total.sum(axis=0), count.sum(axis=0))
     means = quotient(np.tensordot(weights, total, axes=1), np.tensordot(weights, count, axes=1))
     known = np.isfinite(values)
     least = values.min(axis=0, initial=np.inf, where=known)
     most = values.max(axis=0, initial=-np.inf, where=known)
-    return mean, np.clip(stretched(judged, mean, means), least, most)
+    return mean, np.clip(stretched(test, mean, means), least, most)
 
 
-def stretched(judged: Judged, value: FloatArray, resamples: FloatArray) -> FloatArray:
+def stretched(test: EvaluationSet, value: FloatArray, resamples: FloatArray) -> FloatArray:
     """Resamples [RESAMPLES, …] of a value [...], spread as wide as so few blocks demand."""
-    return value + judged.stretch * (resamples - value)
+    return value + test.stretch * (resamples - value)
 
 
 def interval(value: float, resamples: FloatArray) -> Interval:
-    """The middle `LEVEL` of the resamples around a value."""
+    """The middle `LEVEL` of resamples [RESAMPLES] around a value."""
     known = resamples[np.isfinite(resamples)]
     if known.size == 0:
         return Interval(value=value, lower=nan, upper=nan)
@@ -74,7 +72,7 @@ def intervals(values: FloatArray, resamples: FloatArray) -> tuple[Interval, ...]
 
 
 def quotient(total: FloatArray, count: FloatArray) -> FloatArray:
-    """Total / count, NaN where the count is not above 0."""
+    """[…] total / count, of shapes that broadcast; NaN where the count is not above 0."""
     shape = np.broadcast_shapes(total.shape, count.shape)
     return np.divide(total, count, out=np.full(shape, nan), where=count > 0)
 

@@ -1,15 +1,17 @@
-"""Everything that one forecaster scores, horizon by horizon."""
+"""Everything that one forecaster scores: by horizon, by symbol, and where in its distribution each outcome fell."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import TargetKind
 from trainers.stock.evaluation.baselines import Fit
+from trainers.stock.evaluation.comparison import improvement
 from trainers.stock.evaluation.correlation import Correlation, correlations
-from trainers.stock.evaluation.judged import Judged
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.losses import (
     absolute_error,
     below,
@@ -30,7 +32,93 @@ from trainers.stock.evaluation.resampling import (
     resampled_mean,
 )
 
-FloatArray = NDArray[np.float64]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pit:
+    """The histogram of one horizon (Dawid 1984): one bin between two quantiles, which is as fine as Q quantiles tell.
+
+    Calibrated forecasts fill each bin with its expected share.
+    """
+
+    horizon: int
+    edges: tuple[float, ...]
+    """[B + 1] levels, from 0 to 1."""
+    expected: tuple[float, ...]
+    """[B] share of outcomes that calibrated forecasts have in each bin."""
+    counts: tuple[int, ...]
+    """[B] outcomes."""
+    shares: tuple[Interval, ...]
+    """[B] share of the outcomes."""
+
+
+def pit(test: EvaluationSet, forecasts: FloatArray) -> tuple[Pit, ...]:
+    """One histogram a horizon, from forecasts [N, H, Q]."""
+    fell = below(test, forecasts)
+    whole = np.where(np.isnan(fell[..., :1]), np.nan, 1.0)
+    bins = np.diff(np.concatenate([0.0 * whole, fell, whole], axis=-1), axis=-1)
+    means, resamples = resampled_mean(test, bins)
+    edges = (0.0, *test.levels, 1.0)
+    return tuple(
+        Pit(
+            horizon=horizon,
+            edges=edges,
+            expected=tuple(b - a for a, b in pairwise(edges)),
+            counts=tuple(int(count) for count in np.nansum(bins[:, h], axis=0)),
+            shares=intervals(means[h], resamples[:, h]),
+        )
+        for h, horizon in enumerate(test.horizons)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymbolScores:
+    """The model on the windows of one symbol."""
+
+    symbol: str
+    windows: int
+    mean: Interval
+    """Pinball loss over all horizons, each divided by its spread."""
+    improvement: Interval
+    """On the best baseline of the whole panel, as a share of its loss."""
+    band: Interval
+    """Share of outcomes inside the band, over all horizons."""
+
+
+def by_symbol(
+    test: EvaluationSet, names: tuple[str, ...], forecasts: FloatArray, baseline: FloatArray
+) -> tuple[SymbolScores, ...]:
+    """One row a symbol that has windows, in the panel's order.
+
+    Args:
+        test: the windows.
+        names: of the panel's rows.
+        forecasts: [N, H, Q] the model's.
+        baseline: [N, H] pinball losses of the best baseline.
+    """
+    return tuple(
+        _of_symbol(test, names[symbol], test.symbols == symbol, forecasts, baseline)
+        for symbol in np.unique(test.symbols)
+    )
+
+
+def _of_symbol(
+    test: EvaluationSet, name: str, rows: BoolArray, forecasts: FloatArray, baseline: FloatArray
+) -> SymbolScores:
+    own = test.rows(rows)
+    ours, theirs = overall(own, pinball(own, forecasts[rows])), overall(own, baseline[rows])
+    held = np.nanmean(inside(own, forecasts[rows]), axis=1)
+    return SymbolScores(
+        symbol=name,
+        windows=int(rows.sum()),
+        mean=_mean(own, ours),
+        improvement=improvement(own, ours, theirs),
+        band=_mean(own, held),
+    )
+
+
+def _mean(test: EvaluationSet, values: FloatArray) -> Interval:
+    mean, resamples = resampled_mean(test, values)
+    return interval(float(mean), resamples)
 
 
 class Role(StrEnum):
@@ -82,7 +170,7 @@ class ModelScores:
 
 
 def score(
-    judged: Judged,
+    test: EvaluationSet,
     forecasts: FloatArray,
     *,
     name: str,
@@ -93,40 +181,40 @@ def score(
     """All scores of forecasts.
 
     Args:
-        judged: the windows.
+        test: the windows.
         forecasts: [N, H, Q]
         name: whose they are.
         role: what for.
         fit: of a baseline, what it was given.
         ranking: [N, H] what is correlated with the outcomes in place of the medians.
     """
-    centres = median(judged, forecasts) if ranking is None else ranking
-    mean, resamples = resampled_mean(judged, overall(judged, pinball(judged, forecasts)))
+    centres = median(test, forecasts) if ranking is None else ranking
+    mean, resamples = resampled_mean(test, overall(test, pinball(test, forecasts)))
     return ModelScores(
         name=name,
         role=role,
         fit=fit,
         mean=interval(float(mean), resamples),
-        horizons=_by_horizon(judged, forecasts, correlations(judged, centres)),
+        horizons=_by_horizon(test, forecasts, correlations(test, centres)),
     )
 
 
 def _by_horizon(
-    judged: Judged, forecasts: FloatArray, correlated: tuple[Correlation, ...]
+    test: EvaluationSet, forecasts: FloatArray, correlated: tuple[Correlation, ...]
 ) -> tuple[HorizonScores, ...]:
-    band = _each(judged, inside(judged, forecasts))
-    widths = _each(judged, winkler(judged, forecasts))
-    losses = _each(judged, pinball(judged, forecasts))
-    ranked = _each(judged, crps(judged, forecasts))
-    errors = _each(judged, absolute_error(judged, forecasts))
-    shares = below_by_level(judged, forecasts)
-    by_level, risk = _by_level(judged, forecasts)
-    is_volatility = judged.target.kind is TargetKind.LOG_VOLATILITY
-    ratios = _each(judged, qlike(judged, forecasts)) if is_volatility else (None,) * len(band)
+    band = _each(test, inside(test, forecasts))
+    widths = _each(test, winkler(test, forecasts))
+    losses = _each(test, pinball(test, forecasts))
+    ranked = _each(test, crps(test, forecasts))
+    errors = _each(test, absolute_error(test, forecasts))
+    shares = below_by_level(test, forecasts)
+    by_level, risk = _by_level(test, forecasts)
+    is_volatility = test.target.kind is TargetKind.LOG_VOLATILITY
+    ratios = _each(test, qlike(test, forecasts)) if is_volatility else (None,) * len(band)
     return tuple(
         HorizonScores(
             horizon=horizon,
-            windows=int(np.isfinite(judged.outcomes[:, h]).sum()),
+            windows=int(np.isfinite(test.outcomes[:, h]).sum()),
             pinball=losses[h],
             pinball_by_level=tuple(by_level[h].tolist()),
             risk=tuple(risk[h].tolist()),
@@ -138,27 +226,27 @@ def _by_horizon(
             qlike=ratios[h],
             correlation=correlated[h],
         )
-        for h, horizon in enumerate(judged.horizons)
+        for h, horizon in enumerate(test.horizons)
     )
 
 
-def below_by_level(judged: Judged, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
+def below_by_level(test: EvaluationSet, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
     """[H][Q] share of outcomes at or below each quantile."""
-    levels = range(len(judged.levels))
-    shares = (_each(judged, below(judged, forecasts[..., [level]])[..., 0]) for level in levels)
+    levels = range(len(test.levels))
+    shares = (_each(test, below(test, forecasts[..., [level]])[..., 0]) for level in levels)
     return tuple(zip(*shares, strict=True))
 
 
-def _each(judged: Judged, values: FloatArray) -> tuple[Interval, ...]:
+def _each(test: EvaluationSet, values: FloatArray) -> tuple[Interval, ...]:
     """[H] means of values [N, H]."""
-    return intervals(*resampled_mean(judged, values))
+    return intervals(*resampled_mean(test, values))
 
 
-def _by_level(judged: Judged, forecasts: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _by_level(test: EvaluationSet, forecasts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean pinball loss and q-risk, [H, Q] both."""
-    sizes, _ = _sums(np.abs(judged.outcomes))
-    levels = range(len(judged.levels))
-    totals, counts = zip(*(_sums(pinball_at(judged, forecasts, level)) for level in levels), strict=True)
+    sizes, _ = _sums(np.abs(test.outcomes))
+    levels = range(len(test.levels))
+    totals, counts = zip(*(_sums(pinball_at(test, forecasts, level)) for level in levels), strict=True)
     total = np.stack(totals, axis=1)
     return quotient(total, np.stack(counts, axis=1)), quotient(2 * total, sizes[:, None])
 

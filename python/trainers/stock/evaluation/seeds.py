@@ -1,16 +1,55 @@
-"""How much of a score is the luck of one training: the recipe from several seeds."""
+"""How much of a score is the luck of one training: the recipe trained again from other seeds."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainers.stock.evaluation.comparison import Comparison, compare
-from trainers.stock.evaluation.judged import Judged
+from predictor.arrays import FloatArray
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
+from predictor.features import FeatureSet
+from predictor.model import output_map
+from predictor.networks import Edges
+from trainers.progress import Consumer
+from trainers.stock.data import History, Windows
+from trainers.stock.evaluation.comparison import LossComparison, compare
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.forecasts import forecasts_of
 from trainers.stock.evaluation.losses import inside, overall, pinball, winkler
+from trainers.stock.fitting import engine_of, fit_artifact, fit_pipeline
+from trainers.stock.recipe import Recipe
+from trainers.stock.splits import Splits
 
-FloatArray = NDArray[np.float64]
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Refitting:
+    """What is trained again, and on what."""
+
+    bars: BarPanel
+    features: FeatureSet
+    recipe: Recipe
+    splits: Splits
+    """Those of the artifact."""
+    covariates: CovariateSource
+    """Files of what stands beside the bars."""
+    edges: Edges | None
+    """Those that the artifact's graph was given; None takes them from the training part's returns."""
+
+
+def other_seeds(own: int, count: int) -> tuple[int, ...]:
+    """So many seeds that are not the artifact's own."""
+    return tuple((own + k) % 2**32 for k in range(1, count + 1))
+
+
+def refitted_forecasts(refitting: Refitting, seed: int, windows: Windows, consume: Consumer) -> FloatArray:
+    """[N, H, Q] calibrated forecasts of these windows by a model that is trained from this seed."""
+    recipe = replace(refitting.recipe, optimisation=replace(refitting.recipe.optimisation, seed=seed))
+    bars, beside = refitting.bars, refitting.covariates
+    history = History(bars, fit_pipeline(bars, refitting.features, recipe, refitting.splits, beside), beside)
+    made = fit_artifact(history, refitting.splits, recipe, consume=consume, edges=refitting.edges)
+    engine = engine_of(made.network(), made.manifest)
+    return forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe).calibrated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,28 +73,28 @@ class Seeds:
     """[H]"""
     winkler: tuple[Spread, ...]
     """[H]"""
-    comparison: Comparison
+    comparison: LossComparison
     """Each window's loss averaged over the seeds, beside the best baseline's."""
 
 
 def over_seeds(
-    judged: Judged, runs: Iterable[tuple[int, FloatArray]], baseline: FloatArray, baseline_name: str
+    test: EvaluationSet, runs: Iterable[tuple[int, FloatArray]], baseline: FloatArray, baseline_name: str
 ) -> Seeds:
     """What several trainings score; only one's forecasts are held at a time.
 
     Args:
-        judged: the windows.
+        test: the windows.
         runs: each seed with its forecasts [N, H, Q], at least two.
         baseline: [N, H] pinball losses of the best baseline.
         baseline_name: what it is called.
     """
     seeds: list[int] = []
     rows: list[_Run] = []
-    total = np.zeros_like(judged.outcomes)
+    total = np.zeros_like(test.outcomes)
     for seed, forecasts in runs:
-        losses = pinball(judged, forecasts)
+        losses = pinball(test, forecasts)
         seeds.append(seed)
-        rows.append(_run(judged, forecasts, losses))
+        rows.append(_run(test, forecasts, losses))
         total += losses
     return Seeds(
         seeds=tuple(seeds),
@@ -63,7 +102,7 @@ def over_seeds(
         pinball=_spreads([row.pinball for row in rows]),
         band=_spreads([row.band for row in rows]),
         winkler=_spreads([row.winkler for row in rows]),
-        comparison=compare(judged, total / len(seeds), baseline, baseline_name),
+        comparison=compare(test, total / len(seeds), baseline, baseline_name),
     )
 
 
@@ -77,12 +116,12 @@ class _Run:
     winkler: FloatArray
 
 
-def _run(judged: Judged, forecasts: FloatArray, losses: FloatArray) -> _Run:
+def _run(test: EvaluationSet, forecasts: FloatArray, losses: FloatArray) -> _Run:
     return _Run(
-        mean=float(np.nanmean(overall(judged, losses))),
+        mean=float(np.nanmean(overall(test, losses))),
         pinball=np.nanmean(losses, axis=0),
-        band=np.nanmean(inside(judged, forecasts), axis=0),
-        winkler=np.nanmean(winkler(judged, forecasts), axis=0),
+        band=np.nanmean(inside(test, forecasts), axis=0),
+        winkler=np.nanmean(winkler(test, forecasts), axis=0),
     )
 
 

@@ -70,7 +70,7 @@ def unseen_part(
     """The part that holds the targets of all decision days after what was seen.
 
     Args:
-        sessions: of the bars, yyyymmdd.
+        sessions: [T] of the bars, yyyymmdd.
         seen: the last session that was seen, yyyymmdd.
         target: what is forecast.
         calendar: names the first allowed day where the bars do not reach it.

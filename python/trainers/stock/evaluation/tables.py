@@ -15,101 +15,109 @@ from predictor.cli.output import shown_notes
 from predictor.errors import shown_date
 from predictor.skill import Verdict
 from trainers.stock.evaluation.baselines import NAIVE
-from trainers.stock.evaluation.comparison import Comparison
+from trainers.stock.evaluation.comparison import LossComparison
 from trainers.stock.evaluation.evaluation import Evaluation
-from trainers.stock.evaluation.metrics import Metric, metrics_of
+from trainers.stock.evaluation.metrics import (
+    SCALE,
+    Metric,
+    band_text,
+    gain_text,
+    loss_text,
+    metrics_of,
+    share_text,
+    span_text,
+)
 from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
-from trainers.stock.evaluation.words import SCALE, band_text, gain_text, loss_text, share_text, span_text
 
-_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
+VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _MOST_SYMBOLS: Final = 20
 _MOST_SCORES: Final = 7
 """Beside each other, so that names have room too."""
 
 
-def told(found: Evaluation) -> Iterator[RenderableType]:
+def evaluation_tables(evaluation: Evaluation) -> Iterator[RenderableType]:
     """Everything of an evaluation, the verdict first."""
-    days = found.days
+    days = evaluation.days
     yield (
         f"{days.windows} forecasts of {days.symbols} symbols on {days.days} days, {shown_date(days.first)} to "
         f"{shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
     )
-    yield _verdict(found)
-    yield _losses(found)
-    yield _comparisons(found)
-    yield from _by_model(found)
-    yield _by_horizon(found)
-    yield _calibration(found)
-    yield _pit(found)
-    yield _symbols(found)
-    share = f"{100 * found.level:.0f} %"
+    yield _verdict(evaluation)
+    yield _losses(evaluation)
+    yield _comparisons(evaluation)
+    yield from _by_model(evaluation)
+    yield _by_horizon(evaluation)
+    yield _calibration(evaluation)
+    yield _pit(evaluation)
+    yield _symbols(evaluation)
+    share = f"{100 * evaluation.level:.0f} %"
     yield Text(
-        f"Intervals: the middle {share} of a {found.method}. IC: {found.correlated}.",
+        f"Intervals: the middle {share} of a {evaluation.method}. IC: {evaluation.correlated}.",
         style="dim",
     )
-    yield from shown_notes(found.notes)
+    yield from shown_notes(evaluation.notes)
 
 
-def _verdict(found: Evaluation) -> Panel:
-    colour = _COLOURS[found.skill.verdict]
-    return Panel(Text(found.skill.sentence), title="skill", title_align="left", border_style=colour)
+def _verdict(evaluation: Evaluation) -> Panel:
+    colour = VERDICT_COLOURS[evaluation.skill.verdict]
+    return Panel(Text(evaluation.skill.sentence), title="skill", title_align="left", border_style=colour)
 
 
-def _losses(found: Evaluation) -> Table:
+def _losses(evaluation: Evaluation) -> Table:
     """Pinball loss by horizon, and over all of them with its interval; the least of each column is bold."""
-    title = f"pinball loss of {found.unit}, x {SCALE}; less is better"
-    table = _table(title, *_horizons(found), "mean", "interval")
-    losses = [[h.pinball.value for h in row.horizons] + [row.mean.value] for row in found.rows]
+    title = f"pinball loss of {evaluation.unit}, x {SCALE}; less is better"
+    table = plain_table(title, *_horizons(evaluation), "mean", "interval")
+    losses = [[h.pinball.value for h in row.horizons] + [row.mean.value] for row in evaluation.rows]
     best = np.min(losses, axis=0)
-    for row, values in zip(found.rows, losses, strict=True):
+    for row, values in zip(evaluation.rows, losses, strict=True):
         cells = [Text(loss_text(v), style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
         table.add_row(Text(row.name), *cells, span_text(row.mean, loss_text), style=_style(row))
-    if found.seeds is not None:
-        spreads = (*found.seeds.pinball, found.seeds.mean)
+    if evaluation.seeds is not None:
+        spreads = (*evaluation.seeds.pinball, evaluation.seeds.mean)
         cells = [f"{loss_text(spread.mean)}\n± {loss_text(spread.sd)}" for spread in spreads]
-        table.add_row(f"{len(found.seeds.seeds)} seeds\n± sd", *cells, style="blue")
+        table.add_row(f"{len(evaluation.seeds.seeds)} seeds\n± sd", *cells, style="blue")
     table.caption = f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}"
     return table
 
 
-def _comparisons(found: Evaluation) -> Table:
+def _comparisons(evaluation: Evaluation) -> Table:
     """How much smaller the model's loss is than each baseline's, paired by day."""
     title = "how far the model's loss lies below the baseline's, paired by day"
-    table = _table(title, *_horizons(found), "all", "interval", "t")
-    for row in found.comparisons:
+    table = plain_table(title, *_horizons(evaluation), "all", "interval", "t")
+    for row in evaluation.comparisons:
         _add_comparison(table, row, row.baseline, "")
-    if found.seeds is not None:
-        mean = found.seeds.comparison
-        _add_comparison(table, mean, f"{mean.baseline}, by {len(found.seeds.seeds)} seeds", "blue")
+    if evaluation.seeds is not None:
+        mean = evaluation.seeds.comparison
+        _add_comparison(table, mean, f"{mean.baseline}, by {len(evaluation.seeds.seeds)} seeds", "blue")
     table.caption = "t: Diebold and Mariano's, with Newey-West errors; beyond ±1.64 it is told apart from luck"
     return table
 
 
-def _add_comparison(table: Table, row: Comparison, name: str, style: str) -> None:
+def _add_comparison(table: Table, row: LossComparison, name: str, style: str) -> None:
     gains = [gain_text(value.value) for value in (*row.by_horizon, row.improvement)]
     t = "" if row.t is None else f"{row.t:+.1f}"
     table.add_row(Text(name), *gains, span_text(row.improvement, gain_text), t, style=style)
 
 
-def _by_model(found: Evaluation) -> Iterator[Table]:
+def _by_model(evaluation: Evaluation) -> Iterator[Table]:
     """Every other score of every row, mean over horizons; losses are divided by their spread first."""
-    metrics = metrics_of(found, found.rows)
+    metrics = metrics_of(evaluation, evaluation.rows)
     for first in range(0, len(metrics), _MOST_SCORES):
         few = metrics[first : first + _MOST_SCORES]
-        table = _table("other scores, mean over horizons", *(metric.name.replace(" ", "\n", 1) for metric in few))
-        for row in found.rows:
-            cells = [metric.shown(metric.mean(found, row)) for metric in few]
+        table = plain_table("other scores, mean over horizons", *(metric.name.replace(" ", "\n", 1) for metric in few))
+        for row in evaluation.rows:
+            cells = [metric.shown(metric.mean(evaluation, row)) for metric in few]
             table.add_row(Text(row.name), *cells, style=_style(row))
         yield table
 
 
-def _by_horizon(found: Evaluation) -> Table:
+def _by_horizon(evaluation: Evaluation) -> Table:
     """The model's scores at each horizon, and the naive forecast's error beside its own."""
-    ours = next(row for row in found.rows if row.role is Role.MODEL)
-    naive = next(row for row in found.rows if row.name == NAIVE[found.target.kind])
-    metrics = metrics_of(found, (ours,))
-    table = _table("this model by horizon", *_horizons(found))
+    ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
+    naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
+    metrics = metrics_of(evaluation, (ours,))
+    table = plain_table("this model by horizon", *_horizons(evaluation))
     for metric in metrics:
         table.add_row(metric.name, *(metric.shown(metric.of(own)) for own in ours.horizons))
         spans = [_span(metric, own) for own in ours.horizons]
@@ -120,15 +128,15 @@ def _by_horizon(found: Evaluation) -> Table:
 
 
 def _span(metric: Metric, horizon: HorizonScores) -> str:
-    found = metric.interval(horizon)
-    return "" if found is None else span_text(found, metric.show)
+    interval = metric.interval(horizon)
+    return "" if interval is None else span_text(interval, metric.show)
 
 
-def _calibration(found: Evaluation) -> Table:
+def _calibration(evaluation: Evaluation) -> Table:
     """Coverage of the band and Winkler scores, before and after, with the blocks that the offsets rest on."""
-    made = found.calibration
-    table = _table(
-        f"conformal calibration: outcomes {band_text(found)} and Winkler score, before and after",
+    made = evaluation.calibration
+    table = plain_table(
+        f"conformal calibration: outcomes {band_text(evaluation)} and Winkler score, before and after",
         *("blocks", "before", "after", "interval", "Winkler", "after", "gain"),
     )
     for h, before in enumerate(made.before.horizons):
@@ -155,24 +163,24 @@ def _add_calibration(
     )
 
 
-def _pit(found: Evaluation) -> Table:
+def _pit(evaluation: Evaluation) -> Table:
     """The share of outcomes in each bin, beside the expected one."""
-    first = found.pit[0]
+    first = evaluation.pit[0]
     edges = [f"{100 * edge:g}" for edge in first.edges]
     bins = [f"{a}–{b} %" for a, b in pairwise(edges)]  # noqa: RUF001 - a range
-    table = _table("where outcomes fell (PIT); a calibrated model has the expected shares", *bins)
+    table = plain_table("where outcomes fell (PIT); a calibrated model has the expected shares", *bins)
     table.add_row("expected", *(share_text(share) for share in first.expected), style="dim")
-    for row in found.pit:
+    for row in evaluation.pit:
         table.add_row(f"{row.horizon} d", *(share_text(share.value) for share in row.shares))
         table.add_row("", *(span_text(share, share_text) for share in row.shares), style="dim")
     return table
 
 
-def _symbols(found: Evaluation) -> Table:
+def _symbols(evaluation: Evaluation) -> Table:
     """The model symbol by symbol."""
-    baseline = found.skill.baseline
-    table = _table("by symbol", "forecasts", "pinball", band_text(found), f"below {baseline}", "interval")
-    for row in found.by_symbol[:_MOST_SYMBOLS]:
+    baseline = evaluation.skill.baseline
+    table = plain_table("by symbol", "forecasts", "pinball", band_text(evaluation), f"below {baseline}", "interval")
+    for row in evaluation.by_symbol[:_MOST_SYMBOLS]:
         table.add_row(
             Text(row.symbol),
             str(row.windows),
@@ -181,12 +189,13 @@ def _symbols(found: Evaluation) -> Table:
             gain_text(row.improvement.value),
             span_text(row.improvement, gain_text),
         )
-    if len(found.by_symbol) > _MOST_SYMBOLS:
-        table.caption = f"and {len(found.by_symbol) - _MOST_SYMBOLS} more, which --json has"
+    if len(evaluation.by_symbol) > _MOST_SYMBOLS:
+        table.caption = f"and {len(evaluation.by_symbol) - _MOST_SYMBOLS} more, which --json has"
     return table
 
 
-def _table(title: str, *columns: str) -> Table:
+def plain_table(title: str, *columns: str) -> Table:
+    """A table without lines, its names on the left, its numbers on the right."""
     table = Table(
         title=Text(f"\n{title}"),
         title_justify="left",
@@ -202,8 +211,8 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _horizons(found: Evaluation) -> Sequence[str]:
-    return [f"{horizon} d" for horizon in found.target.horizons]
+def _horizons(evaluation: Evaluation) -> Sequence[str]:
+    return [f"{horizon} d" for horizon in evaluation.target.horizons]
 
 
 def _style(row: ModelScores) -> str:

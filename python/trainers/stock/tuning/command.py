@@ -24,9 +24,9 @@ from trainers.stock.data import History
 from trainers.stock.doubts import heard, of_recipe, of_steps
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import Reads
-from trainers.stock.material import Material
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Trained, train
+from trainers.stock.training_data import Material
 from trainers.stock.tuning.search import Found, Search, search
 from trainers.stock.tuning.storage import Storage, require_optuna
 

@@ -12,7 +12,7 @@ from predictor.errors import ConfigurationError
 from trainers.loop import EpochReport, LoopError, Report
 from trainers.progress import Consumer
 from trainers.stock.data import History
-from trainers.stock.fitting import Fitted, fit, prepare
+from trainers.stock.fitting import FittedNetwork, fit, prepare
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits
 from trainers.stock.tuning.space import suggested
@@ -159,7 +159,7 @@ def _seed_losses(asked: Search, recipe: Recipe, consume: Consumer, announce: Cal
         yield _fitted(asked, again, consume).best_loss
 
 
-def _fitted(asked: Search, recipe: Recipe, consume: Consumer) -> Fitted:
+def _fitted(asked: Search, recipe: Recipe, consume: Consumer) -> FittedNetwork:
     prepared = prepare(asked.history, asked.splits, recipe, None)
     return fit(prepared, recipe.optimisation, None, consume)
 

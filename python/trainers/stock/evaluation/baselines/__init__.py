@@ -5,24 +5,29 @@ and from the same information: what is fitted stands twice, fitted and calibrate
 fitted and calibrated on, and refitted on all that it has seen.
 """
 
-from trainers.stock.evaluation.baselines.asked import Asked
-from trainers.stock.evaluation.baselines.baseline import Baseline, Fit, Fitted, NoForecastError, Replaced
-from trainers.stock.evaluation.baselines.case import Case
-from trainers.stock.evaluation.baselines.naive import NAIVE
-from trainers.stock.evaluation.baselines.scaled import OWN_SCALE, SCALED
-from trainers.stock.evaluation.baselines.table import Plan, all_baselines, quick_baselines
+from trainers.stock.evaluation.baselines.baseline import (
+    BaselineModel,
+    Fit,
+    FittedBaseline,
+    InformationSet,
+    MeasuredWindows,
+    NoForecastError,
+    Replaced,
+)
+from trainers.stock.evaluation.baselines.quantiles import NAIVE, OWN_SCALE, SCALED
+from trainers.stock.evaluation.baselines.table import BaselinePlan, all_baselines, quick_baselines
 
 __all__ = [
     "NAIVE",
     "OWN_SCALE",
     "SCALED",
-    "Asked",
-    "Baseline",
-    "Case",
+    "BaselineModel",
+    "BaselinePlan",
     "Fit",
-    "Fitted",
+    "FittedBaseline",
+    "InformationSet",
+    "MeasuredWindows",
     "NoForecastError",
-    "Plan",
     "Replaced",
     "all_baselines",
     "quick_baselines",

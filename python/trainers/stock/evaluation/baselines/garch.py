@@ -2,18 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import Windows
-from trainers.stock.evaluation.baselines.asked import Asked
-from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, Replaced
-from trainers.stock.evaluation.baselines.sample import Sample
-from trainers.stock.evaluation.baselines.unconditional import UNCONDITIONAL
+from trainers.stock.evaluation.baselines.baseline import (
+    BaselineModel,
+    FittedBaseline,
+    MeasuredWindows,
+    Package,
+    Replaced,
+    Sample,
+)
+from trainers.stock.evaluation.baselines.quantiles import UNCONDITIONAL
 
 if TYPE_CHECKING:
     from arch.univariate.base import ARCHModelResult
@@ -27,12 +32,7 @@ Telling = Callable[[NDArray[np.int64], FloatArray], FloatArray]
 """From symbols [n] and the variances [n, H] of their next days to quantiles [n, H, Q]."""
 
 
-def is_installed() -> bool:
-    """Whether the package arch is."""
-    return find_spec("arch") is not None
-
-
-def garch(sample: Sample) -> Fitted:
+def garch(sample: Sample) -> FittedBaseline:
     """Quantiles of GARCH(1,1)-t.
 
     The variance of h days is the sum of the h daily forecasts. Returns have the quantiles of the daily t distribution
@@ -44,19 +44,19 @@ def garch(sample: Sample) -> Fitted:
     """
     otherwise = UNCONDITIONAL.estimator(sample)
     daily = sample.history.of_adjusted(Target(kind=TargetKind.LOG_RETURN).daily)
-    found = {symbol: _fitted(returns, symbol, sample) for symbol, returns in enumerate(daily)}
-    models = {symbol: one for symbol, one in found.items() if isinstance(one, _Model)}
+    fits = {symbol: _fitted(returns, symbol, sample) for symbol, returns in enumerate(daily)}
+    models = {symbol: one for symbol, one in fits.items() if isinstance(one, _Model)}
     filters = _Filters.of(models, sample)
     tell = (
         _of_returns(models, sample) if sample.target.kind is TargetKind.LOG_RETURN else _of_volatility(models, sample)
     )
 
-    def quantiles(asked: Asked) -> FloatArray:
-        told = tell(asked.windows.symbols, filters.variances(asked.windows))
-        return np.where(np.isnan(told), otherwise.quantiles(asked), told)
+    def quantiles(asked: MeasuredWindows) -> FloatArray:
+        known = tell(asked.windows.symbols, filters.variances(asked.windows))
+        return np.where(np.isnan(known), otherwise.quantiles(asked), known)
 
-    why = {symbol: one for symbol, one in found.items() if isinstance(one, str)}
-    return Fitted(quantiles=quantiles, replaced=Replaced(by=UNCONDITIONAL.name, why=why))
+    why = {symbol: one for symbol, one in fits.items() if isinstance(one, str)}
+    return FittedBaseline(quantiles=quantiles, replaced=Replaced(by=UNCONDITIONAL.name, why=why))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,11 +79,11 @@ def _fitted(returns: FloatArray, symbol: int, sample: Sample) -> _Model | str:
     known = np.isfinite(returns)
     count = int((sample.history.bars.sessions[known] <= sample.part.last).sum())
     if count < MIN_RETURNS:
-        return f"it has {count} daily returns to be fitted on, and needs {MIN_RETURNS}"
+        return f"it has {count} daily returns to fit, but needs {MIN_RETURNS}"
     if np.ptp(returns[known][:count]) == 0:
         return "its price never moves where it is fitted"
     if sample.target.kind is TargetKind.LOG_VOLATILITY and (windows := _windows(sample, symbol)) < MIN_RETURNS:
-        return f"it has {windows} windows to be fitted on, and needs {MIN_RETURNS}"
+        return f"it has {windows} windows to fit, but needs {MIN_RETURNS}"
     fit = _fit(PERCENT * returns[known], count)
     return "its fit did not converge" if fit is None else _model(fit, known)
 
@@ -102,7 +102,7 @@ def _fit(returns: FloatArray, count: int) -> "ARCHModelResult | None":
     return fit if fit.convergence_flag == 0 else None
 
 
-def _model(fit: "ARCHModelResult", known: NDArray[np.bool_]) -> _Model:
+def _model(fit: "ARCHModelResult", known: BoolArray) -> _Model:
     """Carried on over all known returns; a day without one leaves the forecast as it was."""
     daily = fit.forecast(horizon=1, start=0, reindex=True).variance.to_numpy()[:, 0]
     place = np.cumsum(known) - 1
@@ -199,4 +199,9 @@ def _of_volatility(models: Mapping[int, _Model], sample: Sample) -> Telling:
     return tell
 
 
-GARCH: Final = Baseline(name="GARCH(1,1)-t", estimator=garch)
+GARCH: Final = BaselineModel(
+    name="GARCH(1,1)-t",
+    estimator=garch,
+    package=Package(name="arch", module="arch"),
+    most_quick_symbols=20,  # one model is fitted per symbol
+)

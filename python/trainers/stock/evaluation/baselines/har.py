@@ -3,26 +3,32 @@
 Sessions whose bar has no range count as missing, in the averages and in the fit: their logs would decide the line.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from predictor.networks import Target, TargetKind
+from predictor.arrays import FloatArray
+from predictor.networks import TargetKind
 from predictor.networks.econometric import window_mean
 from predictor.windows import back_from
-from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.baselines.asked import Asked, in_blocks
-from trainers.stock.evaluation.baselines.baseline import Baseline, Fitted, FloatArray, NoForecastError
-from trainers.stock.evaluation.baselines.sample import Sample
+from trainers.stock.data import History, Windows, adjusted_blocks
+from trainers.stock.evaluation.baselines.baseline import (
+    BaselineModel,
+    FittedBaseline,
+    MeasuredWindows,
+    NoForecastError,
+    Sample,
+    in_blocks,
+)
 from trainers.stock.scale import NO_RANGE
 
 DAYS: Final = (1, 5, 22)
 LEARNT_FROM: Final = 200_000
 """Windows at most; more do not change four weights, and they take memory."""
-SYMBOLS_AT_ONCE: Final = 64
 
 
-def har(sample: Sample) -> Fitted:
+def har(sample: Sample) -> FittedBaseline:
     """Log volatility by least squares on its three averages.
 
     Of volatility the quantiles are those of the residuals. Of returns they are those of past outcomes in units of what
@@ -35,28 +41,28 @@ def har(sample: Sample) -> Fitted:
     centres, outcomes = known @ weights, history.outcomes(learnt)
     if sample.target.kind is TargetKind.LOG_VOLATILITY:
         residuals = np.nanquantile(outcomes - centres, sample.levels, axis=0).T
-        return Fitted(quantiles=lambda asked: (_averages(daily, asked.windows) @ weights)[..., None] + residuals)
+        return FittedBaseline(
+            quantiles=lambda asked: (_averages(daily, asked.windows) @ weights)[..., None] + residuals
+        )
     root = np.sqrt(sample.target.horizons)
     units = np.nanquantile(outcomes / (root * np.exp(centres)), sample.levels, axis=0).T
 
-    def quantiles(asked: Asked) -> FloatArray:
+    def quantiles(asked: MeasuredWindows) -> FloatArray:
         return (root * np.exp(_averages(daily, asked.windows) @ weights))[..., None] * units
 
-    return Fitted(quantiles=quantiles)
+    return FittedBaseline(quantiles=quantiles)
 
 
 def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
     """Daily log volatility [S, T], and what the windows came to, [N, H]; a few symbols adjusted at a time."""
-    own = history.pipeline.target
-    target = Target(kind=TargetKind.LOG_VOLATILITY, lag=own.lag, horizons=own.horizons)
+    target = replace(history.pipeline.target, kind=TargetKind.LOG_VOLATILITY)
     bars = history.bars
     daily, labels = np.empty(bars.close.shape), np.empty((len(windows), len(target.horizons)))
-    for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
-        few = bars.select(bars.symbols[first : first + SYMBOLS_AT_ONCE]).adjusted()
+    for rows, few in adjusted_blocks(bars):
         logs = target.daily(few)
-        daily[first : first + SYMBOLS_AT_ONCE] = np.where(logs > NO_RANGE, logs, np.nan)
-        rows = (windows.symbols >= first) & (windows.symbols < first + SYMBOLS_AT_ONCE)
-        labels[rows] = target.labels(few)[windows.symbols[rows] - first, windows.positions[rows]]
+        daily[rows] = np.where(logs > NO_RANGE, logs, np.nan)
+        own = (windows.symbols >= rows.start) & (windows.symbols < rows.stop)
+        labels[own] = target.labels(few)[windows.symbols[own] - rows.start, windows.positions[own]]
     return daily, labels
 
 
@@ -80,4 +86,4 @@ def _least_squares(known: FloatArray, outcomes: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.lstsq(known[rows], outcomes[rows])[0], np.float64)
 
 
-HAR: Final = Baseline(name="HAR (1, 5, 22 days)", estimator=har)
+HAR: Final = BaselineModel(name="HAR (1, 5, 22 days)", estimator=har)

@@ -1,72 +1,83 @@
-"""Which baselines stand beside a model: those that the target and the installed packages allow."""
+"""The table of baselines, and which of them stand beside a model: those that target and installed packages allow."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Final
 
 from predictor.networks import TargetKind
-from trainers.stock.evaluation.baselines import boosted, garch, ridge
-from trainers.stock.evaluation.baselines.baseline import Baseline, Fit
-from trainers.stock.evaluation.baselines.empirical import EMPIRICAL
+from trainers.stock.evaluation.baselines.baseline import BaselineModel, Fit
+from trainers.stock.evaluation.baselines.garch import GARCH
 from trainers.stock.evaluation.baselines.har import HAR
-from trainers.stock.evaluation.baselines.naive import naive
-from trainers.stock.evaluation.baselines.scaled import RELATIVE_HAR, SCALED
-from trainers.stock.evaluation.baselines.unconditional import UNCONDITIONAL
+from trainers.stock.evaluation.baselines.quantiles import (
+    EMPIRICAL,
+    LAST_VALUE,
+    RELATIVE_HAR,
+    SCALED,
+    UNCONDITIONAL,
+    ZERO_RETURN,
+)
+from trainers.stock.evaluation.baselines.regression import BOOSTED, RIDGE
 
-QUICK_SYMBOLS: Final = 20
-"""Symbols up to which GARCH is quick: it fits one model a symbol."""
+BASELINES: Final = (
+    ZERO_RETURN,
+    LAST_VALUE,
+    UNCONDITIONAL,
+    SCALED,
+    EMPIRICAL,
+    HAR,
+    RELATIVE_HAR,
+    GARCH,
+    RIDGE,
+    BOOSTED,
+)
+"""All of them; a new one is written in a file of its own, and gets a line here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BaselinePlan:
     """Baselines to fit, one after the other so that only one's forecasts need be held, and what is left out."""
 
-    baselines: tuple[Baseline, ...]
+    baselines: tuple[BaselineModel, ...]
     notes: tuple[str, ...]
     """Which are left out, and why."""
 
     @property
-    def rows(self) -> Iterator[tuple[Baseline, Fit]]:
+    def rows(self) -> Iterator[tuple[BaselineModel, Fit]]:
         """Each baseline in each of the ways in which it stands beside a model."""
         return ((baseline, fit) for baseline in self.baselines for fit in baseline.fits)
 
 
-def all_baselines(kind: TargetKind) -> Plan:
+def all_baselines(kind: TargetKind) -> BaselinePlan:
     """All of this target whose packages are installed."""
-    return _joined(kind, (_garch(), _ridge(), _boosted()))
+    return _plan({baseline: _missing(baseline) for baseline in _of_kind(kind)})
 
 
-def quick_baselines(kind: TargetKind, symbols: int) -> Plan:
+def quick_baselines(kind: TargetKind, symbols: int) -> BaselinePlan:
     """Those that take no longer than a few seconds for so many symbols; a training scores beside them."""
-    slow = Plan(baselines=(), notes=(_slow(boosted.BOOSTED),))
-    garch_plan = _garch() if symbols <= QUICK_SYMBOLS else Plan(baselines=(), notes=(_slow(garch.GARCH),))
-    return _joined(kind, (garch_plan, _ridge(), slow))
+    return _plan({baseline: _slow(baseline, symbols) or _missing(baseline) for baseline in _of_kind(kind)})
 
 
-def _joined(kind: TargetKind, plans: tuple[Plan, ...]) -> Plan:
-    ready = (naive(kind), UNCONDITIONAL, SCALED, EMPIRICAL, HAR, RELATIVE_HAR)
-    more = tuple(baseline for plan in plans for baseline in plan.baselines)
-    return Plan(baselines=ready + more, notes=tuple(note for plan in plans for note in plan.notes))
+def _of_kind(kind: TargetKind) -> Iterator[BaselineModel]:
+    return (baseline for baseline in BASELINES if kind in baseline.kinds)
 
 
-def _garch() -> Plan:
-    return _needing("arch", garch.GARCH, installed=garch.is_installed())
+def _plan(left_out: dict[BaselineModel, str]) -> BaselinePlan:
+    """From why each is left out; empty where it is not."""
+    return BaselinePlan(
+        baselines=tuple(baseline for baseline, why in left_out.items() if not why),
+        notes=tuple(f"{baseline.name} is left out{why}" for baseline, why in left_out.items() if why),
+    )
 
 
-def _ridge() -> Plan:
-    return _needing("scikit-learn", ridge.RIDGE, installed=ridge.is_installed())
+def _missing(baseline: BaselineModel) -> str:
+    package = baseline.package
+    if package is None or find_spec(package.module) is not None:
+        return ""
+    return f", because the package {package.name} is not installed: pip install 'quantra[baselines]'"
 
 
-def _boosted() -> Plan:
-    return _needing("lightgbm", boosted.BOOSTED, installed=boosted.is_installed())
-
-
-def _needing(package: str, baseline: Baseline, *, installed: bool) -> Plan:
-    if installed:
-        return Plan(baselines=(baseline,), notes=())
-    note = f"{baseline.name} is left out, because the package {package} is not installed"
-    return Plan(baselines=(), notes=(f"{note}: pip install 'quantra[baselines]'",))
-
-
-def _slow(baseline: Baseline) -> str:
-    return f"{baseline.name} is left out of a training's scores, because it takes long; quantra evaluate has it"
+def _slow(baseline: BaselineModel, symbols: int) -> str:
+    if symbols <= baseline.most_quick_symbols:
+        return ""
+    return " of a training's scores, because it takes long; quantra evaluate has it"

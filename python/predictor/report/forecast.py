@@ -1,0 +1,159 @@
+"""What a report shows, and of that the forecast: the fan at the raw price, and its numbers."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from predictor import charts
+from predictor.audit_record import AuditRecord
+from predictor.bars import BarPanel
+from predictor.catalog import ModelInfo
+from predictor.errors import ConfigurationError
+from predictor.forecast import LOG_RETURN, Attribution, Forecast
+from predictor.report.templates import PageBuilder, iso, level
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportContent:
+    """What a report shows.
+
+    Attributes:
+        info: the model; its card holds data, splits, scores, calibration and skill, each section if there is one.
+        bars: the bars that the forecast was made from, raw.
+        forecast: of a panel that holds the symbols.
+        attributions: one a horizon and quantile, with cells where a heat map is wanted; may be empty.
+        symbols: whose forecasts are shown, in this order; at least one.
+        audit: what stands beside the artifact, if anything does.
+    """
+
+    info: ModelInfo
+    bars: BarPanel
+    forecast: Forecast
+    attributions: tuple[Attribution, ...]
+    symbols: tuple[str, ...]
+    audit: AuditRecord | None = None
+
+
+def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
+    """The fan at the raw price, after the last year of bars; the quantiles alone where there is none to draw it at.
+
+    Raises:
+        BarsError: the panel has no such symbol.
+        MissingPackageError: plotly is not installed.
+    """
+    s = forecast.symbols.index(symbol)
+    if forecast.prices is None or not len(forecast.target_sessions):
+        return forecast.plot(symbol)
+    return charts.fan(
+        _candles(bars, symbol),
+        forecast.target_sessions,
+        forecast.quantiles,
+        forecast.prices[s],
+        title=forecast.heading(s),
+        currency=bars.currency,
+        notes=forecast.notes,
+    )
+
+
+def _candles(bars: BarPanel, symbol: str) -> charts.Candles:
+    """The bars of one symbol, without the sessions on which it has none."""
+    one = bars.select([symbol])
+    there = one.present[0]
+    return charts.Candles(
+        dates=one.sessions[there],
+        open=one.open[0, there],
+        high=one.high[0, there],
+        low=one.low[0, there],
+        close=one.close[0, there],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastCell:
+    """One quantile of one horizon; `price` is None where the model forecasts no price."""
+
+    value: float
+    """A simple return, or the value of another target."""
+    price: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastLine:
+    """One horizon of the forecast table; `session` is empty where unknown, score and rank None without a ranking."""
+
+    horizon: int
+    session: str
+    cells: tuple[ForecastCell, ...]
+    score: float | None
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastView:
+    """The forecast of one symbol as the page shows it."""
+
+    symbol: str
+    chart: str
+    as_of: str
+    anchor: float | None
+    currency: str
+    is_return: bool
+    lag: int
+    counted_from: str
+    levels: tuple[str, ...]
+    lines: tuple[ForecastLine, ...]
+    ranked: int
+    """Symbols that were ranked together; 0 where the model ranks none."""
+    warnings: tuple[str, ...]
+
+
+def forecast_view(content: ReportContent, symbol: str, page: PageBuilder) -> ForecastView:
+    """The forecast of one of the symbols that are shown.
+
+    Raises:
+        ConfigurationError: the symbol has no forecast.
+    """
+    forecast, s = content.forecast, _row_of(symbol, content.forecast)
+    return ForecastView(
+        symbol=symbol,
+        chart=page.chart(forecast_chart(content.bars, forecast, symbol)),
+        as_of=iso(forecast.as_of_session),
+        anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[s]),
+        currency=content.bars.currency,
+        is_return=forecast.target_kind == LOG_RETURN,
+        lag=forecast.lag,
+        counted_from=forecast.counted_from,
+        levels=tuple(map(level, forecast.quantiles)),
+        lines=tuple(_forecast_line(forecast, s, h) for h in range(len(forecast.horizons))),
+        ranked=0 if forecast.ranks is None else int(np.count_nonzero(forecast.ranks[:, 0])),
+        warnings=forecast.warnings,
+    )
+
+
+def _row_of(symbol: str, forecast: Forecast) -> int:
+    if symbol not in forecast.symbols:
+        raise ConfigurationError(f"the forecast has no symbol {symbol!r}; it has {list(forecast.symbols)}")
+    s = forecast.symbols.index(symbol)
+    if not np.isfinite(forecast.values[s]).all():
+        raise ConfigurationError(f"{symbol} has no forecast to report: {'; '.join(forecast.warnings)}")
+    return s
+
+
+def _forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
+    prices: list[float | None] = [None] * len(forecast.quantiles)
+    if forecast.prices is not None:
+        prices = forecast.prices[s, h].tolist()
+    shown = forecast.values[s, h] if forecast.returns is None else np.expm1(forecast.returns[s, h])
+    values: list[float] = shown.tolist()
+    session = int(forecast.target_sessions[h]) if len(forecast.target_sessions) else 0
+    return ForecastLine(
+        horizon=forecast.horizons[h],
+        session=iso(session),
+        cells=tuple(ForecastCell(value=v, price=p) for v, p in zip(values, prices, strict=True)),
+        score=None if forecast.scores is None else float(forecast.scores[s, h]),
+        rank=None if forecast.ranks is None else int(forecast.ranks[s, h]),
+    )

@@ -1,0 +1,148 @@
+"""Whether the strategy's Sharpe ratio survives its costs, and the trials that were made before it.
+
+The probabilistic Sharpe ratio is that of Bailey & Lopez de Prado (2012, "The Sharpe ratio efficient frontier"), the
+deflated one theirs of 2014 ("The deflated Sharpe ratio"). Ratios within are those of one session.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import e, isfinite, sqrt
+from statistics import NormalDist
+
+import numpy as np
+
+from predictor.arrays import FloatArray
+from predictor.audit_record import AuditVerdict, CostCheck, TrialsCheck
+from predictor.canonical import Json, Record
+from predictor.errors import ConfigurationError
+from trainers.stock.backtest.book import Book
+from trainers.stock.backtest.performance import break_even, sharpe
+from trainers.stock.backtest.result import STANDARD_ERRORS_95
+from trainers.stock.backtest.terms import SESSIONS_A_YEAR, Terms
+
+SURE = 0.95
+"""A probability that decides; its complement decides the other way."""
+
+EULER_MASCHERONI = 0.5772156649015329
+
+
+def check_costs(book: Book, terms: Terms, strategy: str) -> CostCheck:
+    """Pass where the Sharpe ratio after costs lies above 0 with its whole 95 % interval, fail where below."""
+    ratio, error = sharpe(book.net)
+    return CostCheck(
+        verdict=_cost_verdict(ratio, error),
+        strategy=strategy,
+        charged_bps=terms.cost_bps,
+        break_even_bps=break_even(book, terms),
+        sharpe=ratio if isfinite(ratio) else None,
+        sharpe_error=error if isfinite(error) else None,
+    )
+
+
+def _cost_verdict(ratio: float, error: float) -> AuditVerdict:
+    if not isfinite(ratio) or abs(ratio) <= STANDARD_ERRORS_95 * error:
+        return AuditVerdict.UNDECIDED
+    return AuditVerdict.PASS if ratio > 0 else AuditVerdict.FAIL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """How many configurations were tried before this one was chosen."""
+
+    count: int
+    counted_by: str
+    """Who counted them, in words."""
+    known: bool = True
+    """Whether anybody counted; a Sharpe ratio is never above the luck of trials that nobody counted."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ConfigurationError(f"trials is {self.count}, but must be at least 1: this model was tried")
+
+
+def counted_trials(given: int | None, card: Mapping[str, Json]) -> Trials:
+    """As somebody said, or as the card's record of its tuning tells; else this one alone."""
+    if given is not None:
+        return Trials(count=given, counted_by="as given")
+    if "tuning" in card:
+        return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="by the card")
+    return Trials(count=1, counted_by="nobody counted others: give --trials", known=False)
+
+
+def check_trials(returns: FloatArray, trials: Trials) -> TrialsCheck:
+    """Pass where the deflated Sharpe ratio is at least 0.95, fail where it is at most 0.05.
+
+    A ratio just below that of the luckiest trial refutes nothing: half of all trials without skill lie there. Where
+    nobody counted the trials, nothing passes.
+
+    Args:
+        returns: [T] daily, after costs.
+        trials: how many there were.
+    """
+    best = expected_best(trials.count, len(returns))
+    moments = Moments.of(returns) if np.ptp(returns) > 0 else None
+    deflated = None if moments is None else probabilistic_sharpe(moments, best)
+    return TrialsCheck(
+        verdict=_trials_verdict(deflated, trials),
+        trials=trials.count,
+        counted_by=trials.counted_by,
+        sessions=len(returns),
+        sharpe=None if moments is None else moments.ratio * sqrt(SESSIONS_A_YEAR),
+        expected_best=best * sqrt(SESSIONS_A_YEAR),
+        probabilistic=None if moments is None else probabilistic_sharpe(moments, 0.0),
+        deflated=deflated,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """What the error of a Sharpe ratio depends on."""
+
+    ratio: float
+    """Mean of a session's return over its standard deviation."""
+    skewness: float
+    kurtosis: float
+    """3 for a normal distribution."""
+    sessions: int
+
+    @classmethod
+    def of(cls, returns: FloatArray) -> "Moments":
+        """Those of daily returns [T] that move."""
+        standard = (returns - returns.mean()) / returns.std()
+        return cls(
+            ratio=float(returns.mean() / returns.std()),
+            skewness=float((standard**3).mean()),
+            kurtosis=float((standard**4).mean()),
+            sessions=len(returns),
+        )
+
+
+def probabilistic_sharpe(moments: Moments, benchmark: float) -> float:
+    """Probability that the true ratio of a session is above a benchmark.
+
+    Phi((s - benchmark) sqrt(T - 1) / sqrt(1 - skewness s + (kurtosis - 1) / 4 s^2)).
+    """
+    variance = 1 - moments.skewness * moments.ratio + (moments.kurtosis - 1) / 4 * moments.ratio**2
+    return NormalDist().cdf((moments.ratio - benchmark) * sqrt((moments.sessions - 1) / variance))
+
+
+def expected_best(trials: int, sessions: int) -> float:
+    """The ratio of a session that the best of so many trials without skill is expected to show.
+
+    sqrt(V) ((1 - gamma) z(1 - 1/N) + gamma z(1 - 1/(N e))); the variance V of their ratios is that of an estimate from
+    independent returns without mean, 1 / (T - 1), because the trials themselves are not known here.
+    """
+    if trials == 1:
+        return 0.0
+    normal = NormalDist()
+    highest = (1 - EULER_MASCHERONI) * normal.inv_cdf(1 - 1 / trials)
+    highest += EULER_MASCHERONI * normal.inv_cdf(1 - 1 / (trials * e))
+    return highest / sqrt(sessions - 1)
+
+
+def _trials_verdict(deflated: float | None, trials: Trials) -> AuditVerdict:
+    if deflated is not None and deflated <= 1 - SURE:
+        return AuditVerdict.FAIL
+    if deflated is None or deflated < SURE or not trials.known:
+        return AuditVerdict.UNDECIDED
+    return AuditVerdict.PASS

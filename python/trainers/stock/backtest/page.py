@@ -1,0 +1,208 @@
+"""A backtest as a page: one HTML file that loads nothing from anywhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from predictor import charts
+from predictor.arrays import FloatArray
+from predictor.charts import BookCurve
+from predictor.replacement import replace_file
+from predictor.report import NOTHING, Cell, Grid, GridLine, PageBuilder, number_cell
+from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, bill, break_even, sharpe_at
+from trainers.stock.backtest.result import Backtest, Track, lead_over, sentence_of, verdict_of
+from trainers.stock.backtest.strategies import Strategy, Tactic
+from trainers.stock.backtest.terms import LONGEST_HALT, Terms
+
+SMOOTHED: Final = 21
+"""Sessions that the turnover is averaged over, about a month."""
+COSTS_BPS: Final = (0.0, 5.0, 10.0, 20.0, 50.0)
+"""At which Sharpe ratios are shown beside the cost that was charged."""
+
+
+def write_backtest(path: Path, name: str, backtest: Backtest) -> None:
+    """Write the page, whole or not at all, in place of an older one.
+
+    Args:
+        path: the HTML file.
+        name: what was traded on, such as `demo/1`.
+        backtest: what it came to.
+
+    Raises:
+        MissingPackageError: plotly or jinja2 is not installed.
+        OSError: the file cannot be written.
+    """
+    replace_file(path, render_backtest(name, backtest).encode())
+
+
+def render_backtest(name: str, backtest: Backtest) -> str:
+    """The page as HTML text; the same backtest gives the same text."""
+    page, sessions = PageBuilder("trainers.stock.backtest"), backtest.strategy.sessions
+    return page.render(
+        {
+            "name": name,
+            "backtest": backtest,
+            "verdict_kind": verdict_of(backtest),
+            "sentence": sentence_of(backtest),
+            "first": int(sessions[0]),
+            "last": int(sessions[-1]),
+            "largest_fall": _largest_fall(backtest),
+            "strategy": _strategy(backtest.tactic),
+            "figures": figure_grid(backtest),
+            "costs": cost_grid(backtest),
+            "sensitivity": sensitivity_grid(backtest),
+            "equity": equity_chart(backtest, page),
+            "drawdown": drawdown_chart(backtest, page),
+            "turnover": turnover_chart(backtest, page),
+            "smoothed": SMOOTHED,
+            "longest_halt": LONGEST_HALT,
+            "sharpe_formula": SHARPE_FORMULA,
+        }
+    )
+
+
+def _strategy(tactic: Tactic) -> str:
+    """The strategy with its settings, in words."""
+    settings = {
+        Strategy.RANK: f"the best and the worst {100 * tactic.share:g} % of the stocks, at least one each",
+        Strategy.SIGN: f"flat where the median lies within {tactic.threshold_bps:g} basis points of 0",
+        Strategy.VOL_TARGET: f"aims at a volatility of {100 * tactic.volatility:g} % a year in each stock",
+    }
+    return f"{tactic.strategy}: {settings[tactic.strategy]}"
+
+
+def _largest_fall(backtest: Backtest) -> tuple[int, int] | None:
+    """Sessions of the peak and the trough of the strategy's largest fall, yyyymmdd; None where it never fell.
+
+    A fall from the start, before the first session, is told from that session.
+    """
+    fall, sessions = backtest.strategy.figures.net.drawdown, backtest.strategy.sessions
+    return None if fall.trough < 0 else (int(sessions[max(fall.peak, 0)]), int(sessions[fall.trough]))
+
+
+# --- books over time
+
+
+def equity_chart(backtest: Backtest, page: PageBuilder) -> str:
+    """What 1 has become: every book after costs, the strategy before them too."""
+    strategy = backtest.strategy
+    net = [BookCurve(name=track.name, values=track.net_equity, book=k) for k, track in enumerate(backtest.tracks)]
+    before = BookCurve(name=f"{strategy.name}, before costs", values=strategy.gross_equity, book=0, is_gross=True)
+    return page.chart(charts.book_curves(strategy.sessions, [net[0], before, *net[1:]], axis="equity"))
+
+
+def drawdown_chart(backtest: Backtest, page: PageBuilder) -> str:
+    """How far each book lies below its highest equity, after costs."""
+    return _share_chart(backtest, page, lambda track: fallen(track.net_equity), "below the peak")
+
+
+def turnover_chart(backtest: Backtest, page: PageBuilder) -> str:
+    """What each book bought and sold a session, as a share of its equity."""
+    return _share_chart(backtest, page, lambda track: smoothed(track.book.traded), "traded a session")
+
+
+def _share_chart(backtest: Backtest, page: PageBuilder, shares: Callable[[Track], FloatArray], axis: str) -> str:
+    """One curve per book, of shares [T]."""
+    curves = [BookCurve(name=track.name, values=shares(track), book=k) for k, track in enumerate(backtest.tracks)]
+    return page.chart(charts.book_curves(backtest.strategy.sessions, curves, axis=axis, percent=True))
+
+
+def fallen(equity: FloatArray) -> FloatArray:
+    """[T] share of the peak so far, the start's 1 included, that an equity [T] has lost; 0 or below."""
+    return equity / np.maximum(np.maximum.accumulate(equity), 1.0) - 1
+
+
+def smoothed(daily: FloatArray) -> FloatArray:
+    """[T] mean of the last `SMOOTHED` of daily values [T], or of as many as there have been."""
+    total = np.concatenate([[0.0], np.cumsum(daily)])
+    ends = np.arange(1, len(daily) + 1)
+    starts = np.maximum(ends - SMOOTHED, 0)
+    return (total[ends] - total[starts]) / (ends - starts)
+
+
+# --- books in numbers
+
+
+def figure_grid(backtest: Backtest) -> Grid:
+    """Every book, the strategy first."""
+    columns = (
+        "a year",
+        "volatility",
+        "Sharpe",
+        "lead",
+        "before costs",
+        "max. drawdown",
+        "turnover",
+        "hit rate",
+        "exposure",
+    )
+    return _grid(backtest, columns, lambda track: _figures(backtest, track))
+
+
+def _figures(backtest: Backtest, track: Track) -> tuple[Cell, ...]:
+    figures = track.figures
+    return (
+        number_cell(figures.net.annual_return, _percent),
+        number_cell(figures.net.annual_volatility, _percent),
+        _sharpe(figures.net),
+        _lead(backtest, track),
+        _sharpe(figures.gross),
+        number_cell(-figures.net.drawdown.depth, _percent),
+        number_cell(figures.turnover, _percent),
+        number_cell(figures.hit_rate, _percent),
+        number_cell(figures.exposure, _percent),
+    )
+
+
+def cost_grid(backtest: Backtest) -> Grid:
+    """What every book earned and paid in a year."""
+    columns = ("before costs", "trading", "borrowing", "after costs", "breaks even at")
+    return _grid(backtest, columns, lambda track: _bill(track, backtest.terms))
+
+
+def _bill(track: Track, terms: Terms) -> tuple[Cell, ...]:
+    paid = bill(track.book, terms)
+    parts = (paid.gross, -paid.trading, -paid.borrowing, paid.net)
+    even = number_cell(break_even(track.book, terms), "{:.1f} bp".format)
+    return (*(number_cell(part, _signed) for part in parts), even)
+
+
+def sensitivity_grid(backtest: Backtest) -> Grid:
+    """Sharpe ratios had trading cost something else."""
+    costs = sorted({*COSTS_BPS, backtest.terms.cost_bps})
+
+    def cells(track: Track) -> tuple[Cell, ...]:
+        return tuple(_ratio(*sharpe_at(track.book, backtest.terms, cost)) for cost in costs)
+
+    return _grid(backtest, tuple(f"{cost:g} bp" for cost in costs), cells)
+
+
+def _grid(backtest: Backtest, columns: tuple[str, ...], cells: Callable[[Track], tuple[Cell, ...]]) -> Grid:
+    lines = (
+        GridLine(name=track.name, cells=cells(track), is_model=track is backtest.strategy) for track in backtest.tracks
+    )
+    return Grid(columns=columns, lines=tuple(lines))
+
+
+def _sharpe(performance: Performance) -> Cell:
+    return _ratio(performance.sharpe, performance.sharpe_error)
+
+
+def _lead(backtest: Backtest, track: Track) -> Cell:
+    """How far the strategy is ahead of a benchmark; a dash for itself."""
+    return Cell(value=None, text=NOTHING) if track is backtest.strategy else _ratio(*lead_over(backtest, track))
+
+
+def _ratio(ratio: float, error: float) -> Cell:
+    return number_cell(ratio, "{:+.2f}".format, beside=f"± {error:.2f}")
+
+
+def _signed(share: float) -> str:
+    """In percent with its sign; what rounds to zero has none of its own."""
+    return f"{round(100 * share, 2) + 0.0:+.2f} %"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,229 @@
+"""The folds of a walk forward: for each, a recipe is trained on bars that end before it, and its forecasts are kept."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from predictor.artifact import Artifact
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError, QuantraError, shown_date
+from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
+from predictor.model import Answering, Identity, Model
+from predictor.networks import Edges
+from predictor.sessions.dates import as_date
+from predictor.windows import Pipeline
+from trainers.loop import LoopError
+from trainers.progress import Chain
+from trainers.stock.backtest.folds import Fold
+from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
+from trainers.stock.backtest.store import ForecastStore
+from trainers.stock.data import NO_SOURCE, History
+from trainers.stock.fitting import fit_artifact, fit_pipeline
+from trainers.stock.recipe import Recipe
+from trainers.stock.splits import Part, Splits
+
+Labelled = Callable[[BarPanel, Pipeline, CovariateSource], History]
+"""What makes inputs and labels of bars."""
+
+NEVER = 99991231
+"""A session that no bars reach."""
+
+MAX_ROWS = 256
+"""Windows in one pass of the network."""
+
+
+def traded_recipe(recipe: Recipe) -> Recipe:
+    """The recipe with the labels that can be traded: from the next close on, whatever the artifact's lag."""
+    return replace(recipe, target=replace(recipe.target, lag=1))
+
+
+def refit_splits(bars: BarPanel, recipe: Recipe) -> Splits:
+    """Training, selection and calibration over all of the bars, in the recipe's proportions; nothing is left to test.
+
+    Raises:
+        ConfigurationError: there are too few sessions.
+    """
+    lengths, count = _lengths(recipe), len(bars.sessions)
+    cuts = [0, *(round(count * done / sum(lengths)) for done in accumulate(lengths))]
+    if any(b <= a for a, b in pairwise(cuts)):
+        raise ConfigurationError(f"{count} sessions are too few to be split into training, selection and calibration")
+    bounds = [(int(bars.sessions[a]), int(bars.sessions[b - 1])) for a, b in pairwise(cuts)]
+    return Splits.by_dates([*bounds, (NEVER, NEVER)])
+
+
+def _lengths(recipe: Recipe) -> tuple[float, ...]:
+    """How long training, selection and calibration are, each relative to the others."""
+    if recipe.parts is None:
+        return recipe.shares.train, recipe.shares.selection, recipe.shares.calibration
+    return tuple(map(_days, recipe.parts.parts[:3]))
+
+
+def _days(part: Part) -> float:
+    return (as_date(part.last) - as_date(part.first)).days + 1
+
+
+def refit(
+    bars: BarPanel,
+    features: FeatureSet,
+    recipe: Recipe,
+    splits: Splits,
+    *,
+    covariates: CovariateSource = NO_SOURCE,
+    edges: Edges | None = None,
+    labelled: Labelled = History,
+) -> Artifact:
+    """Train and calibrate; nothing is saved, and nothing is scored.
+
+    Args:
+        bars: all that the model may learn from.
+        features: what the network reads.
+        recipe: every other setting; its splits are not looked at.
+        splits: of these bars.
+        covariates: files of what stands beside the bars.
+        edges: of a graph; None takes them from the training part's returns.
+        labelled: what makes inputs and labels of bars.
+
+    Raises:
+        ConfigurationError: the settings contradict themselves or the bars.
+        LoopError: the training failed.
+    """
+    pipeline = fit_pipeline(bars, features, recipe, splits, covariates)
+    return fit_artifact(labelled(bars, pipeline, covariates), splits, recipe, consume=Chain(), edges=edges)
+
+
+def assembled(made: Artifact) -> Model:
+    """A refit's parts as a model that answers, on the CPU."""
+    identity = Identity(name="refit", version=0, weights_hash="")
+    return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=MAX_ROWS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """What a feature set is made from; the set itself holds plans, which cannot be sent to another process."""
+
+    observed: tuple[FeatureDefinition, ...]
+    known: tuple[FeatureDefinition, ...]
+    covariates: CovariateFields
+
+    @classmethod
+    def of(cls, features: FeatureSet) -> "Definitions":
+        """Those of a set."""
+        return cls(observed=features.observed, known=features.known, covariates=features.covariates)
+
+    def features(self) -> FeatureSet:
+        """The set again."""
+        return FeatureSet(observed=self.observed, known=self.known, covariates=self.covariates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RefitJob:
+    """All that a process needs for one fold."""
+
+    fold: Fold
+    bars: BarPanel
+    """From the first session that may be learnt from to the fold's last."""
+    covariates: CovariateSource
+    recipe: Recipe
+    definitions: Definitions
+    edges: Edges | None
+    """Of a graph; None takes them from what the fold learns from."""
+
+
+def refit_job(
+    fold: Fold,
+    bars: BarPanel,
+    features: FeatureSet,
+    recipe: Recipe,
+    covariates: CovariateSource = NO_SOURCE,
+    *,
+    edges: Edges | None = None,
+) -> RefitJob:
+    """The job of one fold; no bar after the fold goes with it."""
+    return RefitJob(
+        fold=fold,
+        bars=bars.between(fold.learn_first, fold.last),
+        covariates=covariates,
+        recipe=traded_recipe(recipe),
+        definitions=Definitions.of(features),
+        edges=edges,
+    )
+
+
+def forecast_refit(job: RefitJob) -> DailyForecasts:
+    """Train on what lies before the fold, then forecast each of its days.
+
+    Raises:
+        ConfigurationError: there is too little to learn from.
+        LoopError: the training failed.
+    """
+    learnt, features = job.bars.until(job.fold.learn_last), job.definitions.features()
+    splits = refit_splits(learnt, job.recipe)
+    model = assembled(refit(learnt, features, job.recipe, splits, covariates=job.covariates, edges=job.edges))
+    return daily_forecasts(model, job.bars, fold_sessions(job.bars, job.fold), job.covariates)
+
+
+def forecast_standing(model: Answering, fold: Fold, bars: BarPanel, covariates: CovariateSource) -> DailyForecasts:
+    """What a model that is not refitted says on the fold's days."""
+    return daily_forecasts(model, bars, fold_sessions(bars, fold), covariates)
+
+
+def fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:
+    """[D] the sessions after whose closes the fold decides."""
+    return bars.sessions[(bars.sessions >= fold.first) & (bars.sessions <= fold.last)]
+
+
+def walk_refits(jobs: Sequence[RefitJob], store: ForecastStore, *, workers: int) -> Iterator[Fold]:
+    """Forecast every fold that the store lacks, and yield each fold once its forecasts are stored.
+
+    Args:
+        jobs: the folds.
+        store: where forecasts are kept.
+        workers: processes; 1 works in this one.
+
+    Raises:
+        QuantraError: a process was killed from outside; or as `forecast_refit`.
+    """
+    missing = [job for job in jobs if not store.holds(job.fold)]
+    yield from (job.fold for job in jobs if store.holds(job.fold))
+    if workers == 1 or len(missing) == 1:
+        for job in missing:
+            store.keep(job.fold, _fold_forecasts(job))
+            yield job.fold
+    elif missing:
+        yield from _in_processes(missing, store, min(workers, len(missing)))
+
+
+def _in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) -> Iterator[Fold]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        asked = {pool.submit(_fold_forecasts, job): job.fold for job in jobs}
+        try:
+            for done in as_completed(asked):
+                store.keep(asked[done], done.result())
+                yield asked[done]
+        except BrokenProcessPool as error:
+            raise QuantraError(
+                "a process of the backtest was killed from outside, perhaps because memory ran out; go on with "
+                "--resume and fewer --workers"
+            ) from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _fold_forecasts(job: RefitJob) -> DailyForecasts:
+    """The fold's forecasts; what went wrong names the fold, and can be sent to another process."""
+    fold = job.fold
+    try:
+        return forecast_refit(job)
+    except (ConfigurationError, LoopError) as error:
+        spans = f"{shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
+        message = f"fold {fold.number}, which learns from {spans}: {error}"
+        raise ConfigurationError(message) from error

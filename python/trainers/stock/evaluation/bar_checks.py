@@ -1,0 +1,89 @@
+"""What a reader must know about the bars that a model is judged on."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError, shown_date
+from predictor.sessions import SessionCalendar
+from trainers.stock.data import History, Windows
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.splits import Splits
+
+
+def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
+    """The bars from the first date that the model's calendar covers: before it there were none in its training."""
+    if bars.sessions[0] >= calendar.first or bars.sessions[-1] < calendar.first:
+        return bars
+    return bars.between(calendar.first, int(bars.sessions[-1]))
+
+
+def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: Splits) -> None:
+    """Refuse bars that no evaluation can be made of.
+
+    Raises:
+        ConfigurationError: a bar lies on no session of the model's calendar, or none in the training part.
+    """
+    strangers = calendar.unexpected(bars.sessions)
+    if len(strangers):
+        raise ConfigurationError(
+            f"{calendar.name} held no session on {strangers[:5].tolist()}; the model counts sessions by this calendar: "
+            "remove these bars"
+        )
+    first = int(bars.sessions[0])
+    if first > splits.train.last:
+        raise ConfigurationError(
+            f"the bars begin on {shown_date(first)}, after the training part, {shown_date(splits.train.first)} to "
+            f"{shown_date(splits.train.last)}, on which the baselines are fitted; give bars that include it"
+        )
+
+
+def refuse_flat(test: EvaluationSet) -> None:
+    """Refuse outcomes that never differ.
+
+    Raises:
+        ConfigurationError: naming the horizon and the value.
+    """
+    for h, horizon in enumerate(test.horizons):
+        known = test.outcomes[np.isfinite(test.outcomes[:, h]), h]
+        if known.size == 0:
+            raise ConfigurationError(f"no outcome {horizon} sessions ahead is known in the days that are judged")
+        if np.ptp(known) == 0:
+            raise ConfigurationError(
+                f"every outcome {horizon} sessions ahead is {known[0]:g} in the days that are judged: prices that "
+                "never move can be neither forecast nor scored; give other bars"
+            )
+
+
+def presence_notes(history: History, windows: Windows, splits: Splits) -> tuple[str, ...]:
+    """Bars of the training part that are missing, and symbols that have a gap, end early, never move or have none."""
+    return (*_late_start(history.bars, splits), *_of_symbols(history, windows))
+
+
+def _late_start(bars: BarPanel, splits: Splits) -> Iterator[str]:
+    first = int(bars.sessions[0])
+    if first > splits.train.first:
+        yield (
+            f"the bars begin on {shown_date(first)} and the training part on {shown_date(splits.train.first)}: the "
+            "baselines are fitted on what is left of it"
+        )
+
+
+def _of_symbols(history: History, windows: Windows) -> Iterator[str]:
+    bars = history.bars
+    days = np.unique(windows.positions)
+    reached = slice(days[0], days[-1] + 1 + history.pipeline.target.reach)
+    for s, symbol in enumerate(bars.symbols):
+        present = bars.present[s, reached]
+        places = np.flatnonzero(present)
+        if not (windows.symbols == s).any():
+            yield f"{symbol} has no window in the days that are judged"
+            continue
+        if places[-1] < len(present) - 1:
+            ended = shown_date(int(bars.sessions[reached][places[-1]]))
+            yield f"{symbol} has no bar after {ended}: it is judged up to the outcomes that are known by then"
+        if (gap := int((~present[places[0] : places[-1]]).sum())) > 0:
+            yield f"{symbol} lacks {gap} bars in the days that are judged: outcomes that need them are left out"
+        if np.nanmin(bars.close[s, reached]) == np.nanmax(bars.close[s, reached]):
+            yield f"{symbol} never moves in the days that are judged"

@@ -1,0 +1,166 @@
+"""Baselines that are quantiles of the past: of nothing, of each symbol, of the last days, or in units of the window."""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from predictor.arrays import FloatArray
+from predictor.errors import ConfigurationError
+from predictor.networks import Normaliser, TargetKind
+from predictor.windows import back_from
+from trainers.stock.data import History, Windows
+from trainers.stock.evaluation.baselines.baseline import (
+    BaselineModel,
+    Fit,
+    FittedBaseline,
+    MeasuredWindows,
+    NoForecastError,
+    Sample,
+    in_blocks,
+    recent,
+)
+from trainers.stock.evaluation.forecasts import Units, units_of
+from trainers.stock.recipe import window_normaliser
+from trainers.stock.scale import fit_normaliser, learnt_of
+
+SESSIONS: Final = 60
+LEARNT_FROM: Final = 200_000
+"""Windows at most; more would not move a quantile by a hundredth of its unit."""
+
+UnitsOf = Callable[[Windows], Units]
+
+
+def zero_return(sample: Sample) -> FittedBaseline:
+    """No change of the price, at every level."""
+    shape = len(sample.target.horizons), len(sample.levels)
+    return FittedBaseline(quantiles=lambda asked: np.zeros((len(asked), *shape)))
+
+
+def last_value(sample: Sample) -> FittedBaseline:
+    """The last session's volatility, at every level."""
+    shape = len(sample.target.horizons), len(sample.levels)
+
+    def quantiles(asked: MeasuredWindows) -> FloatArray:
+        last = recent(sample.history, asked.windows, 1)
+        return np.broadcast_to(last[:, :, None], (len(asked), *shape)).copy()
+
+    return FittedBaseline(quantiles=quantiles)
+
+
+ZERO_RETURN: Final = BaselineModel(
+    name="zero return", estimator=zero_return, fits=(Fit.AS_IS,), kinds=(TargetKind.LOG_RETURN,)
+)
+LAST_VALUE: Final = BaselineModel(
+    name="last value", estimator=last_value, fits=(Fit.AS_IS,), kinds=(TargetKind.LOG_VOLATILITY,)
+)
+NAIVE: Final = {kind: naive.name for naive in (ZERO_RETURN, LAST_VALUE) for kind in naive.kinds}
+"""What the point forecast of each kind of target is called, which every other must beat.
+
+It stands as it is: moving its quantiles would make a forecast of the spread out of what has none.
+"""
+
+
+def unconditional(sample: Sample) -> FittedBaseline:
+    """Quantiles of each symbol's own outcomes; of all symbols' if it has none."""
+    by_symbol = np.stack([_of_horizon(sample, h) for h in range(len(sample.target.horizons))], axis=1)
+    return FittedBaseline(quantiles=lambda asked: by_symbol[asked.windows.symbols])
+
+
+def _of_horizon(sample: Sample, h: int) -> FloatArray:
+    """[S, Q] of the outcomes of one horizon."""
+    labels = sample.history.labels[..., h]
+    quantiles = np.tile(np.nanquantile(labels[sample.learnt], sample.levels), (len(labels), 1))
+    for symbol, learnt in enumerate(sample.learnt):
+        own = labels[symbol, learnt]
+        known = own[np.isfinite(own)]
+        if known.size:
+            quantiles[symbol] = np.quantile(known, sample.levels)
+    return quantiles
+
+
+UNCONDITIONAL: Final = BaselineModel(name="unconditional quantiles", estimator=unconditional)
+
+
+def empirical(sample: Sample) -> FittedBaseline:
+    """Quantiles of the last 60 values of the daily series; of returns, times the square root of the horizon.
+
+    A window without any value in these days has the quantiles of the sample's outcomes.
+    """
+    history, levels = sample.history, sample.levels
+    otherwise = np.nanquantile(history.outcomes(sample.at_most(LEARNT_FROM)), levels, axis=0).T
+
+    def quantiles(asked: MeasuredWindows) -> FloatArray:
+        daily = _of_known(recent(history, asked.windows, SESSIONS), np.array(levels))
+        scaled = sample.target.spread[:, None] * daily[:, None]
+        return np.where(np.isnan(scaled), otherwise, scaled)
+
+    return FittedBaseline(quantiles=quantiles)
+
+
+def _of_known(values: FloatArray, levels: FloatArray) -> FloatArray:
+    """[n, Q] quantiles of the known ones among the values [n, days], NaN without any; as numpy's nanquantile, but fast.
+
+    That one goes through the rows in Python.
+    """
+    ordered, rows = np.sort(values, axis=1), np.arange(len(values))[:, None]  # NaN comes last
+    last = np.maximum(np.isfinite(values).sum(axis=1) - 1, 0)[:, None]
+    place = levels * last
+    below = place.astype(np.int64)
+    lower, upper = ordered[rows, below], ordered[rows, np.minimum(below + 1, last)]
+    return lower + (place - below) * (upper - lower)
+
+
+EMPIRICAL: Final = BaselineModel(
+    name=f"{SESSIONS}-day empirical quantiles", estimator=empirical, fits=(Fit.AS_IS, Fit.CALIBRATED)
+)
+"""Its days are always the last ones, so that nothing is to be refitted; moved it can be, as the model is."""
+
+
+# --- in units of what is forecast without a network, times the same of the window; with empirical quantiles it is
+# filtered historical simulation (Barone-Adesi et al. 1999)
+
+
+def scaled(sample: Sample) -> FittedBaseline:
+    """In units of each window's own volatility (RiskMetrics 1996), or of its level and deviation."""
+    return _in_units(sample, _units_by(sample.history, window_normaliser(sample.target.kind)))
+
+
+def relative_har(sample: Sample) -> FittedBaseline:
+    """In units that HAR forecasts from each window's own level, which is where a model of scale `har` starts."""
+    try:
+        learnt = learnt_of(sample.history.bars, sample.history.pipeline, sample.part, sample.levels)
+        normaliser = fit_normaliser(learnt, "har")
+    except ConfigurationError as error:
+        raise NoForecastError(error.message) from error
+    return _in_units(sample, _units_by(sample.history, normaliser))
+
+
+def own_scale(sample: Sample) -> FittedBaseline:
+    """In the model's own units: all that a network can know that has found nothing in its inputs."""
+    return _in_units(sample, lambda windows: units_of(sample.history, windows))
+
+
+def _in_units(sample: Sample, units: UnitsOf) -> FittedBaseline:
+    outcomes, learnt = sample.history.outcomes, sample.at_most(LEARNT_FROM)
+    normalised = in_blocks(learnt, lambda few: units(few).normalise(outcomes(few)[..., None])[..., 0])
+    quantiles = np.nanquantile(normalised, sample.levels, axis=0).T
+    return FittedBaseline(quantiles=lambda asked: units(asked.windows).restore(quantiles))
+
+
+def _units_by(history: History, normaliser: Normaliser) -> UnitsOf:
+    target = history.pipeline.target
+    stacked = history.of_adjusted(lambda few: np.stack(normaliser.series(target, few), axis=1))
+    series = [stacked[:, k] for k in range(stacked.shape[1])]
+
+    def units(windows: Windows) -> Units:
+        parts = tuple(back_from(one, windows.symbols, windows.positions, normaliser.window) for one in series)
+        location, scale = normaliser.levels(parts)
+        return Units(location=location[..., None], scale=(scale * target.spread)[..., None])
+
+    return units
+
+
+SCALED: Final = BaselineModel(name="volatility-scaled quantiles", estimator=scaled)
+RELATIVE_HAR: Final = BaselineModel(name="relative HAR (1, 5, 22, 60 days)", estimator=relative_har)
+OWN_SCALE: Final = BaselineModel(name="quantiles scaled by the model's own volatility", estimator=own_scale)

@@ -1,0 +1,185 @@
+"""A model bound to a history of bars: which windows it can forecast, and what it forecasts for them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol, Self, final
+
+import numpy as np
+
+from predictor.arrays import FloatArray
+from predictor.artifact import EnsembleManifest
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.covariates import CovariateSource
+from predictor.model import Ensemble, Model, joint_quantiles, output_map, ranks_of
+from predictor.sessions import SessionCalendar
+from trainers.stock.data import NO_SOURCE, History, Windows
+from trainers.stock.evaluation.forecasts import Forecasts, forecasts_of
+from trainers.stock.evaluation.seen import ever_seen, origin_notes
+from trainers.stock.splits import Part
+
+Judgeable = Model | Ensemble
+"""What can be evaluated."""
+
+
+@final
+class Members:
+    """Models of one ensemble, each with the history that its own pipeline has encoded."""
+
+    def __init__(self, models: Mapping[str, Model], histories: Mapping[str, History]) -> None:
+        """Receive the parts, both by the members' names."""
+        self.models = models
+        self.histories = histories
+
+    @classmethod
+    def over(cls, bars: BarPanel, models: Mapping[str, Model], covariates: CovariateSource) -> Self:
+        """Encode the bars for each member, once for those that read the same."""
+        readings = [model.pipeline.reading for model in models.values()]
+        histories: dict[str, History] = {}
+        for name, model in models.items():
+            first = list(models)[readings.index(model.pipeline.reading)]
+            histories[name] = histories[first] if first in histories else History(bars, model.pipeline, covariates)
+        return cls(models, histories)
+
+    @property
+    def first(self) -> History:
+        """A history for what is the same in all of them: bars, labels, outcomes."""
+        return next(iter(self.histories.values()))
+
+    def windows(self, part: Part) -> Windows:
+        """The windows of a part that every member can forecast, by date, then symbol.
+
+        Raises:
+            ConfigurationError: a member has none.
+        """
+        stocks = len(self.first.bars.symbols)
+        each = [history.windows(part) for history in self.histories.values()]
+        keys = reduce(np.intersect1d, [windows.positions * stocks + windows.symbols for windows in each])
+        return Windows(symbols=keys % stocks, positions=keys // stocks)
+
+    def forecasts(self, windows: Windows) -> dict[str, Forecasts]:
+        """What each member says of the windows."""
+        return {
+            name: forecasts_of(
+                model.engine, output_map(model.manifest), self.histories[name], windows, model.manifest.universe
+            )
+            for name, model in self.models.items()
+        }
+
+    def scale(self, windows: Windows) -> FloatArray:
+        """[N, H] mean of the members' window volatilities."""
+        return np.mean([history.level(windows)[1].numpy() for history in self.histories.values()], axis=0)
+
+    def joined(self, manifest: EnsembleManifest, windows: Windows, forecasts: Mapping[str, Forecasts]) -> Forecasts:
+        """What the ensemble of this manifest forecasts, before and after its own offsets."""
+        each = [one.calibrated for one in forecasts.values()]
+        return Forecasts(
+            raw=np.mean(each, axis=0),
+            calibrated=joint_quantiles(manifest, each, self.scale(windows)),
+            scores=_joint_scores(windows, [one.scores for one in forecasts.values()]),
+        )
+
+
+def _joint_scores(windows: Windows, members: Sequence[FloatArray | None]) -> FloatArray | None:
+    """[N, H] minus the mean of the members' ranks among the windows of a day; None if a member does not rank."""
+    given = [scores for scores in members if scores is not None]
+    if len(given) < len(members):
+        return None
+    _, first = np.unique(windows.positions, return_index=True)
+    ranks = [np.concatenate([ranks_of(day) for day in np.split(scores, first[1:])]) for scores in given]
+    return -np.mean(ranks, axis=0)
+
+
+class BoundModel(Protocol):
+    """A model with the history that it is asked about."""
+
+    @property
+    def history(self) -> History:
+        """Inputs and labels; also what the baselines read."""
+        ...
+
+    def windows(self, part: Part) -> Windows:
+        """The windows of a part that the model can forecast, by date."""
+        ...
+
+    def forecasts(self, windows: Windows) -> Forecasts:
+        """What the model says of them."""
+        ...
+
+
+def bind_model(model: Judgeable, bars: BarPanel, covariates: CovariateSource = NO_SOURCE) -> BoundModel:
+    """How this model reads these bars.
+
+    Raises:
+        CovariateMissingError: it reads a covariate that no file has.
+    """
+    if isinstance(model, Ensemble):
+        return _BoundEnsemble(manifest=model.manifest, members=Members.over(bars, model.members, covariates))
+    return _BoundNetwork(model=model, history=History(bars, model.pipeline, covariates))
+
+
+def calendar_of(model: Judgeable) -> SessionCalendar:
+    """The sessions that the model counts by; the members of an ensemble share them."""
+    first = next(iter(model.members.values())) if isinstance(model, Ensemble) else model
+    return first.pipeline.calendar
+
+
+def last_seen(model: Judgeable) -> int:
+    """The last session, yyyymmdd, that a label touched which anything in the model was made from.
+
+    An ensemble is calibrated on the days that its members share; one of them may have seen later days.
+
+    Raises:
+        ArtifactError: a card does not tell.
+    """
+    return max(map(ever_seen, _cards(model)))
+
+
+def origins(model: Judgeable) -> tuple[str, ...]:
+    """What a reader must know of weights that the model, or a member of it, started from.
+
+    Raises:
+        ArtifactError: a card tells of some, but not what it must.
+    """
+    return tuple(dict.fromkeys(note for card in _cards(model) for note in origin_notes(card)))
+
+
+def _cards(model: Judgeable) -> Iterator[Mapping[str, Json]]:
+    """The model's own, and those of an ensemble's members."""
+    yield model.manifest.card
+    if isinstance(model, Ensemble):
+        yield from (member.manifest.card for member in model.members.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _BoundNetwork:
+    """A model of one network."""
+
+    model: Model
+    history: History
+
+    def windows(self, part: Part) -> Windows:
+        return self.history.windows(part)
+
+    def forecasts(self, windows: Windows) -> Forecasts:
+        manifest = self.model.manifest
+        return forecasts_of(self.model.engine, output_map(manifest), self.history, windows, manifest.universe)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _BoundEnsemble:
+    """The members of an ensemble, each with the history as it reads it."""
+
+    manifest: EnsembleManifest
+    members: Members
+
+    @property
+    def history(self) -> History:
+        return self.members.first
+
+    def windows(self, part: Part) -> Windows:
+        return self.members.windows(part)
+
+    def forecasts(self, windows: Windows) -> Forecasts:
+        return self.members.joined(self.manifest, windows, self.members.forecasts(windows))

@@ -1,0 +1,350 @@
+"""An evaluation as a page: one HTML file that loads nothing from anywhere."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from predictor import charts
+from predictor.arrays import FloatArray
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED
+from predictor.replacement import replace_file
+from predictor.report import Cell, Grid, GridLine, PageBuilder, number_cell
+from predictor.report.templates import level, sessions
+from trainers.stock.evaluation.baselines import NAIVE
+from trainers.stock.evaluation.calibration import CalibrationEffect
+from trainers.stock.evaluation.comparison import LossComparison
+from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.metrics import (
+    SCALE,
+    Metric,
+    band_text,
+    gain_text,
+    loss_text,
+    metrics_of,
+    share_text,
+    span_text,
+)
+from trainers.stock.evaluation.resampling import Interval
+from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
+from trainers.stock.evaluation.seeds import Seeds, Spread
+
+
+def write_evaluation(path: Path, name: str, evaluation: Evaluation) -> None:
+    """Write the page, whole or not at all, in place of an older one.
+
+    Args:
+        path: the HTML file.
+        name: what was evaluated, such as `demo/1`.
+        evaluation: what it came to.
+
+    Raises:
+        MissingPackageError: plotly or jinja2 is not installed.
+        OSError: the file cannot be written.
+    """
+    replace_file(path, render_evaluation(name, evaluation).encode())
+
+
+def render_evaluation(name: str, evaluation: Evaluation) -> str:
+    """The page as HTML text; the same evaluation gives the same text."""
+    page = PageBuilder("trainers.stock.evaluation")
+    return page.render(
+        {
+            "name": name,
+            "evaluation": evaluation,
+            "losses": loss_grid(evaluation),
+            "loss_chart": loss_chart(evaluation, page),
+            "gains": gain_grid(evaluation),
+            "gain_chart": gain_chart(evaluation, page),
+            "scores": score_grid(evaluation),
+            "by_horizon": horizon_grid(evaluation),
+            "coverage_charts": coverage_charts(evaluation, page),
+            "coverage": coverage_grid(evaluation),
+            "winkler": winkler_grid(evaluation),
+            "pit_charts": pit_charts(evaluation, page),
+            "pit": pit_grid(evaluation),
+            "seeds": None if evaluation.seeds is None else seed_grid(evaluation, evaluation.seeds),
+            "symbols": symbol_grid(evaluation),
+            "band": band_text(evaluation),
+            "scale": SCALE,
+            "mean_explained": MEAN_EXPLAINED,
+            "fits_explained": FITS_EXPLAINED,
+        }
+    )
+
+
+# --- losses
+
+
+def loss_grid(evaluation: Evaluation) -> Grid:
+    """Every row of scores, best first: one column a horizon, then the mean; the seeds' spread is the last line."""
+    rows = [_losses(row) for row in evaluation.rows]
+    best = [min(one.value for one in column) for column in zip(*rows, strict=True)]
+    lines = [
+        GridLine(
+            name=row.name,
+            cells=tuple(
+                _interval_cell(one, loss_text, is_best=one.value == b) for one, b in zip(losses, best, strict=True)
+            ),
+            is_model=row.role is Role.MODEL,
+        )
+        for row, losses in zip(evaluation.rows, rows, strict=True)
+    ]
+    return Grid(columns=(*_horizons(evaluation), "mean"), lines=(*lines, *_seed_lines(evaluation)))
+
+
+def _losses(row: ModelScores) -> list[Interval]:
+    return [*(h.pinball for h in row.horizons), row.mean]
+
+
+def _seed_lines(evaluation: Evaluation) -> tuple[GridLine, ...]:
+    if evaluation.seeds is None:
+        return ()
+    cells = tuple(_spread_cell(one, loss_text) for one in (*evaluation.seeds.pinball, evaluation.seeds.mean))
+    return (GridLine(name=f"{len(evaluation.seeds.seeds)} seeds, ± sd", cells=cells, is_model=True),)
+
+
+def loss_chart(evaluation: Evaluation, page: PageBuilder) -> str:
+    """Losses with their intervals; each is divided by how far outcomes spread at its horizon, so that they compare."""
+    rows = [row for row in evaluation.rows if row.name != _point(evaluation)]
+    by = [[h.pinball for h in row.horizons] for row in rows]
+    scale = SCALE / np.asarray(evaluation.target.spread)[:, None]
+    value, lower, upper = (scale * array for array in _columns(by))
+    names = [row.name for row in rows]
+    figure = charts.interval_rows(names, _horizons(evaluation), value, lower, upper, axis=f"loss / spread, x {SCALE:,}")
+    return page.chart(figure)
+
+
+def gain_grid(evaluation: Evaluation) -> Grid:
+    """How far the model's loss lies below each baseline's, and that of the seeds' mean below the best one's."""
+    lines = [_gain_line(row, row.baseline) for row in evaluation.comparisons]
+    if evaluation.seeds is not None:
+        row = evaluation.seeds.comparison
+        lines.append(_gain_line(row, f"{row.baseline}, by {len(evaluation.seeds.seeds)} seeds", is_model=True))
+    return Grid(columns=(*_horizons(evaluation), "all", "t"), lines=tuple(lines))
+
+
+def _gain_line(row: LossComparison, name: str, *, is_model: bool = False) -> GridLine:
+    gains: tuple[Cell, ...] = tuple(_interval_cell(one, gain_text) for one in (*row.by_horizon, row.improvement))
+    return GridLine(name=name, cells=(*gains, number_cell(row.t, lambda t: f"{t:+.1f}")), is_model=is_model)
+
+
+def gain_chart(evaluation: Evaluation, page: PageBuilder) -> str:
+    """The same gains with their intervals."""
+    rows = [row for row in evaluation.comparisons if row.baseline != _point(evaluation)]
+    by = [[*row.by_horizon, row.improvement] for row in rows]
+    value, lower, upper = (100 * array for array in _columns(by))
+    names = [row.baseline for row in rows]
+    series = [*_horizons(evaluation), "all"]
+    return page.chart(charts.interval_rows(names, series, value, lower, upper, axis="improvement (%)", zero=True))
+
+
+def _point(evaluation: Evaluation) -> str:
+    """Name of the forecast of a single value: so far off that a chart of it would show nothing else."""
+    return NAIVE[evaluation.target.kind]
+
+
+def _columns(rows: Sequence[Sequence[Interval]]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Values, lower and upper ends, each [columns, rows]."""
+    value, lower, upper = np.array([[(i.value, i.lower, i.upper) for i in row] for row in rows]).T
+    return value, lower, upper
+
+
+def _horizons(evaluation: Evaluation) -> tuple[str, ...]:
+    return tuple(map(sessions, evaluation.target.horizons))
+
+
+# --- calibration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A figure under its name."""
+
+    name: str
+    html: str
+
+
+def coverage_charts(evaluation: Evaluation, page: PageBuilder) -> tuple[Chart, ...]:
+    """How far each quantile's coverage is off, one figure for each way of calibrating, all on the same axis."""
+    rows = _variants(evaluation.calibration)
+    reach = 1.05 * max(_farthest(row, evaluation.levels) for row in rows)
+    return tuple(Chart(name=row.name, html=_coverage_chart(row, evaluation, reach, page)) for row in rows)
+
+
+def _variants(made: CalibrationEffect) -> tuple[ModelScores, ...]:
+    return (made.before, made.after) if made.adaptive is None else (made.before, made.after, made.adaptive)
+
+
+def _farthest(row: ModelScores, levels: tuple[float, ...]) -> float:
+    _, lower, upper = _below(row)
+    return float(np.nanmax(np.abs([lower - levels, upper - levels])))
+
+
+def _coverage_chart(row: ModelScores, evaluation: Evaluation, reach: float, page: PageBuilder) -> str:
+    series = [sessions(h) for h in evaluation.target.horizons]
+    return page.chart(charts.calibration(evaluation.levels, series, *_below(row), reach=reach))
+
+
+def _below(row: ModelScores) -> FloatArray:
+    """[3, H, Q] share of outcomes at or below each quantile, lower and upper end."""
+    return np.moveaxis(np.array([[(i.value, i.lower, i.upper) for i in h.below] for h in row.horizons]), -1, 0)
+
+
+def coverage_grid(evaluation: Evaluation) -> Grid:
+    """The figures of the charts: one line a way of calibrating and horizon."""
+    return Grid(
+        columns=tuple(f"below {level(one)}" for one in evaluation.levels),
+        lines=tuple(
+            GridLine(
+                name=f"{sessions(h.horizon)}, {row.name}",
+                cells=tuple(_interval_cell(share, share_text) for share in h.below),
+                is_model=row is evaluation.calibration.after,
+            )
+            for row in _variants(evaluation.calibration)
+            for h in row.horizons
+        ),
+    )
+
+
+def winkler_grid(evaluation: Evaluation) -> Grid:
+    """Coverage of the band and Winkler score before and after, one line a horizon, and one of adaptive offsets."""
+    band = band_text(evaluation)
+    return Grid(
+        columns=("blocks", f"{band}, before", "after", "Winkler, before", "after", "gain"),
+        lines=tuple(_winkler_lines(evaluation.calibration)),
+    )
+
+
+def _winkler_lines(made: CalibrationEffect) -> Iterator[GridLine]:
+    for h, before in enumerate(made.before.horizons):
+        blocks = made.effective_blocks[h]
+        yield _winkler_line(sessions(before.horizon), blocks, before, made.after.horizons[h], made.gain[h])
+        if made.adaptive is not None and made.adaptive_gain is not None:
+            name = f"{sessions(before.horizon)}, adaptive"
+            yield _winkler_line(name, None, before, made.adaptive.horizons[h], made.adaptive_gain[h])
+
+
+def _winkler_line(
+    name: str, blocks: float | None, before: HorizonScores, after: HorizonScores, gain: Interval
+) -> GridLine:
+    cells = (
+        number_cell(blocks, lambda count: f"{count:.0f}"),
+        _interval_cell(before.band, share_text),
+        _interval_cell(after.band, share_text),
+        _interval_cell(before.winkler, loss_text),
+        _interval_cell(after.winkler, loss_text),
+        _interval_cell(gain, gain_text),
+    )
+    return GridLine(name=name, cells=cells)
+
+
+def pit_charts(evaluation: Evaluation, page: PageBuilder) -> tuple[Chart, ...]:
+    """The histogram of each horizon, with the band of a calibrated forecast."""
+    charted: list[Chart] = []
+    for one in evaluation.pit:
+        name = sessions(one.horizon)
+        shares = np.array([(i.value, i.lower, i.upper) for i in one.shares]).T
+        charted.append(Chart(name=name, html=page.chart(charts.pit_histogram(name, one.edges, *shares))))
+    return tuple(charted)
+
+
+def pit_grid(evaluation: Evaluation) -> Grid:
+    """The shares of the histograms, and those of a calibrated forecast."""
+    first = evaluation.pit[0]
+    edges = [f"{100 * edge:g}" for edge in first.edges]
+    calibrated = GridLine(name="calibrated", cells=tuple(number_cell(one, share_text) for one in first.expected))
+    lines = (
+        GridLine(name=sessions(one.horizon), cells=tuple(_interval_cell(share, share_text) for share in one.shares))
+        for one in evaluation.pit
+    )
+    columns = tuple(f"{a}–{b} %" for a, b in pairwise(edges))  # noqa: RUF001 - a range
+    return Grid(columns=columns, lines=(calibrated, *lines))
+
+
+# --- other scores
+
+
+def score_grid(evaluation: Evaluation) -> Grid:
+    """One line a row of scores: means over horizons."""
+    metrics = metrics_of(evaluation, evaluation.rows)
+    return Grid(
+        columns=tuple(metric.name for metric in metrics),
+        lines=tuple(
+            GridLine(
+                name=row.name,
+                cells=tuple(number_cell(metric.mean(evaluation, row), metric.show) for metric in metrics),
+                is_model=row.role is Role.MODEL,
+            )
+            for row in evaluation.rows
+        ),
+    )
+
+
+def horizon_grid(evaluation: Evaluation) -> Grid:
+    """The model alone: one line a score, one column a horizon; the naive forecast's error stands last."""
+    ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
+    naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
+    lines = (
+        GridLine(name=metric.name, cells=tuple(_metric_cell(metric, own) for own in ours.horizons))
+        for metric in metrics_of(evaluation, (ours,))
+    )
+    error = GridLine(name=f"MAE {naive.name}", cells=tuple(_interval_cell(h.mae, loss_text) for h in naive.horizons))
+    return Grid(columns=tuple(map(sessions, evaluation.target.horizons)), lines=(*lines, error))
+
+
+def seed_grid(evaluation: Evaluation, seeds: Seeds) -> Grid:
+    """Mean and standard deviation over trainings, one column a horizon."""
+    kinds = (
+        ("pinball loss", seeds.pinball, loss_text),
+        (band_text(evaluation), seeds.band, share_text),
+        ("Winkler", seeds.winkler, loss_text),
+    )
+    return Grid(
+        columns=tuple(map(sessions, evaluation.target.horizons)),
+        lines=tuple(
+            GridLine(name=name, cells=tuple(_spread_cell(one, show) for one in spreads))
+            for name, spreads, show in kinds
+        ),
+    )
+
+
+def symbol_grid(evaluation: Evaluation) -> Grid:
+    """The model symbol by symbol."""
+    return Grid(
+        columns=("forecasts", "pinball loss", band_text(evaluation), f"below {evaluation.skill.baseline}"),
+        lines=tuple(
+            GridLine(
+                name=row.symbol,
+                cells=(
+                    number_cell(row.windows, lambda count: f"{count:,.0f}"),
+                    _interval_cell(row.mean, loss_text),
+                    _interval_cell(row.band, share_text),
+                    _interval_cell(row.improvement, gain_text),
+                ),
+            )
+            for row in evaluation.by_symbol
+        ),
+    )
+
+
+# --- cells
+
+
+def _interval_cell(estimate: Interval, show: Callable[[float], str], *, is_best: bool = False) -> Cell:
+    """An estimate and below it its interval."""
+    return number_cell(estimate.value, show, beside=span_text(estimate, show), is_best=is_best)
+
+
+def _spread_cell(spread: Spread, show: Callable[[float], str]) -> Cell:
+    """A mean over trainings and below it its standard deviation."""
+    return number_cell(spread.mean, show, beside=f"± {show(spread.sd)}")
+
+
+def _metric_cell(metric: Metric, horizon: HorizonScores) -> Cell:
+    """The score of one horizon, and below it its interval where it has one."""
+    interval = metric.interval(horizon)
+    beside = "" if interval is None else span_text(interval, metric.show)
+    return number_cell(metric.of(horizon), metric.show, beside=beside)

@@ -1,0 +1,251 @@
+"""What a network learns from and is selected by: its losses, its batches, and how these are cut."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Generic, NamedTuple, TypeVar, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from predictor.networks import PanelForecasting, kind_named, pinball_loss
+from predictor.networks.output import PanelOutput, fault_of
+from trainers.loop import BySamples, ContractError, Cutting, Loss, ResidentSource
+from trainers.stock.data import ROWS, Batch, ByPanels, Gathering, History, PanelBatch, PanelDays, Windows
+from trainers.stock.placing import TrainingHistory
+from trainers.stock.recipe import Recipe
+from trainers.stock.static_dropout import StaticDropout
+
+TINY = 1e-12
+"""Keeps a correlation finite where all scores or outcomes of a day are the same."""
+
+BatchT = TypeVar("BatchT")
+
+
+class QuantileTask:
+    """Pinball loss in units of each window's volatility, so that calm and wild stocks and all horizons weigh alike."""
+
+    def __init__(self, network: nn.Module, levels: tuple[float, ...]) -> None:
+        self._network = network
+        self._levels = torch.tensor(levels)
+
+    def loss(self, batch: Batch) -> Loss:
+        """Mean over the known targets of a batch."""
+        self._levels = self._levels.to(batch.target.device)
+        known = torch.isfinite(batch.target)
+        count = int(known.sum())  # before the forward is queued: a GPU is waited for here
+        quantiles: Tensor = self._network(batch.inputs)
+        target = torch.where(known, batch.target, 0.0)
+        losses = pinball_loss(quantiles.float(), target, self._levels).mean(-1)
+        return Loss(mean=(losses * known).sum() / max(count, 1), count=count)
+
+
+class Ranking(NamedTuple):
+    """How well scores order the stocks of each day. Legend: P panels, H horizons."""
+
+    loss: Tensor
+    """[P, H] 1 minus the correlation of scores and outcomes' ranks, between 0 and 2."""
+    known: Tensor
+    """[P, H] stocks whose outcome is known."""
+
+    def mean(self) -> Tensor:
+        """[] over days and horizons, each weighing as many as are known."""
+        return (self.loss * self.known).sum() / self.known.sum().clamp(min=1)
+
+
+def ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
+    """One minus the information coefficient of each day's cross-section.
+
+    The coefficient is Pearson's correlation of the scores with the outcomes' ranks, so that outliers among the outcomes
+    do not matter (Qlib's CSRankNorm label) and neither does the scale of the scores. A day with fewer than two known
+    outcomes says nothing: its loss is 1, without a gradient.
+
+    Args:
+        scores: [P, S, H]
+        outcomes: [P, S, H] in any unit, NaN where unknown. Equal ones are ranked in the order they stand in.
+    """
+    known = torch.isfinite(outcomes)
+    count = known.sum(1, keepdim=True)
+    place = torch.where(known, outcomes, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
+    ranks = _centred(place.to(scores.dtype), known, count)
+    ours = _centred(scores, known, count)
+    spread = (ours.square().sum(1) * ranks.square().sum(1) + TINY).sqrt()
+    return Ranking(loss=1 - (ours * ranks).sum(1) / spread, known=count.squeeze(1))
+
+
+def _centred(values: Tensor, known: Tensor, count: Tensor) -> Tensor:
+    """Deviations from the mean of the known ones of a day, 0 where unknown."""
+    mean = (values * known).sum(1, keepdim=True) / count.clamp(min=1)
+    return (values - mean) * known
+
+
+@final
+class PanelTask:
+    """Pinball loss in units of each window's volatility, plus a multiple of the ranking loss of each day.
+
+    Both are means over the known targets: horizons without any in a day are left out of both.
+    """
+
+    def __init__(
+        self, network: nn.Module, *, levels: tuple[float, ...], spread: Tensor, ranking_weight: float = 0.1
+    ) -> None:
+        """Bind the task to a network.
+
+        Args:
+            network: called with inputs, nodes and panels; returns a `PanelOutput`.
+            levels: of its quantiles (Q).
+            spread: [H] how the target's scale grows with the horizon; outcomes are ranked in the target's own unit.
+            ranking_weight: of the ranking loss, above 0 (the scores have no other teacher).
+
+        Raises:
+            ContractError: the weight is not above 0.
+        """
+        if not ranking_weight > 0:
+            raise ContractError(f"the ranking weight is {ranking_weight}; it must be above 0, or scores learn nothing")
+        self._network = network
+        self._levels = torch.tensor(levels)
+        self._spread = spread.to(torch.float32)
+        self._weight = ranking_weight
+
+    def loss(self, batch: PanelBatch) -> Loss:
+        """Mean over the known targets of the batch, with both losses as parts.
+
+        Raises:
+            ContractError: the network's output is no `PanelOutput` of the batch's sizes.
+        """
+        known, count = _known(batch.target)
+        output = self._output(batch)
+        pinball = self._pinball(output, batch.target, known, count)
+        ranking = ranking_loss(_by_day(output.scores.float(), batch.panels), self._outcomes(batch)).mean()
+        parts = {"pinball": pinball, "ranking": ranking}
+        return Loss(mean=pinball + self._weight * ranking, count=count, parts=parts)
+
+    def quantile_loss(self, batch: PanelBatch) -> Loss:
+        """The pinball loss alone.
+
+        Raises:
+            ContractError: as `loss`.
+        """
+        known, count = _known(batch.target)
+        return Loss(mean=self._pinball(self._output(batch), batch.target, known, count), count=count)
+
+    def _pinball(self, output: PanelOutput, targets: Tensor, known: Tensor, count: int) -> Tensor:
+        """The mean over the known targets."""
+        self._levels = self._levels.to(targets.device)
+        target = torch.where(known, targets, 0.0)
+        losses = pinball_loss(output.quantiles.float(), target, self._levels).mean(-1)
+        return (losses * known).sum() / max(count, 1)
+
+    def _output(self, batch: PanelBatch) -> PanelOutput:
+        output: object = self._network(batch.inputs, batch.nodes, batch.panels)
+        rows, horizons = batch.target.shape
+        fault = fault_of(output, rows=rows, horizons=horizons, levels=len(self._levels))
+        if fault is not None or not isinstance(output, PanelOutput):
+            raise ContractError(
+                f"{fault}; the batch has {rows} rows, {horizons} horizons and {len(self._levels)} levels"
+            )
+        return output
+
+    def _outcomes(self, batch: PanelBatch) -> Tensor:
+        """[P, S, H] the targets in their own unit."""
+        location, scale = batch.inputs.location.float(), batch.inputs.scale.float()
+        self._spread = self._spread.to(batch.target.device)
+        return _by_day(location + scale * self._spread * batch.target, batch.panels)
+
+
+def _known(targets: Tensor) -> tuple[Tensor, int]:
+    """Where targets are known, and how many are; asked before the forward is queued, for a GPU is waited for here."""
+    known = torch.isfinite(targets)
+    return known, int(known.sum())
+
+
+def _by_day(values: Tensor, panels: int) -> Tensor:
+    """Rows [P * S, H] panel by panel as [P, S, H]."""
+    return values.unflatten(0, (panels, -1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Objective(Generic[BatchT]):
+    """All that the loop needs beside the network itself."""
+
+    loss: Callable[[BatchT], Loss]
+    selection_loss: Callable[[BatchT], Loss]
+    """The quantile loss, by which epochs are compared with each other and with the start."""
+    train: ResidentSource[BatchT]
+    selection: ResidentSource[BatchT]
+    cutting: Cutting[BatchT]
+
+
+def objective_of(
+    network: nn.Module, history: TrainingHistory, train: Windows, selection: Windows, recipe: Recipe
+) -> Objective[Any]:
+    """By whole days for a network that looks across stocks, by windows for others."""
+    if isinstance(network, PanelForecasting):
+        return by_days(network, history, train, selection, recipe)
+    return by_windows(network, history, train, selection, recipe)
+
+
+def batches_of(history: History, train: Windows, recipe: Recipe) -> int:
+    """How many batches these windows make, as an objective cuts them."""
+    size = recipe.optimisation.batch_size
+    if not kind_named(recipe.kind).is_panel_model:
+        return ceil(len(train) / size)
+    return ceil(len(np.unique(train.positions)) / _days_per_batch(size, len(history.bars.symbols)))
+
+
+def by_windows(
+    network: nn.Module, history: TrainingHistory, train: Windows, selection: Windows, recipe: Recipe
+) -> Objective[Batch]:
+    """Windows of all stocks and days, shuffled."""
+    settings, task = recipe.optimisation, QuantileTask(network, recipe.quantiles)
+    return Objective(
+        loss=task.loss,
+        selection_loss=task.loss,
+        train=_window_batches(
+            StaticDropout(history, seed=settings.seed), train, settings.batch_size, seed=settings.seed, shuffle=True
+        ),
+        selection=_window_batches(history, selection, ROWS, seed=0, shuffle=False),
+        cutting=BySamples(),
+    )
+
+
+def by_days(
+    network: nn.Module, history: TrainingHistory, train: Windows, selection: Windows, recipe: Recipe
+) -> Objective[PanelBatch]:
+    """Whole days, shuffled; a batch has as many as come nearest to the recipe's number of windows, at least one."""
+    settings, stocks, there = recipe.optimisation, len(history.bars.symbols), history.forecastable
+    taught, days = (
+        PanelDays(StaticDropout(history, seed=settings.seed), forecastable=there),
+        PanelDays(history, forecastable=there),
+    )
+    task = PanelTask(
+        network,
+        levels=recipe.quantiles,
+        spread=torch.from_numpy(recipe.target.spread),
+        ranking_weight=settings.ranking_weight,
+    )
+    return Objective(
+        loss=task.loss,
+        selection_loss=task.quantile_loss,
+        train=taught.source(
+            np.unique(train.positions), days=_days_per_batch(settings.batch_size, stocks), seed=settings.seed
+        ),
+        selection=days.source(np.unique(selection.positions), days=_days_per_batch(ROWS, stocks), shuffle=False),
+        cutting=ByPanels(),
+    )
+
+
+def _days_per_batch(windows: int, stocks: int) -> int:
+    return max(1, round(windows / stocks))
+
+
+def _window_batches(
+    history: Gathering, windows: Windows, batch_size: int, *, seed: int, shuffle: bool
+) -> ResidentSource[Batch]:
+    def gather(index: torch.Tensor) -> Batch:
+        rows = index.numpy()
+        batch = history.gather(Windows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+        return batch._replace(inputs=batch.inputs.for_learning())
+
+    return ResidentSource(gather, samples=len(windows), batch_size=batch_size, seed=seed, shuffle=shuffle)

@@ -1,0 +1,14 @@
+"""Answers of many windows, joined as they come."""
+
+import torch
+
+from trainers.stock.forecasting import joined
+
+
+def test_parts_stand_one_after_the_other() -> None:
+    parts = [torch.full((rows, 2), float(rows)) for rows in (3, 1, 2)]
+    assert torch.equal(joined(iter(parts), 6), torch.cat(parts))
+
+
+def test_parts_keep_their_type() -> None:
+    assert joined([torch.ones(2, dtype=torch.float64)], 2).dtype == torch.float64
