@@ -499,7 +499,7 @@ def test_a_symbol_without_any_bar_in_these_days_is_noted(trained: Trained) -> No
 
 def test_bars_without_the_training_part_are_refused(trained: Trained) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"begin on 2012-01-03, after the training part.*give bars that hold it"
+        ConfigurationError, match=r"begin on 2012-01-03, after the training part.*give bars that include it"
     ):
         evaluated(trained, bars().between(20120101, 20130301))
 
