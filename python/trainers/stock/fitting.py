@@ -18,7 +18,7 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
 from predictor.model import output_map
-from predictor.networks import Edges, GraphForecaster, WindowNormaliser, build_network, kind_named
+from predictor.networks import Edges, PanelForecasting, WindowNormaliser, build_network, kind_named
 from predictor.networks.econometric import TAPS
 from predictor.sessions import WEEKDAYS, SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
@@ -172,9 +172,9 @@ def prepare(
     seed_everything(recipe.optimisation.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
     network, started = _network(history, train, recipe, weights)
-    if isinstance(network, GraphForecaster):
+    if isinstance(network, PanelForecasting):
         if edges is None:
-            edges = training_edges(history.bars, splits.train.last, neighbours=network.most_neighbours)
+            edges = training_edges(history.bars, splits.train.last, neighbours=network.neighbours.shape[1])
         network.connect(edges)
     if not kind_named(recipe.kind).learns:
         objective = objective_of(network, history, train, selection, recipe)
@@ -208,7 +208,7 @@ def fit(
         epochs = tuple((report.loss, report.monitored) for report in run.history)
         best_epoch, best_loss = len(epochs) - run.best.stale, run.best.value
     assert best_loss is not None  # noqa: S101 - there is one, or restoring it would have failed
-    if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, GraphForecaster):
+    if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, PanelForecasting):
         prepared.network.rank_nobody()
     return FittedNetwork(
         network=freeze(prepared.network.cpu()),

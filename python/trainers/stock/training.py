@@ -17,7 +17,7 @@ from predictor.card import Card
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.model import UNITS, Identity, Model, output_map
-from predictor.networks import GraphForecaster
+from predictor.networks import PanelForecasting
 from trainers.loop import Checkpoints, launched_rank
 from trainers.progress import Consumer
 from trainers.stock import card
@@ -273,7 +273,7 @@ def _card(made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[
 
 def _start_notes(fitted: FittedNetwork) -> list[str]:
     """What a reader must know about a model that ranks and was kept as it started."""
-    if fitted.best_epoch or not (isinstance(fitted.network, GraphForecaster) and fitted.network.ranks_nobody):
+    if fitted.best_epoch or not (isinstance(fitted.network, PanelForecasting) and fitted.network.ranks_nobody):
         return []
     return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
 
