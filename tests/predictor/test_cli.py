@@ -312,7 +312,7 @@ def test_inspect_refuses_the_audit_of_another_artifact(artifact: Path, tmp_path:
 
     assert exit_code("inspect", folder) == 1
 
-    assert "1.audit.json: is of another artifact" in capsys.readouterr().err
+    assert "1.audit.json: belongs to another artifact" in capsys.readouterr().err
 
 
 def test_inspect_gives_the_model_as_json(artifact: Path, answers: Answers, capsys: Capture) -> None:

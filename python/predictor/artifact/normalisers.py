@@ -108,7 +108,7 @@ def _read_har(record: Record, horizons: int) -> Har:
     )
     record.end()
     if len(har.intercepts) != horizons:
-        raise record.refusal("intercepts", f"must be {horizons} numbers, one a horizon")
+        raise record.refusal("intercepts", f"must be {horizons} numbers, one per horizon")
     return har
 
 
@@ -116,5 +116,5 @@ def _read_garch(record: Record, horizons: int) -> Garch:
     garch = Garch(alpha=record.number("alpha"), beta=record.number("beta"), reversion=record.numbers("reversion"))
     record.end()
     if len(garch.reversion) != horizons:
-        raise record.refusal("reversion", f"must be {horizons} numbers, one a horizon")
+        raise record.refusal("reversion", f"must be {horizons} numbers, one per horizon")
     return garch

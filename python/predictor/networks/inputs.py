@@ -26,7 +26,7 @@ class Inputs(NamedTuple):
     location: Tensor
     """float64 [N, H] level of the target that the window leads to expect."""
     scale: Tensor
-    """float64 [N, H] volatility that it leads to expect, positive; times the target's spread, that of a horizon."""
+    """float64 [N, H] volatility that it leads to expect, positive; times the target's spread: that of a horizon."""
 
     def rows(self, start: int, stop: int) -> "Inputs":
         """The windows from `start` up to `stop`."""
@@ -49,7 +49,7 @@ class InputSizes:
     known: int
     static: int
     static_widths: tuple[int, ...] = ()
-    """Columns that each static variable takes, such as one a category; empty: every column is a variable."""
+    """Columns that each static variable takes, such as one per category; empty: every column is a variable."""
     nodes: int = 0
     """Stocks that a network with a graph knows by name."""
 

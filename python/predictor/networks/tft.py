@@ -53,7 +53,7 @@ class InterpretableAttention(nn.Module):
 
     Args:
         width: Of queries, keys and the result.
-        heads: They divide the width.
+        heads: A divisor of the width.
     """
 
     def __init__(self, width: int, *, heads: int) -> None:
@@ -97,7 +97,7 @@ class VariableSelection(nn.Module):
         widths: Columns of each variable, in the order of the input's columns; at least one variable.
         width: H, of the embeddings and of the result; at least 2.
         dropout: Share of values dropped before gates while training.
-        context: Whether static features have a say in the weights.
+        context: Whether static features influence the weights.
     """
 
     columns: Tensor
@@ -182,7 +182,7 @@ class TFTConfig:
     hidden: int = 32
     """Width of every layer."""
     heads: int = 4
-    """Of the attention; they divide the width."""
+    """Heads of the attention; a divisor of the width."""
     dropout: float = 0.1
     """Share of values dropped before each gate, in [0, 1), while training."""
     highway: bool = True
@@ -195,9 +195,9 @@ class TFTConfig:
 
 
 class Internals(NamedTuple):
-    """What the network says of itself. Weights along the last axis sum to 1.
+    """The weights by which the network selects and attends; along the last axis they sum to 1.
 
-    They tell what the network turned to, not what moved the forecast. Legend: N rows, T encoder sessions, D future
+    They show what the network attended to, not what moved the forecast. Legend: N rows, T encoder sessions, D future
     sessions, H horizons, F observed, K known features, V static variables.
     """
 
@@ -250,8 +250,8 @@ class TFTForecaster(nn.Module):
 
     A session's variables are selected by weights (equations 6 to 8), past and future sessions are read by an LSTM
     each, static features set the LSTM's start, the selection and an enrichment of every session (equation 18), and
-    each session that a horizon ends on attends to all sessions up to itself (equation 19). Other sessions of the
-    future ask nothing, as nothing reads what they would learn.
+    each session that a horizon ends on attends to all sessions up to itself (equation 19). Other future
+    sessions attend to nothing, as nothing reads what they would learn.
 
     Any group but the observed may be missing. Without static features, selection and enrichment have no context and
     the LSTM starts at 0. Without known features the future's selected input is 0, the sum over no variables, so that
@@ -297,7 +297,7 @@ class TFTForecaster(nn.Module):
         return torch.cat([self.with_internals(inputs.rows(k, k + ROWS))[0] for k in range(0, rows, ROWS)])
 
     def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
-        """The same quantiles, with the weights that the network gave to variables and sessions."""
+        """The quantiles [N, H, Q], with the weights that the network gave to variables and sessions."""
         contexts, static_weights = self._static(inputs.static)
         past, past_weights, future, future_weights = self._selected(inputs, contexts)
         local = self._local(past, future, contexts)
@@ -339,7 +339,7 @@ def _static_widths(sizes: InputSizes) -> tuple[int, ...]:
     """Columns of each static variable.
 
     Raises:
-        ConfigurationError: the variables have not as many columns as there are.
+        ConfigurationError: the variables' columns are not as many as there are.
     """
     widths = sizes.static_widths or (1,) * sizes.static
     if sum(widths) != sizes.static or min(widths) < 1:
