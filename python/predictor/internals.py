@@ -8,7 +8,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 
-INTERNALS_NOTE: Final = "what the network turned to, not what moved the forecast"
+INTERNALS_NOTE: Final = "what the network attended to, not what moved the forecast"
 """Shown wherever internals are."""
 _SHOWN_SHARES: Final = 5
 
@@ -40,7 +40,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Internal:
-    """Weights of a network's own, such as attention: what it turned to on the way to one target, for S symbols.
+    """A network's own weights, such as attention: what it attended to on the way to one target, for S symbols.
 
     They are not contributions, and do not say what moved the forecast. Measured on fitted networks, the order of
     selection weights agreed with that of the true weights by anything from 0.1 to 1.0 (rank correlation), and

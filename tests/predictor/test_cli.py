@@ -239,7 +239,7 @@ def test_explain_shows_internals_below_a_heading_that_says_what_they_are(
 
     text, found = output_of(capsys, *asked), json_of(capsys, *asked)["attributions"][0]
 
-    contributions, internals = text.split("AAPL: internals, what the network turned to, not what moved the forecast")
+    contributions, internals = text.split("AAPL: internals, what the network attended to, not what moved the forecast")
     assert [one["name"] for one in found["internals"]] == [
         "selection of past variables",
         "selection of future variables",

@@ -130,7 +130,10 @@ def test_a_file_without_known_from_is_refused_and_told_why(tmp_path: Path) -> No
         ("date,known_from\n2024-01-02,2024-01-02\n", "no column of values"),
         ("date,known_from,sales\n", "has no rows"),
         ("date,known_from,net sales!\n2024-01-02,2024-01-02,1\n", "letters, digits and underscores"),
-        ("date,known_from,sales\n2024-01-02,soon,1\n", "row 1 after the header, column known_from: 'soon' is not a date"),
+        (
+            "date,known_from,sales\n2024-01-02,soon,1\n",
+            "row 1 after the header, column known_from: 'soon' is not a date",
+        ),
         ("date,known_from,sales\n2024-01-02,2024-01-02,high\n", "column sales: 'high' is not a number"),
         ("symbol,date,known_from,sales\n,2024-01-02,2024-01-02,1\n", "row 1 after the header has no symbol"),
         (
