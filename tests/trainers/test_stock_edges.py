@@ -149,7 +149,7 @@ def test_given_edges_keep_the_largest_weights(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("A,X,1", "line 2: 'X' is not among the 2 symbols"),
-        ("A,B,near", "'near' is not a number"),
+        ("A,B,near", "'near' is no number"),
         ("A,B,inf", "must be finite"),
         ("A,A,1", "line 2: the edge from A to A leads to the stock itself"),
         ("A,B", "line 2: it must have 3 cells"),
