@@ -132,8 +132,7 @@ class FittedScale:
         inside = 0 < self.har_share < 1 if self.har and self.garch else self.har_share == float(self.har is not None)
         if not inside:
             raise ConfigurationError(
-                f"the share of HAR is {self.har_share:g}, but must be 1 without GARCH, 0 if GARCH does, else "
-                "between both"
+                f"the share of HAR is {self.har_share:g}, but must be 1 without GARCH, 0 without HAR, else between both"
             )
 
     @property
