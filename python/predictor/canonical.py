@@ -1,7 +1,7 @@
 """JSON in one form: written one way, read strictly. Everything that an artifact says in text passes through here.
 
 Canonical form: UTF-8 without BOM, keys sorted, two spaces of indentation, numbers in shortest round-trip form, no NaN.
-Reading refuses what two readers could understand differently: keys that stand twice, NaN and infinity, integers beyond
+Reading refuses what two readers could understand differently: keys that appear twice, NaN and infinity, integers beyond
 64 bits, half characters, a byte order mark, deep nesting.
 """
 
@@ -57,7 +57,7 @@ def from_bytes(data: bytes, source: str) -> Json:
 
 
 def _parse(text: str) -> Json:
-    """The value of a strict JSON text; ValueError if it is none."""
+    """The value of a strict JSON text; ValueError if it is not."""
     _check_depth(text)
     value: Json = json.loads(
         text,
@@ -84,7 +84,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     record: dict[str, Json] = {}
     for key, value in pairs:
         if key in record:
-            raise ValueError(f"key {key!r} stands twice")
+            raise ValueError(f"key {key!r} appears twice")
         record[key] = value
     return record
 
@@ -114,10 +114,10 @@ class Record:
     Args:
         value: what should be an object.
         source: names the file in errors.
-        path: where in the file the object stands, such as "network.config"; empty for the whole.
+        path: where in the file the object is, such as "network.config"; empty for the whole.
 
     Raises:
-        ArtifactError: it is no object. This error and all that the methods raise name the file and the key, in the
+        ArtifactError: it is not an object. This error and all that the methods raise name the file and the key, in the
             message and as `metadata["file"]` and `metadata["key"]`.
     """
 
@@ -177,7 +177,7 @@ class Record:
         return tuple(self._all(row, f"{key}[{k}]", "a number", _number) for k, row in enumerate(rows))
 
     def json(self, key: str) -> Json:
-        """Whatever stands there."""
+        """Whatever value is there."""
         if key not in self._value:
             raise self.refusal(key, "is missing")
         self._read.add(key)
@@ -192,13 +192,13 @@ class Record:
         return key in self._value
 
     def end(self) -> None:
-        """Refuse keys that nobody has read."""
+        """Refuse keys that were not read."""
         unknown = sorted(set(self._value) - self._read)
         if unknown:
-            raise self.refusal(unknown[0], "is a key that nobody knows")
+            raise self.refusal(unknown[0], "is an unknown key")
 
     def refusal(self, key: str, problem: str) -> ArtifactError:
-        """The error for a value that is of the right type and still cannot be; `problem` is "is 7, but must …"."""
+        """The error for a value of the right type that is still wrong; `problem` is "is 7, but must …"."""
         return self._error(self._path_to(key), problem)
 
     def _error(self, path: str, problem: str) -> ArtifactError:

@@ -26,7 +26,7 @@ FITS_EXPLAINED: Final = (
 )
 """What the names of baselines say of what they were given, for people."""
 UNADJUSTED: Final = "none"
-"""The adjustment of bars that tell of no splits and dividends."""
+"""The adjustment of bars that record no splits and dividends."""
 SPLITS: Final = ("train", "selection", "calibration", "test")
 
 
@@ -40,9 +40,9 @@ class DataFacts:
     sessions: int
     sha256: str
     untaught: tuple[str, ...] = ()
-    """Symbols without a window in the training part, of which nothing was learnt; none where the card does not tell."""
+    """Symbols without a window in the training part, of which nothing was learnt; none where the card does not say."""
     adjustment: str
-    """Which columns told of splits and dividends; `UNADJUSTED` for none."""
+    """Which columns recorded splits and dividends; `UNADJUSTED` for none."""
     notes: tuple[str, ...]
 
     @property
@@ -131,7 +131,7 @@ class CalibrationFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConformalFacts:
-    """What the conformal offsets rest on, and what they did on the test split; one number a horizon each."""
+    """What the conformal offsets rest on, and what they did on the test split; one number per horizon each."""
 
     effective_samples: tuple[float, ...]
     """Outcomes of the calibration split that do not overlap."""
@@ -148,13 +148,13 @@ class TuningFacts:
     """The search that the settings come from; losses are those of the selection split."""
 
     trials: int
-    """All that were tried, whatever came of them."""
+    """All trials, whatever came of them."""
     pruned: int
     failed: int
     best_trial_loss: float
-    """The smallest of many, so too good."""
+    """The smallest of many, and so too optimistic."""
     seed_losses: tuple[float, ...]
-    """Of the same settings from fresh seeds."""
+    """Losses of the same settings from fresh seeds."""
     mean: float
     standard_deviation: float
 
@@ -201,14 +201,14 @@ class Card:
     calibration: CalibrationFacts | None
     skill: Skill | None
     members: tuple[MemberFacts, ...] = ()
-    """Of an ensemble; none of a single network."""
+    """Members of an ensemble; none for a single network."""
     combination: tuple[tuple[str, str], ...] = ()
     """How the members become one forecast."""
     best_member: Skill | None = None
-    """What the ensemble improves on the best of its members, which stands in place of a baseline."""
+    """How much the ensemble improves on the best of its members, which takes the place of a baseline."""
     conformal: ConformalFacts | None = None
     tuning: TuningFacts | None = None
-    """None of settings that were not searched for."""
+    """None where settings were not searched for."""
     ancestors: tuple[Ancestor, ...] = ()
     """Whose weights it started from: its parent first, then that one's own; none if it started anew."""
     notes: tuple[str, ...] = ()
@@ -278,28 +278,28 @@ def _shown(value: Json) -> str:
 
 
 def data_of(card: Mapping[str, Json]) -> DataFacts | None:
-    """The bars that a card tells of, if it does.
+    """What a card says of the bars; None if it says nothing.
 
     Raises:
-        ArtifactError: it tells of some, but not what it must.
+        ArtifactError: it says something, but not what it must.
     """
     return _facts(Record(card, SOURCE, "card"), "data", DataFacts)
 
 
 def ancestors_of(card: Mapping[str, Json]) -> tuple[Ancestor, ...]:
-    """The models that a card says its own started from, the parent first.
+    """The models that the card's own model started from, the parent first.
 
     Raises:
-        ArtifactError: it tells of some, but not what it must.
+        ArtifactError: it says something, but not what it must.
     """
     return _listed(Record(card, SOURCE, "card"), "ancestors", Ancestor)
 
 
 def skill_of(card: Mapping[str, Json]) -> Skill | None:
-    """The skill that a card tells, if it does.
+    """The skill that a card records, if it does.
 
     Raises:
-        ArtifactError: it tells one that cannot be read.
+        ArtifactError: it records one that cannot be read.
     """
     return _section(Record(card, SOURCE, "card"), "skill", _skill)
 

@@ -22,7 +22,7 @@ class CovariateGroup(StrEnum):
     KNOWN = "known"
     """Of the sessions ahead too."""
     STATIC = "static"
-    """One value a symbol."""
+    """One value per symbol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class CovariateInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """One version of a model, as ListModels and GetModel tell it."""
+    """One version of a model, as ListModels and GetModel give it."""
 
     name: str
     version: int

@@ -3,7 +3,7 @@
     with QuantraClient("127.0.0.1:50051", "aapl") as client:
         forecast = client.predict(BarPanel.read("aapl.csv"))
 
-Errors are the same exceptions as in-process ones. UnavailableError means that nobody answered.
+Errors are the same exceptions as in-process ones. UnavailableError means that no server answered.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -212,12 +212,12 @@ def _outcomes(response: pb.PredictResponse, count: int) -> tuple[Outcome, ...]:
 
 
 def _read(target: str, call: _Call[ValueT], answer: Message) -> ValueT:
-    """Decode an answer. What is wrong with it is no fault of the caller's input."""
+    """Decode an answer. What is wrong with it is not the fault of the caller's input."""
     try:
         return call.read(answer)
     except (MalformedRequestError, ExplainUnsupportedError) as error:
         raise InternalError(
-            f"the answer of {target} cannot be read: {error.message}; give client and server the same version"
+            f"the answer of {target} cannot be read: {error.message}; use the same version of client and server"
         ) from error
 
 
@@ -237,7 +237,7 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
     match code:
         case grpc.StatusCode.UNAVAILABLE:
             return UnavailableError(
-                f"nobody answers at {target} ({details}); start a server there (quantra serve --models DIR --listen "
+                f"no server answers at {target} ({details}); start a server there (quantra serve --models DIR --listen "
                 f"{target}), or check the address"
             )
         case grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -9,10 +9,10 @@ from predictor.errors import CallCancelledError, DeadlineExceededError
 
 
 class Cancellation(Protocol):
-    """Where long work asks, between two steps, whether it may go on."""
+    """What long work asks, between two steps, whether it may go on."""
 
     def check(self) -> None:
-        """Return when it may; raises CallCancelledError or DeadlineExceededError if nobody can use it any more."""
+        """Return if it may; raises CallCancelledError or DeadlineExceededError if nobody can use the result now."""
         ...
 
 

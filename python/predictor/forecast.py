@@ -38,7 +38,7 @@ class ForecastRow(NamedTuple):
     value: float
     """In the target's unit: a log return, of which `simple_return` makes per cent, or the log of a volatility."""
     price: float
-    """NaN where the target is no return, no anchor is known, or returns count from a later close than the last."""
+    """NaN where the target is not a return, no anchor is known, or returns count from a later close than the last."""
     score: float
     """Of the symbol and horizon, whatever the quantile; NaN where the model does not rank."""
     rank: int
@@ -89,9 +89,9 @@ class Forecast:
     """[S, H] place by score among the symbols that could be forecast, 1 = best, shared by equal scores; 0 for a symbol
     that could not."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
-    """Why each symbol that could not be forecast could not, as the error that it would get alone."""
+    """Why each symbol without a forecast has none, as the error that it would get alone."""
     skill: Skill | None = None
-    """How the model did on days that it had not seen; None if its card does not tell."""
+    """How the model did on days that it had not seen; None if its card does not say."""
     universe_hash: str = ""
     """Names the symbols that were ranked together; ranks of other universes are not comparable. Empty = no ranks."""
 
@@ -109,7 +109,7 @@ class Forecast:
         return self.values
 
     def table(self) -> list[ForecastRow]:
-        """One row a symbol, horizon and quantile."""
+        """One row per symbol, horizon and quantile."""
         return list(self._rows())
 
     def _rows(self) -> Iterator[ForecastRow]:
@@ -186,7 +186,7 @@ def row_of(symbol: str | None, symbols: Sequence[str]) -> int:
 
 
 Outcome = Forecast | QuantraError
-"""What one instance comes to."""
+"""The answer to one instance."""
 
 
 def forecast_or_raise(outcome: Outcome) -> Forecast:
@@ -293,9 +293,9 @@ class Attribution:
     weights_hash: str
     warnings: tuple[str, ...]
     internals: tuple[Internal, ...] = ()
-    """What the network says of itself, where it does: the selection of past, future and static variables, attention."""
+    """The network's internals, where it has any: the selection of past, future and static variables, attention."""
     skill: Skill | None = None
-    """How the model did on days that it had not seen; None if its card does not tell."""
+    """How the model did on days that it had not seen; None if its card does not say."""
 
     def to_numpy(self) -> FloatArray:
         """`per_row`, [S, R]."""
@@ -342,7 +342,7 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Explanation:
-    """The attributions of one query, one a target in the order asked, and the time they took."""
+    """The attributions of one query, one per target in the order asked, and the time they took."""
 
     attributions: tuple[Attribution, ...]
     queue_ms: float

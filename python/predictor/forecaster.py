@@ -38,7 +38,7 @@ class Forecaster:
 
         Raises:
             ArtifactError: the artifact is damaged, incomplete, foreign or newer.
-            ConfigurationError: there is no such device here, or it cannot serve.
+            ConfigurationError: there is no such device, or it cannot serve.
         """
         folder = Path(path).resolve()
         name, version = folder.parent.name, int(folder.name) if folder.name.isdecimal() else 0

@@ -15,15 +15,15 @@ MOST_THREADS: Final = 4096
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; `auto` takes CUDA where it is, else the CPU.
+    """The device of that name; `auto` takes CUDA where there is any, else the CPU.
 
     Raises:
-        ConfigurationError: there is no such device here, or it is Apple's, which has no float64.
+        ConfigurationError: there is no such device, or it is Apple's, which has no float64.
     """
     if name.partition(":")[0] == "mps":
         raise ConfigurationError(
             f"device {name!r} has no float64, in which forecasts and explanations are computed after the network; "
-            "use --device cpu. A model can be trained on it all the same"
+            "use --device cpu. Models can still be trained on it"
         )
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -31,14 +31,14 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigurationError(f"device {name!r} is not to be had here: {error}; use --device auto or cpu") from error
+        raise ConfigurationError(f"device {name!r} is not available: {error}; use --device auto or cpu") from error
     return device
 
 
 def use_threads(count: int) -> None:
-    """Let every forward of this process use so many CPU threads.
+    """Let every forward of this process use `count` CPU threads.
 
-    One is fastest for small networks, above all on a busy machine, where several wait for each other.
+    One is fastest for small networks, above all on a busy machine, where several threads wait for each other.
 
     Raises:
         ConfigurationError: `count` is not 1 to MOST_THREADS.
@@ -106,7 +106,7 @@ class Engine:
 
     @torch.inference_mode()
     def internals(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Internals | None:
-        """What the network turned to in each window, on the CPU; None from a network that does not tell; as `units`."""
+        """The network's internals for each window, on the CPU; None if it has none; raises as `units`."""
         if not isinstance(self.network, Introspective):
             return None
         chunks = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, deadline)]

@@ -1,4 +1,4 @@
-"""What is asked: one panel of bars, or the feature windows of a caller that computes features itself."""
+"""A question: one panel of bars, or the feature windows of a caller that computes features itself."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -37,7 +37,7 @@ class FeatureWindow:
     mask: NDArray[np.bool_]
     """[S, encoder_length, F] True where the cell is known."""
     location: NDArray[np.float64]
-    """[S] the window's own level of the target; [S, H], one a horizon, of a model whose levels are fitted."""
+    """[S] the window's own level of the target; [S, H], one per horizon, of a model whose levels are fitted."""
     scale: NDArray[np.float64]
     """The window's own volatility, positive, in the shape of `location`."""
     schema_hash: str
@@ -73,7 +73,7 @@ ReadInstance = Instance | QuantraError
 
 
 def instance_of(asked: Question, covariates: Covariates | None = None) -> Instance:
-    """The question about a panel or windows alone; one that is an instance already stays as it is.
+    """The question about a panel or windows alone; an instance stays as it is.
 
     Raises:
         CovariatesError: covariates are given beside an instance, which holds its own, or beside windows.
@@ -100,7 +100,7 @@ class Query:
     tolerance: float = 0.01
     """Largest relative completeness gap that counts as converged, in (0, 1)."""
     symbols: tuple[str, ...] = ()
-    """Whose reasons, in this order; empty = all of the instance's. All of its bars are read whoever is asked about."""
+    """Whose reasons, in this order; empty = all of the instance's. All of its bars are read in any case."""
 
 
 def importance_query(asked: Question, horizon: int, quantile: float, covariates: Covariates | None) -> Query:

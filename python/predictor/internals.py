@@ -1,4 +1,4 @@
-"""What a network tells of itself: the weights that it gave to its inputs and sessions, for people."""
+"""A network's internals: the weights that it gave to its inputs and sessions, for people."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,8 +8,8 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 
-INTERNALS_NOTE: Final = "what the network turned to, not what moved the forecast"
-"""Stands wherever internals are shown."""
+INTERNALS_NOTE: Final = "what the network attended to, not what moved the forecast"
+"""Shown wherever internals are."""
 _SHOWN_SHARES: Final = 5
 
 
@@ -40,16 +40,16 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Internal:
-    """Weights of a network's own, such as attention: what it turned to on the way to one target, for S symbols.
+    """A network's own weights, such as attention: what it attended to on the way to one target, for S symbols.
 
-    They are no contributions, and say nothing of what moved the forecast. Measured on fitted networks, the order of
+    They are not contributions, and do not say what moved the forecast. Measured on fitted networks, the order of
     selection weights agreed with that of the true weights by anything from 0.1 to 1.0 (rank correlation), and
     attention found the true lags in 0 to 0.6 of the cases: by the time that it looks, the layers before it have moved
     information between variables and sessions, and a linear map beside the network passes all of it by.
     """
 
     name: str
-    """Such as `attention`; that of an ensemble's member has the member's name in front."""
+    """Such as `attention`; for an ensemble's member, with the member's name in front."""
     axis: InternalAxis
     labels: tuple[str, ...]
     """[L] variables, or sessions by their distance from the last bar's; `table` puts these into words."""

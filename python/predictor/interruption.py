@@ -1,6 +1,6 @@
 """Ctrl+C while a program still loads its libraries: one line and no traceback.
 
-Imports nothing that takes long, so that it can be there first.
+Imports nothing that takes long, so that it can come first.
 """
 
 import os
@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 INTERRUPTED: Final = 130
-"""The exit code after Ctrl+C, as shells have it."""
+"""The exit code after Ctrl+C, as in shells."""
 STOPPED: Final = "stopped by Ctrl+C"
 
 

@@ -16,11 +16,11 @@ from predictor.replacement import check_file, replace_file
 
 ALIASES = "aliases.json"
 CHAMPION = "champion"
-"""The alias that a plain name means."""
+"""The alias that a plain name stands for."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VERSION = re.compile(r"0|[1-9][0-9]{0,8}")
-"""One spelling a version, so that 1 and 01 cannot both stand for it."""
+"""One spelling per version, so that 1 and 01 cannot both stand for it."""
 _SHOWN = 80
 
 
@@ -40,7 +40,7 @@ def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Ans
     """Read an artifact or an ensemble of artifacts, verify it, build the model and run every golden instance.
 
     Raises:
-        ArtifactError: the artifact is not whole, or computes something else than recorded.
+        ArtifactError: the artifact is not whole, or computes something other than was recorded.
     """
     return (
         _load_ensemble(folder, identity, runtime)
@@ -93,7 +93,7 @@ class ModelLine:
     versions: Mapping[int, Answering]
     aliases: Mapping[str, int]
     refused: frozenset[int] = frozenset()
-    """Versions that are there, but cannot be served."""
+    """Versions that exist, but cannot be served."""
 
     @property
     def default(self) -> int:
@@ -118,7 +118,7 @@ class ModelLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """Every model that can answer. Immutable: another set of models is another registry."""
+    """Every model that can answer. Immutable: another set of models needs another registry."""
 
     lines: Mapping[str, ModelLine]
     problems: tuple[ArtifactError, ...]
@@ -149,8 +149,8 @@ class Registry:
         """The model that "NAME", "NAME@VERSION" or "NAME@ALIAS" means; an empty reference means the only one.
 
         Raises:
-            ModelNotFoundError: no model of that name, or none is named and there are several.
-            VersionNotFoundError: it has no such version or alias, or the alias names a version that is not served.
+            ModelNotFoundError: there is no model of that name, or none is named and there are several.
+            VersionNotFoundError: the model has no such version or alias, or the alias names one that is not served.
         """
         asked, _, selector = reference.partition("@")
         name = asked or self._only_name()
@@ -199,7 +199,7 @@ def read_aliases(line: Path) -> dict[str, int]:
     """Aliases of the model in this folder.
 
     Raises:
-        ArtifactError: the file is not an object of integers, or a key is no alias.
+        ArtifactError: the file is not an object of integers, or a key is not an alias.
     """
     path, source = line / ALIASES, f"{line.name}/{ALIASES}"
     if not path.is_file():
@@ -208,18 +208,18 @@ def read_aliases(line: Path) -> dict[str, int]:
     aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is no dict
     wrong = [alias for alias in aliases if not _is_alias(alias)]
     if wrong:
-        raise ArtifactError.of(source, f"{wrong[0][:_SHOWN]!r} is no alias; {_ALIAS_RULE}")
+        raise ArtifactError.of(source, f"{wrong[0][:_SHOWN]!r} is not an alias; {_ALIAS_RULE}")
     return aliases
 
 
 def set_alias(line: Path, alias: str, version: int) -> None:
-    """Let an alias of the model in this folder name a version, from one moment to the next.
+    """Point an alias of the model in this folder to a version, in one step.
 
     Raises:
-        ConfigurationError: the alias is no name, the version does not exist, or the folder cannot be written.
+        ConfigurationError: the alias is not a valid name, the version does not exist, or the folder cannot be written.
     """
     if not _is_alias(alias):
-        raise ConfigurationError(f"{alias[:_SHOWN]!r} is no alias; {_ALIAS_RULE}")
+        raise ConfigurationError(f"{alias[:_SHOWN]!r} is not an alias; {_ALIAS_RULE}")
     if not artifact.is_artifact(line / str(version)):
         raise ConfigurationError(f"{line}: has no version {version}; it has {_versions(line)}")
     check_file(line / ALIASES)
@@ -228,7 +228,7 @@ def set_alias(line: Path, alias: str, version: int) -> None:
 
 
 def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
-    """What a server would say of the aliases of the model in this folder: each must name a version that loads."""
+    """What a server would report about the aliases of the model in this folder: each must name a version that loads."""
     try:
         aliases = read_aliases(folder)
     except ArtifactError as error:
@@ -281,7 +281,7 @@ def _versions(line: Path) -> list[int]:
     return sorted(int(p.name) for p in line.iterdir() if p.is_dir() and _VERSION.fullmatch(p.name))
 
 
-_ALIAS_RULE = "it must be 1 to 64 letters, digits, dots, dashes and underscores, and no number"
+_ALIAS_RULE = "it must be 1 to 64 letters, digits, dots, dashes and underscores, and not a number"
 
 
 def _is_alias(text: str) -> bool:

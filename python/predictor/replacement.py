@@ -1,6 +1,6 @@
 """Replacing a file whole: readers see the old one or the new one, whenever the machine stops.
 
-Beside it, whether something can be written at all: asked before the work that it would hold, which may take hours.
+Also whether something can be written at all: checked before the work whose result it would hold, which may take hours.
 """
 
 import os
@@ -14,7 +14,7 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a draft beside the file, flush it to disk, and move it into place, readable for everybody.
 
     Raises:
-        OSError: the folder cannot be written; what stood at `path` stays as it was.
+        OSError: the folder cannot be written; what was at `path` stays as it was.
     """
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -25,14 +25,14 @@ def replace_file(path: Path, content: bytes) -> None:
         Path(draft).chmod(0o644)
         Path(draft).replace(path)
     finally:
-        Path(draft).unlink(missing_ok=True)  # after the replacement there is none
+        Path(draft).unlink(missing_ok=True)  # after the replacement there is nothing left to remove
 
 
 def check_file(path: Path) -> None:
-    """Refuse now a file that could not be written later.
+    """Refuse early a file that could not be written later.
 
     Raises:
-        ConfigurationError: the path is a folder, or in one that is not there or cannot be written.
+        ConfigurationError: the path is a folder, or its folder does not exist or cannot be written.
     """
     folder = path.absolute().parent
     if path.is_dir():
@@ -43,24 +43,24 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse now a folder that could not be written later; it need not be there, and neither need its parents.
+    """Refuse early a folder that could not be written later; neither it nor its parents need exist.
 
     Raises:
-        ConfigurationError: something else stands in its place, or the folder that it goes into cannot be written.
+        ConfigurationError: something else is in its place, or the folder that it goes into cannot be written.
     """
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
     if not there.is_dir():
-        raise ConfigurationError(f"{there} is no folder, so that {path} cannot be written; choose another place")
+        raise ConfigurationError(f"{there} is not a folder, so {path} cannot be written; choose another place")
     _check_written(there, path)
 
 
 def _check_written(folder: Path, path: Path) -> None:
-    """A file is tried, as rights alone do not tell."""
+    """Tries to write a file, as rights alone do not tell."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise ConfigurationError(
-            f"folder {folder} cannot be written ({error.strerror}), so that {path} cannot be; choose another place, or "
+            f"folder {folder} cannot be written ({error.strerror}), so {path} cannot be; choose another place, or "
             "change the folder's rights"
         ) from error

@@ -1,6 +1,6 @@
 """The use cases, without wire types: what every door (gRPC, in-process, pythonnet) calls, and all that it calls.
 
-Work runs on threads of its own and comes back as futures. Predictions have one thread a model; explanations have one
+Work runs on threads of its own and comes back as futures. Predictions have one thread per model; explanations have one
 thread for all, over an attribution view of their own, so that a prediction never waits for an explanation. While
 predictions come, explanations pause between their steps, because two threads of one interpreter hold each other up.
 """
@@ -32,7 +32,7 @@ LOW_PRIORITY = 19
 """The nice value of the thread that explains."""
 
 QUIET_S: Final = 0.01
-"""Predictions that come one after the other come closer together than this."""
+"""Predictions closer together than this count as one stream."""
 LONGEST_PAUSE_S: Final = 0.05
 """An explanation takes its next step after this time, however many predictions come."""
 
@@ -42,7 +42,7 @@ MAX_WAITING_EXPLANATIONS = 8
 
 
 class Worker:
-    """One thread that does its work in order, and refuses more than it can hold."""
+    """One thread that does its work in order, and refuses more than its capacity."""
 
     def __init__(self, name: str, capacity: int, *, gives_way: bool = False) -> None:
         begin = _give_way if gives_way else None
@@ -54,7 +54,7 @@ class Worker:
         """Do `work` after all that waits already.
 
         Raises:
-            QueueFullError: too much waits.
+            QueueFullError: too many calls wait.
             UnavailableError: the worker is closed.
         """
         if not self._places.acquire(blocking=False):
@@ -112,7 +112,7 @@ class Yielding:
 
 
 def _give_way() -> None:
-    """Let the other threads run first where cores are short; only Linux has priorities of single threads."""
+    """Let the other threads run first where cores are scarce; only Linux has priorities for single threads."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
 
@@ -152,7 +152,7 @@ class PredictionService:
 
     @property
     def without_champion(self) -> tuple[str, ...]:
-        """Models that serve their newest version for want of the alias `champion`."""
+        """Models that serve their newest version because they lack the alias `champion`."""
         return self._registry.without_champion()
 
     def models(self) -> tuple[ModelInfo, ...]:

@@ -1,4 +1,4 @@
-"""How a model did on days that it had not seen: it stands beside every answer, as a fan alone says nothing of it."""
+"""How a model did on days that it had not seen: it comes with every answer, as a fan alone says nothing of it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,7 +26,7 @@ class Skill:
     lower: float
     upper: float
     level: float
-    """Of the interval, such as 0.9."""
+    """Confidence level of the interval, such as 0.9."""
     sentence: str
     """The same in words."""
     days_short: int = 0
@@ -56,5 +56,5 @@ class Skill:
 
 
 def line_of(skill: Skill | None) -> str:
-    """The line that stands below every answer for people, also where nothing is known."""
+    """The line shown below every answer, also where nothing is known."""
     return "skill: unknown, the model's card compares it with nothing" if skill is None else skill.line

@@ -43,7 +43,7 @@ class Encoded:
     static: NDArray[np.float32]
     """[S, C]"""
     series: DailySeries
-    """[S, B] each: what levels are measured by, on all B sessions of the bars."""
+    """[S, B] each: the series that levels are measured by, on all B sessions of the bars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Minimum:
     """What a symbol must have to be forecast."""
 
     encoder_share: float = 0.5
-    """Of the encoder's sessions, in (0, 1]: on so many it must have a bar."""
+    """Share of the encoder's sessions, in (0, 1], on which it must have a bar."""
     values: int = 20
     """Known values, such as returns, among those that its level and volatility are measured by."""
 
@@ -64,7 +64,7 @@ class Minimum:
 
 
 class Counts(NamedTuple):
-    """How much is known of each symbol up to each session."""
+    """How much is known about each symbol up to each session."""
 
     bars: NDArray[np.int32]
     """[S, T] bars among the encoder's sessions."""
@@ -74,7 +74,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRecipe:
-    """What decides a network's inputs: pipelines that agree in it make the same of the same bars."""
+    """What decides a network's inputs: pipelines that agree in it make the same inputs from the same bars."""
 
     schema_hash: str
     target: Target
@@ -162,7 +162,7 @@ class Pipeline:
         return min(self.minimum.values, self.normaliser.window)
 
     def counts(self, present: NDArray[np.bool_], series: DailySeries) -> Counts:
-        """How much is known of each symbol, from its bars [S, T] and the series [S, T] that levels are measured by."""
+        """How much is known about each symbol, from its bars [S, T] and the series [S, T] that measure its levels."""
         known = np.isfinite(series[0])
         return Counts(
             bars=_trailing_count(present, self.encoder_length), values=_trailing_count(known, self.normaliser.window)
@@ -189,7 +189,7 @@ class Pipeline:
         """The sessions that one forecast depends on; where the panel begins later, those before have no bar.
 
         Raises:
-            TooFewBarsError: the panel is shorter, and the calendar does not tell the sessions before it.
+            TooFewBarsError: the panel is shorter, and the calendar does not know the sessions before it.
         """
         lacking = self.bars_needed - len(bars.sessions)
         if lacking <= 0:
@@ -208,7 +208,7 @@ class Pipeline:
 
         Args:
             bars: the history.
-            covariates: beside it; the known ones also of the sessions that follow it, as many as the target reaches.
+            covariates: those beside it; the known ones also for as many following sessions as the target reaches.
 
         Raises:
             CovariateMissingError: one that the features read is not there.
@@ -228,7 +228,7 @@ class Pipeline:
         return self.encode_recent(recent, recent.adjusted(), beside)
 
     def encode_recent(self, bars: BarPanel, adjusted: AdjustedBars, covariates: Covariates) -> Encoded:
-        """The same of the sessions that `recent` gives, adjusted, and of covariates beside these."""
+        """The same from the sessions that `recent` gives, adjusted, and the covariates beside them."""
         return self._encode(bars, adjusted, covariates, self.encoder_length)
 
     def _encode(self, bars: BarPanel, adjusted: AdjustedBars, covariates: Covariates, sessions: int) -> Encoded:

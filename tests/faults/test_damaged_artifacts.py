@@ -125,7 +125,7 @@ def test_a_link_in_place_of_a_file_is_named(folder: Path, name: str, tmp_path: P
 def test_a_link_in_place_of_the_golden_folder_is_named(folder: Path, tmp_path: Path) -> None:
     (folder / "golden").rename(tmp_path / "elsewhere")
     (folder / "golden").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    assert refused(folder) == "golden: is a link; an artifact holds its files itself"
+    assert refused(folder) == "golden: is a link; an artifact holds its files, not links to them"
 
 
 @pytest.mark.parametrize("name", EVERY_FILE)
@@ -249,7 +249,7 @@ def test_edges_that_cannot_be_are_refused(
     ("universe", "cause"),
     [
         (["AAPL", "GOOG", "IBM"], "[4, 2], expected torch."),
-        (["AAPL", "GOOG", "IBM", "AAPL"], "universe: AAPL stands twice"),
+        (["AAPL", "GOOG", "IBM", "AAPL"], "universe: AAPL appears twice"),
         ([], "universe has 0 symbols, but network 'graph' needs at least one"),
         ([1, 2, 3, 4], "universe"),
     ],
@@ -286,7 +286,7 @@ FORGED_TENSORS: Mapping[str, tuple[bytes, str]] = {
     "no JSON": (_safetensors(b"[1,"), "is not strict JSON"),
     "nested too deep": (_safetensors(b"[" * 100_000 + b"]" * 100_000), "nests deeper"),
     "no object": (_safetensors(b"[]"), "must be an object"),
-    "a name twice": (_safetensors(b'{"a":1,"a":2}'), "stands twice"),
+    "a name twice": (_safetensors(b'{"a":1,"a":2}'), "appears twice"),
     "no entries": (_safetensors(b'{"a":7}'), ""),
     "body too short": (
         _safetensors(b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', body=b"\0" * 4),
@@ -353,7 +353,7 @@ FORGED_MANIFESTS: Sequence[tuple[Callable[[Entry], object], str]] = [
     (_set("target", "kind", value="price"), "'price'"),
     (_set("target", "horizons", value=[5, 1]), "horizons are [5, 1]"),
     (_set("target", "lag", value=True), "lag"),
-    (_set("quantiles", value=[0.9, 0.5, 0.1]), "rising levels"),
+    (_set("quantiles", value=[0.9, 0.5, 0.1]), "ascending levels"),
     (_set("normaliser", "decay", value=7), "decay is 7"),
     (_set("normaliser", "window", value=10**15), "golden instance"),
     (_set("encoder_length", value=0), "encoder length is 0"),
@@ -392,13 +392,13 @@ FORGED_SCALES: Sequence[tuple[Callable[[Entry], object], str]] = [
     (_set("normaliser", "window", value=138), "golden instance"),
     (_set("normaliser", "floor", value=1), "floor is 1"),
     (_set("normaliser", "har", "sessions", value=[1, 5, 22, 10**9]), "must be 1000000000 to 2500"),
-    (_set("normaliser", "har", "sessions", value=[5, 1, 22, 60]), "which must rise"),
+    (_set("normaliser", "har", "sessions", value=[5, 1, 22, 60]), "which must ascend"),
     (_set("normaliser", "har", "intercepts", value=[0.1]), "HAR has 1 intercepts"),
     (_set("normaliser", "har", "intercepts", value=[0.1, 0.1, 0.1, 0.2]), "golden instance"),
     (_set("normaliser", "har", "weights", value=[[0.1] * 4]), "HAR has 4 intercepts for 1 horizons"),
     (_set("normaliser", "har", "stranger", value=1), "stranger"),
     (_set("normaliser", "garch", "alpha", value=0.2), "their sum below 1"),
-    (_set("normaliser", "garch", "reversion", value=[1, 1]), "must be 4 numbers, one a horizon"),
+    (_set("normaliser", "garch", "reversion", value=[1, 1]), "must be 4 numbers, one per horizon"),
     (lambda manifest: manifest["normaliser"].pop("garch"), "share of HAR is 0.6"),
 ]
 

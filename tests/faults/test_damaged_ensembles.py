@@ -122,10 +122,10 @@ def test_a_missing_folder_of_members_is_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        (MEMBERS, f"{MEMBERS}/a: is a link; an ensemble holds its members itself"),
-        (f"{MEMBERS}/b", f"{MEMBERS}/b: is a link; an ensemble holds its members itself"),
-        ("golden", "golden: is a link; an artifact holds its files itself"),
-        (f"{MEMBERS}/b/golden", f"{MEMBERS}/b/golden: is a link; an artifact holds its files itself"),
+        (MEMBERS, f"{MEMBERS}/a: is a link; an ensemble holds its members, not links to them"),
+        (f"{MEMBERS}/b", f"{MEMBERS}/b: is a link; an ensemble holds its members, not links to them"),
+        ("golden", "golden: is a link; an artifact holds its files, not links to them"),
+        (f"{MEMBERS}/b/golden", f"{MEMBERS}/b/golden: is a link; an artifact holds its files, not links to them"),
     ],
 )
 def test_a_link_in_place_of_a_folder_is_named(folder: Path, place: str, message: str, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_members_that_changed_places_are_found(folder: Path) -> None:
     members = folder / MEMBERS
     for source, target in (("a", "c"), ("b", "a"), ("c", "b")):
         (members / source).rename(members / target)
-    assert "another artifact stands in its place" in refused(folder)
+    assert "another artifact is in its place" in refused(folder)
 
 
 def test_an_adopted_stranger_is_found_by_the_ensembles_own_golden_instance(folder: Path, parts: Path) -> None:
@@ -207,8 +207,8 @@ FORGED: list[tuple[Callable[[Entry], object], str]] = [
     (lambda m: m["members"][0].update(name="../a"), "no usable name"),
     (lambda m: m["members"][0].update(name=""), "no usable name"),
     (lambda m: m["members"][0].update(path="/etc"), "path"),
-    (lambda m: m["members"][0].update(manifest_sha256="0" * 64), "another artifact stands in its place"),
-    (lambda m: m.update(quantiles=[0.9, 0.5, 0.1]), "rising levels"),
+    (lambda m: m["members"][0].update(manifest_sha256="0" * 64), "another artifact is in its place"),
+    (lambda m: m.update(quantiles=[0.9, 0.5, 0.1]), "ascending levels"),
     (lambda m: m.update(quantiles=[0.2, 0.5, 0.9]), "but its members forecast"),
     (lambda m: m["target"].update(lag=1), "but its members forecast"),
     (lambda m: m.update(calendar="XLON"), "but its members forecast"),

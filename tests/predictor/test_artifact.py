@@ -131,5 +131,5 @@ def test_a_folder_claims_to_be_an_artifact_by_its_manifest(tmp_path: Path) -> No
 
 
 def test_a_path_without_a_folder_is_no_artifact(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="is no folder"):
+    with pytest.raises(ArtifactError, match="is not a folder"):
         artifact.load(tmp_path / "nothing")

@@ -83,13 +83,13 @@ def test_a_broken_adjusted_close_is_named(value: float) -> None:
 @pytest.mark.parametrize(
     ("sessions", "problem"),
     [
-        ([20240102, 20240102, 20240104, 20240105], "session 20240102 stands twice"),
-        ([20240102, 20240104, 20240103, 20240105], "session 20240103 stands after 20240104"),
-        ([20230228, 20230229, 20230301, 20230302], "session 20230229 is no date"),
-        ([20240102, 20240103, 20240104, 20241301], "session 20241301 is no date"),
-        ([20240102, 20240103, 20240104, 20240431], "session 20240431 is no date"),
-        ([19000228, 19000229, 19000301, 19000302], "session 19000229 is no date"),
-        ([-20240102, 20240103, 20240104, 20240105], "session -20240102 is no date"),
+        ([20240102, 20240102, 20240104, 20240105], "session 20240102 appears twice"),
+        ([20240102, 20240104, 20240103, 20240105], "session 20240103 comes after 20240104"),
+        ([20230228, 20230229, 20230301, 20230302], "session 20230229 is not a date"),
+        ([20240102, 20240103, 20240104, 20241301], "session 20241301 is not a date"),
+        ([20240102, 20240103, 20240104, 20240431], "session 20240431 is not a date"),
+        ([19000228, 19000229, 19000301, 19000302], "session 19000229 is not a date"),
+        ([-20240102, 20240103, 20240104, 20240105], "session -20240102 is not a date"),
     ],
 )
 def test_sessions_are_real_dates_in_order(sessions: list[int], problem: str) -> None:
@@ -108,7 +108,7 @@ def test_leap_days_are_dates() -> None:
     ("changes", "problem"),
     [
         ({"symbols": ()}, "at least one symbol"),
-        ({"symbols": ("AAA", "AAA")}, "AAA stands twice"),
+        ({"symbols": ("AAA", "AAA")}, "AAA appears twice"),
         ({"symbols": ("AAA", "B\nB")}, "printable"),
         ({"symbols": ("AAA", "B" * 65)}, "1 to 64"),
         ({"symbols": ("AAA",)}, r"open must have shape \[1, 4\]"),

@@ -135,9 +135,12 @@ def test_whole_numbers_and_nothing_may_stand_before_other_numbers(tmp_path: Path
         ("SELECT *, close AS CLOSE FROM bars", "the query's answer has more than one column close"),
         ("SELECT *, close FROM bars", "market.db gave no bars: .*close"),
         ("SELECT * FROM bars WHERE symbol = 'X'", "the query's answer has no rows"),
-        ("SELECT * FROM bars UNION ALL SELECT * FROM bars", "AAPL .* stands twice in the query's answer"),
-        ("SELECT date, symbol, open, high, low, 'x' AS close, volume FROM bars", "column close: 'x' is no number"),
-        ("SELECT 'soon' AS date, symbol, open, high, low, close, volume FROM bars", "column date: 'soon' is no date"),
+        ("SELECT * FROM bars UNION ALL SELECT * FROM bars", "AAPL .* appears twice in the query's answer"),
+        ("SELECT date, symbol, open, high, low, 'x' AS close, volume FROM bars", "column close: 'x' is not a number"),
+        (
+            "SELECT 'soon' AS date, symbol, open, high, low, close, volume FROM bars",
+            "column date: 'soon' is not a date",
+        ),
         ("SELECT date, symbol, open, high, low, -close AS close, volume FROM bars", "AAPL .*: close is -"),
     ],
 )

@@ -98,7 +98,7 @@ STACKED = "".join(
 def test_a_column_that_may_hold_the_symbol_is_not_guessed_but_named(tmp_path: Path, name: str) -> None:
     header = f"{name},note,date,open,high,low,close,volume\n"
     problem = (
-        f"no column symbol, and 2024-01-02 stands twice; if column '{name.lower()}' holds it, rename it to symbol$"
+        f"no column symbol, and 2024-01-02 appears twice; if column '{name.lower()}' holds it, rename it to symbol$"
     )
     with pytest.raises(BarsError, match=problem):
         BarPanel.read(write(tmp_path, header + STACKED))
@@ -107,13 +107,13 @@ def test_a_column_that_may_hold_the_symbol_is_not_guessed_but_named(tmp_path: Pa
 def test_stocks_one_after_the_other_in_time_are_told_apart_by_their_column_too(tmp_path: Path) -> None:
     rows = [f"{name},{year}-01-0{day},1,1,1,1,1" for name, year in (("A", 2024), ("B", 2023)) for day in (2, 3)]
     text = "\n".join(["code,date,open,high,low,close,volume", *rows]) + "\n"
-    with pytest.raises(BarsError, match="its dates do not rise; if column 'code' holds it, rename it to symbol"):
+    with pytest.raises(BarsError, match="its dates are not in order; if column 'code' holds it, rename it to symbol"):
         BarPanel.read(write(tmp_path, text))
 
 
 def test_days_that_stand_twice_without_any_column_of_texts_ask_for_a_column_symbol(tmp_path: Path) -> None:
     rows = "2024-01-02,1,1,1,1,1\n2024-01-02,2,2,2,2,2\n"
-    problem = "2024-01-02 stands twice; give each day one row, or give the table a column symbol"
+    problem = "2024-01-02 appears twice; give each day one row, or give the table a column symbol"
     with pytest.raises(BarsError, match=problem):
         BarPanel.read(write(tmp_path, HEADER.removeprefix("symbol,") + rows))
 
@@ -122,7 +122,7 @@ def test_a_file_of_one_stock_whose_newest_bar_stands_first_is_told_to_sort_whate
     tmp_path: Path,
 ) -> None:
     rows = "up,2024-01-04,1,1,1,1,1\ndown,2024-01-03,1,1,1,1,1\nup,2024-01-02,1,1,1,1,1\n"
-    with pytest.raises(BarsError, match=r"BARS 2024-01-03 stands after 2024-01-04 .*oldest first"):
+    with pytest.raises(BarsError, match=r"BARS 2024-01-03 comes after 2024-01-04 .*oldest first"):
         BarPanel.read(write(tmp_path, HEADER.replace("symbol", "trend") + rows))
 
 
@@ -168,12 +168,12 @@ def test_a_moment_is_of_the_day_that_its_own_time_zone_had(tmp_path: Path, zone:
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ("AAA,2024-01-02,1,1,1,1,1\nAAA,2024-01-03,1,1,1,null,1\n", "row 2 .*column close: 'null' is no number"),
-        ("AAA,2024-13-02,1,1,1,1,1\n", "row 1 .*column date: '2024-13-02' is no date"),
-        ("AAA,02/01/2024,1,1,1,1,1\n", "row 1 .*column date: '02/01/2024' is no date"),
-        ("AAA,,1,1,1,1,1\n", "row 1 .*column date: '' is no date"),
+        ("AAA,2024-01-02,1,1,1,1,1\nAAA,2024-01-03,1,1,1,null,1\n", "row 2 .*column close: 'null' is not a number"),
+        ("AAA,2024-13-02,1,1,1,1,1\n", "row 1 .*column date: '2024-13-02' is not a date"),
+        ("AAA,02/01/2024,1,1,1,1,1\n", "row 1 .*column date: '02/01/2024' is not a date"),
+        ("AAA,,1,1,1,1,1\n", "row 1 .*column date: '' is not a date"),
         (",2024-01-02,1,1,1,1,1\n", "row 1 .*symbol is empty"),
-        ("AAA,2024-01-03,1,1,1,1,1\nAAA,2024-01-02,1,1,1,1,1\n", "AAA 2024-01-02 stands after 2024-01-03"),
+        ("AAA,2024-01-03,1,1,1,1,1\nAAA,2024-01-02,1,1,1,1,1\n", "AAA 2024-01-02 comes after 2024-01-03"),
         ("AAA,2024-01-02,1,1,1,1,1\nBBB,2024-01-02,1,1,1,1,1\nAAA,2024-01-02,1,1,1,1,1\n", "AAA 2024-01-02 .*twice"),
         ("AAA,2024-01-02,1,1,1,-1,1\n", "AAA 2024-01-02: close is -1"),
         ("AAA,2024-01-02,1,1,1,inf,1\n", "AAA 2024-01-02: close is inf"),
@@ -207,7 +207,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_in_place_of_a_file_is_called_one(tmp_path: Path) -> None:
     (tmp_path / "bars.csv").mkdir()
-    with pytest.raises(BarsError, match=r"bars\.csv is a folder, no file"):
+    with pytest.raises(BarsError, match=r"bars\.csv is a folder, not a file"):
         BarPanel.read(tmp_path / "bars.csv")
 
 

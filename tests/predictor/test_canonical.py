@@ -37,7 +37,7 @@ def test_what_could_not_be_read_is_not_written(value: Json) -> None:
         (b"{} {}", "Extra data"),
         (b"\xff", "can't decode"),
         (b"\xef\xbb\xbf{}", "BOM"),
-        (b'{"a": 1, "a": 1}', "key 'a' stands twice"),
+        (b'{"a": 1, "a": 1}', "key 'a' appears twice"),
         (b'{"a": NaN}', "NaN is not a JSON number"),
         (b"[-Infinity]", "-Infinity is not a JSON number"),
         (b"[1e999]", "1e999 is beyond the range of a double"),
@@ -131,7 +131,7 @@ def test_a_key_that_nobody_reads_is_refused() -> None:
     record = Record({"a": 1, "typo": 2}, "x.json")
     record.integer("a")
 
-    with pytest.raises(ArtifactError, match="typo is a key that nobody knows"):
+    with pytest.raises(ArtifactError, match="typo is an unknown key"):
         record.end()
 
 

@@ -239,7 +239,7 @@ def test_explain_shows_internals_below_a_heading_that_says_what_they_are(
 
     text, found = output_of(capsys, *asked), json_of(capsys, *asked)["attributions"][0]
 
-    contributions, internals = text.split("AAPL: internals, what the network turned to, not what moved the forecast")
+    contributions, internals = text.split("AAPL: internals, what the network attended to, not what moved the forecast")
     assert [one["name"] for one in found["internals"]] == [
         "selection of past variables",
         "selection of future variables",
@@ -312,7 +312,7 @@ def test_inspect_refuses_the_audit_of_another_artifact(artifact: Path, tmp_path:
 
     assert exit_code("inspect", folder) == 1
 
-    assert "1.audit.json: is of another artifact" in capsys.readouterr().err
+    assert "1.audit.json: belongs to another artifact" in capsys.readouterr().err
 
 
 def test_inspect_gives_the_model_as_json(artifact: Path, answers: Answers, capsys: Capture) -> None:

@@ -193,7 +193,7 @@ def test_the_asynchronous_client_raises_the_same_errors(target: str) -> None:
 def test_silence_is_unavailable_and_says_what_to_do() -> None:
     with QuantraClient("127.0.0.1:1") as lonely, pytest.raises(UnavailableError) as silence:
         lonely.models()
-    assert "nobody answers at 127.0.0.1:1" in silence.value.message
+    assert "no server answers at 127.0.0.1:1" in silence.value.message
     assert "quantra serve" in silence.value.message
 
 

@@ -130,12 +130,15 @@ def test_a_file_without_known_from_is_refused_and_told_why(tmp_path: Path) -> No
         ("date,known_from\n2024-01-02,2024-01-02\n", "no column of values"),
         ("date,known_from,sales\n", "has no rows"),
         ("date,known_from,net sales!\n2024-01-02,2024-01-02,1\n", "letters, digits and underscores"),
-        ("date,known_from,sales\n2024-01-02,soon,1\n", "row 1 after the header, column known_from: 'soon' is no date"),
-        ("date,known_from,sales\n2024-01-02,2024-01-02,high\n", "column sales: 'high' is no number"),
+        (
+            "date,known_from,sales\n2024-01-02,soon,1\n",
+            "row 1 after the header, column known_from: 'soon' is not a date",
+        ),
+        ("date,known_from,sales\n2024-01-02,2024-01-02,high\n", "column sales: 'high' is not a number"),
         ("symbol,date,known_from,sales\n,2024-01-02,2024-01-02,1\n", "row 1 after the header has no symbol"),
         (
             "date,known_from,sales\n2024-01-02,2024-01-02,1\n2024-01-03,2024-01-03,-inf\n",
-            "row 2 after the header, column sales: '-inf' is no finite number",
+            "row 2 after the header, column sales: '-inf' is not a finite number",
         ),
     ],
 )
@@ -162,11 +165,11 @@ def test_symbol_and_ticker_that_contradict_are_refused_in_covariates_too(tmp_pat
     [
         (
             "instrument,date,known_from,sales\nA,2024-01-02,2024-01-02,1\nB,2024-01-02,2024-01-02,1\n",
-            "column instrument: 'A' is no number.*no column symbol; if column 'instrument' holds it, rename it",
+            "column instrument: 'A' is not a number.*no column symbol; if column 'instrument' holds it, rename it",
         ),
         (
             "code,date,known_from,sales\n600519,2024-01-02,2024-01-02,1\n600520,2024-01-02,2024-01-02,1\n",
-            "rows 1 and 2 after the header.*keep one, or say whose each is in a column symbol",
+            "rows 1 and 2 after the header.*keep one, or add a column symbol that tells them apart",
         ),
     ],
 )
@@ -340,11 +343,11 @@ def test_what_does_not_fit_the_bars_is_named(changes: dict[str, object], problem
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"numbers": {"sales": np.zeros(2)}}, "stand in two groups"),
+        ({"numbers": {"sales": np.zeros(2)}}, "are in two groups"),
         ({"observed": {"sales": np.zeros((2, 6), np.float32)}}, "must be float64"),
         ({"observed": {"sales": np.zeros(6)}}, "must be float64 of 2 axes"),
         ({"observed": {"sales": np.full((2, 6), np.inf)}}, "holds infinity"),
-        ({"future_sessions": np.array([20240111, 20240110], np.int32)}, "must rise"),
+        ({"future_sessions": np.array([20240111, 20240110], np.int32)}, "must be in ascending order"),
     ],
 )
 def test_what_no_covariates_can_be_is_refused(changes: dict[str, object], problem: str) -> None:

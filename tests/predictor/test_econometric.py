@@ -215,8 +215,8 @@ def test_sessions_whose_bars_have_no_range_have_levels() -> None:
 @pytest.mark.parametrize(
     ("build", "named"),
     [
-        (lambda: replace(TWO, sessions=(2, 1)), r"\[2, 1\] sessions, which must rise"),
-        (lambda: replace(TWO, sessions=()), "must rise"),
+        (lambda: replace(TWO, sessions=(2, 1)), r"\[2, 1\] sessions, which must ascend"),
+        (lambda: replace(TWO, sessions=()), "must ascend"),
         (lambda: replace(TWO, weights=((0.1,), (0.2, 0.3))), "one weight for each"),
         (lambda: replace(TWO, intercepts=(0.0,)), "1 intercepts for 2 horizons"),
         (lambda: replace(SLOW, alpha=0.3), "their sum below 1"),
@@ -228,7 +228,7 @@ def test_sessions_whose_bars_have_no_range_have_levels() -> None:
         (lambda: FittedScale(har=TWO, garch=SLOW), "share of HAR is 1"),
         (lambda: FittedScale(har=TWO, window=1), "window is 1 sessions, but must be 2 to 2500"),
         (lambda: FittedScale(har=TWO, floor=0.0), "floor is 0"),
-        (lambda: FittedLevel(har=TWO, residuals=(0.3,)), "one a horizon"),
+        (lambda: FittedLevel(har=TWO, residuals=(0.3,)), "one per horizon"),
         (lambda: FittedLevel(har=TWO, residuals=(0.3, nan)), "none below the floor"),
     ],
 )

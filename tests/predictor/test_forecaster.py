@@ -92,7 +92,7 @@ def test_a_model_that_is_loaded_under_inference_mode_can_be_explained(models: Pa
 def test_a_folder_that_is_no_artifact_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"manifest.json: the file is missing"):
         Forecaster.load(tmp_path)
-    with pytest.raises(ArtifactError, match="is no folder"):
+    with pytest.raises(ArtifactError, match="is not a folder"):
         Forecaster.load(tmp_path / "1")
 
 

@@ -220,7 +220,7 @@ def test_the_largest_shares_are_a_sentence_that_needs_no_key() -> None:
 def test_html_shows_internals_below_a_heading_that_says_what_they_are(tft: Model) -> None:
     (found,) = explained(tft, recent_bars("AAPL"), 5)
     contributions, internals = found._repr_html_().split("Internals: ")
-    assert internals.startswith("what the network turned to, not what moved the forecast")
+    assert internals.startswith("what the network attended to, not what moved the forecast")
     assert by_name(found)[PAST].table()[0].label in internals
     assert "attention" not in contributions
     assert "Internals" not in replace(found, internals=())._repr_html_()

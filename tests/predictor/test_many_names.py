@@ -56,8 +56,8 @@ def features(names: Sequence[str]) -> FeatureSet:
 
 
 REFUSED: dict[str, Callable[[], object]] = {
-    "s9999 stands twice": lambda: check_symbols(twice()),
-    "stand in two groups": lambda: Covariates(
+    "s9999 appears twice": lambda: check_symbols(twice()),
+    "are in two groups": lambda: Covariates(
         observed={name: np.zeros((1, 1)) for name in named()}, numbers={Counted("s7"): np.zeros(1)}
     ),
     "stranger is not the model's": lambda: check_sent(needed(named()), of_numbers((*named(), "stranger"))),

@@ -481,7 +481,7 @@ def test_a_window_of_which_nothing_is_known_is_refused_by_its_symbol(model: Mode
     window = _window(model, recent_bars("AAPL", "IBM"))
     mask, observed = window.mask.copy(), window.observed.copy()
     mask[1], observed[1] = False, 0
-    with pytest.raises(InvalidInputError, match="nothing is known of IBM"):
+    with pytest.raises(InvalidInputError, match="nothing is known about IBM"):
         model.prepare(Instance(input=replace(window, mask=mask, observed=observed)), LONG_AFTER)
 
 

@@ -115,7 +115,7 @@ def test_offsets_given_for_one_call_replace_those_of_the_model() -> None:
 
 @pytest.mark.parametrize("levels", [(), (0.5, 0.1), (0.0, 0.5), (0.5, 0.5), (0.5, 1.0)])
 def test_quantile_levels_must_rise_between_0_and_1(levels: tuple[float, ...]) -> None:
-    with pytest.raises(ConfigurationError, match="rising levels between 0 and 1"):
+    with pytest.raises(ConfigurationError, match="ascending levels between 0 and 1"):
         QuantileHead(4, horizons=1, levels=levels)
 
 

@@ -253,7 +253,7 @@ def test_links_to_whole_folders_are_how_people_deploy_and_are_served(models: Pat
 
 @pytest.mark.parametrize("alias", ["", "3", "a b", "../x", "@", "x" * 65, "a/b", "-a"])
 def test_an_alias_that_is_no_name_is_refused(models: Path, alias: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no alias; it must be"):
+    with pytest.raises(ConfigurationError, match="is not an alias; it must be"):
         set_alias(models / "small", alias, 1)
     assert not (models / "small" / ALIASES).exists()
 

@@ -376,9 +376,9 @@ def test_a_folder_of_models_opens_and_names_what_it_refused(tmp_path: Path) -> N
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="device 'cuda:99' is not to be had here"):
+    with pytest.raises(ConfigurationError, match="device 'cuda:99' is not available"):
         PredictionService.open(tmp_path, device="cuda:99")
-    with pytest.raises(ConfigurationError, match="device 'abacus' is not to be had here"):
+    with pytest.raises(ConfigurationError, match="device 'abacus' is not available"):
         PredictionService.open(tmp_path, device="abacus")
 
 

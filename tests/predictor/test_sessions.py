@@ -114,7 +114,7 @@ def test_now_needs_a_time_zone() -> None:
 
 
 def test_a_holiday_has_no_close() -> None:
-    with pytest.raises(BarsError, match="2024-03-29 is no session of the calendar XNYS"):
+    with pytest.raises(BarsError, match="2024-03-29 is not a session of the calendar XNYS"):
         NYSE.close_instant(20240329)
 
 
@@ -210,7 +210,7 @@ def test_fields_are_float64_in_a_fixed_order() -> None:
 
 
 def test_fields_of_a_holiday_are_refused() -> None:
-    with pytest.raises(BarsError, match="2024-03-29 is no session"):
+    with pytest.raises(BarsError, match="2024-03-29 is not a session"):
         NYSE.fields(dates(20240328, 20240329))
 
 
@@ -269,7 +269,7 @@ def test_a_damaged_calendar_is_refused_by_the_key(content: bytes, key: str) -> N
 
 
 def test_a_key_that_stands_twice_is_refused() -> None:
-    with pytest.raises(ArtifactError, match=r"calendar\.json: is not strict JSON: key 'first' stands twice"):
+    with pytest.raises(ArtifactError, match=r"calendar\.json: is not strict JSON: key 'first' appears twice"):
         SessionCalendar.from_json(NYSE.to_json().replace(b'"last"', b'"first"'))
 
 
@@ -297,7 +297,7 @@ def test_an_alias_becomes_the_exchange_itself() -> None:
 
 
 def test_an_unknown_exchange_is_refused_with_near_names() -> None:
-    with pytest.raises(ConfigurationError, match=r"'xnyse' is known; near are \['XNYS'"):
+    with pytest.raises(ConfigurationError, match=r"'xnyse' is known; the nearest are \['XNYS'"):
         SessionCalendar.from_exchange("xnyse", 20200101, 20241231)
 
 

@@ -87,9 +87,9 @@ def test_statics_travel_in_features_json_and_are_part_of_the_schema() -> None:
     [
         (("categories", 0, "categories"), ["Tech", "Energy"], "sorted and each once"),
         (("numbers", 0, "scale"), 0.0, "has center 2 and scale 0"),
-        (("numbers", 0, "name"), "return_1", "stand twice: return_1"),
-        (("numbers", 0, "name"), "short_interest", "names of covariates stand twice: short_interest"),
-        (("numbers", 0, "name"), "cap\x1b[2J", "must have 1 to 64 small letters, digits and underscores"),
+        (("numbers", 0, "name"), "return_1", "appear twice: return_1"),
+        (("numbers", 0, "name"), "short_interest", "names of covariates appear twice: short_interest"),
+        (("numbers", 0, "name"), "cap\x1b[2J", "must have 1 to 64 lower-case letters, digits and underscores"),
         (("clip",), 9.0, "static.clip must be 8"),
     ],
 )

@@ -67,7 +67,7 @@ def test_an_array_of_another_length_is_named() -> None:
 def test_a_name_that_stands_twice_is_refused() -> None:
     wrong = message()
     wrong.covariates.observed[1].name = "a"
-    with pytest.raises(MalformedRequestError, match=r"covariates\.observed: a name stands twice"):
+    with pytest.raises(MalformedRequestError, match=r"covariates\.observed: a name appears twice"):
         instances.decode(wrong)
 
 

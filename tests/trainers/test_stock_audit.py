@@ -563,7 +563,7 @@ def test_the_audit_of_another_artifact_is_refused(record: AuditRecord, tmp_path:
     folder.mkdir()
     (folder / "manifest.json").write_text("{}")
     write_audit(folder, record)
-    with pytest.raises(ArtifactError, match=r"1\.audit\.json: is of another artifact"):
+    with pytest.raises(ArtifactError, match=r"1\.audit\.json: belongs to another artifact"):
         read_audit(folder)
 
 
@@ -572,7 +572,7 @@ def test_the_audit_of_another_artifact_is_refused(record: AuditRecord, tmp_path:
     [
         ({"format": "diary"}, "format is 'diary' version 1"),
         ({"future": {}}, "future.verdict is missing"),
-        ({"stars": 5}, "stars is a key that nobody knows"),
+        ({"stars": 5}, "stars is an unknown key"),
     ],
 )
 def test_a_record_that_is_damaged_is_refused(record: AuditRecord, change: dict[str, object], problem: str) -> None:

@@ -393,7 +393,7 @@ def test_a_recipe_reads_back_from_its_settings(recipe: Recipe) -> None:
         ({"target": "price"}, "target is 'price'"),
         ({"network_hidden": 0}, "hidden is 0"),
         ({"network_wings": 2}, r"unknown \['wings'\]"),
-        ({"wings": 2}, "wings is a key that nobody knows"),
+        ({"wings": 2}, "wings is an unknown key"),
         ({"batch_size": 2.5}, "batch_size is 2.5, expected an integer"),
     ],
 )

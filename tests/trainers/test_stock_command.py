@@ -221,9 +221,9 @@ BAD = [
     ("--schedule constant --ranking-weight 0", "ranking weight is 0, but must be above 0"),
     ("--target price", "target is 'price', but must be one of"),
     ("--horizons 1,x", "horizons is '1,x', but must be whole numbers with commas"),
-    ("--horizons 5,1", "horizons are [5, 1], but must be rising"),
+    ("--horizons 5,1", "horizons are [5, 1], but must be ascending"),
     ("--quantiles high", "quantiles is 'high', but must be numbers with commas"),
-    ("--quantiles 0.9,0.1", "quantiles are [0.9, 0.1], but must be rising levels"),
+    ("--quantiles 0.9,0.1", "quantiles are [0.9, 0.1], but must be ascending levels"),
     ("--splits 2000-01-03", "splits is '2000-01-03', but must be four ranges of dates"),
     (
         "--splits 2000-01-03/2007-12-31,2007-12-31/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31",

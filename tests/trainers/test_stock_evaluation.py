@@ -543,7 +543,7 @@ def test_the_part_that_is_judged_holds_the_targets_of_the_first_allowed_decision
 
 @pytest.mark.parametrize("level", [0.0, 1.0])
 def test_a_quantile_of_0_or_1_is_refused(level: float) -> None:
-    with pytest.raises(ConfigurationError, match="must be rising levels between 0 and 1"):
+    with pytest.raises(ConfigurationError, match="must be ascending levels between 0 and 1"):
         replace(RECIPE, quantiles=tuple(sorted((level, 0.5))))
 
 

@@ -101,7 +101,7 @@ def test_a_folder_below_a_file_is_refused_before_the_work(
 
     message = error_of(command.replace("PLACE", str(file)).replace("BARS", str(bars)), capsys)
 
-    assert f"{file} is no folder" in message
+    assert f"{file} is not a folder" in message
     assert message.endswith("choose another place")
 
 

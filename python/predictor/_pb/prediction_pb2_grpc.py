@@ -81,7 +81,7 @@ class PredictionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """How much each input moved the forecast away from the baseline's, in the forecast's own unit.
+        """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,7 +47,7 @@ class PredictionServiceStub:
     Predict: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.PredictRequest, _prediction_pb2.PredictResponse]
     """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
     Explain: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]
-    """How much each input moved the forecast away from the baseline's, in the forecast's own unit."""
+    """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
 
 @_typing.type_check_only
 class PredictionServiceAsyncStub(PredictionServiceStub):
@@ -59,7 +59,7 @@ class PredictionServiceAsyncStub(PredictionServiceStub):
     Predict: _aio.UnaryUnaryMultiCallable[_prediction_pb2.PredictRequest, _prediction_pb2.PredictResponse]  # type: ignore[assignment]
     """Forecasts for many instances. Each instance gets its own result or its own error, in the order of the request."""
     Explain: _aio.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]  # type: ignore[assignment]
-    """How much each input moved the forecast away from the baseline's, in the forecast's own unit."""
+    """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
 
 class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -92,6 +92,6 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.ExplainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_prediction_pb2.ExplainResponse, _abc.Awaitable[_prediction_pb2.ExplainResponse]]:
-        """How much each input moved the forecast away from the baseline's, in the forecast's own unit."""
+        """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
 
 def add_PredictionServiceServicer_to_server(servicer: PredictionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -191,12 +191,12 @@ def save_ensemble(folder: Path, manifest: EnsembleManifest, members: Mapping[str
 
     Args:
         folder: must not exist.
-        manifest: names the members.
+        manifest: the ensemble's; it names the members.
         members: the folder of each member.
         golden: what the ensemble of these members computes.
 
     Raises:
-        ConfigurationError: something stands at `folder` already.
+        ConfigurationError: `folder` exists already.
         ArtifactError: a member is damaged, or is not the one that the manifest names.
     """
     check_absent(folder)
@@ -212,7 +212,7 @@ def load_ensemble(folder: Path) -> StoredEnsemble:
 
     Raises:
         ArtifactError: as `load`, of the ensemble's own files or of a member's, which the message names; or a member
-            is missing, another artifact stands in its place, or the members do not fit together.
+            is missing, another artifact is in its place, or the members do not fit together.
     """
     text = verified_manifest(folder)
     record = Record.from_bytes(text, MANIFEST)
@@ -233,7 +233,7 @@ def is_ensemble(folder: Path) -> bool:
         record = Record.from_bytes(verified_manifest(folder), MANIFEST)
         return record.text("format") == ENSEMBLE_FORMAT
     except ArtifactError:
-        return False  # whoever loads it as an artifact is told what is wrong with it
+        return False  # loading it as an artifact says what is wrong with it
 
 
 # --- writing
@@ -298,7 +298,7 @@ def _read_members(record: Record) -> Mapping[str, str]:
 def _load_member(folder: Path, name: str, digest: str) -> StoredArtifact:
     place = f"{MEMBERS}/{name}"
     if (folder / MEMBERS).is_symlink() or (folder / place).is_symlink():
-        raise ArtifactError.of(place, "is a link; an ensemble holds its members itself")
+        raise ArtifactError.of(place, "is a link; an ensemble holds its members, not links to them")
     if not (folder / place).is_dir():
         raise ArtifactError.of(place, "the member is missing")
     try:
@@ -306,7 +306,7 @@ def _load_member(folder: Path, name: str, digest: str) -> StoredArtifact:
     except ArtifactError as error:
         raise inside(place, error) from error
     if stored.manifest_hash != digest:
-        problem = f"its SHA-256 is not the one in the ensemble's {MANIFEST}; another artifact stands in its place"
+        problem = f"its SHA-256 is not the one in the ensemble's {MANIFEST}; another artifact is in its place"
         raise ArtifactError.of(f"{place}/{MANIFEST}", problem)
     return stored
 

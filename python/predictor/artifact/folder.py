@@ -54,7 +54,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         files: contents by their names relative to the folder, with `/` between parts.
 
     Raises:
-        ConfigurationError: something stands at `folder` already.
+        ConfigurationError: `folder` exists already.
     """
     check_absent(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         _write_all(draft, files)
         draft.rename(folder)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)  # after the rename there is none
+        shutil.rmtree(draft, ignore_errors=True)  # after the rename there is nothing left to remove
     _flush_folder(folder.parent)
 
 
@@ -71,14 +71,14 @@ def check_place(folder: Path) -> None:
     """Refuse now an artifact's folder that could not be written later, after a training.
 
     Raises:
-        ConfigurationError: something stands at `folder` already, or what it would be made in cannot be written.
+        ConfigurationError: `folder` exists already, or the folder above it cannot be written.
     """
     check_absent(folder)
     check_folder(folder)
 
 
 def check_absent(folder: Path) -> None:
-    """Raise ConfigurationError if something stands at `folder` already."""
+    """Raise ConfigurationError if `folder` exists already."""
     if folder.exists():
         raise ConfigurationError(f"{folder} exists already; an artifact is never overwritten: choose another --out")
 
@@ -108,10 +108,10 @@ def verified_manifest(folder: Path) -> bytes:
     """The manifest's text, if its digest is right.
 
     Raises:
-        ArtifactError: there is no such folder, the manifest or its digest is missing, or they do not fit.
+        ArtifactError: there is no such folder, the manifest or its digest is missing, or they do not agree.
     """
     if not folder.is_dir():
-        raise ArtifactError(f"{folder} is no folder, so no artifact")
+        raise ArtifactError(f"{folder} is not a folder, and so not an artifact")
     manifest = read(folder, MANIFEST, MAX_TEXT_BYTES)
     if read(folder, DIGEST, MAX_DIGEST_BYTES) != digest_of(manifest):
         raise ArtifactError.of(MANIFEST, f"its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged")
@@ -174,7 +174,7 @@ def read(folder: Path, name: str, limit: int) -> bytes:
     path = folder / name
     for place in (Path(name), *Path(name).parents[:-1]):
         if (folder / place).is_symlink():
-            raise ArtifactError.of(place.as_posix(), "is a link; an artifact holds its files itself")
+            raise ArtifactError.of(place.as_posix(), "is a link; an artifact holds its files, not links to them")
     if not path.is_file():
         raise ArtifactError.of(name, "the file is missing")
     try:
@@ -238,7 +238,7 @@ def save(folder: Path, artifact: Artifact, golden: Golden) -> None:
     """Write the artifact whole or not at all: into a new folder, flushed to disk, then renamed.
 
     Raises:
-        ConfigurationError: something stands at `folder` already.
+        ConfigurationError: `folder` exists already.
     """
     check_absent(folder)  # before the work, not after it
     files = _contents(artifact, golden)

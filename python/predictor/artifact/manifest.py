@@ -35,9 +35,9 @@ CONTENTS = (WEIGHTS, FEATURES, CALENDAR, GOLDEN_TEXT, GOLDEN_ARRAYS)
 """Every file but the manifest and its digest."""
 
 ENSEMBLE_CONTENTS = (GOLDEN_TEXT, GOLDEN_ARRAYS)
-"""The same of an ensemble, apart from its members."""
+"""The same for an ensemble, apart from its members."""
 MEMBERS = "members"
-"""The folder of an ensemble that holds one artifact a member."""
+"""The folder of an ensemble that holds one artifact per member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ def _check_universe(manifest: Manifest) -> None:
         )
     twice = [symbol for symbol, count in Counter(universe).items() if count > 1]
     if twice:
-        raise ArtifactError.of(MANIFEST, f"universe: {', '.join(twice[:5])} stands twice")
+        raise ArtifactError.of(MANIFEST, f"universe: {', '.join(twice[:5])} appears twice")
 
 
 def read_card(value: Json) -> Mapping[str, Json]:
@@ -227,7 +227,7 @@ def _read_baseline(record: Record, target: Target, version: int) -> BaselineSpec
     horizons = len(target.horizons)
 
     def level(key: str) -> tuple[float, ...]:
-        """One a horizon; format 1 has one for all."""
+        """One per horizon; format 1 has one for all."""
         return (record.number(key),) * horizons if version == 1 else record.numbers(key)
 
     baseline = BaselineSpec(
@@ -239,5 +239,5 @@ def _read_baseline(record: Record, target: Target, version: int) -> BaselineSpec
     )
     record.end()
     if len(baseline.location) != horizons or len(baseline.scale) != horizons:
-        raise record.refusal("location", f"and scale must have {horizons} numbers each, one a horizon")
+        raise record.refusal("location", f"and scale must have {horizons} numbers each, one per horizon")
     return baseline

@@ -28,39 +28,39 @@ MAX_ENTRIES = 10_000
 
 
 def write_tensors(tensors: Mapping[str, Tensor]) -> bytes:
-    """The same bytes for the same tensors."""
+    """Tensors of any shape as bytes: the same bytes for the same tensors."""
     return save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())})
 
 
 def write_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """The same bytes for the same arrays."""
+    """Arrays of any shape as bytes: the same bytes for the same arrays."""
     return save_arrays({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
 
 
 def read_tensors(data: bytes, source: str) -> dict[str, Tensor]:
-    """Tensors by name; `source` names the file in errors.
+    """Tensors by name, in the shapes that they were written in; `source` names the file in errors.
 
     Raises:
-        ArtifactError: the file is no safetensors file, or its header is too large.
+        ArtifactError: the file is not a safetensors file, or its header is too large.
     """
     _check_header(data, source)
     try:
         return load_tensors(data)
     except SafetensorError as error:
         raise ArtifactError.of(source, str(error)) from error
-    except KeyError as error:  # what the reader raises for a kind of number that torch lacks
-        raise ArtifactError.of(source, f"holds numbers of kind {error}, which is not read") from error
+    except KeyError as error:  # what the reader raises for a type of number that torch lacks
+        raise ArtifactError.of(source, f"holds numbers of type {error}, which is not supported") from error
 
 
 def read_arrays(data: bytes, source: str) -> dict[str, NDArray[np.generic]]:
-    """Arrays by name, as `read_tensors`."""
+    """Arrays by name, in the shapes that they were written in; as `read_tensors`."""
     _check_header(data, source)
     try:
         return load_arrays(data)
     except SafetensorError as error:
         raise ArtifactError.of(source, str(error)) from error
     except KeyError as error:
-        raise ArtifactError.of(source, f"holds numbers of kind {error}, which is not read") from error
+        raise ArtifactError.of(source, f"holds numbers of type {error}, which is not supported") from error
 
 
 def _check_header(data: bytes, source: str) -> None:
@@ -91,7 +91,7 @@ class Artifact:
 
         Raises:
             ArtifactError: the weights are not exactly those of this network: names, shapes, float32, finite; or the
-                edges of its graph lead to stocks that there are not, or from a stock to itself.
+                edges of its graph lead to stocks that do not exist, or from a stock to itself.
         """
         sizes = self.sizes
         expected = _expected_weights(self.manifest, sizes)

@@ -43,7 +43,7 @@ class FutureCheck:
 
     verdict: AuditVerdict
     sessions: tuple[int, ...]
-    """yyyymmdd, at which it was tried."""
+    """yyyymmdd, the sessions at which it was tried."""
     stages: tuple[str, ...]
     """What was compared bit for bit, such as observed features, scale and forecast."""
     changed: tuple[str, ...]
@@ -123,7 +123,7 @@ class LagRow:
     """Mean daily rank correlation of median forecasts with returns across stocks; None with fewer than three."""
     ic_error: float | None
     sharpe: float | None
-    """A year's, before costs, of the strategy traded at that close; None where it never moves."""
+    """Sharpe ratio of the strategy traded at that close, per year and before costs; None where it never moves."""
     sharpe_error: float | None
 
 
@@ -133,7 +133,7 @@ class LagCheck:
 
     verdict: AuditVerdict
     horizon: int
-    """Sessions, of IC and strategy."""
+    """Horizon of IC and strategy, in sessions."""
     yardstick: str
     """Name of the one baseline that skill is measured against."""
     rows: tuple[LagRow, ...]
@@ -156,11 +156,11 @@ class CostCheck:
     verdict: AuditVerdict
     strategy: str
     charged_bps: float
-    """Basis points on every unit traded that the Sharpe ratio is after."""
+    """Basis points charged on every unit traded before the Sharpe ratio is computed."""
     break_even_bps: float | None
-    """At which the mean return is zero; below 0 where it loses without any; None where nothing is traded."""
+    """Cost at which the mean return is zero; below 0 where it loses without costs; None where nothing is traded."""
     sharpe: float | None
-    """A year's, after costs."""
+    """Sharpe ratio per year, after costs."""
     sharpe_error: float | None
 
     @property
@@ -190,9 +190,9 @@ class TrialsCheck:
     """Who counted them."""
     sessions: int
     sharpe: float | None
-    """A year's, after costs."""
+    """Sharpe ratio per year, after costs."""
     expected_best: float
-    """A year's Sharpe ratio to be expected of the best of the trials if none had skill."""
+    """Sharpe ratio per year to be expected of the best of the trials if none had skill."""
     probabilistic: float | None
     """Probability that the true Sharpe ratio is above 0."""
     deflated: float | None

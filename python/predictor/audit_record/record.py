@@ -1,6 +1,6 @@
 """An audit, whole, its canonical JSON, and the file that holds it.
 
-It stands beside the artifact's folder, so that the folder stays as it was hashed.
+It lies beside the artifact's folder, so that the folder stays as it was hashed.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class AuditRecord:
     """An audit, whole."""
 
     digest: str
-    """SHA-256 of the artifact's manifest; of a recipe that of its settings and features."""
+    """SHA-256 of the artifact's manifest; for a recipe, of its settings and features."""
     told: str
     """What was audited, in words."""
     bars: str
@@ -56,7 +56,7 @@ class AuditRecord:
 
     @property
     def checks(self) -> tuple[AuditCheck, ...]:
-        """All checks, in the order in which they are told."""
+        """All checks, in the order in which they are shown."""
         return (self.future, self.permutation, self.lags, self.costs, self.trials)
 
     @property
@@ -121,12 +121,12 @@ class AuditRecord:
 
 
 def audit_path(path: Path) -> Path:
-    """Where the audit of an artifact's folder, or of a recipe's file, stands: beside it."""
+    """Where the audit of an artifact's folder, or of a recipe's file, is kept: beside it."""
     return path.with_name(path.name + SUFFIX)
 
 
 def write_audit(path: Path, record: AuditRecord) -> None:
-    """Write the audit beside an artifact or a recipe, in place of an older one."""
+    """Write the audit beside an artifact or a recipe; it replaces an older one."""
     replace_file(audit_path(path), record.to_bytes())
 
 
@@ -134,7 +134,7 @@ def read_audit(folder: Path) -> AuditRecord | None:
     """The audit beside an artifact's folder; None where there is none.
 
     Raises:
-        ArtifactError: it is no audit, or it is one of another artifact.
+        ArtifactError: it is not an audit, or it belongs to another artifact.
     """
     path = audit_path(folder)
     if not path.is_file():
@@ -143,6 +143,6 @@ def read_audit(folder: Path) -> AuditRecord | None:
     digest = hashlib.sha256((folder / _MANIFEST).read_bytes()).hexdigest()
     if record.digest != digest:
         raise ArtifactError.of(
-            path.name, f"is of another artifact, {record.digest[:12]}, not of {digest[:12]}; audit this one again"
+            path.name, f"belongs to another artifact, {record.digest[:12]}, not to {digest[:12]}; audit this one again"
         )
     return record

@@ -21,7 +21,7 @@ SPLIT_TOLERANCE: Final = 0.04
 """How far a split's first open may lie from the close before, apart from the split itself."""
 
 MOST_SHOWN: Final = 10
-"""Jumps of one panel that are told one by one."""
+"""Jumps of one panel that are reported one by one."""
 
 COMMON_SPLITS: Final = ((3, 2), (2, 1), (3, 1), (4, 1), (5, 1), (7, 1), (10, 1), (15, 1), (20, 1))
 
@@ -141,25 +141,54 @@ class RawBars(Protocol):
     """What the adjustment reads of a panel; every array but the sessions is float64 [S, T], NaN = no bar."""
 
     @property
-    def symbols(self) -> tuple[str, ...]: ...  # noqa: D102
+    def symbols(self) -> tuple[str, ...]:
+        """S names."""
+        ...
+
     @property
-    def sessions(self) -> NDArray[np.int32]: ...  # noqa: D102
+    def sessions(self) -> NDArray[np.int32]:
+        """[T] dates, yyyymmdd, oldest first."""
+        ...
+
     @property
-    def open(self) -> FloatArray: ...  # noqa: D102 (the class tells)
+    def open(self) -> FloatArray:
+        """[S, T] the day's first price."""
+        ...
+
     @property
-    def high(self) -> FloatArray: ...  # noqa: D102
+    def high(self) -> FloatArray:
+        """[S, T] the day's highest price."""
+        ...
+
     @property
-    def low(self) -> FloatArray: ...  # noqa: D102
+    def low(self) -> FloatArray:
+        """[S, T] the day's lowest price."""
+        ...
+
     @property
-    def close(self) -> FloatArray: ...  # noqa: D102
+    def close(self) -> FloatArray:
+        """[S, T] the day's last price."""
+        ...
+
     @property
-    def volume(self) -> FloatArray: ...  # noqa: D102
+    def volume(self) -> FloatArray:
+        """[S, T] shares traded."""
+        ...
+
     @property
-    def adj_close(self) -> FloatArray | None: ...  # noqa: D102
+    def adj_close(self) -> FloatArray | None:
+        """[S, T] close adjusted for splits and dividends; None if it is not given."""
+        ...
+
     @property
-    def split_ratio(self) -> FloatArray | None: ...  # noqa: D102
+    def split_ratio(self) -> FloatArray | None:
+        """[S, T] new shares for one old share; None if splits are not given."""
+        ...
+
     @property
-    def cash_dividend(self) -> FloatArray | None: ...  # noqa: D102
+    def cash_dividend(self) -> FloatArray | None:
+        """[S, T] money for one share of the ex-date; None if dividends are not given."""
+        ...
 
 
 @final
@@ -286,7 +315,7 @@ def _rebased(values: FloatArray, close: FloatArray) -> FloatArray:
 
 
 def later_shares(bars: RawBars) -> FloatArray:
-    """How many shares one share of each day has become by the last day: the product of the later splits."""
+    """[S, T] how many shares one share of each day has become by the last day: the product of the later splits."""
     if bars.split_ratio is None:
         return np.ones_like(bars.close)
     return _product_of_later(np.where(np.isnan(bars.split_ratio), 1.0, bars.split_ratio))

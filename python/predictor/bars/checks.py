@@ -1,6 +1,6 @@
-"""What a panel must obey before anything is computed from it; each break is named by symbol, date, field and value.
+"""What a panel must obey before anything is computed from it; each violation is named by symbol, date, field and value.
 
-The sound case costs one comparison a rule over whole arrays; only a panel that breaks a rule is looked at cell by cell.
+The sound case costs one comparison per rule over whole arrays; only a panel that breaks a rule is checked cell by cell.
 """
 
 import math
@@ -28,7 +28,7 @@ def check_symbols(symbols: tuple[str, ...]) -> None:
             raise BarsError(f"symbol {symbol[: LONGEST_NAME + 1]!r} must have 1 to {LONGEST_NAME} printable characters")
     if len(set(symbols)) != len(symbols):
         twice = next(symbol for symbol, count in Counter(symbols).items() if count > 1)
-        raise BarsError(f"symbol {twice} stands twice in the panel; give each symbol one row")
+        raise BarsError(f"symbol {twice} appears twice in the panel; give each symbol one row")
 
 
 def check_label(name: str, text: str) -> None:
@@ -38,7 +38,15 @@ def check_label(name: str, text: str) -> None:
 
 
 def frozen_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> NDArray[np.int32]:
-    """A read-only int32 copy of yyyymmdd sessions, each a real date, strictly increasing; `symbols` go into errors."""
+    """A read-only int32 copy [T] of yyyymmdd sessions, each a real date, strictly increasing.
+
+    Args:
+        sessions: Integers [T].
+        symbols: S names, for messages.
+
+    Raises:
+        BarsError: Naming the session that is wrong.
+    """
     if sessions.ndim != 1 or sessions.dtype.kind not in "iu":
         raise BarsError(
             f"sessions must be integers yyyymmdd of shape [T], but are {sessions.dtype} {list(sessions.shape)}"
@@ -61,7 +69,7 @@ def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> Non
     if leap_day.any():
         real &= ~leap_day | ((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0)))
     if not real.all():
-        raise _wrong_session(symbols, int(sessions[np.argmin(real)]), "is no date; write yyyymmdd, such as 20131231")
+        raise _wrong_session(symbols, int(sessions[np.argmin(real)]), "is not a date; write yyyymmdd, such as 20131231")
 
 
 def _check_order(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> None:
@@ -71,8 +79,8 @@ def _check_order(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> Non
     at = int(np.argmin(rising)) + 1
     session, before = int(sessions[at]), int(sessions[at - 1])
     if session == before:
-        raise _wrong_session(symbols, session, "stands twice; give each session one bar")
-    raise _wrong_session(symbols, session, f"stands after {before}; sort the sessions, oldest first")
+        raise _wrong_session(symbols, session, "appears twice; give each session one bar")
+    raise _wrong_session(symbols, session, f"comes after {before}; sort the sessions, oldest first")
 
 
 def _wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> BarsError:
@@ -105,8 +113,8 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
     Args:
         symbols: S names.
         sessions: T dates, yyyymmdd.
-        fields: open, high, low, close, volume and, where given, adj_close; each [S, T]. A bar whose fields are all NaN
-            is no bar.
+        fields: open, high, low, close, volume and, where given, adj_close; each [S, T]. All fields of a bar
+            NaN = no bar.
 
     Raises:
         BarsError: Naming symbol, date, field and value.
@@ -166,7 +174,19 @@ def check_events(
     sound: BoolArray,
     rule: str,
 ) -> None:
-    """Refuse the first split or dividend that is not sound; NaN is no event."""
+    """Refuse the first split or dividend that breaks its rule.
+
+    Args:
+        symbols: S names.
+        sessions: T dates, yyyymmdd.
+        field: The column's name.
+        values: [S, T] ratios or amounts; NaN = no event.
+        sound: [S, T] where a value obeys the rule.
+        rule: What the message says of a value that does not.
+
+    Raises:
+        BarsError: Naming symbol, date, field and value.
+    """
     sound = sound | np.isnan(values)
     if not sound.all():
         row, column = divmod(int(np.argmin(sound)), sessions.size)

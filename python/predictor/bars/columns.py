@@ -20,14 +20,16 @@ class NamedSource(Protocol):
     """Where columns come from, as messages call it."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102 (the class tells)
+    def name(self) -> str:
+        """Such as the file's name."""
+        ...
 
 
 def plainly_named(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
     """The columns under lower-case names, underscores for spaces, and one column symbol where there is any.
 
     Raises:
-        BarsError: If two columns get the same name, or two that name the symbol do not agree.
+        BarsError: If two columns get the same name, or two columns that name the symbol disagree.
     """
     names = [name.strip().lower().replace(" ", "_") for name in frame.columns]
     twice = repeated(names)
@@ -37,7 +39,7 @@ def plainly_named(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
 
 
 def repeated(names: Sequence[str]) -> list[str]:
-    """The names that stand more than once, sorted."""
+    """The names that appear more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
@@ -64,7 +66,7 @@ def texts_of(column: "pl.Series", source: NamedSource) -> "pl.Series":
     """A column as texts without blanks around them; an empty cell stays null.
 
     Raises:
-        BarsError: If its cells are no single values.
+        BarsError: If its cells are not single values.
     """
     import polars as pl
 
@@ -74,7 +76,7 @@ def texts_of(column: "pl.Series", source: NamedSource) -> "pl.Series":
 
 
 def named_texts(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Series]":
-    """The columns of texts beside those that are read: what each row is about may stand in one of them.
+    """The columns of texts beside those that are read: one of them may say what each row is about.
 
     Args:
         frame: columns under plain names.

@@ -1,4 +1,4 @@
-"""Bars in tables: one row a bar, from CSV or Parquet files or a query, read through polars (extra `data`)."""
+"""Bars in tables: one row per bar, from CSV or Parquet files or a query, read through polars (extra `data`)."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ class TableSource:
     Attributes:
         name: As messages call it.
         symbol: Whose bars they are where the table does not say.
-        ordered: Whether each symbol's rows must stand oldest first, as in a file; a query may give them in any order.
+        ordered: Whether each symbol's rows must come oldest first, as in a file; a query may give them in any order.
     """
 
     name: str
@@ -88,7 +88,7 @@ def table_of(frame: "pl.DataFrame", source: TableSource) -> BarTable:
 
 
 def read_frame(path: Path) -> "pl.DataFrame":
-    """The file's columns under lower-case names; text stays text, so that a wrong cell can be shown as it stands."""
+    """The file's columns under lower-case names; text stays text, so that a wrong cell can be shown as it is."""
     try:
         import polars as pl
     except ImportError as error:
@@ -100,7 +100,7 @@ def read_frame(path: Path) -> "pl.DataFrame":
     if path.suffix.lower() not in readers:
         raise BarsError(f"{path.name} must end in .csv or .parquet")
     if not path.is_file():
-        raise BarsError(f"{path} is a folder, no file" if path.is_dir() else f"there is no file {path}")
+        raise BarsError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     try:
         frame = readers[path.suffix.lower()](path)
     except pl.exceptions.PolarsError as error:
@@ -112,7 +112,7 @@ def read_frame(path: Path) -> "pl.DataFrame":
 
 
 def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
-    """A column as float64; an empty cell is NaN."""
+    """A column as float64 [rows]; an empty cell is NaN."""
     import polars as pl
 
     if column.dtype == pl.String:
@@ -121,22 +121,22 @@ def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
     elif not column.dtype.is_numeric() and column.dtype != pl.Null:
         raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold numbers")
     numbers = column.cast(pl.Float64, strict=False)
-    _check_read(column, numbers, source, "is no number")
+    _check_read(column, numbers, source, "is not a number")
     return numbers.fill_null(float("nan")).to_numpy()
 
 
 def sessions_of(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
-    """A column of dates as yyyymmdd: ISO text, dates, times of day (their date) or whole numbers yyyymmdd."""
+    """A column of dates as int32 [rows], yyyymmdd: ISO text, dates, times of day (their date) or whole numbers."""
     import polars as pl
 
     text = column.cast(pl.String) if column.dtype.is_integer() else column
     if text.dtype == pl.String:
         dates = _dates_of_text(text.str.strip_chars())
     elif isinstance(text.dtype, pl.Date | pl.Datetime):
-        dates = text.dt.date()  # as it stands there; a cast would count from Greenwich
+        dates = text.dt.date()  # the date as written; a cast would count from Greenwich
     else:
         raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold dates")
-    _check_read(text.fill_null(""), dates, source, "is no date; write 2013-12-31 or 20131231")
+    _check_read(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231")
     return (dates.dt.year() * 10_000 + dates.dt.month().cast(pl.Int32) * 100 + dates.dt.day()).to_numpy()
 
 
@@ -171,7 +171,7 @@ def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...
 def _check_dates(
     frame: "pl.DataFrame", symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.int32], source: TableSource
 ) -> None:
-    """Refuse a symbol whose dates do not rise down the table, or one that has a date twice."""
+    """Refuse a symbol whose dates are not in order, or one that has a date twice."""
     wrong = _fallen(rows, dates, ordered=source.ordered)
     if wrong is None:
         return
@@ -180,8 +180,8 @@ def _check_dates(
     row, earlier = wrong
     symbol, date, before = symbols[rows[row]], shown_date(int(dates[row])), shown_date(int(dates[earlier]))
     if date == before:
-        raise BarsError(f"{symbol} {date} stands twice in {source.name}; give each day one row")
-    raise BarsError(f"{symbol} {date} stands after {before} in {source.name}; sort each symbol's rows, oldest first")
+        raise BarsError(f"{symbol} {date} appears twice in {source.name}; give each day one row")
+    raise BarsError(f"{symbol} {date} comes after {before} in {source.name}; sort each symbol's rows, oldest first")
 
 
 def _fallen(rows: RowIndex, dates: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
@@ -193,16 +193,16 @@ def _fallen(rows: RowIndex, dates: NDArray[np.int32], *, ordered: bool) -> tuple
 
 
 def _refuse_several(frame: "pl.DataFrame", dates: NDArray[np.int32], source: TableSource) -> None:
-    """Refuse rows of several symbols in a table that names none: a day stands twice, or texts tell them apart."""
+    """Refuse rows of several symbols in a table that names none: a day appears twice, or texts tell them apart."""
     days, first, count = np.unique(dates, return_index=True, return_counts=True)
     is_twice = bool((count > 1).any())
     likely = _likely_symbols(frame, dates, ordered=source.ordered and not is_twice)
     if is_twice:
         day = shown_date(int(days[count > 1][np.argmin(first[count > 1])]))
         advice = "" if likely else "give each day one row, or "
-        raise BarsError(f"{source.name} has no column {SYMBOL}, and {day} stands twice; {advice}{renaming(likely)}")
+        raise BarsError(f"{source.name} has no column {SYMBOL}, and {day} appears twice; {advice}{renaming(likely)}")
     if likely:
-        raise BarsError(f"{source.name} has no column {SYMBOL}, and its dates do not rise; {renaming(likely)}")
+        raise BarsError(f"{source.name} has no column {SYMBOL}, and its dates are not in order; {renaming(likely)}")
 
 
 def _likely_symbols(frame: "pl.DataFrame", dates: NDArray[np.int32], *, ordered: bool) -> list[str]:

@@ -66,7 +66,7 @@ class BarPanel:
 
     def _freeze_columns(self) -> None:
         if self.adj_close is not None and (self.split_ratio is not None or self.cash_dividend is not None):
-            raise BarsError("give adj_close, or split_ratio and cash_dividend, but not both: they may contradict")
+            raise BarsError("give adj_close, or split_ratio and cash_dividend, but not both: they may disagree")
         shape = (len(self.symbols), self.sessions.size)
         for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS):
             values = getattr(self, name)
@@ -98,7 +98,7 @@ class BarPanel:
         checks.check_events(self.symbols, self.sessions, "cash_dividend", paid, kept > 0, rule)
 
     @classmethod
-    def single(  # noqa: PLR0913 (one argument a column)
+    def single(  # noqa: PLR0913 (one argument per column)
         cls,
         symbol: str,
         *,
@@ -132,7 +132,7 @@ class BarPanel:
 
     @classmethod
     def read(cls, path: str | Path, *, calendar: str = "", currency: str = "") -> Self:
-        """Read a CSV or Parquet file of one row a bar, oldest first within each symbol.
+        """Read a CSV or Parquet file of one row per bar, oldest first within each symbol.
 
         Columns, in any case: symbol or ticker (optional when there is one: then the file's name in capitals), date,
         open, high, low, close, volume, and adj_close, or split_ratio and cash_dividend. Other columns are ignored. The
@@ -173,7 +173,7 @@ class BarPanel:
         )
 
     def write_csv(self, path: str | Path) -> None:
-        """Write one row a bar: shortest decimals that read back to the same bits, the same text for the same panel.
+        """Write one row per bar: shortest decimals that read back to the same bits, the same text for the same panel.
 
         The file appears whole or not at all. A symbol without any bar leaves no row.
         """
@@ -195,14 +195,14 @@ class BarPanel:
 
     @property
     def is_unadjusted(self) -> bool:
-        """Whether no column tells of splits and dividends."""
+        """Whether no column records splits and dividends."""
         return self.adj_close is None and self.split_ratio is None and self.cash_dividend is None
 
     def select(self, symbols: Sequence[str]) -> Self:
         """The panel of these symbols, in this order.
 
         Raises:
-            BarsError: If one of them is not in the panel, or stands twice.
+            BarsError: If one of them is not in the panel, or is named twice.
         """
         places = {symbol: row for row, symbol in enumerate(self.symbols)}
         missing = [symbol for symbol in symbols if symbol not in places]
@@ -234,7 +234,7 @@ class BarPanel:
         """The panel on a longer axis of sessions; those that it lacks have no bar.
 
         Args:
-            sessions: yyyymmdd, oldest first; the panel's own sessions must be among them.
+            sessions: Integers [T], yyyymmdd, oldest first; the panel's own sessions must be among them.
 
         Raises:
             BarsError: Naming a session of the panel that the longer axis lacks.

@@ -1,4 +1,4 @@
-"""The bars that a command is told of: a file, or one query to a database whose every row is a bar (extra `data`).
+"""The bars that a command is given: a file, or one query to a database whose every row is a bar (extra `data`).
 
 A database's address is a URI that may hold a password, and so is never shown.
 """
@@ -95,7 +95,7 @@ class DatabaseAddress:
 
     @property
     def file(self) -> Path:
-        """SQLite's file: the path after `sqlite://` as it stands, or without its first slash.
+        """SQLite's file: the path after `sqlite://` as it is, or without its first slash.
 
         Some programs count the third slash to the path and some do not, so both are looked for, in this order.
 
@@ -111,7 +111,7 @@ class DatabaseAddress:
 
 
 def is_address(source: str) -> bool:
-    """Whether a text is meant as a URI, rightly written or not, and no file's path; `C:/bars.csv` is a path."""
+    """Whether a text is meant as a URI, rightly written or not, and not as a file's path; `C:/bars.csv` is a path."""
     return _URI.match(source) is not None
 
 
@@ -205,7 +205,7 @@ def _plain(column: "pl.Series") -> "pl.Series":
 
 
 def _check_own_day(column: "pl.Series") -> None:
-    """Refuse moments: which day they are depends on where one stands."""
+    """Refuse moments: which day they are depends on where one is."""
     import polars as pl
 
     if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
@@ -231,7 +231,7 @@ def read_bars(
         query: SQL whose every row is a bar; for a database alone. Rows may come in any order. Columns are those of
             `BarPanel.read`; without a column symbol, all bars are of one that is called like the database, in capitals.
         variable: Name of an environment variable that holds the URI, instead of `bars`; it may hold a password.
-        environment: Where that variable stands.
+        environment: Where that variable is looked up.
         calendar: The exchange's code, such as "XNYS".
         currency: The code of the quote currency.
 

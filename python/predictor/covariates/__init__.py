@@ -1,12 +1,9 @@
 """What a forecast may read besides bars: series with the date each value became known, and facts that stay the same.
 
-    aligned.py    Covariates: the values beside one panel of bars, as every door takes them
-    series.py     one column of a file, and what was known of it at the close of each session
-    statics.py    facts of each symbol, such as its sector
+    aligned.py    Covariates: the values beside one panel of bars, and whether a model reads them
+    tables.py     one column of a file, as known at the close of each session; facts of each symbol, such as its sector
     files.py      reading both from CSV and Parquet
     source.py     all files together, and the values that one panel needs
-    names.py      what a covariate may be called
-    needs.py      whether what a caller sent is what a model reads
 
 An observed covariate is read up to the last bar. A known one is read of the sessions ahead too, so each of its values
 must be known before the model first looks at it.

@@ -35,9 +35,9 @@ class Covariates:
     Attributes:
         observed: float64 [S, T] each, as known at the close of that session; NaN = unknown.
         known: float64 [S, T + D] each, of the panel's sessions and then of `future_sessions`; NaN = unknown.
-        future_sessions: int32 [D], yyyymmdd after the last bar, rising. Days too many do no harm.
+        future_sessions: int32 [D], yyyymmdd after the last bar, ascending. Surplus days do no harm.
         numbers: Static numbers, float64 [S] each; NaN = unknown.
-        categories: Static texts, one a symbol; empty = unknown.
+        categories: Static texts, one per symbol; empty = unknown.
 
     Raises:
         CovariatesError: A name in two groups, an array of another type or rank, or infinity.
@@ -53,7 +53,7 @@ class Covariates:
         """Lock and check."""
         twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
         if twice:
-            raise CovariatesError(f"covariates {twice} stand in two groups; give each in one")
+            raise CovariatesError(f"covariates {twice} are in two groups; put each in one")
         for group, rank in (("observed", 2), ("known", 2), ("numbers", 1)):
             values: Mapping[str, FloatArray] = getattr(self, group)
             object.__setattr__(self, group, {name: _locked(name, one, rank) for name, one in values.items()})
@@ -67,6 +67,10 @@ class Covariates:
     def check(self, symbols: int, sessions: NDArray[np.int32]) -> None:
         """Refuse what does not fit the bars.
 
+        Args:
+            symbols: S.
+            sessions: int32 [T] of the bars, yyyymmdd.
+
         Raises:
             CovariatesError: Naming the covariate, its shape and the one it needs; or a future session that is past.
         """
@@ -79,15 +83,15 @@ class Covariates:
         _check_shapes(self.numbers, (symbols,))
         for name, texts in self.categories.items():
             if len(texts) != symbols:
-                raise CovariatesError(f"covariate {name} has {len(texts)} texts, need {symbols}, one a symbol")
+                raise CovariatesError(f"covariate {name} has {len(texts)} texts, need {symbols}, one per symbol")
 
     def on_sessions(self, have: NDArray[np.int32], want: NDArray[np.int32], future: NDArray[np.int32]) -> "Covariates":
         """The values on other sessions: nothing is known of those that the bars did not have.
 
         Args:
-            have: the sessions of the bars that these values stand beside.
-            want: the sessions to have instead.
-            future: the sessions after them that known covariates need.
+            have: int32 [T], the sessions of the bars that these values belong to.
+            want: int32 [W], the sessions to have instead.
+            future: int32 [D], the sessions after them that known covariates need.
 
         Raises:
             CovariateMissingError: naming a known covariate and the first of `future` that was not sent.
@@ -145,7 +149,7 @@ def _rising(sessions: NDArray[np.integer]) -> NDArray[np.int32]:
     if sessions.ndim != 1 or sessions.dtype.kind not in "iu":
         raise CovariatesError(f"future_sessions must be integers yyyymmdd of shape [D], but are {sessions.dtype}")
     if (sessions[1:] <= sessions[:-1]).any():
-        raise CovariatesError("future_sessions must rise, each day once")
+        raise CovariatesError("future_sessions must be in ascending order, each day once")
     copy = sessions.astype(np.int32)
     copy.setflags(write=False)
     return copy
@@ -173,7 +177,7 @@ def _check_future(name: str, have: NDArray[np.int32], need: NDArray[np.int32]) -
 
 
 def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> NDArray[np.intp]:
-    """Where each wanted session stands; -1 where it does not."""
+    """The place of each wanted session; -1 where it is missing."""
     places = np.searchsorted(have, want)
     is_there = have.take(places, mode="clip") == want
     return np.where(is_there, places, -1)

@@ -22,7 +22,7 @@ _MIDNIGHT: Final = r"^[T ]00:00(:00(\.0+)?)?(Z|[+-][0-9:]+)?$"
 
 
 def read_series(path: Path) -> tuple[Series, ...]:
-    """One series a column of a file; see `CovariateSource.read`."""
+    """One series per column of a file; see `CovariateSource.read`."""
     try:
         return _series(path, read_frame(path))
     except BarsError as error:
@@ -30,7 +30,7 @@ def read_series(path: Path) -> tuple[Series, ...]:
 
 
 def read_statics(path: Path) -> StaticTable:
-    """A file of one row a symbol; see `CovariateSource.read`."""
+    """A file of one row per symbol; see `CovariateSource.read`."""
     try:
         return _statics(path, read_frame(path))
     except BarsError as error:
@@ -118,11 +118,11 @@ def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray
 
 
 def _refuse_texts(path: Path, frame: "pl.DataFrame") -> None:
-    """Refuse columns of texts in a file about all symbols: one of them may say whom each row is about."""
+    """Refuse columns of texts in a file about all symbols: one of them may say which symbol each row is about."""
     texts = list(named_texts(frame, _KEYS))
     if texts:
         raise CovariatesError(
-            f"{path.name}: row 1 after the header, column {texts[0]}: {str(frame[texts[0]][0])!r} is no number, and "
+            f"{path.name}: row 1 after the header, column {texts[0]}: {str(frame[texts[0]][0])!r} is not a number, and "
             f"the file has no column {SYMBOL}; {renaming(texts)}"
         )
 
@@ -148,13 +148,13 @@ def _check_whole_days(path: Path, column: "pl.Series") -> None:
 
 
 def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
-    """A column of numbers, NaN where a cell says nothing or `nan`."""
+    """A column of numbers, NaN where a cell is empty or says `nan`."""
     values = numbers_of(column, path)
     infinite = np.flatnonzero(np.isinf(values))
     if infinite.size:
         row = int(infinite[0])
         raise CovariatesError(
-            f"{path.name}: row {row + 1} after the header, column {column.name}: {str(column[row])!r} is no finite "
+            f"{path.name}: row {row + 1} after the header, column {column.name}: {str(column[row])!r} is not a finite "
             "number; leave the cell empty, or write nan to withdraw what was said"
         )
     return values
@@ -165,7 +165,7 @@ def _texts(path: Path, column: "pl.Series") -> tuple[str, ...]:
 
 
 def _stated(path: Path, column: "pl.Series") -> NDArray[np.bool_]:
-    """Where a cell says anything; NaN does."""
+    """Where a cell is not empty; NaN is not."""
     return np.array([text != "" for text in _texts(path, column)], np.bool_)
 
 

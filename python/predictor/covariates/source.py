@@ -32,7 +32,7 @@ class CovariateSource:
     statics: StaticTable | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a name that stands twice."""
+        """Refuse a name that appears twice."""
         names = Counter((*self.series_names, *self.static_names))
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
@@ -43,14 +43,14 @@ class CovariateSource:
         """Read files that end in .csv or .parquet; header names in any case.
 
         Args:
-            paths: Files of one row a statement: `symbol` or `ticker` (a file without it is about all symbols), `date`
+            paths: Files of one row per statement: `symbol` or `ticker` (a file without it is about all symbols), `date`
                 (the day that the values are about), `known_from` (the day on which they became known: they are used
                 from the close of the first session on or after it), then columns of numbers. An empty cell says
                 nothing, so columns may be stated on different days; `nan` withdraws what was said before.
-            static: A file of one row a symbol: `symbol` or `ticker`, then columns of numbers or texts. Empty = unknown.
+            static: A file of one row per symbol: `symbol` or `ticker`, then columns of numbers or texts.
 
         Raises:
-            CovariatesError: Naming the file, column and row that cannot be.
+            CovariatesError: Naming the file, column and row that is wrong.
             MissingPackageError: Without the extra `data`.
         """
         series = tuple(one for path in paths for one in read_series(Path(path)))
@@ -79,8 +79,8 @@ class CovariateSource:
     def for_model(self, model: ModelInfo, bars: BarPanel) -> Covariates:
         """The values that a model needs beside these bars, as known at the close of the last one.
 
-        Columns that the model does not read are left out, which `doubts` tells of; what it reads and no file has stays
-        missing, and the model will say so. The future is given for weekdays enough: the model's calendar picks its
+        Columns that the model does not read are left out, as `doubts` says; what it reads and no file has stays
+        missing, and the model will say so. The future is given on enough weekdays: the model's calendar picks its
         sessions.
         """
         last = int(bars.sessions[-1])
@@ -95,11 +95,11 @@ class CovariateSource:
         Args:
             needs: which of them; those that no file has are left out.
             bars: S symbols, T sessions.
-            future: int32 [D], the days after them that known covariates are needed of.
-            known_by: yyyymmdd, the day by which what is said of those days must be known.
+            future: int32 [D], the days after them for which known covariates are needed.
+            known_by: yyyymmdd, the day by which values of those days must be known.
 
         Raises:
-            CovariatesError: a file writes a symbol in other letters than the bars, or texts where numbers are needed.
+            CovariatesError: a file writes a symbol in another case than the bars, or texts where numbers are needed.
         """
         symbols, count = bars.symbols, len(bars.symbols)
         for written in self._symbols_of_files():
@@ -122,7 +122,7 @@ class CovariateSource:
         return {one.name: one.of_days(symbols, axis, known_by=known_by) for one in series}
 
     def check_known_ahead(self, needs: Sequence[CovariateInfo], axis: NDArray[np.int32], reach: int) -> None:
-        """Refuse a known covariate that a model would look at before it was known; see `Series.check_known_ahead`."""
+        """Refuse a known covariate that a model would look at before it was known; `axis` is [A], see `Series`."""
         for one in self._series_of(CovariateGroup.KNOWN, needs):
             one.check_known_ahead(axis, reach)
 
@@ -162,14 +162,14 @@ class CovariateSource:
 
 
 def _check_letters(written: Sequence[str], symbols: Sequence[str]) -> None:
-    """Refuse a symbol that only capital letters keep from its bars: it would be unknown, and nobody would be told."""
+    """Refuse a symbol that differs from the bars' in case alone: it would be unknown, and nobody would notice."""
     exact = set(written)
     meant = {symbol.casefold(): symbol for symbol in symbols if symbol not in exact}
     for one in exact.difference(symbols):
         if one.casefold() in meant:
             raise CovariatesError(
                 f"the covariates are about {one}, the bars about {meant[one.casefold()]}; write a symbol in the same "
-                "letters everywhere"
+                "case everywhere"
             )
 
 
@@ -185,7 +185,7 @@ def _weekdays_after(day: int, sessions: int) -> NDArray[np.int32]:
 
 
 def _rows(values: FloatArray, symbols: int) -> FloatArray:
-    """One row a symbol, also where all symbols share one; locked, so that nobody copies it."""
+    """One row per symbol, also where all symbols share one; locked, so that nobody copies it."""
     rows = np.broadcast_to(values, (symbols, values.shape[1]))
     rows.flags.writeable = False
     return rows

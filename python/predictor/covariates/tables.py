@@ -25,7 +25,7 @@ class Series:
 
     Attributes:
         name: The column.
-        symbols: Whom the rows are about; empty = every row is about all symbols.
+        symbols: Which symbols the rows are about; empty = every row is about all symbols.
         owner: int [R], place among `symbols`; 0 if there are none.
         date: int32 [R], yyyymmdd that the value is about.
         known_from: int32 [R], yyyymmdd of the first day whose close knows it.
@@ -56,7 +56,7 @@ class Series:
         twice = np.flatnonzero((keys[:, 1:] == keys[:, :-1]).all(axis=0))
         if twice.size:
             first, second = sorted(self.row[twice[0] : twice[0] + 2].tolist())
-            advice = "keep one" if self.symbols else "keep one, or say whose each is in a column symbol"
+            advice = "keep one" if self.symbols else "keep one, or add a column symbol that tells them apart"
             raise CovariatesError(
                 f"covariate {self.name}: rows {first} and {second} after the header give the same day two values that "
                 f"became known on the same day; {advice}"
@@ -83,8 +83,8 @@ class Series:
         """Refuse a row that a model would have looked at before it was known.
 
         Args:
-            axis: every session from the first bar to the last one that is forecast.
-            reach: sessions ahead that a model looks.
+            axis: int32 [A], every session from the first bar to the last one that is forecast.
+            reach: how many sessions ahead a model looks.
 
         Raises:
             CovariatesError: naming the row.
@@ -103,7 +103,7 @@ class Series:
             )
 
     def _in_effect(self, first_use: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """[R] which rows are the latest of some session, so that nobody has to know the others in time."""
+        """[R] which rows are the latest of some session, so that the others need not be known in time."""
         order = np.lexsort((self.known_from, self.date, self.owner))
         owner, use = self.owner[order], first_use[order]
         is_first = np.ones(len(order), np.bool_)
@@ -143,12 +143,12 @@ def _stepped(values: FloatArray, count: NDArray[np.intp]) -> FloatArray:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StaticTable:
-    """One row a symbol. A column whose every entry is a number may be read both as numbers and as texts.
+    """One row per symbol. A column whose every entry is a number may be read both as numbers and as texts.
 
     Attributes:
         symbols: R unique names.
         numbers: float64 [R] by column name, NaN = unknown.
-        texts: One text a row by column name, empty = unknown.
+        texts: One text per row by column name, empty = unknown.
     """
 
     symbols: tuple[str, ...]
@@ -177,13 +177,13 @@ class StaticTable:
         return values[[place.get(symbol, -1) for symbol in symbols]]
 
     def without_number(self, name: str) -> tuple[str, ...]:
-        """The symbols of which a column says something that is no number."""
+        """The symbols for which a column holds something that is not a number."""
         return tuple(
             symbol for symbol, text in zip(self.symbols, self.texts[name], strict=True) if text and not _is_number(text)
         )
 
     def texts_of(self, name: str, symbols: Sequence[str]) -> tuple[str, ...]:
-        """One a symbol; empty for a symbol that the table lacks."""
+        """One per symbol; empty for a symbol that the table lacks."""
         texts = dict(zip(self.symbols, self.texts[name], strict=True))
         return tuple(texts.get(symbol, "") for symbol in symbols)
 
@@ -197,7 +197,7 @@ def _is_number(text: str) -> bool:
 
 
 def check_name(name: str, whose: str = "covariate") -> None:
-    """Refuse what expressions could not name.
+    """Refuse a name that expressions could not use.
 
     Args:
         name: The covariate's.
@@ -208,6 +208,6 @@ def check_name(name: str, whose: str = "covariate") -> None:
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{whose} {name[:_LONGEST_SHOWN]!r} must have 1 to 64 small letters, digits and underscores, and start "
-            "with a letter, to be named in expressions"
+            f"{whose} {name[:_LONGEST_SHOWN]!r} must have 1 to 64 lower-case letters, digits and underscores, and "
+            "start with a letter, to be named in expressions"
         )

@@ -6,13 +6,13 @@ a shape, row-major. Arrays come in through the buffer protocol without a copy an
 those that go out are C-contiguous.
 
 An error is an object too, with the same four facts as on the wire: `{"error": {"status", "reason", "message",
-"metadata"}}`. The names of all fields are those of the values in `predictor.instance`, `predictor.forecast` and
+"metadata"}}`. All fields are named as those of the values in `predictor.instance`, `predictor.forecast` and
 `predictor.catalog`.
 
     door.py        what the host calls, and a call under way
     fields.py      strict reading of JSON and buffers
-    questions.py   requests to values
-    answers.py     values to replies
+    requests.py    requests to values
+    replies.py     values to replies
 """
 
 from predictor.embed.door import Door, Pending, open_door

@@ -83,7 +83,7 @@ class Door:
         return _started(lambda: self._explain(Fields.parse("request", request, buffers)))
 
     def list_models(self) -> str:
-        """`{"models": [...]}`, one entry a version."""
+        """`{"models": [...]}`, one entry per version."""
         return json.dumps({"models": [asdict(model) for model in self._service.models()]})
 
     def get_model(self, reference: str) -> str:
@@ -116,7 +116,7 @@ class Door:
 
 @final
 class Pending:
-    """A call under way. The host asks to be told when it is done, so that no thread of its waits inside Python."""
+    """A call under way. The host gets a callback when it is done, so that none of its threads waits inside Python."""
 
     def __init__(self, answered: Future[Any], deadline: Deadline, encode: Callable[[Any], Reply]) -> None:
         self._answered = answered
@@ -124,11 +124,11 @@ class Pending:
         self._encode = encode
 
     def when_done(self, tell: Callable[[], object]) -> None:
-        """Call `tell` once, on any thread, when `reply` need not wait any more."""
+        """Call `tell` once, on any thread, when `reply` no longer has to wait."""
         self._answered.add_done_callback(lambda _: tell())
 
     def cancel(self) -> None:
-        """Nobody waits any more: work that has not begun is dropped."""
+        """Nobody waits for it any more: work that has not begun is dropped."""
         self._deadline.cancelled.set()
 
     def reply(self) -> Reply:

@@ -43,12 +43,12 @@ class Fields:
         """Read JSON text that must be an object.
 
         Raises:
-            MalformedRequestError: it is none.
+            MalformedRequestError: it is not.
         """
         try:
             values = json.loads(text)
         except ValueError as error:
-            raise MalformedRequestError(f"{path}: is no JSON: {error}", metadata={"field": path}) from None
+            raise MalformedRequestError(f"{path}: is not JSON: {error}", metadata={"field": path}) from None
         except RecursionError:
             raise MalformedRequestError(f"{path}: nests too deeply", metadata={"field": path}) from None
         if not isinstance(values, dict):
@@ -109,7 +109,17 @@ class Fields:
         return [one.nested(f"{name}[{place}]") for place, one in enumerate(named)]
 
     def array(self, name: str, kind: np.dtype[Any], *ranks: int) -> AnyArray:
-        """An array of one of these ranks among the request's buffers: no copy, read it only while the call lasts."""
+        """An array among the request's buffers: not a copy, so read it only while the call lasts.
+
+        Args:
+            name: the field.
+            kind: the dtype that it must have.
+            ranks: how many axes its shape may have.
+
+        Raises:
+            MalformedRequestError: the field, the buffer, its dtype or its shape is wrong.
+            RequestTooLargeError: an axis is longer than one request may have.
+        """
         place = self.nested(name)
         shape = place.shape(*ranks)
         index = place.whole("buffer")
@@ -122,7 +132,7 @@ class Fields:
         return values.reshape(shape)
 
     def truths(self, name: str, rank: int) -> NDArray[np.bool_]:
-        """An array of truth values, one byte each, 0 or 1: hosts do not agree on another form."""
+        """An array of truth values, of any shape of this rank, one byte each, 0 or 1: hosts agree on no other form."""
         values = self.array(name, BYTE, rank)
         if values.max(initial=0) > 1:
             raise wrong(self._at(name), int(values.max()), "0 or 1 in each byte")
@@ -154,11 +164,11 @@ def _contents(path: str, buffer: object) -> AnyArray:
     """What a host's buffer holds; a view, not a copy."""
     try:
         return np.asarray(memoryview(cast("Any", buffer)))
-    except (TypeError, ValueError) as error:  # it offers no buffer, or one of a type that numpy has no word for
+    except (TypeError, ValueError) as error:  # it offers no buffer, or one of a type that NumPy does not know
         raise wrong(path, type(buffer).__name__, f"a buffer of numbers: {error}") from None
 
 
 def wrong(path: str, have: object, need: str) -> MalformedRequestError:
-    """What stands at a place, and what has to stand there."""
+    """The error that says what a field holds, and what it must hold."""
     shown = _SHORT.repr(have)[:_SHOWN]
     return MalformedRequestError(f"{path}: have {shown}, need {need}", metadata={"field": path, "have": shown})

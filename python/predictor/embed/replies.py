@@ -62,7 +62,7 @@ class Arrays:
     buffers: list[AnyArray] = field(default_factory=list[AnyArray])
 
     def put(self, values: AnyArray) -> Mapping[str, object]:
-        """Add an array; what stands in the JSON for it."""
+        """Add an array of any shape; gives what the JSON holds for it."""
         self.buffers.append(np.ascontiguousarray(values))
         return {"buffer": len(self.buffers) - 1, "shape": list(values.shape)}
 
@@ -73,7 +73,7 @@ def _described(value: Forecast | Attribution | Internal, arrays: Arrays) -> Json
 
 
 def _refusals(refusals: Mapping[str, QuantraError]) -> list[Json]:
-    """One object a symbol that has no forecast."""
+    """One object per symbol that has no forecast."""
     return [{"symbol": symbol, "error": error(problem)} for symbol, problem in refusals.items()]
 
 

@@ -18,7 +18,7 @@ DEFAULT_TOLERANCE: Final = 0.01
 
 
 def model(asked: Fields) -> str:
-    """The reference of the model that is asked."""
+    """The reference of the model that the request names."""
     reference = asked.text("model")
     check_text("model", reference)
     return reference

@@ -22,7 +22,7 @@ class Baseline:
     name: str
     """Such as `train_mean`; travels with every attribution."""
     known: NDArray[np.float32]
-    """[K] one value a known feature, for every session."""
+    """[K] one value per known feature, for every session."""
     static: NDArray[np.float32]
     """[C]"""
     location: NDArray[np.float64]
@@ -71,7 +71,7 @@ class Contributions:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Those of several groups of windows, one after the other."""
+        """The contributions to several groups of windows, one after the other."""
         names = [field.name for field in fields(cls)]
         return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 

@@ -111,7 +111,7 @@ class ConvergenceTally:
 
 
 def _parted(parts: PathParts) -> tuple[PathParts, Tensor]:
-    """What the explained stock's own inputs contribute, and [N, M - 1] what each other stock's do in all."""
+    """What the explained stock's own inputs contribute, and [N, M - 1] the total of each other stock."""
     if parts.location.dim() == 2:  # noqa: PLR2004 - [N, H]: there are no other stocks
         return parts, parts.location.new_zeros(len(parts.location), 0)
     groups = parts[:-1]
@@ -153,7 +153,7 @@ class Explainer:
             members: stocks (M) that the network reads for one forecast, the forecast one included.
 
         Raises:
-            ConfigurationError: the view is none, or max_rows is below 1.
+            ConfigurationError: the view is not one, or max_rows is below 1.
         """
         check_view(view)
         if max_rows < 1:
@@ -178,12 +178,12 @@ class Explainer:
 
         Args:
             inputs: N windows; they may lie on another device, and come from inference mode. Where the network looks
-                across stocks, every group has a dimension [N, M, ...] more: the explained stock first, then those
+                across stocks, every group has one more dimension, [N, M, ...]: the explained stock first, then those
                 that it depends on.
             points: indices (h, q) of the horizons and quantiles to explain.
             deadline: looked at before every forward.
             tolerance: largest relative gap (see `Contributions.relative_gap`) that counts as converged.
-            node_counts: numbers of quadrature nodes, rising; each but the first is for the windows and points that
+            node_counts: ascending numbers of quadrature nodes; each but the first is for the windows and points that
                 have not converged with the one before, or whose gradients were rough. A single number is a fixed rule.
             nodes: int64 [N, M] places of the stocks in the network's graph; None where it reads row by row.
 
@@ -192,7 +192,7 @@ class Explainer:
                 not finite.
             RequestTooLargeError: the answer would hold more than MOST_NUMBERS.
             WindowShapeError: the windows do not fit the baseline.
-            ConfigurationError: tolerance is not positive, or the node counts are none or do not rise.
+            ConfigurationError: tolerance is not positive, or the node counts are empty or not ascending.
             DeadlineExceededError: the time is over.
             CallCancelledError: the caller went away.
             torch.OutOfMemoryError: even one row at a time does not fit.
@@ -205,7 +205,7 @@ class Explainer:
         return [Contributions.joined(parts) for parts in zip(*blocks, strict=True)]
 
     def _paths(self, inputs: Inputs, nodes: Tensor | None, *, targets: int) -> Iterator[StraightPath]:
-        """Those of as many windows as are worked on together."""
+        """The paths of as many windows as are worked on together."""
         windows = len(inputs.location)
         size = max(1, AT_ONCE // (targets * _numbers(inputs) // windows))
         for first in range(0, windows, size):
@@ -242,13 +242,13 @@ class Explainer:
     def _check_request(self, inputs: Inputs, points: Sequence[Point], nodes: Tensor | None) -> None:
         if (nodes is None) != (self._members == 1):
             raise ConfigurationError(
-                f"the network reads {self._members} stocks a forecast, and their places in its graph are "
+                f"the network reads {self._members} stocks per forecast, and their places in its graph are "
                 f"{'missing' if nodes is None else 'given all the same'}"
             )
         if not points or not len(inputs.location):
             raise InvalidInputError(
                 f"there are {len(inputs.location)} windows and {len(points)} points to explain, "
-                "but there must be one of each at least"
+                "but there must be at least one of each"
             )
         have = len(points) * _numbers(inputs) // self._members
         if have > MOST_NUMBERS:
@@ -273,7 +273,7 @@ def _gradient_scope(device: torch.device) -> Generator[None]:
 
 
 def _numbers(inputs: Inputs) -> int:
-    """How many numbers an explanation varies, the conformal offsets left out."""
+    """How many numbers an explanation varies, without the conformal offsets."""
     return sum(group.numel() for group in inputs) - inputs.mask.numel()
 
 
@@ -293,4 +293,4 @@ def _check_settings(tolerance: float, node_counts: Sequence[int]) -> None:
     if not tolerance > 0:
         raise ConfigurationError(f"tolerance is {tolerance:g}, but must be positive")
     if not node_counts or any(count <= before for before, count in pairwise([0, *node_counts])):
-        raise ConfigurationError(f"node counts are {list(node_counts)}, but must be rising numbers above 0")
+        raise ConfigurationError(f"node counts are {list(node_counts)}, but must be ascending numbers above 0")

@@ -43,7 +43,7 @@ def roughest(count: int, tolerance: float) -> float:
     """The largest highest coefficient, relative to the mean, with which the mean itself is within the tolerance.
 
     The coefficients of a smooth function fall as powers of some r. The highest that is seen, of degree n - 1, is then
-    r^(n - 1); what falsifies the mean of n nodes is r^(2 n), for the nodes take everything below rightly.
+    r^(n - 1); what falsifies the mean of n nodes is r^(2 n), for the nodes integrate everything below exactly.
     """
     return tolerance ** ((count - 1) / (2 * count))
 
@@ -54,7 +54,7 @@ def _constant(values: FloatArray) -> FloatArray:
 
 
 class Gradients(NamedTuple):
-    """Of each point's forecast along the path, in all cells side by side; float64 [P, N, width] both."""
+    """Gradients of each point's forecast along the path, all cells side by side; float64 [P, N, width] both."""
 
     mean: Tensor
     rough: Tensor
@@ -112,7 +112,7 @@ class PathIntegrator:
         return Gradients(mean, rough)
 
     def _gradients(self, path: StraightPath, points: Sequence[Point], block: Block, rule: "_Rule") -> list[Tensor]:
-        """Sums over the block's nodes, one [2, rows, width] a point: one forward, one backward a point."""
+        """Sums over the block's nodes, one [2, rows, width] per point: one forward, and one backward per point."""
         values, held = path.at(block, rule.positions)
         leaves = PathParts(*(part.requires_grad_() for part in values))
         forecast = self._forecast(leaves, held)
@@ -134,7 +134,7 @@ class PathIntegrator:
     def _blocks(
         self, rows: int, nodes: int, run: Callable[[Block], Done], deadline: Cancellation
     ) -> Iterator[tuple[Block, Done]]:
-        """Run everything block by block; where memory does not suffice, go on with blocks of half the size."""
+        """Run everything block by block; where memory runs out, go on with blocks of half the size."""
         most = self._max_rows
         pending = [Block(first_row=0, rows=rows, first_node=0, nodes=nodes)]
         while pending:

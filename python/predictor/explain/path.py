@@ -21,11 +21,11 @@ class Held(NamedTuple):
     """int64 [..., M] each stock's place in a graph; None for a network that reads row by row."""
 
     def take(self, rows: Tensor | slice) -> "Held":
-        """That of some of the windows."""
+        """The mask and nodes of some of the windows; `rows` is [R] indices or a slice."""
         return Held(self.mask[rows], None if self.nodes is None else self.nodes[rows])
 
     def repeated(self, times: int) -> "Held":
-        """All windows, so many times over."""
+        """All windows, repeated `times` times."""
         return Held(_repeated(self.mask, times), None if self.nodes is None else _repeated(self.nodes, times))
 
 
@@ -51,7 +51,7 @@ class PathParts(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Numbers a row; the first dimension counts rows."""
+        """Numbers per row; the first dimension counts rows."""
         return sum(part[0].numel() for part in self)
 
     def cells(self) -> Tensor:
@@ -64,7 +64,7 @@ class PathParts(NamedTuple):
         return PathParts(*(group.view(part.shape) for group, part in zip(groups, self, strict=True)))
 
     def inputs(self, mask: Tensor) -> Inputs:
-        """What a network reads of these values."""
+        """The network's inputs with these values; `mask` is bool, of the shape [..., T, F]."""
         return Inputs(self.observed, self.known, self.static, mask, self.location, self.scale)
 
 
@@ -167,7 +167,7 @@ class StraightPath:
         return self.end.scale if self.held.nodes is None else self.end.scale[:, 0]
 
     def take(self, rows: Tensor) -> "StraightPath":
-        """The path of some of the windows, by rising index."""
+        """The path of some of the windows; `rows` is [R] indices in ascending order."""
         if len(rows) == self.rows:
             return self
         return StraightPath(
@@ -198,7 +198,7 @@ class StraightPath:
 
 
 def copied(values: Tensor, device: torch.device) -> Tensor:
-    """A copy outside inference mode: autograd may not keep tensors that were made under it."""
+    """A copy in the same shape, outside inference mode: autograd may not keep tensors that were made under it."""
     return values.to(device, copy=True)
 
 
@@ -226,7 +226,7 @@ def _check_width(group: str, windows: Tensor, baseline: ArrayLike) -> None:
 
 
 class WindowForecasts(Protocol):
-    """How a view is asked."""
+    """How forecasts are asked of an attribution view."""
 
     def __call__(self, parts: PathParts, held: Held) -> Tensor:
         """Quantiles [N, H, Q] of the explained windows, in the target's unit."""
@@ -242,7 +242,7 @@ class RowForecasts:
         self._output = output
 
     def __call__(self, parts: PathParts, held: Held) -> Tensor:
-        """One row of the network a window."""
+        """Quantiles [N, H, Q]: one row of the network per window."""
         units = self._view(parts.inputs(held.mask))
         return self._output.values(units, parts.location, parts.scale, parts.offsets)
 
@@ -259,7 +259,7 @@ class PanelForecasts:
         self._output = output
 
     def __call__(self, parts: PathParts, held: Held) -> Tensor:
-        """One panel of the network a window, of which the first stock counts."""
+        """Quantiles [N, H, Q]: one panel of the network per window; only its first stock counts."""
         assert held.nodes is not None  # noqa: S101 - the explainer checked the request
         windows, members = held.nodes.shape
         stocks = Inputs(*(group.flatten(0, 1) for group in parts.inputs(held.mask)))

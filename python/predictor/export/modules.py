@@ -2,7 +2,7 @@
 
 torch traces a recurrent layer session by session, several times over, which takes most of an export. Two modules stand
 in for LSTMs and GRUs meanwhile, as ONNX's own operators. They give the right shapes and no numbers: those come from
-whoever runs the file.
+the program that runs the file.
 
 Legend: N rows, T sessions, W width, G gates.
 """

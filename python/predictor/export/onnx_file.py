@@ -65,7 +65,7 @@ class Exported:
     """Groups of inputs that the model has no features in, and that the graph therefore does not take."""
     outputs: tuple[Port, ...]
     metadata: Mapping[str, str]
-    """What the file says of itself; lists are JSON."""
+    """The file's metadata; lists are JSON."""
     difference: float
     """Largest difference from the model's own answers to the golden instance, in the target's unit."""
 
@@ -73,7 +73,7 @@ class Exported:
 def export_onnx(folder: Path, file: Path) -> Exported:
     """Write the model of an artifact as an ONNX file.
 
-    The graph takes the groups of `predictor.networks.Inputs` that the model has features in, of any number of rows,
+    The graph takes the groups of `predictor.networks.Inputs` that the model has features in, for any number of rows,
     and gives `values`, float64 [rows, horizons, quantiles]: calibrated quantiles in the target's unit, never falling
     along the last axis. A network that looks across stocks reads the rows as one panel, takes `nodes` besides (each
     row's place in the universe of the metadata, -1 = a stock that is not in it) and gives `scores` besides.
@@ -176,7 +176,7 @@ def _traced(whole: WholeModel, inputs: Inputs) -> "ModelProto":
 
 @contextmanager
 def _exporter_alone() -> Generator[None]:
-    """Keep to themselves what torch's exporter and its optimizer warn of: their own parts, and packages unused here.
+    """Silence what torch's exporter and its optimizer warn about: their own parts, and packages unused here.
 
     What comes out is judged by its numbers.
     """
@@ -215,7 +215,7 @@ def _forget_the_making(proto: "ModelProto") -> None:
 
 
 def _metadata(whole: WholeModel, model: Model) -> dict[str, str]:
-    """What the file says of itself."""
+    """The file's metadata."""
     manifest, features = model.manifest, model.pipeline.features
     said = {
         "format": FORMAT,
@@ -286,17 +286,17 @@ def _answers(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool
 
 
 def _repeated(inputs: Inputs, rows: int) -> Inputs:
-    """So many rows: the given ones over and over."""
+    """As many rows as asked for: the given ones over and over."""
     places = torch.arange(rows) % len(inputs.location)
     return Inputs(*(group.index_select(0, places) for group in inputs))
 
 
 def _some_nodes(rows: int, universe: int) -> Tensor:
-    """Int64 [rows] a stranger first, then stocks of the universe once each, then strangers."""
+    """int64 [rows] a stranger first, then stocks of the universe once each, then strangers."""
     places = torch.arange(rows) - 1
     return torch.where(places < universe, places, -1)
 
 
 def _distance(actual: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
-    """Largest difference; not a number if one of them holds what is none."""
+    """Largest difference; NaN if one of them holds NaN."""
     return float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max())

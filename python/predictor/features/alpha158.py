@@ -1,8 +1,9 @@
 """Qlib's Alpha158: 9 features of the day's candle, 4 prices against the close, and 29 families over 5 to 60 bars.
 
 Names, order and formulas are those of Qlib's loader (Yang et al. 2020, "Qlib: An AI-oriented Quantitative Investment
-Platform"). Two texts differ, their values do not: `Plus(x, 1e-12)` says aloud what `x + 1e-12` below a division means
-where prices are flat, and the volume-weighted price, which daily bars do not hold, is (open + high + low + close) / 4.
+Platform"). Two expressions are written differently, with the same values: `Plus(x, 1e-12)` says aloud what
+`x + 1e-12` below a division means where prices are flat, and the volume-weighted price, which daily bars do not hold,
+is (open + high + low + close) / 4.
 Qlib knows a feature from a window's first bar on; here it is known from the first full window.
 
 Qlib's constants stand beside prices and volumes as they are, so the size of these shows a little: `CORR` takes the
@@ -77,7 +78,7 @@ class _Family:
     unit: str
 
     def members(self) -> Iterator[FeatureDefinition]:
-        """One feature a window."""
+        """One feature per window."""
         for n in WINDOWS:
             yield FeatureDefinition(f"{self.name}{n}", self.expression.format(n=n), self.meaning.format(n=n), self.unit)
 

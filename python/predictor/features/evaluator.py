@@ -19,7 +19,7 @@ from predictor.features.operators import BINARY_KERNELS, OPERATORS
 @final
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A step's input: where it stands, and how many of its oldest rows have no partner in the other inputs."""
+    """A step's input: its slot, and how many of its oldest rows have no partner in the other inputs."""
 
     slot: int
     skipped: int

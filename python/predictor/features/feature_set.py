@@ -31,7 +31,7 @@ SYMBOLS_AT_ONCE: Final = 64
 """Symbols that are evaluated together: few enough that a step's arrays stay in the processor's cache."""
 
 FEATURES_AT_ONCE: Final = 4
-"""Features whose values are held together where one after the other will do."""
+"""Features whose values are held at once where one after the other will do."""
 
 LONGEST_NAME: Final = 64
 MOST_FEATURES: Final = 1000
@@ -46,7 +46,7 @@ class FeatureDefinition:
     Attributes:
         name: Letters, digits and underscores, starting with a letter; at most 64.
         expression: Its text in the language of predictor.features.parser.
-        meaning: What it tells, for people.
+        meaning: What it means, for people.
         unit: Of its value, for people; "1" for a plain ratio.
     """
 
@@ -73,7 +73,7 @@ class FeatureSet:
         observed: F features of the bars and of observed covariates, known up to the last bar; at least one.
         known: K features of the calendar and of known covariates, known for future sessions too; each reads one
             session only.
-        covariates: The columns that stand beside those of bars and calendar.
+        covariates: The columns beside those of bars and calendar.
         operator_set: The version of the operators' meanings.
 
     Raises:
@@ -142,7 +142,7 @@ class FeatureSet:
             raise ConfigurationError(f"{path.name}: {error.message}") from error
 
     def with_covariates(self, covariates: CovariateFields) -> Self:
-        """The set with one feature more for each covariate that no expression of it reads: the value as it is."""
+        """The set with one more feature for each covariate that no expression reads: the value as it is."""
         read = {*self._observed_plan.fields, *self._known_plan.fields}
         return replace(
             self,
@@ -200,14 +200,14 @@ class FeatureSet:
     def columns(self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS) -> Iterator[FloatArray]:
         """Each observed feature's values [S, T], one after the other; only a few of them are held at a time.
 
-        What features share is evaluated more than once for it, so where memory is plenty, `evaluate` is faster.
+        Shared parts of features are evaluated more than once, so where memory is plenty, `evaluate` is faster.
         """
         for first in range(0, len(self.observed), FEATURES_AT_ONCE):
             few = replace(self, observed=self.observed[first : first + FEATURES_AT_ONCE], known=())
             yield from np.moveaxis(few.evaluate(bars, covariates), -1, 0)
 
     def blocks(self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS) -> Iterator[tuple[slice, FloatArray]]:
-        """The observed features [symbols, T, F] of a few symbols after the other, and which symbols these are.
+        """The observed features [symbols, T, F] of a few symbols at a time, and which symbols these are.
 
         Args:
             bars: S symbols, T sessions.

@@ -76,14 +76,14 @@ MOST_COVARIATES: Final = 500
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CovariateFields:
-    """Columns that stand beside those of bars and calendar, by name.
+    """Columns beside those of bars and calendar, by name.
 
     Attributes:
         observed: Read by observed features, as known at the close of each session.
         known: Read by known features, of future sessions too.
 
     Raises:
-        ConfigurationError: There are too many, or a name is no name, stands twice, or is that of another column.
+        ConfigurationError: There are too many, or a name is invalid, appears twice, or is that of another column.
     """
 
     observed: tuple[str, ...] = ()

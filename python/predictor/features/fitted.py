@@ -30,7 +30,7 @@ class FittedFeatures:
     """A feature set and the numbers that were fitted for it.
 
     Known features of the calendar come at their right size and are never unknown. One of a covariate is scaled, and a
-    second column says whether it is known: 1 = yes; then the first is 0 where it is not. These second columns stand
+    second column says whether it is known: 1 = yes; then the first is 0 where it is not. These second columns come
     after all of the first ones.
 
     Attributes:
@@ -198,10 +198,10 @@ class FittedFeatures:
 
 
 def _check_once(names: tuple[str, ...], whose: str) -> None:
-    """Raise ConfigurationError if a name stands twice."""
+    """Raise ConfigurationError if a name appears twice."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise ConfigurationError(f"names of {whose} stand twice: {', '.join(twice[:_SHOWN])}")
+        raise ConfigurationError(f"names of {whose} appear twice: {', '.join(twice[:_SHOWN])}")
 
 
 def _entry(definition: FeatureDefinition) -> dict[str, str]:

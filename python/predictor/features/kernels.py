@@ -37,7 +37,7 @@ def windows_of(series: FloatArray, n: int) -> FloatArray:
 
 
 def add_oldest_first(windows: FloatArray) -> FloatArray:
-    """The sum over the first axis in its order.
+    """The sum over the first axis of [n, ...] in its order, [...].
 
     NumPy adds along the first axis row by row, unless a row is a single value: then it would add in pairs.
     """
@@ -231,12 +231,12 @@ def residual(n: int) -> SeriesKernel:
 
 
 def place_of_largest(n: int) -> SeriesKernel:
-    """Where the largest of the last n values stands: 1 for the oldest to n for the youngest, the oldest of equals."""
+    """The place of the largest of the last n values: 1 for the oldest to n for the youngest, the oldest of equals."""
     return _place_of(np.maximum, n)
 
 
 def place_of_smallest(n: int) -> SeriesKernel:
-    """Where the smallest of the last n values stands: 1 for the oldest to n for the youngest, the oldest of equals."""
+    """The place of the smallest of the last n values: 1 for the oldest to n for the youngest, the oldest of equals."""
     return _place_of(np.minimum, n)
 
 
@@ -251,7 +251,7 @@ def _place_of(pick: np.ufunc, n: int) -> SeriesKernel:
 def quantile(n: int, level: float) -> SeriesKernel:
     """The value below which the share `level` of the last n values lies.
 
-    With the values in rising order and their places counted from 0, it stands at level * (n - 1), and between two
+    With the values in rising order and their places counted from 0, it is at level * (n - 1), and between two
     places on the straight line: lower + (upper - lower) * fraction.
     """
     lower = math.floor(level * (n - 1))
@@ -267,12 +267,12 @@ def quantile(n: int, level: float) -> SeriesKernel:
 
 
 def greater(x: FloatArray, y: FloatArray) -> FloatArray:
-    """1 where x is greater than y, 0 elsewhere, NaN where one of them is unknown."""
+    """1 where x is greater than y, 0 elsewhere, NaN where one of them is unknown; all [R, S]."""
     return np.where(np.isnan(x) | np.isnan(y), math.nan, x > y)
 
 
 def less(x: FloatArray, y: FloatArray) -> FloatArray:
-    """1 where x is less than y, 0 elsewhere, NaN where one of them is unknown."""
+    """1 where x is less than y, 0 elsewhere, NaN where one of them is unknown; all [R, S]."""
     return greater(y, x)
 
 

@@ -63,7 +63,7 @@ class Scaling:
         Quartiles are interpolated linearly between the two nearest values.
 
         Args:
-            columns: Of each feature its float64 [S, T] of the training rows only; non-finite values are left out. They
+            columns: For each feature, float64 [S, T] of the training rows only; non-finite values are left out. They
                 may come one by one, so that a long history need not be held with all its features.
             names: F feature names, for messages.
             present: Bars that count, [S, T]; all of them if None.
@@ -88,10 +88,10 @@ class Scaling:
         This is the one place where a value that is not finite becomes 0 and masked.
 
         Args:
-            values: float64 [..., F].
+            values: float64 [N, F], or with more dimensions before the last.
 
         Returns:
-            The scaled values as float32 and the mask, True where the value is known; both [..., F].
+            The scaled values as float32 and the mask, True where the value is known; both in the shape of `values`.
         """
         mask = np.isfinite(values)
         with np.errstate(all="ignore"):

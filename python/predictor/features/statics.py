@@ -1,6 +1,6 @@
 """Static covariates as a network reads them: each variable is a few columns, and not knowing it is one of them.
 
-A category is one column a known text and one for `unknown`: 1 in the column that holds, 0 in the others. A number is
+A category is one column per known text and one for `unknown`: 1 in the column that holds, 0 in the others. A number is
 two columns: (value - center) / scale, clipped, and 0 where it is unknown; then 1 where it is unknown, else 0.
 """
 
@@ -29,7 +29,7 @@ MOST_CATEGORIES: Final = 500
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticNumber:
-    """A number a symbol, in units of its standard deviation over the training symbols.
+    """A number per symbol, in units of its standard deviation over the training symbols.
 
     Attributes:
         name: The covariate.
@@ -54,7 +54,7 @@ class StaticNumber:
         """The numbers of the training symbols [S], NaN = unknown.
 
         Raises:
-            ConfigurationError: They are all one, or unknown.
+            ConfigurationError: They are all equal, or unknown.
         """
         known = values[np.isfinite(values)]
         scale = float(np.std(known)) if known.size else 0.0
@@ -72,7 +72,7 @@ class StaticNumber:
 
     @property
     def unknown(self) -> tuple[float, ...]:
-        """The columns of a symbol that nothing is known of."""
+        """The columns of a symbol about which nothing is known."""
         return (0.0, 1.0)
 
     def encode(self, values: FloatArray) -> NDArray[np.float32]:
@@ -85,7 +85,7 @@ class StaticNumber:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticCategory:
-    """A text a symbol.
+    """A text per symbol.
 
     Attributes:
         name: The covariate.
@@ -117,12 +117,12 @@ class StaticCategory:
 
     @property
     def width(self) -> int:
-        """Columns: one a category, one for unknown."""
+        """Columns: one per category, one for unknown."""
         return len(self.categories) + 1
 
     @property
     def unknown(self) -> tuple[float, ...]:
-        """The columns of a symbol that nothing is known of."""
+        """The columns of a symbol about which nothing is known."""
         return (*(0.0 for _ in self.categories), 1.0)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -140,7 +140,7 @@ class StaticFeatures:
     """All static variables of a model, fitted; numbers first, then categories.
 
     Raises:
-        ConfigurationError: There are too many, or a name stands twice or could be no covariate's.
+        ConfigurationError: There are too many, or a name appears twice or is invalid.
     """
 
     numbers: tuple[StaticNumber, ...] = ()
@@ -161,6 +161,10 @@ class StaticFeatures:
     @classmethod
     def fit(cls, numbers: Mapping[str, FloatArray], texts: Mapping[str, Sequence[str]]) -> Self:
         """Fit every variable on the training symbols.
+
+        Args:
+            numbers: float64 [S] by name, NaN = unknown.
+            texts: S texts by name, empty = unknown.
 
         Raises:
             ConfigurationError: A variable says nothing about them.
@@ -187,18 +191,18 @@ class StaticFeatures:
 
     @property
     def unknown(self) -> NDArray[np.float32]:
-        """[C] the columns of a symbol that nothing is known of."""
+        """[C] the columns of a symbol about which nothing is known."""
         return np.array([value for variable in self.variables for value in variable.unknown], np.float32)
 
     def encode(
         self, symbols: int, numbers: Mapping[str, FloatArray], texts: Mapping[str, Sequence[str]]
     ) -> NDArray[np.float32]:
-        """The columns [S, C] of so many symbols.
+        """The columns [S, C] of S symbols.
 
         Args:
             symbols: S.
             numbers: float64 [S] by name, NaN = unknown.
-            texts: One a symbol by name, empty = unknown.
+            texts: One per symbol by name, empty = unknown.
 
         Raises:
             CovariateMissingError: Naming a variable that is not given, or given as the other kind.
@@ -211,7 +215,7 @@ class StaticFeatures:
     def warnings(
         self, symbols: Sequence[str], numbers: Mapping[str, FloatArray], texts: Mapping[str, Sequence[str]]
     ) -> Iterator[str]:
-        """What is unknown of which symbol, for whoever reads the forecast."""
+        """What is unknown about which symbol, for whoever reads the forecast; numbers are [S], as for `encode`."""
         for number in self.numbers:
             absent = [symbol for symbol, value in zip(symbols, numbers[number.name], strict=True) if np.isnan(value)]
             if absent:
@@ -230,7 +234,7 @@ class StaticFeatures:
                 yield f"{listed(absent)}: {category.name} is unknown, and the forecast is made without it"
 
     def to_json(self) -> dict[str, Json]:
-        """As it stands in features.json."""
+        """As it is written in features.json."""
         return {
             "numbers": [{"name": one.name, "center": one.center, "scale": one.scale} for one in self.numbers],
             "categories": [{"name": one.name, "categories": list(one.categories)} for one in self.categories],
@@ -243,7 +247,7 @@ class StaticFeatures:
 
         Raises:
             ArtifactError: Naming the key that is unknown, missing or wrong.
-            ConfigurationError: A variable cannot be.
+            ConfigurationError: A variable is invalid.
         """
         numbers, categories = record.records("numbers"), record.records("categories")
         if record.number("clip") != DEFAULT_CLIP:
@@ -267,5 +271,5 @@ def _category_of(entry: Record) -> StaticCategory:
 def _given(name: str, group: Mapping[str, ValueT], kind: str, other: Mapping[str, object]) -> ValueT:
     if name in group:
         return group[name]
-    problem = f"must be {kind}" if name in other else f"is missing: the model reads it, as {kind}, one a symbol"
+    problem = f"must be {kind}" if name in other else f"is missing: the model reads it, as {kind}, one per symbol"
     raise CovariateMissingError(f"static covariate {name} {problem}", metadata={"covariate": name})

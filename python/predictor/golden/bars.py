@@ -26,7 +26,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 FUTURE = "covariates.future_sessions"
 GROUPS = ("observed", "known", "numbers")
-"""Those that hold arrays."""
+"""Groups of covariates that hold arrays."""
 
 
 SYMBOLS: Final = ("ODD", "EVEN", "SHORT", "HALTED", "FLAT")
@@ -36,7 +36,7 @@ COLUMNS: Final = (*PRICES, "volume", "split_ratio", "cash_dividend")
 
 
 def made_up_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future: NDArray[np.int32]) -> Covariates:
-    """What the model reads beside these bars, of the sessions that follow them too."""
+    """What the model reads beside these bars, including the sessions int32 [D] that follow them."""
     symbols, sessions = bars.close.shape
     random = np.random.default_rng(21)
     statics = [need for need in needs if need.group is CovariateGroup.STATIC]
@@ -53,7 +53,7 @@ def made_up_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future: N
 
 
 def arrays_of(covariates: Covariates) -> dict[str, NDArray[np.generic]]:
-    """The arrays that `stored_covariates` makes the same of; none where there are no covariates."""
+    """Arrays in the shapes of `Covariates`, from which `stored_covariates` makes the same; none without covariates."""
     if not covariates.names:
         return {}
     groups: dict[str, Mapping[str, FloatArray]] = {name: getattr(covariates, name) for name in GROUPS}
@@ -67,7 +67,7 @@ def categories_of(covariates: Covariates) -> dict[str, Json]:
 
 
 def stored_covariates(categories: Record, arrays: Arrays) -> Covariates:
-    """The golden instance's covariates from its arrays and texts."""
+    """The golden instance's covariates from its texts and its arrays, in the shapes of `Covariates`."""
     texts = {name: categories.texts(name) for name in categories.keys()}  # noqa: SIM118 - a Record is no dict
     categories.end()
     if FUTURE not in arrays:
@@ -118,7 +118,7 @@ class Lengths:
 
     @classmethod
     def of(cls, pipelines: Sequence[Pipeline]) -> Self:
-        """So that every one of these can forecast every symbol."""
+        """As many as every one of these pipelines needs to forecast every symbol."""
         sessions = max(pipeline.bars_needed for pipeline in pipelines)
         least = max(max(pipeline.least_bars, pipeline.least_values + 1) for pipeline in pipelines)
         spare = min(min(p.encoder_length, p.normaliser.window) - max(p.least_bars, p.least_values) for p in pipelines)
@@ -165,7 +165,7 @@ def panel(symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mappin
 
 
 def columns_of(bars: BarPanel) -> dict[str, FloatArray]:
-    """The columns that `panel` makes the same bars of."""
+    """The columns, each [S, T], from which `panel` makes the same bars."""
     events = {"split_ratio": bars.split_ratio, "cash_dividend": bars.cash_dividend}
     prices = {"open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close, "volume": bars.volume}
     return prices | {name: values for name, values in events.items() if values is not None}

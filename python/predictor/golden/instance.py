@@ -1,6 +1,6 @@
 """Recording the golden instance of a model or an ensemble, and running it.
 
-An ensemble's is every member's own, and the forecast that they make together.
+For an ensemble these are every member's own, and the forecast that they make together.
 """
 
 from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ def check(model: Model, golden: Golden) -> None:
 
     Raises:
         ArtifactError: a stage is off by more than its tolerance, or a bad input is not refused as recorded. The
-            message names the file and the stage, which tells where to look.
+            message names the file and the stage.
     """
     facts = _facts(golden)
     try:
@@ -135,7 +135,7 @@ def _refusal(model: Model, asked: GoldenQuestion, spoil: Callable[[Model, Golden
 
 
 class _Facts(NamedTuple):
-    """What stands in the golden instance's text."""
+    """What the golden instance's text holds."""
 
     symbols: tuple[str, ...]
     covariates: Covariates
@@ -157,13 +157,13 @@ def _facts(golden: Golden) -> _Facts:
 
 
 def stored_bars(symbols: tuple[str, ...], arrays: Arrays) -> BarPanel:
-    """The golden instance's bars from its arrays."""
+    """The golden instance's bars from its arrays: sessions [T], columns [S, T]."""
     columns = {name: stored_array(arrays, f"bars.{name}").astype(np.float64) for name in COLUMNS}
     return panel(symbols, stored_array(arrays, "bars.sessions").astype(np.int32), columns)
 
 
 def stored_array(arrays: Arrays, name: str) -> NDArray[np.generic]:
-    """One of the golden instance's arrays; ArtifactError if it is missing."""
+    """One of the golden instance's arrays, in the shape that was recorded; ArtifactError if it is missing."""
     if name not in arrays:
         raise off(f"array {name!r} is missing")
     return arrays[name]

@@ -110,7 +110,7 @@ class StageComparison:
     scale: FloatArray
 
     def check(self, name: str, actual: NDArray[np.generic], expected: NDArray[np.generic]) -> None:
-        """Raise ArtifactError, naming the stage, if it is off by more than its tolerance."""
+        """Raise ArtifactError, naming the stage, if it has another shape or is off by more than its tolerance."""
         if actual.shape != expected.shape:
             raise off(f"stage {name} has shape {actual.shape}, recorded was {expected.shape}")
         if actual.dtype != expected.dtype:
@@ -179,12 +179,12 @@ def prepare(model: Model, asked: GoldenQuestion) -> Prepared:
 
 
 def golden_inputs(model: Model) -> Inputs:
-    """The inputs of the golden instance, one row a symbol; recorded and computed ones are the same after a check."""
+    """The inputs of the golden instance, one row per symbol; recorded and computed ones are the same after a check."""
     return prepare(model, golden_question(model)).inputs
 
 
 def stages_of(model: Model, asked: GoldenQuestion) -> Stages:
-    """Every stage by name, in the order of computation; S symbols, N of them usable."""
+    """Every stage by name, in the order of computation, each in the shape that the step before it leaves."""
     prepared = prepare(model, asked)
     forecast = model.forecast([prepared])[0]
     return {
@@ -198,7 +198,7 @@ def stages_of(model: Model, asked: GoldenQuestion) -> Stages:
 
 
 def units_in_float64(model: Model, asked: GoldenQuestion) -> NDArray[np.float64]:
-    """The network's output in float64 arithmetic: how far float32 itself is off."""
+    """The network's output [N, H, Q] in float64 arithmetic: it shows how far float32 itself is off."""
     return model.units_in_float64(prepare(model, asked)).numpy()
 
 
@@ -217,7 +217,7 @@ def _before_scaling(model: Model, asked: GoldenQuestion) -> Stages:
 
 
 def _inputs(model: Model, prepared: Prepared) -> Stages:
-    """Every group; levels that are one for all horizons stand once, as feature windows hold them."""
+    """Every group; levels that all horizons share are held once, as in feature windows."""
     groups = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
     if not model.pipeline.normaliser.is_per_horizon:
         groups |= {name: groups[name][:, 0] for name in ("location", "scale")}
@@ -225,7 +225,7 @@ def _inputs(model: Model, prepared: Prepared) -> Stages:
 
 
 def forecast_stages(forecast: Forecast) -> Stages:
-    """The answer's parts by name."""
+    """The answer's parts by name, in the shapes of `Forecast`."""
     stages: Stages = {
         "values": forecast.values,
         "as_of_session": np.array([forecast.as_of_session], np.int32),

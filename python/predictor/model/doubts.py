@@ -17,20 +17,20 @@ class Taught:
     """What is known of one network's training."""
 
     symbols: frozenset[str] | None
-    """That it, or a model whose weights it started from, was trained on; None = unknown."""
+    """Symbols that it, or a model whose weights it started from, was trained on; None = unknown."""
     is_adjusted: bool
-    """Whether its bars told of splits and dividends; not where that is unknown."""
+    """Whether its bars recorded splits and dividends; False where that is unknown."""
     knows_by_name: bool
-    """Whether it has a node for each of its symbols, and says itself who is a stranger."""
+    """Whether it has a node for each of its symbols, and so names unknown symbols itself."""
     reads_volume: bool
     bars_needed: int
 
     @classmethod
     def of(cls, manifest: Manifest, pipeline: Pipeline) -> Self:
-        """Of an artifact's parts.
+        """What an artifact's parts say.
 
         Raises:
-            ArtifactError: the card tells of bars or of ancestors, but not what it must.
+            ArtifactError: the card says something of bars or ancestors, but not what it must.
         """
         data = data_of(manifest.card)
         before = (frozenset(one.symbols) for one in ancestors_of(manifest.card))
@@ -44,12 +44,12 @@ class Taught:
 
 
 def doubts(networks: Sequence[Taught], instance: Instance, forecast: Sequence[str]) -> Iterator[str]:
-    """A line a doubt, whatever the number of symbols and of networks that share it.
+    """One line per doubt, however many symbols and networks share it.
 
     Args:
-        networks: the model's one, or those of an ensemble's members.
+        networks: the model's own, or those of an ensemble's members.
         instance: the question.
-        forecast: symbols of it that have a forecast.
+        forecast: those of its symbols that have a forecast.
     """
     if isinstance(instance.input, BarPanel):
         readers = [one.bars_needed for one in networks if one.reads_volume]
@@ -74,8 +74,8 @@ def bars_doubts(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, i
     Args:
         bars: all that is read.
         symbols: those of them that count.
-        reads_volume: whether a network is fed with volumes.
-        is_adjusted: whether it was trained on bars that tell of splits and dividends.
+        reads_volume: whether a network reads volumes.
+        is_adjusted: whether it was trained on bars that record splits and dividends.
     """
     counted = frozenset(symbols)
     without = [symbol for symbol in bars.without_volume if symbol in counted] if reads_volume else []
@@ -92,7 +92,7 @@ def bars_doubts(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, i
 
 
 def _unseen(networks: Sequence[Taught], symbols: Sequence[str]) -> list[str]:
-    """The symbols that some network was not trained on; but for those of which one that knows by name tells itself."""
+    """The symbols that some network was not trained on; a network with a node for each symbol names its own."""
     by_name = [one.symbols for one in networks if one.knows_by_name and one.symbols is not None]
     by_row = [one.symbols for one in networks if not one.knows_by_name and one.symbols is not None]
     return [

@@ -44,7 +44,7 @@ class JointlyPrepared:
     """Of the whole ensemble."""
 
     def only(self, symbols: Sequence[str]) -> "JointlyPrepared":
-        """The same of some symbols; see `Prepared.only`."""
+        """The same for some symbols; see `Prepared.only`."""
         return replace(self, members=tuple(p.only(symbols) for p in self.members))
 
     @property
@@ -77,7 +77,7 @@ class JointlyPrepared:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What there is to doubt, and what any member warns of, once each."""
+        """The ensemble's doubts, and what any member warns of, once each."""
         return bounded(dict.fromkeys((*self.doubts, *(warning for p in self.members for warning in p.warnings))))
 
 
@@ -91,10 +91,10 @@ class JointReading:
         self._members = tuple(
             (readings.index(reading), member) for reading, member in zip(readings, members, strict=True)
         )
-        """Each with the place of its first fellow that reads the same inputs."""
+        """Each member with the place of the first one that reads the same inputs."""
         self._taught = tuple(member.taught for member in members)
         pipelines = {place: members[place].pipeline for place, _ in self._members}
-        # Whoever needs most bars goes first: if they are too few, the error tells how many the ensemble needs.
+        # Whoever needs most bars goes first: if there are too few, the error says how many the ensemble needs.
         self._pipelines = dict(sorted(pipelines.items(), key=lambda one: -one[1].bars_needed))
         self.covariates = named_once(member.pipeline.covariates for member in members)
         """What is to be sent beside the bars, as its first reader reads it."""
@@ -130,7 +130,7 @@ class JointReading:
 
 
 def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:
-    """The instance with those covariates alone that a member reads."""
+    """The instance with only those covariates that a member reads."""
     names = {need.name for need in pipeline.covariates}
     return replace(instance, covariates=instance.covariates.only(names))
 
@@ -145,7 +145,7 @@ def named_once(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
 
 
 KIND = "ensemble"
-"""What stands in place of a network's kind."""
+"""Given in place of a network's kind."""
 
 
 def ensemble_info(
@@ -188,12 +188,12 @@ def ensemble_info(
 
 
 def _schema_hash(hashes: Sequence[str]) -> str:
-    """The members' own if they share one; else a name for all of theirs."""
+    """The members' own if they share one; else a hash over all of theirs."""
     return hashes[0] if len(set(hashes)) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def _facts(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) -> dict[str, Json]:
-    """What the card says of the members, computed from them."""
+    """What the card says about the members, computed from them."""
     members: list[Json] = [
         {
             "name": name,
@@ -280,7 +280,7 @@ class Ensemble:
         return outcomes(self, instances, now, deadline)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """Attributions of one query, one a target: the means of the members'.
+        """Attributions of one query, one per target: the means of the members'.
 
         Raises:
             QuantraError: as `prepare`, and as `Model.attributions`.
@@ -344,5 +344,5 @@ class Ensemble:
 
 
 def _sixteen_digits(*parts: str) -> str:
-    """Of a SHA-256 over the parts, in hex."""
+    """The first sixteen digits of a SHA-256 over the parts, in hex."""
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

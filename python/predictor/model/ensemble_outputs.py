@@ -36,7 +36,7 @@ def joint_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray], s
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JointRanking:
-    """What members that all rank come to together."""
+    """The joint ranking of members that all rank."""
 
     scores: FloatArray
     """[S, H] minus the mean of the members' ranks: scores of different networks have no unit in common."""
@@ -47,7 +47,7 @@ class JointRanking:
 
 
 def joint_ranking(members: Sequence[Forecast], usable: BoolArray) -> JointRanking | None:
-    """The ranking of the symbols that every member can forecast; None if a member does not rank."""
+    """The ranking of the symbols that every member can forecast (`usable` is [S]); None if a member does not rank."""
     given = [member.ranks for member in members if member.ranks is not None]
     if len(given) < len(members):
         return None
@@ -83,9 +83,9 @@ def joint_attribution(
 ) -> Attribution:
     """The mean of the members' contributions, row by row; a row that a member lacks counts as 0 there.
 
-    What the ensemble's own offsets add stands in the row `conformal`. The gap is the worst of the members' and of
+    What the ensemble's own offsets add is the row `conformal`. The gap is the worst of the members' and of
     the ensemble's own, so it has converged only where all of them have; nodes are the most that a member used.
-    Internals stay each member's own, its name in front: weights of different networks have no mean that means anything.
+    Internals stay each member's own, with its name in front: a mean of different networks' weights would mean nothing.
     """
     members = list(by_member.values())
     rows = _rows(members)

@@ -1,4 +1,4 @@
-"""What the doors ask of a model, whatever it is made of."""
+"""What the doors ask of a model, whatever it consists of."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -51,7 +51,7 @@ class Staged(Protocol[PreparedT]):
     """A model that answers in two steps: it checks and encodes each instance, then forecasts all that passed."""
 
     def prepare(self, instance: Instance, now: datetime) -> PreparedT:
-        """Check an instance and compute its inputs; raises the error that the instance alone has."""
+        """Check an instance and compute its inputs; raises the error that belongs to this instance."""
         ...
 
     def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation) -> list[Forecast]:
@@ -62,7 +62,7 @@ class Staged(Protocol[PreparedT]):
 def outcomes(
     model: Staged[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
 ) -> tuple[Outcome, ...]:
-    """What each of the instances comes to, in order; see `Answering.predict`."""
+    """The outcome of each instance, in order; see `Answering.predict`."""
     prepared = [_prepared(model, instance, now, deadline) for instance in instances]
     good = [p for p in prepared if not isinstance(p, QuantraError)]
     forecasts = iter(model.forecast(good, deadline) if good else ())

@@ -1,4 +1,4 @@
-"""Which symbols of a panel can be forecast, and what a reader must know of the others: each is judged by itself."""
+"""Which symbols of a panel can be forecast, and what a reader must know about the others: each is judged by itself."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from predictor.windows import Counts, Encoded, Pipeline
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PanelState:
-    """What is known of S symbols on the way to their inputs."""
+    """What is known about S symbols on the way to their inputs."""
 
     bars: BarPanel
     """The sessions that the forecast depends on."""
@@ -25,11 +25,11 @@ class PanelState:
     scale: FloatArray
     """[S] the largest over the horizons; NaN where nothing is known."""
     is_flat: BoolArray
-    """[S] whether a scale is the smallest there is."""
+    """[S] whether a scale is the smallest possible."""
     knows_something: BoolArray
     """[S] whether any feature of the encoder is known."""
     faults: Mapping[int, BarsError]
-    """By row: bars that cannot be adjusted."""
+    """Errors of bars that cannot be adjusted, by row."""
 
     @classmethod
     def of(
@@ -76,10 +76,10 @@ def _refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
 
 
 def check_length(pipeline: Pipeline, bars: BarPanel) -> None:
-    """Refuse bars of too few sessions for any symbol, before they grow to the sessions that a forecast depends on.
+    """Refuse bars of too few sessions for any symbol, before they are widened to those that a forecast depends on.
 
     Raises:
-        TooFewBarsError: naming symbols.
+        TooFewBarsError: naming the symbols.
         NoUsableSymbolError: some of them have no last bar.
     """
     if len(bars.sessions) >= pipeline.least_bars:
@@ -105,7 +105,7 @@ def _too_few_bars(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError
 
 
 def _impossible(panel: PanelState, s: int) -> str:
-    """What no market has."""
+    """The value that no market has."""
     close = panel.bars.close[s, -1]
     if panel.scale[s] > LARGEST_SCALE:
         return f"a volatility of {panel.scale[s]:.3g} a day"

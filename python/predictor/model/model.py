@@ -134,7 +134,7 @@ class Model:
         return replace(prepared, warnings=bounded((*doubtful, *prepared.warnings)))
 
     def warned(self, prepared: Prepared) -> Prepared:
-        """With what this network has to say of the inputs."""
+        """The same with this network's own warnings."""
         return replace(prepared, warnings=(*prepared.warnings, *self.runner.warnings(prepared)))
 
     def forecast(self, prepared: Sequence[Prepared], deadline: Cancellation = NEVER) -> list[Forecast]:
@@ -155,7 +155,7 @@ class Model:
         return self.runner.over(self.engine.in_float64()).units(prepared)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """Attributions of one query, one a target.
+        """Attributions of one query, one per target.
 
         Raises:
             QuantraError: as `prepare` and `attributions`.
@@ -163,12 +163,12 @@ class Model:
         return self.attributions(query, self.prepare(query.instance, now), deadline)
 
     def attributions(self, query: Query, panel: Prepared, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """Those of a query whose instance is prepared already.
+        """The attributions of a query whose instance is prepared already.
 
         Raises:
             ExplainUnsupportedError: the method is not one of the model's.
             UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
-            InvalidInputError: a tolerance that cannot be, or a symbol that the instance does not have.
+            InvalidInputError: an invalid tolerance, or a symbol that the instance does not have.
             NoUsableSymbolError: none of the symbols that are asked about can be forecast.
             RequestTooLargeError: more targets and symbols than one explanation may have.
             QuantraError: the deadline passed.
@@ -196,7 +196,7 @@ class Model:
     def _internals(
         self, prepared: Prepared, horizons: Sequence[int], deadline: Cancellation
     ) -> list[tuple[Internal, ...]]:
-        """What the network says of itself, for each of these horizons by index."""
+        """The network's internals, for each of these horizons by index."""
         internals = self.engine.internals(prepared.inputs, deadline)
         if internals is None:
             return [()] * len(horizons)
@@ -279,7 +279,7 @@ def _is_known_infos(features: FittedFeatures) -> tuple[FeatureInfo, ...]:
 
 
 def _static_infos(statics: StaticFeatures) -> tuple[FeatureInfo, ...]:
-    """One a variable; the meaning tells its columns in order."""
+    """One per variable; the meaning lists its columns in order."""
     numbers = (
         FeatureInfo(
             name=one.name,

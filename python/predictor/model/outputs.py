@@ -24,7 +24,7 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 UNITS = {TargetKind.LOG_RETURN: "log return", TargetKind.LOG_VOLATILITY: "log daily volatility"}
 
 ALONE = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
-"""Rows of every attribution that stand for one number a window."""
+"""Rows of every attribution that hold one number per window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class AnswerSource:
     features: FittedFeatures
     baseline: str
     skill: Skill | None
-    """As the card tells it."""
+    """As the card records it."""
     fingerprint: str
     """SHA-256 of everything that forecasts depend on."""
 
@@ -97,7 +97,7 @@ def forecast_of(source: AnswerSource, prepared: Prepared, answer: NetworkForecas
 
 
 def prices_of(anchor: FloatArray, returns: FloatArray) -> FloatArray:
-    """[S, H, Q] from the last closes [S] and log returns; infinite where windows of a caller's own leave a double."""
+    """[S, H, Q] from the last closes [S] and log returns; infinite where a caller's own windows exceed a double."""
     with np.errstate(over="ignore"):
         return anchor[:, None, None] * np.exp(returns)
 
@@ -109,7 +109,7 @@ def ranks_of(scores: FloatArray) -> NDArray[np.int32]:
 
 
 def universe_hash(symbols: Sequence[str], usable: BoolArray) -> str:
-    """Sixteen hex digits of a SHA-256 over the symbols that are ranked, in alphabetical order."""
+    """Sixteen hex digits of a SHA-256 over the ranked symbols, those usable [S], in alphabetical order."""
     ranked = sorted(symbol for symbol, known in zip(symbols, usable, strict=True) if known)
     return hashlib.sha256("\0".join(ranked).encode()).hexdigest()[:16]
 
@@ -166,7 +166,7 @@ def _rows(features: FittedFeatures, alone: tuple[RowKind, ...]) -> tuple[tuple[s
 
 
 def _alone(contributions: Contributions) -> tuple[RowKind, ...]:
-    """The rows of one number a window that this explanation has."""
+    """The rows that hold one number per window in this explanation."""
     return (*ALONE, RowKind.NEIGHBOURS) if contributions.neighbours.shape[1] else ALONE
 
 
@@ -193,7 +193,7 @@ def summed(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray
 
 
 def _per_time(contributions: Contributions) -> FloatArray:
-    """[N, T] of the encoder; what known features of later sessions add stands in the rows alone."""
+    """[N, T] of the encoder; contributions of known features of later sessions are in the rows alone."""
     length = contributions.observed.shape[1]
     return contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)
 

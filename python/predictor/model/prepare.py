@@ -32,13 +32,13 @@ NO_EXCHANGE = (
     "target sessions count Monday to Friday, holidays included, because the model carries no exchange's calendar; "
     "train it with --calendar"
 )
-"""Said with every forecast of such a model."""
+"""A warning with every forecast of such a model."""
 GUESSED_SESSIONS = (
     "the bars begin on {first}, after the first of the {encoder} sessions that the model reads; those before it are "
     "counted Monday to Friday too, so that a network that reads their calendar answers a little differently than "
     "beside a symbol whose bars tell them: send such bars too, or train with --calendar"
 )
-"""Said where such a model fills the encoder up with sessions that nobody sent."""
+"""A warning where such a model fills the encoder up with sessions that were not sent."""
 
 
 def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: datetime) -> Prepared:
@@ -48,7 +48,7 @@ def prepare_bars(pipeline: Pipeline, instance: Instance, bars: BarPanel, now: da
         BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the panel cannot be read.
         CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates are not those of the model.
         TooFewBarsError: every symbol has too few bars.
-        NoUsableSymbolError: no symbol of it can be forecast, for this reason and others.
+        NoUsableSymbolError: none of its symbols can be forecast, for this reason and others.
     """
     sent = instance.covariates
     check_sent(pipeline.covariates, sent)
@@ -115,7 +115,7 @@ def _on_calendar(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: da
 
 
 def _masked(bars: BarPanel, missing: NDArray[np.int32], count: int) -> BarPanel:
-    """The last `count` sessions of the bars and of those that they lack, which have no bar."""
+    """The last `count` sessions of the bars and of the missing ones, which have no bar."""
     sessions = np.union1d(bars.sessions, missing)[-count:].astype(np.int32)
     return bars.between(int(sessions[0]), int(sessions[-1])).on_sessions(sessions)
 
@@ -152,17 +152,17 @@ LARGEST: Mapping[str, float] = {
     "location": 100.0,
     "scale": LARGEST_SCALE,
 }
-"""In windows of callers: far beyond what features come to, and far below what overflows on the way to prices."""
+"""Bounds for a caller's windows: far beyond what features reach, and far below what overflows on the way to prices."""
 
 
 def prepare_window(pipeline: Pipeline, window: FeatureWindow) -> Prepared:
-    """Check windows that a caller made.
+    """Check a caller's windows.
 
     Raises:
         UnknownFeatureError: a feature is named that the model does not read.
         FeatureMismatchError: they were made with another schema.
         WindowShapeError: a group has another shape or type than the model reads.
-        InvalidInputError: a number in them cannot be.
+        InvalidInputError: a number in them is invalid.
     """
     _check_window(pipeline, window)
     as_of, unknown = window.as_of_session, np.zeros(0, np.int32)
@@ -180,7 +180,7 @@ def prepare_window(pipeline: Pipeline, window: FeatureWindow) -> Prepared:
 
 
 def _inputs(pipeline: Pipeline, window: FeatureWindow) -> Inputs:
-    """The groups as the network reads them: with levels of their own for every horizon, one or many as were sent."""
+    """The groups as the network reads them: with levels for every horizon, whether one or many were sent."""
     given = Inputs(*(torch.from_numpy(np.array(getattr(window, name))) for name in WINDOW_TYPES))
     shape = (len(window.symbols), len(pipeline.target.horizons))
     location, scale = (part.reshape(len(part), -1).expand(shape).contiguous() for part in (given.location, given.scale))
@@ -205,8 +205,8 @@ def _check_window(pipeline: Pipeline, window: FeatureWindow) -> None:
     unknown = np.flatnonzero(~window.mask.any(axis=(1, 2)))
     if unknown.size:
         raise InvalidInputError(
-            f"mask says that nothing is known of {window.symbols[int(unknown[0])]}, which leaves nothing to forecast "
-            "from; leave the symbol out"
+            f"mask says that nothing is known about {window.symbols[int(unknown[0])]}, which leaves nothing to "
+            "forecast from; leave the symbol out"
         )
     if not (window.scale > 0).all():
         raise InvalidInputError("scale holds a value that is not positive")
@@ -214,7 +214,7 @@ def _check_window(pipeline: Pipeline, window: FeatureWindow) -> None:
         _check_anchor(window.anchor_price, len(window.symbols))
     if window.as_of_session and not pipeline.calendar.is_session(window.as_of_session):
         raise InvalidInputError(
-            f"as_of_session {window.as_of_session} is no session of {pipeline.calendar.name}; "
+            f"as_of_session {window.as_of_session} is not a session of {pipeline.calendar.name}; "
             "send the session of the last row, yyyymmdd, or 0 if it is unknown"
         )
 

@@ -17,14 +17,14 @@ LARGEST_SCALE = 10.0
 """Daily volatility, a log return: a factor of 22 000 a day. Beyond it a price fan would overflow."""
 
 LARGEST_PRICE = 1e100
-"""Also one divided by the smallest. Beyond it a price fan would leave what a double holds."""
+"""Its inverse is the smallest. Beyond it a price fan would leave what a double holds."""
 
 MOST_WARNINGS: Final = 20
-"""Lines beside one forecast; what broken bars would say beyond them is counted."""
+"""Warnings beside one forecast; those beyond them, as from broken bars, are counted."""
 LONGEST_WARNING: Final = 1000
-"""Characters of one; five symbols of 64 and what there is to say of them have room."""
+"""Characters of one; five symbols of 64 and a sentence about them fit."""
 MOST_TOLD: Final = 5
-"""Symbols that the error of an instance tells of one by one."""
+"""Symbols that an instance's error names one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,15 +47,15 @@ class Prepared:
     anchor: FloatArray | None
     """[S] last raw close."""
     warnings: tuple[str, ...]
-    """As many as there are, until a model answers with them."""
+    """All of them; `bounded` when a model answers."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """Why each symbol that is not usable cannot be forecast."""
 
     def only(self, symbols: Sequence[str]) -> "Prepared":
-        """The same of some symbols, in their order; of all where none is named.
+        """The same for some symbols, in their order; for all where none is named.
 
         Raises:
-            InvalidInputError: one is not of the instance, or stands twice.
+            InvalidInputError: one is not in the instance, or is named twice.
         """
         if not symbols:
             return self
@@ -78,19 +78,19 @@ class Prepared:
 
 
 def can_anchor(prices: FloatArray) -> BoolArray:
-    """Which prices a fan can start from; none that is NaN."""
+    """Which prices, of any shape, a fan can start from; never NaN."""
     return (prices >= 1 / LARGEST_PRICE) & (prices <= LARGEST_PRICE)
 
 
 def bounded(lines: Iterable[str]) -> tuple[str, ...]:
-    """The first MOST_WARNINGS of them, none of them long, and how many more were left out."""
+    """The first MOST_WARNINGS lines, each shortened, and how many more were left out."""
     every = tuple(line if len(line) <= LONGEST_WARNING else f"{line[:LONGEST_WARNING]} …" for line in lines)
     left = len(every) - MOST_WARNINGS
     return every if left <= 0 else (*every[:MOST_WARNINGS], f"{left} more warnings were left out")
 
 
 def nothing_usable(refusals: Mapping[str, QuantraError]) -> QuantraError:
-    """The error for an instance none of whose symbols can be forecast: their own, where it is one for all."""
+    """The error for an instance none of whose symbols can be forecast: their own, where all have the same."""
     first, *others = refusals.values()
     if not others and isinstance(first, TooFewBarsError):
         return first
@@ -102,7 +102,7 @@ def nothing_usable(refusals: Mapping[str, QuantraError]) -> QuantraError:
 
 
 def places_of(symbols: Sequence[str], there: Sequence[str]) -> list[int]:
-    """Where each of these symbols stands among those that are there."""
+    """The place of each of these symbols among those that are there."""
     place = {symbol: k for k, symbol in enumerate(there)}
     return [place[symbol] for symbol in symbols]
 

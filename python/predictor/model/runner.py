@@ -21,7 +21,7 @@ Point = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkForecast:
-    """What a network says about the N usable symbols of an instance."""
+    """A network's answer for the N usable symbols of an instance."""
 
     values: FloatArray
     """[N, H, Q] calibrated quantiles in the target's unit."""
@@ -37,7 +37,7 @@ class Runner(Protocol):
         ...
 
     def warnings(self, prepared: Prepared) -> Iterator[str]:
-        """What a reader of these forecasts has to know of how the network is asked."""
+        """What a reader of these forecasts has to know about how the network is asked."""
         ...
 
     def units(self, prepared: Prepared) -> Tensor:
@@ -45,7 +45,7 @@ class Runner(Protocol):
         ...
 
     def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
-        """One answer an instance; the deadline is looked at before every forward."""
+        """One answer per instance; the deadline is looked at before every forward."""
         ...
 
     def contributions(
@@ -58,15 +58,15 @@ class Runner(Protocol):
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
-        """What moved the forecasts of N usable symbols, one a point; see `Explainer.explain`.
+        """What moved the forecasts of N usable symbols, one per point; see `Explainer.explain`.
 
         Args:
-            prepared: whose.
-            points: of which horizons and quantiles.
-            among: the whole panel that these symbols are of, for a network that looks across it; None if it is theirs.
+            prepared: the instance with these symbols.
+            points: indices of horizon and quantile.
+            among: the panel that these symbols belong to, for a network that looks across it; None if it is just them.
             deadline: looked at before every forward.
             tolerance: largest relative gap that counts as converged.
-            node_counts: numbers of quadrature nodes, rising.
+            node_counts: ascending numbers of quadrature nodes.
         """
         ...
 
@@ -88,7 +88,7 @@ class RowRunner:
         return iter(())
 
     def units(self, prepared: Prepared) -> Tensor:
-        """As `Runner.units`."""
+        """As `Runner.units`, [N, H, Q]."""
         return self._engine.units(prepared.inputs)
 
     def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
@@ -138,7 +138,7 @@ class PanelRunner:
         return PanelRunner(engine, self._explainer, universe=self._universe, neighbours=self._neighbours)
 
     def warnings(self, prepared: Prepared) -> Iterator[str]:
-        """Of whom a stock that the forecast depends on is missing, and who is a stranger."""
+        """Which symbols lack a neighbour that their forecast depends on, and which the network does not know."""
         nodes, symbols = self._nodes(prepared), prepared.usable_symbols
         wanted = torch.where(nodes[:, None] >= 0, self._neighbours[nodes], -1)
         lacking = (wanted >= 0) & (_members(nodes, self._neighbours)[:, 1:] < 0)
@@ -154,7 +154,7 @@ class PanelRunner:
             yield f"{listed(strangers)}: forecast without neighbours, because training had no such stock"
 
     def units(self, prepared: Prepared) -> Tensor:
-        """As `Runner.units`."""
+        """As `Runner.units`, [N, H, Q]."""
         return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
 
     def answers(self, prepared: Sequence[Prepared], deadline: Cancellation) -> list[NetworkForecast]:
@@ -198,14 +198,14 @@ class PanelRunner:
 def _members(nodes: Tensor, neighbours: Tensor) -> Tensor:
     """[N, 1 + k] rows that each row's forecast depends on, itself first; -1 where a neighbour is not in the panel."""
     row_of_node = torch.full((len(neighbours) + 1,), -1)
-    row_of_node[nodes] = torch.arange(len(nodes))  # strangers share the last place, which is no neighbour's
+    row_of_node[nodes] = torch.arange(len(nodes))  # unknown stocks share the last place, which is no neighbour's
     wanted = torch.where(nodes[:, None] >= 0, neighbours[nodes], -1)
     places = torch.where(wanted >= 0, row_of_node[wanted], -1)
     return torch.cat([torch.arange(len(nodes))[:, None], places], dim=1)
 
 
 def _panels(inputs: Inputs, members: Tensor) -> Inputs:
-    """[N, M, ...] each row with those that it depends on; one that is not there is absent: nothing of it is known."""
+    """[N, M, ...] each row with those that it depends on; one that is missing counts as unknown throughout."""
     there = members >= 0
     panels = Inputs(*(group[members.clamp(min=0)] for group in inputs))
     return panels._replace(mask=panels.mask & there[..., None, None])

@@ -5,9 +5,9 @@ numbers of sessions, GARCH(1,1) (Bollerslev 1986) a weighted sum of past squared
 taps. Both count from the window's own long-run level: every number was fitted once for all symbols, so a symbol that
 training has not seen is forecast too, and prices or ranges in another unit change nothing.
 
-Sums run oldest first with one accumulator; sessions without a value are left out, of HAR's averages also those whose
-bar has no range, as nobody traded or only a close is known. Only sums, quotients, log, exp and sqrt are used, so that
-another implementation can give the same numbers.
+Sums run oldest first with one accumulator; sessions without a value are left out, from HAR's averages also those whose
+bar has no range, because nobody traded or only a close is known. Only sums, quotients, log, exp and sqrt are used, so
+that another implementation can give the same numbers.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Har:
     """
 
     sessions: tuple[int, ...] = HAR_SESSIONS
-    """[K] rising numbers of sessions that are averaged over."""
+    """[K] ascending numbers of sessions that are averaged over."""
     intercepts: tuple[float, ...]
     """[H]"""
     weights: tuple[tuple[float, ...], ...]
@@ -51,7 +51,7 @@ class Har:
         rising = self.sessions and self.sessions[0] >= 1 and all(a < b for a, b in pairwise(self.sessions))
         if not rising or {len(row) for row in self.weights} != {len(self.sessions)}:
             raise ConfigurationError(
-                f"HAR averages over {list(self.sessions)} sessions, which must rise from at least 1, with one weight "
+                f"HAR averages over {list(self.sessions)} sessions, which must ascend from at least 1, with one weight "
                 "for each of them in every row"
             )
         if len(self.intercepts) != len(self.weights):
@@ -110,7 +110,7 @@ class Garch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedScale:
-    """Of log returns: location 0, and as scale the daily volatility that HAR, GARCH or both forecast for a horizon.
+    """Levels of log returns: location 0, as scale the daily volatility that HAR, GARCH or both forecast per horizon.
 
     HAR's line is the log of the volatility relative to the window's mean absolute return. With both, the log of the
     scale is their convex mean. What is forecast is close to close; HAR reads the ranges within the days, GARCH does
@@ -133,8 +133,7 @@ class FittedScale:
         inside = 0 < self.har_share < 1 if self.har and self.garch else self.har_share == float(self.har is not None)
         if not inside:
             raise ConfigurationError(
-                f"the share of HAR is {self.har_share:g}, but must be 1 if it stands alone, 0 if GARCH does, else "
-                "between both"
+                f"the share of HAR is {self.har_share:g}, but must be 1 without GARCH, 0 without HAR, else between both"
             )
 
     @property
@@ -166,7 +165,7 @@ class FittedScale:
         return Levels(location=np.where(np.isnan(scale), np.nan, 0.0), scale=scale)
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
-        """As `Normaliser.stages`: of N windows, the logs of both volatilities among them."""
+        """As `Normaliser.stages`, [N, ...] each: the logs of both volatilities [N, H] among them."""
         returns = windows[0][:, -self.window :]
         with np.errstate(all="ignore"):
             har = {} if self.har is None else self._har(self.har, returns, windows[1][:, -self.window :])
@@ -188,7 +187,7 @@ def _garch(garch: Garch, returns: FloatArray) -> Mapping[str, FloatArray]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedLevel:
-    """Of log volatility: HAR's forecast as location, the size of its residuals in the training part as scale.
+    """Levels of log volatility: HAR's forecast as location, the size of its residuals in the training part as scale.
 
     HAR's line is relative to the log of the window's mean daily volatility.
     """
@@ -205,8 +204,8 @@ class FittedLevel:
         check_window(self.window, self.floor, self.har)
         if len(self.residuals) != len(self.har.intercepts) or not all(size >= self.floor for size in self.residuals):
             raise ConfigurationError(
-                f"sizes of HAR's residuals are {list(self.residuals)}, but must be one a horizon, none below the floor "
-                f"{self.floor:g}"
+                f"sizes of HAR's residuals are {list(self.residuals)}, but must be one per horizon, none below the "
+                f"floor {self.floor:g}"
             )
 
     @property
@@ -233,7 +232,7 @@ class FittedLevel:
         return Levels(location=location, scale=np.where(np.isfinite(location), np.array(self.residuals), np.nan))
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
-        """As `Normaliser.stages`."""
+        """As `Normaliser.stages`: HAR's terms [N, K], the window's own level [N] and HAR's log volatility [N, H]."""
         volatility = windows[0][:, -self.window :]
         with np.errstate(all="ignore"):
             terms, level = self.har.terms(volatility), window_mean(volatility)
@@ -291,7 +290,7 @@ def _read_har(record: Record, horizons: int) -> Har:
     )
     record.end()
     if len(har.intercepts) != horizons:
-        raise record.refusal("intercepts", f"must be {horizons} numbers, one a horizon")
+        raise record.refusal("intercepts", f"must be {horizons} numbers, one per horizon")
     return har
 
 
@@ -299,7 +298,7 @@ def _read_garch(record: Record, horizons: int) -> Garch:
     garch = Garch(alpha=record.number("alpha"), beta=record.number("beta"), reversion=record.numbers("reversion"))
     record.end()
     if len(garch.reversion) != horizons:
-        raise record.refusal("reversion", f"must be {horizons} numbers, one a horizon")
+        raise record.refusal("reversion", f"must be {horizons} numbers, one per horizon")
     return garch
 
 

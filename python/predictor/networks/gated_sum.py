@@ -58,7 +58,7 @@ def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumW
 
     Args:
         x: [V, R, M] the columns and the constant 1.
-        shares: [R, V] what each variable counts.
+        shares: [R, V] how much each variable counts.
         keep: uint8 [V, R, H] which values dropout leaves; None for all.
         weights: of the networks.
     """
@@ -68,7 +68,7 @@ def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumW
 
 
 def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
-    """Not on devices that hide memory behind arithmetic, nor below one block; a compiler makes its own blocks."""
+    """Not on devices that hide memory access behind arithmetic, nor below one block; a compiler makes its own."""
     if is_traced() or x.device.type != "cpu":
         return False
     cells = x.shape[0] * x.shape[1] * weights.gain.shape[-1]
@@ -86,9 +86,9 @@ def _plain(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeig
 
 
 class _Weights(NamedTuple):
-    """As `GatedSumWeights`, but less of them.
+    """As `GatedSumWeights`, but fewer.
 
-    The first bias stands in the constant's row. Where nothing is dropped, the second layer is part of the gate's.
+    The first bias is in the constant's row. Where nothing is dropped, the second layer is part of the gate's.
     """
 
     embedding: Tensor
@@ -140,7 +140,7 @@ class _Blocks(torch.autograd.Function):
 
 
 class _Arguments(NamedTuple):
-    """As of `gated_sum`."""
+    """The arguments of `gated_sum`."""
 
     x: Tensor
     shares: Tensor
@@ -149,7 +149,7 @@ class _Arguments(NamedTuple):
 
 
 class _Gradients(NamedTuple):
-    """Of each argument; None where nobody asks."""
+    """The gradient of each argument; None where it is not needed."""
 
     x: Tensor | None
     shares: Tensor

@@ -30,7 +30,7 @@ class GatedAddNorm(nn.Module):
         self.norm = nn.LayerNorm(outputs, eps=NORM_EPSILON)
 
     def forward(self, x: Tensor, skip: Tensor) -> Tensor:
-        """Map [..., inputs] and [..., outputs] to [..., outputs]."""
+        """Map x of shape [..., inputs] and skip [..., outputs] to [..., outputs]."""
         return self.norm(skip + functional.glu(self.gate(self.dropout(x)), dim=-1))
 
 
@@ -51,7 +51,7 @@ class GatedRest(nn.Module):
         self.add = GatedAddNorm(hidden, outputs, dropout=dropout)
 
     def forward(self, first: Tensor, skip: Tensor, context: Tensor | None = None) -> Tensor:
-        """Map [..., hidden] and [..., outputs], with a context that broadcasts to [..., hidden], to [..., outputs]."""
+        """Map first of shape [..., hidden] and skip [..., outputs] to [..., outputs]; context broadcasts to first."""
         if self.context is not None and context is not None:
             first = first + self.context(context)
         return self.add(self.second(functional.elu(first)), skip)
@@ -72,7 +72,7 @@ class GatedResidual(nn.Module):
         self.rest = GatedRest(width, width, dropout=dropout, context=context)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
-        """Map x [..., width] and a context that broadcasts to it to [..., width]."""
+        """Map x of shape [..., width], and a context that broadcasts to it, to [..., width]."""
         return self.rest(self.first(x), x, context)
 
 

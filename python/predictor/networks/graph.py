@@ -41,7 +41,7 @@ MOST_FREQUENCIES: Final = 64
 MOST_PATCH: Final = 64
 
 NOBODY: Final = -1e9
-"""The logit of a neighbour that is not there: finite, so that a row without any neighbour sees nothing, not NaN."""
+"""The logit of a missing neighbour: finite, so that a row without any neighbour sees nothing, not NaN."""
 
 GRAPH_ARITHMETIC: Mapping[str, str | float] = {
     "normalisation": FAN_ARITHMETIC,
@@ -135,7 +135,7 @@ class GraphConfig:
     hidden: HiddenSize = 32
     """Width of a stock's state, of attention and of the layer before the heads."""
     heads: HeadCount = 4
-    """Of attention; they divide `hidden`."""
+    """Heads of attention; a divisor of `hidden`."""
     neighbours: NeighbourCount = 10
     """Stocks that each one attends to at most (k); what is given to `connect` may have fewer. 0 for no graph."""
     patch: int = 6
@@ -164,7 +164,7 @@ class GraphForecaster(nn.Module):
     from the window to the horizons (Zeng et al. 2023, "DLinear"), beside the nonlinear one, carries what is as simple
     as HAR's averages (Corsi 2009).
 
-    Legend: N rows, S rows a panel, U stocks of the universe, k neighbours, T sessions, F observed features, W width,
+    Legend: N rows, S rows per panel, U stocks of the universe, k neighbours, T sessions, F observed features, W width,
     H horizons, Q quantiles.
     """
 
@@ -200,10 +200,10 @@ class GraphForecaster(nn.Module):
 
     @torch.no_grad()
     def connect(self, edges: Edges) -> None:
-        """Lay the edges of the graph; they are saved with the weights.
+        """Set the edges of the graph; they are saved with the weights.
 
         Raises:
-            ConfigurationError: they are for another number of stocks, or for more neighbours than the network has.
+            ConfigurationError: they are for another number of stocks, or more neighbours than the network has.
         """
         nodes, count = edges.neighbours.shape
         have = list(self.neighbours.shape)
@@ -232,7 +232,7 @@ class GraphForecaster(nn.Module):
         Args:
             inputs: N = panels * S rows, panel by panel. A row whose last session is wholly unknown is absent: nobody
                 attends to it, and its own forecast means nothing.
-            nodes: int64 [N] each row's place in the universe, once a panel at most; -1 = unknown, without neighbours.
+            nodes: int64 [N] each row's place in the universe, at most once per panel; -1 = unknown, without neighbours.
             panels: how many panels the rows hold.
         """
         window = inputs.observed.flatten(1)
@@ -271,7 +271,7 @@ class GraphForecaster(nn.Module):
         row = torch.arange(rows, device=nodes.device)
         panel = row // (rows // panels)
         present = inputs.mask[:, -1].any(-1)
-        # Strangers and absent rows share one more place, which no neighbour has.
+        # Unknown and absent rows share one more place, which no neighbour has.
         first = panel * (universe + 1)
         place = first + torch.where(present & (nodes >= 0), nodes, universe)
         row_of_place = torch.full((panels * (universe + 1),), -1, device=nodes.device).scatter(0, place, row)
@@ -284,7 +284,7 @@ class GraphForecaster(nn.Module):
 class NeighbourAttention(nn.Module):
     """Multi-head attention of each row over the rows that are named as its neighbours.
 
-    What it sees is by how much their values differ from its own. So what is the same for all stocks, such as the
+    It sees how much their values differ from its own. So what is the same for all stocks, such as the
     market's level or the weekday, has one way into a forecast, not two: there are few days to learn it from.
     """
 
@@ -293,8 +293,8 @@ class NeighbourAttention(nn.Module):
 
         Args:
             width: of a row's state and of what comes out (W).
-            heads: they divide the width.
-            values: width of what rows tell each other (V).
+            heads: a divisor of the width.
+            values: width of what rows pass to each other (V).
         """
         super().__init__()
         self.heads: Final = heads
@@ -308,7 +308,7 @@ class NeighbourAttention(nn.Module):
 
         Args:
             state: [N, W]
-            source: [N, V] what each row has to tell.
+            source: [N, V] what each row passes on.
             neighbours: int64 [N, k] rows of the neighbours, -1 = none.
             weights: [N, k] how near they are.
         """

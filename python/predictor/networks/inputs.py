@@ -29,7 +29,7 @@ class Inputs(NamedTuple):
     location: Tensor
     """float64 [N, H] level of the target that the window leads to expect."""
     scale: Tensor
-    """float64 [N, H] volatility that it leads to expect, positive; times the target's spread, that of a horizon."""
+    """float64 [N, H] volatility that it leads to expect, positive; times the target's spread: that of a horizon."""
 
     def rows(self, start: int, stop: int) -> "Inputs":
         """The windows from `start` up to `stop`."""
@@ -52,7 +52,7 @@ class InputSizes:
     known: int
     static: int
     static_widths: tuple[int, ...] = ()
-    """Columns that each static variable takes, such as one a category; empty: every column is a variable."""
+    """Columns that each static variable takes, such as one per category; empty: every column is a variable."""
     nodes: int = 0
     """Stocks that a network with a graph knows by name."""
 
@@ -75,7 +75,7 @@ class Edges:
     """Each stock's neighbours and how near they are. Legend: U stocks of the universe, k neighbours at most.
 
     Raises:
-        ConfigurationError: shapes differ, a neighbour does not exist or is the stock itself, or a weight is no number.
+        ConfigurationError: shapes differ, a neighbour does not exist or is the stock itself, or a weight is not finite.
     """
 
     neighbours: Tensor
@@ -106,7 +106,7 @@ class Edges:
 
     @classmethod
     def none(cls, nodes: int, neighbours: int) -> Self:
-        """A graph without edges: every stock stands for itself."""
+        """A graph without edges: every stock is by itself."""
         return cls(
             neighbours=torch.full((nodes, neighbours), -1), weights=torch.zeros(nodes, neighbours, dtype=torch.float32)
         )

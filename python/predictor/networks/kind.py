@@ -73,9 +73,9 @@ class PanelForecasting(Protocol):
 
 
 class Internals(NamedTuple):
-    """What the network says of itself. Weights along the last axis sum to 1.
+    """The weights by which the network selects and attends; along the last axis they sum to 1.
 
-    They tell what the network turned to, not what moved the forecast. Legend: N rows, T encoder sessions, D future
+    They show what the network attended to, not what moved the forecast. Legend: N rows, T encoder sessions, D future
     sessions, H horizons, F observed, K known features, V static variables.
     """
 
@@ -91,7 +91,7 @@ class Internals(NamedTuple):
 
 @runtime_checkable
 class Introspective(Protocol):
-    """What a network offers that tells what it turned to, beside its quantiles."""
+    """What a network offers that shows what it attended to, beside its quantiles."""
 
     def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
         """Quantiles [N, H, Q] as `forward` gives them, and the weights that the network gave to its inputs."""

@@ -69,7 +69,7 @@ class Highway(nn.Module):
         return inputs.observed[:, -self.sessions :].flatten(1)
 
     def linear(self, inputs: Inputs) -> Tensor:
-        """[N, H] the map of these inputs, as if the gate were 1."""
+        """[N, H] the linear map of these inputs, as if the gate were 1."""
         return nn.functional.linear(self.cells(inputs), self.weight)
 
     def forward(self, inputs: Inputs, states: Tensor) -> Tensor:

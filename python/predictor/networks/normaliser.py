@@ -1,4 +1,4 @@
-"""The units in which forecasts are learnt: location and scale of each window, one a horizon, undone on the output.
+"""The units in which forecasts are learnt: location and scale of each window and horizon, undone on the output.
 
 Normalising by the window itself matters more than the network behind it: one model then serves calm and wild
 stocks. (Reversible instance normalisation, Kim et al. 2022, with a fixed location and no learnt affine map.)
@@ -51,7 +51,7 @@ class Normaliser(Protocol):
 
     @property
     def is_per_horizon(self) -> bool:
-        """Whether horizons have levels of their own; else one location and one scale stand for all of them."""
+        """Whether horizons have levels of their own; else all of them share one location and one scale."""
         ...
 
     def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
@@ -59,11 +59,11 @@ class Normaliser(Protocol):
         ...
 
     def levels(self, windows: DailySeries) -> Levels:
-        """Those of N windows, from their last W sessions of each series."""
+        """The levels [N, H or 1] of N windows, from their last W sessions of each series."""
         ...
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
-        """What is computed on the way to the levels, by name, so that another implementation can be compared."""
+        """What is computed for N windows on the way to the levels, [N, ...] by name, to compare implementations by."""
         ...
 
     def settings(self) -> Mapping[str, Json]:
@@ -135,7 +135,7 @@ class WindowNormaliser:
         return Levels(location=location[:, None], scale=np.maximum(scale, self.floor)[:, None])
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:  # noqa: ARG002 - as the others'
-        """As `Normaliser.stages`: none but the levels."""
+        """As `Normaliser.stages`: there are none [N, ...] before the levels."""
         return {}
 
     def settings(self) -> Mapping[str, Json]:
@@ -163,5 +163,5 @@ WINDOW: Final = NormaliserKind("window", _read)
 
 
 def ordered_sum(values: FloatArray) -> FloatArray:
-    """Sum over the first axis, oldest first with one accumulator (a plain sum pairs its terms)."""
+    """Sum over the first axis of [W, ...], oldest first with one accumulator (a plain sum pairs its terms)."""
     return np.add.accumulate(values, axis=0)[-1]

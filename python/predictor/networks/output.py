@@ -1,4 +1,4 @@
-"""What a network answers, from the quantile head to the forecast: calibrated, never crossing, in the target's unit."""
+"""A network's answer, from the quantile head to the forecast: calibrated, never crossing, in the target's unit."""
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -16,7 +16,7 @@ HEAD_ARITHMETIC: Final = "the level nearest to 0.5, plus or minus sums of softpl
 def check_quantiles(levels: tuple[float, ...]) -> None:
     """Raise ConfigurationError unless the levels rise within (0, 1)."""
     if not levels or not all(0 < q < 1 for q in levels) or not all(a < b for a, b in pairwise(levels)):
-        raise ConfigurationError(f"quantiles are {list(levels)}, but must be rising levels between 0 and 1")
+        raise ConfigurationError(f"quantiles are {list(levels)}, but must be ascending levels between 0 and 1")
 
 
 def anchor_index(levels: tuple[float, ...]) -> int:
@@ -52,7 +52,7 @@ class QuantileHead(nn.Module):
 
     @torch.no_grad()
     def start_at(self, quantiles: Tensor) -> None:
-        """Give these quantiles [H, Q], rising along Q, whatever the context is: what it is worth is to be learnt."""
+        """Give these quantiles [H, Q], rising along Q, whatever the context is: its influence is yet to be learnt."""
         a = self.anchor
         self.weight.zero_()
         steps = torch.diff(quantiles, dim=-1).clamp(min=1e-3)

@@ -57,7 +57,7 @@ class Target:
         rising = all(a < b for a, b in zip(self.horizons, self.horizons[1:], strict=False))
         if not self.horizons or not rising or self.horizons[0] < 1 or self.horizons[-1] > MAX_HORIZON:
             raise ConfigurationError(
-                f"horizons are {list(self.horizons)}, but must be rising numbers of days from 1 to {MAX_HORIZON}"
+                f"horizons are {list(self.horizons)}, but must be ascending numbers of days from 1 to {MAX_HORIZON}"
             )
 
     @property
@@ -109,7 +109,7 @@ SMALLEST_RANGE_VOLATILITY = sqrt(_SMALLEST_VARIANCE)
 def _returns(close: FloatArray) -> FloatArray:
     """[S, T] log return from the session before; NaN where either close is missing."""
     returns = np.full_like(close, np.nan)
-    with np.errstate(all="ignore"):  # prices that no double can divide are refused by their volatility
+    with np.errstate(all="ignore"):  # prices whose quotient no double can hold are refused by their volatility
         returns[:, 1:] = np.log(close[:, 1:] / close[:, :-1])
     return returns
 

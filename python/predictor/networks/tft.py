@@ -57,7 +57,7 @@ class InterpretableAttention(nn.Module):
 
     Args:
         width: Of queries, keys and the result.
-        heads: They divide the width.
+        heads: A divisor of the width.
     """
 
     def __init__(self, width: int, *, heads: int) -> None:
@@ -101,7 +101,7 @@ class VariableSelection(nn.Module):
         widths: Columns of each variable, in the order of the input's columns; at least one variable.
         width: H, of the embeddings and of the result; at least 2.
         dropout: Share of values dropped before gates while training.
-        context: Whether static features have a say in the weights.
+        context: Whether static features influence the weights.
     """
 
     columns: Tensor
@@ -186,7 +186,7 @@ class TFTConfig:
     hidden: HiddenSize = 32
     """Width of every layer."""
     heads: HeadCount = 4
-    """Of the attention; they divide the width."""
+    """Heads of the attention; a divisor of the width."""
     dropout: DropoutShare = 0.1
     """Share of values dropped before each gate, in [0, 1), while training."""
     highway: bool = True
@@ -237,8 +237,8 @@ class TFTForecaster(nn.Module):
 
     A session's variables are selected by weights (equations 6 to 8), past and future sessions are read by an LSTM
     each, static features set the LSTM's start, the selection and an enrichment of every session (equation 18), and
-    each session that a horizon ends on attends to all sessions up to itself (equation 19). Other sessions of the
-    future ask nothing, as nothing reads what they would learn.
+    each session that a horizon ends on attends to all sessions up to itself (equation 19). Other future
+    sessions attend to nothing, as nothing reads what they would learn.
 
     Any group but the observed may be missing. Without static features, selection and enrichment have no context and
     the LSTM starts at 0. Without known features the future's selected input is 0, the sum over no variables, so that
@@ -284,7 +284,7 @@ class TFTForecaster(nn.Module):
         return torch.cat([self.with_internals(inputs.rows(k, k + ROWS))[0] for k in range(0, rows, ROWS)])
 
     def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
-        """The same quantiles, with the weights that the network gave to variables and sessions."""
+        """The quantiles [N, H, Q], with the weights that the network gave to variables and sessions."""
         contexts, static_weights = self._static(inputs.static)
         past, past_weights, future, future_weights = self._selected(inputs, contexts)
         local = self._local(past, future, contexts)
@@ -326,7 +326,7 @@ def _static_widths(sizes: InputSizes) -> tuple[int, ...]:
     """Columns of each static variable.
 
     Raises:
-        ConfigurationError: the variables have not as many columns as there are.
+        ConfigurationError: the variables' columns are not as many as there are.
     """
     widths = sizes.static_widths or (1,) * sizes.static
     if sum(widths) != sizes.static or min(widths) < 1:

@@ -1,6 +1,6 @@
-"""Forecasters without a network: the same quantiles for every window, in units of what its scale is forecast to be.
+"""Forecasters without a network: the same quantiles for every window, in units of its forecast scale.
 
-All that they know of a window stands in its fitted location and scale (predictor.networks.econometric).
+All that they know about a window is its fitted location and scale (predictor.networks.econometric).
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ UNCONDITIONAL_ARITHMETIC: Final[Mapping[str, str | float]] = {"head": f"{HEAD_AR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnconditionalConfig:
-    """There is nothing to set."""
+    """No settings."""
 
 
 class UnconditionalForecaster(nn.Module):
-    """Quantiles of the head's bias."""
+    """Quantiles from the head's bias alone."""
 
     def __init__(
         self,

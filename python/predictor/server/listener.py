@@ -16,7 +16,7 @@ from predictor.server.servicer import SERVICE_NAME, Admission, PredictionService
 from predictor.server.settings import Address, ServerLimits
 
 _CLOSE_S: Final = 1.0
-"""How long answers may take to leave, and health watchers to hang up, once no call is in flight."""
+"""How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
 
 
 @final
@@ -36,13 +36,13 @@ class Listener:
         self._has_begun = False
 
     def bind(self) -> int:
-        """Claim the address before models are loaded, so that a clash shows at once.
+        """Claim the address before models are loaded, so that a conflict shows at once.
 
         Returns:
             The port.
 
         Raises:
-            ConfigurationError: the address is in use, not allowed, or not of this machine.
+            ConfigurationError: the address is in use, not allowed, or not this machine's.
         """
         _check_free(self._address)
         try:
@@ -51,7 +51,7 @@ class Listener:
             raise ConfigurationError(f"cannot listen on {self._address}; choose another address") from None
 
     async def start(self, service: Service) -> None:
-        """Answer calls; health says SERVING for the whole, for the service's name and for each model's name."""
+        """Answer calls; health says SERVING for the server, for the service's name and for each model's name."""
         calls = PredictionServicer(service, self._admission, self._limits)
         self._server.add_generic_rpc_handlers((calls.handler(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -98,7 +98,7 @@ def _check_free(address: Address) -> None:
     """Ask the system, whose errors tell why; gRPC's do not."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        if os.name == "posix":  # elsewhere the option would allow what it is to find out
+        if os.name == "posix":  # elsewhere the option would allow what this is to find out
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address.host, address.port))
@@ -110,5 +110,5 @@ def _why(address: Address, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
     if error.errno == errno.EACCES:
-        return f"{address} needs more rights than this user has; choose a port from 1024 on"
+        return f"{address} needs more rights than this user has; choose port 1024 or above"
     return f"cannot listen on {address}: {error.strerror}; choose an address of this machine"

@@ -18,7 +18,7 @@ from predictor.server.settings import ServerSettings
 
 SWITCH_INTERVAL_S: Final = 0.0002
 """How long a thread keeps the interpreter while others wait. With the default of 5 ms the thread that runs the network
-waits that long for each answer that is being written; 0.2 ms gave a third more throughput, less gave no more."""
+waits that long for each answer that is being written; 0.2 ms gave a third more throughput, shorter times no more."""
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 def serve(settings: ServerSettings) -> int:
     """Serve until SIGTERM or SIGINT. The first line on stdout is JSON and means that calls are answered.
 
-    Must be called on the main thread. Signal handlers and switch interval are at the end what they were before.
+    Must be called on the main thread. Signal handlers and switch interval are restored at the end.
 
     Returns:
         0 after an orderly end, 1 if the server could not start; one line on stderr then says why.
@@ -54,7 +54,7 @@ async def _serve(settings: ServerSettings) -> None:
 
 async def _answer(listener: Listener, settings: ServerSettings, stopping: asyncio.Event) -> None:
     port = listener.bind()
-    from predictor.service import PredictionService  # brings torch, which an address in use need not wait for
+    from predictor.service import PredictionService  # imports torch, which an address in use need not wait for
 
     with PredictionService.open(
         settings.models,
@@ -75,7 +75,7 @@ async def _answer(listener: Listener, settings: ServerSettings, stopping: asynci
 
 @contextmanager
 def _stop_signal() -> Generator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set within the block; works where event loops know no signals, too."""
+    """An event that SIGTERM and SIGINT set within the block; works also where event loops know no signals."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 

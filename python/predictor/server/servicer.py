@@ -1,6 +1,6 @@
-"""The four calls of quantra.v1.PredictionService, from request bytes to answer bytes, and which of them may come in.
+"""The four calls of quantra.v1.PredictionService, from request bytes to answer bytes, and which of them are admitted.
 
-Requests arrive as bytes and are parsed here, not by gRPC, so that bytes that are no request get an answer of ours.
+Requests arrive as bytes and are parsed here, not by gRPC, so that bytes that are not a request get an answer of ours.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Admission:
 
         Raises:
             UnavailableError: the server is stopping.
-            QueueFullError: as many calls as may be are in flight.
+            QueueFullError: as many calls as allowed are in flight.
         """
         if self._is_closed:
             raise UnavailableError("the server is stopping; ask again in a moment, or another server")
@@ -101,7 +101,7 @@ async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: QuantraErro
 
 
 class Service(Protocol):
-    """What the calls need of predictor.service.PredictionService."""
+    """What the calls need from predictor.service.PredictionService."""
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every version that is served."""
@@ -212,7 +212,7 @@ def _parsed(kind: type[MessageT], body: bytes) -> MessageT:
     except DecodeError:
         name = kind.DESCRIPTOR.full_name
         raise MalformedRequestError(
-            f"the {len(body)} bytes of the request are no {name}; encode it from prediction.proto",
+            f"the {len(body)} bytes of the request are not a {name}; encode it from prediction.proto",
             metadata={"message": name, "bytes": str(len(body))},
         ) from None
 

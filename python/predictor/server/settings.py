@@ -1,4 +1,4 @@
-"""What a server can be told, and the bounds that it keeps."""
+"""A server's settings, and the bounds that it keeps."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ class ServerLimits:
     receive_bytes: int = 16 * _MIB
     """Largest request."""
     send_bytes: int = 16 * _MIB
-    """Largest answer; Python and .NET clients must allow it, whose own default is 4 MiB."""
+    """Largest answer; Python and .NET clients must allow it: their own default is 4 MiB."""
     metadata_bytes: int = 8 * 1024
     """All of a call's headers together."""
     calls_in_flight: int = 1024
     """Predict and Explain calls that may be under way at once; one more is QUEUE_FULL."""
     pending_calls: int = 100_000
-    """Calls that gRPC has received and Python has not seen. Beyond it gRPC drops calls at random, as CANCELLED and
+    """Calls that gRPC has received and Python has not seen yet. Beyond it gRPC drops calls at random, as CANCELLED and
     without a reason, so it lies far above `calls_in_flight`, which refuses in order and says why."""
     drain_s: float = 30.0
     """How long calls in flight may finish after the signal to stop."""
@@ -55,7 +55,7 @@ class Address:
         """Read "HOST:PORT", with brackets around an IPv6 host.
 
         Raises:
-            ConfigurationError: it is no such text.
+            ConfigurationError: it is not such a text.
         """
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -97,7 +97,7 @@ class ServerSettings:
     max_batch_rows: int = 256
     """Rows of one forward at most."""
     threads: int = 1
-    """CPU threads of one forward. Each model has a thread of its own already; more pay for wide networks alone."""
+    """CPU threads of one forward. Each model has a thread of its own already; more pay off for wide networks alone."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:

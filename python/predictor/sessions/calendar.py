@@ -1,4 +1,4 @@
-"""The calendar itself: which days are sessions, when they close, what they tell ahead of time."""
+"""The calendar itself: which days are sessions, when they close, what is known of them ahead of time."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
@@ -14,7 +14,7 @@ from predictor.sessions.dates import as_date, dates_of, day_array, weekday_of, w
 from predictor.sessions.schedule import WEEKDAYS, Schedule
 
 FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days_to_holiday", "days_from_holiday")
-"""What `SessionCalendar.fields` tells of a session, in this order."""
+"""What `SessionCalendar.fields` gives for a session, in this order."""
 
 HOLIDAY_REACH = 30
 """Calendar days. A holiday further away than this, or none, counts as this far."""
@@ -123,7 +123,7 @@ class SessionCalendar:
         """Read what `to_json` wrote; the result is equal to the calendar that was written.
 
         Raises:
-            ArtifactError: no strict JSON, a key missing, unknown or twice, or a value that cannot be; the message and
+            ArtifactError: not strict JSON, a key missing, unknown or twice, or an invalid value; the message and
                 `metadata["key"]` name the key.
         """
         return cls(schedule.from_bytes(content))
@@ -234,7 +234,7 @@ class SessionCalendar:
 
         Raises:
             CalendarEndedError: the calendar does not cover the date.
-            BarsError: the date is no session.
+            BarsError: the date is not a session.
         """
         self._require_sessions(np.asarray([session], np.int32))
         if not self.schedule.regular_closes:
@@ -257,7 +257,7 @@ class SessionCalendar:
         Raises:
             ConfigurationError: `now` has no time zone.
             CalendarEndedError: the calendar does not cover the date.
-            BarsError: the date is no session.
+            BarsError: the date is not a session.
         """
         if now.tzinfo is None:
             raise ConfigurationError(f"now is {now.isoformat()}, without a time zone; pass datetime.now(UTC)")
@@ -267,7 +267,7 @@ class SessionCalendar:
         return now >= close
 
     def fields(self, sessions: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
-        """What the calendar alone tells of each session, and so is known ahead of time.
+        """What the calendar alone says about each session, which is known ahead of time.
 
         A session's values depend on its date and on the calendar, not on the other dates in the array.
 
@@ -288,7 +288,7 @@ class SessionCalendar:
 
         Raises:
             CalendarEndedError: a date that the calendar does not cover.
-            BarsError: a date that is no session; the message names the first.
+            BarsError: a date that is not a session; the message names the first.
         """
         values = self._table.fields[:, self._require_sessions(sessions)]
         return dict(zip(FIELDS, values, strict=True))
@@ -306,13 +306,13 @@ class SessionCalendar:
         )
 
     def _rows(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
-        """Where in the table each date stands, or would stand; [T]."""
+        """The row of the table where each date is, or would be; [T]."""
         if sessions.size:
             self._require_covered(int(sessions.min()), int(sessions.max()))
         return np.searchsorted(self._table.sessions, sessions)
 
     def _found(self, sessions: NDArray[np.int32], rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which of the dates stand in the table at their row; [T]."""
+        """Which of the dates are in the table at their row; [T]."""
         return self._table.sessions.take(rows, mode="clip") == sessions
 
     def _require_sessions(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
@@ -323,7 +323,7 @@ class SessionCalendar:
             return rows
         day = int(sessions[~is_session][0])
         raise BarsError(
-            f"{shown_date(day)} is no session of the calendar {self.name}; drop the bar of that date, or choose the "
+            f"{shown_date(day)} is not a session of the calendar {self.name}; drop the bar of that date, or choose the "
             f"calendar of the exchange that it comes from",
             metadata={"calendar": self.name, "date": shown_date(day)},
         )

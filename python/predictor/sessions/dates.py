@@ -53,7 +53,7 @@ def whole_months(first: int, last: int) -> tuple[int, int]:
     """The first day of `first`'s month and the last day of `last`'s."""
     for day in (first, last):
         if not exists(day):
-            raise ConfigurationError(f"{day} is no date; pass yyyymmdd from {EARLIEST} to {LATEST}")
+            raise ConfigurationError(f"{day} is not a date; pass yyyymmdd from {EARLIEST} to {LATEST}")
     if first > last:
         raise ConfigurationError(f"the calendar ends on {shown_date(last)}, before it begins on {shown_date(first)}")
     length = calendar.monthrange(last // 10000, last // 100 % 100)[1]
@@ -61,7 +61,7 @@ def whole_months(first: int, last: int) -> tuple[int, int]:
 
 
 def weekday_of(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
-    """0 (Monday) to 6 (Sunday)."""
+    """0 (Monday) to 6 (Sunday), in the shape of `days`."""
     return (days.astype(np.int64) + 3) % 7  # day 0, 1970-01-01, was a Thursday
 
 

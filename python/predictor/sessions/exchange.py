@@ -78,8 +78,8 @@ def _require_known(name: str, names: Sequence[str]) -> None:
         return
     near = difflib.get_close_matches(name.upper(), names, n=5, cutoff=0.5)
     raise ConfigurationError(
-        f"no exchange {name!r} is known; near are {near}. Pass an ISO 10383 code such as 'XNYS', or {WEEKDAYS!r} for "
-        f"Monday to Friday without holidays",
+        f"no exchange {name!r} is known; the nearest are {near}. Pass an ISO 10383 code such as 'XNYS', or "
+        f"{WEEKDAYS!r} for Monday to Friday without holidays",
         metadata={"exchange": name},
     )
 

@@ -45,7 +45,7 @@ class Schedule:
         holidays: weekdays without a session, ascending.
         unannounced: those of the holidays that nobody knew of beforehand, ascending. Fields that look ahead do not
             see them, or a model would learn from what no one could know on the day.
-        regular_closes: the usual close from a date on, ascending; the first holds from `first`. Empty: closes unknown.
+        regular_closes: the usual close from a date on, ascending; the first holds from `first`. Empty = unknown.
         special_closes: sessions that close at another time than usual, mostly earlier, ascending.
     """
 
@@ -79,7 +79,7 @@ def from_bytes(content: bytes) -> Schedule:
     """Read what `to_bytes` wrote; the result is equal to the schedule that was written.
 
     Raises:
-        ArtifactError: no strict JSON, a key missing, unknown or twice, or a value that cannot be; the message and
+        ArtifactError: not strict JSON, a key missing, unknown or twice, or an invalid value; the message and
             `metadata["key"]` name the key.
     """
     record = Record.from_bytes(content, FILE_NAME)
@@ -147,18 +147,18 @@ def _closes(record: Record, key: str) -> tuple[CloseTime, ...]:
 def _close(record: Record) -> CloseTime:
     close = CloseTime(date=_date(record, "date"), time=record.text("time"))
     if not _CLOCK.fullmatch(close.time):
-        raise record.refusal("time", f"is {close.time!r}, which is no time of day (HH:MM)")
+        raise record.refusal("time", f"is {close.time!r}, which is not a time of day (HH:MM)")
     record.end()
     return close
 
 
 def _check_date(record: Record, key: str, day: int) -> None:
     if not exists(day):
-        raise record.refusal(key, f"is {day}, which is no date (yyyymmdd)")
+        raise record.refusal(key, f"is {day}, which is not a date (yyyymmdd)")
 
 
 def _check_ascending(record: Record, key: str, days: Sequence[int]) -> None:
-    """Refuse dates that are not sorted, or stand there twice."""
+    """Refuse dates that are not sorted, or appear twice."""
     for k, (earlier, later) in enumerate(pairwise(days), start=1):
         if later <= earlier:
             raise record.refusal(f"{key}[{k}]", f"is {later} and follows {earlier}, but dates must ascend")
@@ -167,13 +167,13 @@ def _check_ascending(record: Record, key: str, days: Sequence[int]) -> None:
 def _check_consistent(record: Record, schedule: Schedule) -> None:
     """Refuse a schedule whose parts contradict each other."""
     weekdays = frozenset(dates_of(weekdays_between(schedule.first, schedule.last)).tolist())
-    _check_among(record, "holidays", schedule.holidays, weekdays, "no weekday between first and last")
+    _check_among(record, "holidays", schedule.holidays, weekdays, "not a weekday between first and last")
     _check_among(record, "unannounced", schedule.unannounced, frozenset(schedule.holidays), "not among the holidays")
     sessions = weekdays.difference(schedule.holidays)
     if not sessions:
         raise record.refusal("holidays", "leave no session")
     special = [close.date for close in schedule.special_closes]
-    _check_among(record, "special_closes", special, sessions, "no session")
+    _check_among(record, "special_closes", special, sessions, "not a session")
     starts = [close.date for close in schedule.regular_closes]
     if starts and starts[0] != schedule.first:
         raise record.refusal("regular_closes", f"begin on {starts[0]}, but must begin on first, {schedule.first}")

@@ -17,12 +17,12 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
 def encode(values: NDArray[np.generic], kind: np.dtype[np.generic]) -> bytes:
-    """The array's bytes, little-endian and row-major."""
+    """The bytes of an array of any shape, little-endian and row-major."""
     return np.ascontiguousarray(values, kind).tobytes()
 
 
 def encode_float64(values: NDArray[np.float64] | None) -> bytes:
-    """Float64 bytes; none for None."""
+    """The float64 bytes of an array of any shape; none for None."""
     return b"" if values is None else encode(values, FLOAT64)
 
 
@@ -37,7 +37,7 @@ def decode_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64]
 
 
 def decode_optional_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64] | None:
-    """The same, where no bytes mean None."""
+    """The float64 array of this shape, where no bytes mean None."""
     return decode_float64(data, shape, field) if data else None
 
 
@@ -56,7 +56,7 @@ def decode_bool(data: bytes, shape: Shape, field: str) -> NDArray[np.bool_]:
     check_length(data, shape, np.dtype(np.bool_), field)
     if data.translate(None, b"\x00\x01"):
         raise MalformedRequestError(
-            f"{field}: has a byte that is neither 0 nor 1; send one byte a truth value", metadata={"field": field}
+            f"{field}: has a byte that is neither 0 nor 1; send one byte per truth value", metadata={"field": field}
         )
     return np.frombuffer(data, np.bool_).reshape(shape)
 
@@ -72,12 +72,12 @@ def decode_int32(values: Collection[int], shape: Shape, field: str) -> NDArray[n
 
 
 def decode_optional_int32(values: Collection[int], shape: Shape, field: str) -> NDArray[np.int32] | None:
-    """The same, where no values mean None."""
+    """The int32 array of this shape, where no values mean None."""
     return decode_int32(values, shape, field) if values else None
 
 
 def decode_sessions(values: Collection[int], count: int, field: str) -> NDArray[np.int32]:
-    """So many sessions, or none where they are unknown; raises as `decode_int32`."""
+    """Sessions int32 [count], or [0] where they are unknown; raises as `decode_int32`."""
     return decode_int32(values, (count if values else 0,), field)
 
 

@@ -20,7 +20,7 @@ _METHOD_NUMBERS: Final[Mapping[str, pb.ExplainMethod]] = {
 }
 
 DEFAULT_TOLERANCE: Final = 0.01
-"""Of the relative completeness gap, where a request says 0."""
+"""Tolerance of the relative completeness gap, where a request says 0."""
 
 _DETAILS: Final[Mapping[int, Detail]] = {
     pb.EXPLAIN_DETAIL_UNSPECIFIED: Detail.FEATURES,
@@ -129,7 +129,7 @@ def _detail(number: int) -> Detail:
 def _tolerance(value: float) -> float:
     if not 0 <= value < 1:
         raise MalformedRequestError(
-            f"tolerance: {value:g} is no relative gap; send a number between 0 and 1, or 0 for {DEFAULT_TOLERANCE:g}",
+            f"tolerance: {value:g} is not a relative gap; send one from 0 to below 1; 0 means {DEFAULT_TOLERANCE:g}",
             metadata={"field": "tolerance", "value": repr(value)},
         )
     return value or DEFAULT_TOLERANCE

@@ -16,19 +16,19 @@ from predictor.wire.limits import MAX_PARTS
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
 _LONG: Final = 0x80
-"""A byte of a number from which on another follows. Those that fit one byte are read in place: most do."""
+"""A byte of this value or above is followed by another of the same number. Most fit one: they are read in place."""
 _LONGEST_VARINT: Final = 10
 
 
 def check_parts(body: bytes, kind: type[Message]) -> None:
-    """Refuse a message of too many parts: fields of its own and of the messages in it. Elements of arrays are none.
+    """Refuse a message of too many parts: its own fields and those of the messages in it. Array elements do not count.
 
-    Bytes that are no message pass: parsing tells what is wrong with them.
+    Bytes that are not a message pass: parsing says what is wrong with them.
 
     Raises:
         RequestTooLargeError: more than MAX_PARTS.
     """
-    if len(body) <= MAX_PARTS:  # a part has a byte at least
+    if len(body) <= MAX_PARTS:  # a part has at least one byte
         return
     try:
         _check(body, cast("Descriptor", kind.DESCRIPTOR))
@@ -68,7 +68,7 @@ def _messages_in(kind: Descriptor) -> dict[int, Descriptor]:
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """The number that stands there, and the place behind it."""
+    """The number at this place, and the place behind it."""
     value = 0
     for k in range(_LONGEST_VARINT):
         byte = body[at + k]

@@ -17,7 +17,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.errors import QuantraError, answer_of, from_reason
 
 DOMAIN: Final = "quantra"
-"""Whose reasons these are, in google.rpc.ErrorInfo."""
+"""The domain of the reasons, in google.rpc.ErrorInfo."""
 DETAILS_KEY: Final = "grpc-status-details-bin"
 """The trailer that carries google.rpc.Status."""
 

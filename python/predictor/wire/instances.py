@@ -1,4 +1,4 @@
-"""Instances on the wire: bars with what stands beside them, or feature windows.
+"""Instances on the wire: bars with the covariates beside them, or feature windows.
 
 Whether a window's shapes are the model's is judged where the model is known.
 """
@@ -37,7 +37,7 @@ _POLICY_NUMBERS: Final[Mapping[GapPolicy, pb.GapPolicy]] = {
 
 
 def decode_symbols(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, of which there is at least one.
+    """The names; there must be at least one.
 
     Raises:
         MalformedRequestError: there is none.
@@ -61,7 +61,7 @@ def decode_any_symbols(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def encode_bars(panel: BarPanel) -> pb.BarPanel:
-    """The message of a panel; how gaps are read stands in the Instance."""
+    """The message of a panel; how gaps are read is set in the Instance."""
     return pb.BarPanel(
         symbols=panel.symbols,
         session_yyyymmdd=panel.sessions.tolist(),
@@ -135,14 +135,14 @@ def decode_covariates(message: pb.Covariates, symbols: int, sessions: int) -> Co
     """The covariates of a message.
 
     Args:
-        message: what came beside bars of so many symbols and sessions.
+        message: the covariates beside bars of S symbols and T sessions.
         symbols: S.
         sessions: T.
 
     Raises:
-        MalformedRequestError: an array has another length than the bars need, or a name stands twice.
+        MalformedRequestError: an array has another length than the bars need, or a name appears twice.
         RequestTooLargeError: more of anything than one request may have.
-        CovariatesError: what the arrays hold cannot be.
+        CovariatesError: the arrays hold invalid values.
     """
     future = len(message.future_yyyymmdd)
     check_count("covariates.future_yyyymmdd", future, MAX_SESSIONS)
@@ -174,7 +174,7 @@ def _decode_texts(messages: Sequence[pb.CovariateTexts], symbols: int) -> dict[s
         have = len(message.values)
         if have != symbols:
             raise MalformedRequestError(
-                f"covariates.categories {message.name}: have {have} texts, need {symbols}, one a symbol",
+                f"covariates.categories {message.name}: have {have} texts, need {symbols}, one per symbol",
                 metadata={"field": "covariates.categories", "have": str(have), "need": str(symbols)},
             )
         for text in message.values:
@@ -187,7 +187,7 @@ def _names(group: str, names: list[str]) -> list[str]:
     for name in names:
         check_text(field, name)
     if len(set(names)) != len(names):
-        raise MalformedRequestError(f"{field}: a name stands twice; send each once", metadata={"field": field})
+        raise MalformedRequestError(f"{field}: a name appears twice; send each once", metadata={"field": field})
     return names
 
 
@@ -216,7 +216,7 @@ def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
     """The window of a message.
 
     Raises:
-        MalformedRequestError: a tensor is missing, has the wrong type or rank, not one row a symbol, or another
+        MalformedRequestError: a tensor is missing, has the wrong type or rank, not one row per symbol, or another
             number of bytes than its shape needs.
         RequestTooLargeError: more of anything than one request may have.
     """
@@ -252,7 +252,7 @@ def _float32(message: pb.FeatureWindow, name: str, rank: int, rows: int) -> NDAr
 
 
 def _float64(message: pb.FeatureWindow, name: str, rows: int) -> NDArray[np.float64]:
-    """Levels: one a symbol, or one a symbol and horizon."""
+    """Levels: one per symbol, or one per symbol and horizon."""
     tensor = _checked(message, name, pb.DATA_TYPE_FLOAT64)
     rank = 2 if len(tensor.shape) == 2 else 1  # noqa: PLR2004 - symbols and horizons
     return arrays.decode_float64(tensor.data, _shape(tensor, name, rank, rows), f"window.{name}")
@@ -276,7 +276,7 @@ def _anchor_price(message: pb.FeatureWindow, rows: int) -> NDArray[np.float64] |
         return None
     if have != rows:
         raise MalformedRequestError(
-            f"window.anchor_price: have {have} prices, need {rows}, one a symbol, or none",
+            f"window.anchor_price: have {have} prices, need {rows}, one per symbol, or none",
             metadata={"field": "window.anchor_price", "have": str(have), "need": str(rows)},
         )
     return np.fromiter(message.anchor_price, np.float64, rows)
@@ -295,11 +295,11 @@ def _checked(message: pb.FeatureWindow, name: str, kind: pb.DataType) -> pb.Tens
 
 
 def _shape(tensor: pb.Tensor, name: str, rank: int, rows: int) -> Shape:
-    """The tensor's shape, sound by itself: the right rank, a row a symbol, no axis below 0 or too long."""
+    """The tensor's shape, sound by itself: the right rank, one row per symbol, no axis below 0 or too long."""
     shape = tuple(tensor.shape[: rank + 1])
     if len(shape) != rank or shape[0] != rows or min(shape) < 0:
         raise MalformedRequestError(
-            f"window.{name}: has shape {list(shape)}, need {rank} axes, the first of length {rows}, one row a symbol",
+            f"window.{name}: has shape {list(shape)}, need {rank} axes, the first of length {rows}, one row per symbol",
             metadata={"field": f"window.{name}", "need": str(rows)},
         )
     for length in shape[1:]:
@@ -326,7 +326,7 @@ def decode(message: pb.Instance) -> Instance:
         MalformedRequestError: it has no input, or one that breaks its own rules.
         RequestTooLargeError: more of anything than one request may have.
         BarsError: bars that no market can have made.
-        CovariatesError: covariates that cannot be.
+        CovariatesError: invalid covariates.
     """
     check_text("request_id", message.request_id)
     kind = message.WhichOneof("input")

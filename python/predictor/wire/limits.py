@@ -7,10 +7,10 @@ from predictor.errors import RequestTooLargeError
 MAX_INSTANCES: Final = 4096
 MAX_SYMBOLS: Final = 10_000
 MAX_SESSIONS: Final = 20_000
-"""Also the longest axis of a window."""
+"""Also the bound of every axis of a window."""
 MAX_FEATURES: Final = 10_000
 MAX_CELLS: Final = 8_000_000
-"""Of one array: symbols x sessions, or symbols x sessions x features."""
+"""Values of one array: symbols x sessions, or symbols x sessions x features."""
 MAX_TARGETS: Final = 256
 MAX_PARTS: Final = 200_000
 """Fields of a request's message and of those in it, whatever they hold: three times what the largest watch list has."""
@@ -32,7 +32,7 @@ def check_count(what: str, have: int, most: int) -> None:
 
 
 def check_text(what: str, text: str) -> None:
-    """Refuse a name that is none.
+    """Refuse a name that is too long.
 
     Raises:
         RequestTooLargeError: longer than MAX_TEXT.

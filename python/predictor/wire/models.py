@@ -1,4 +1,4 @@
-"""What is known of models, on the wire."""
+"""What is known about models, on the wire."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
