@@ -24,10 +24,10 @@ from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments
 from predictor import artifact
 from predictor.artifact import Artifact
 from predictor.bars import BarPanel
-from predictor.deadline import Deadline
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import default_features
 from predictor.inference import freeze
+from predictor.instance import Deadline
 from predictor.model import output_map
 from predictor.networks import Inputs
 from trainers.demo.market import CALENDAR, real_bars

@@ -22,8 +22,8 @@ from benchmarks.explain import FLOOR, POINTS, our_explainer, test_windows, train
 from benchmarks.report import Row, at_most, parse_arguments, publish, shown
 from predictor.artifact import Artifact
 from predictor.bars import BarPanel
-from predictor.deadline import Deadline
 from predictor.explain import NODE_COUNTS, Contributions, integrated_gradients
+from predictor.instance import Deadline
 from predictor.networks import Inputs, kind_named
 from trainers.demo.market import CALENDAR, real_bars
 from trainers.stock.recipe import Optimisation, Recipe, Scale, optimisation_of

@@ -9,10 +9,9 @@ from typing import final
 import numpy as np
 
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
-from predictor.deadline import Deadline
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
-from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
+from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
 
 _LONGEST_S = 30

@@ -8,10 +8,9 @@ from typing import Self
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.covariates import Covariates
-from predictor.deadline import Deadline
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.inference import choose_device
-from predictor.instance import Instance, Query, importance_query, instance_of
+from predictor.instance import Deadline, Instance, Query, importance_query, instance_of
 from predictor.registry import ModelLine, Registry, Runtime, load_model
 from predictor.service import PredictionService
 

@@ -7,8 +7,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from predictor.deadline import NEVER, Cancellation
 from predictor.errors import ConfigurationError
+from predictor.instance import NEVER, Cancellation
 from predictor.networks import Inputs, Internals, Introspective, OutputMap, PanelOutput
 
 MOST_THREADS: Final = 4096

@@ -18,11 +18,10 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, final
 
 from predictor.catalog import ModelInfo
-from predictor.deadline import Cancellation, Deadline
 from predictor.errors import ArtifactError, QuantraError, QueueFullError, UnavailableError
 from predictor.forecast import Explanation, Outcome
 from predictor.inference import choose_device, use_threads
-from predictor.instance import Query, ReadInstance
+from predictor.instance import Cancellation, Deadline, Query, ReadInstance
 from predictor.model import Answering
 from predictor.registry import Registry, Runtime
 

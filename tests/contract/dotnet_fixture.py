@@ -34,11 +34,10 @@ from market import without_last_bar
 
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates, CovariateSource
-from predictor.deadline import Deadline
 from predictor.errors import ANSWERS, QuantraError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.inference import choose_device
-from predictor.instance import Instance, Query, instance_of
+from predictor.instance import Deadline, Instance, Query, instance_of
 from predictor.internals import Internal
 from predictor.model import Model
 from predictor.networks import Target

@@ -25,12 +25,11 @@ from predictor import Forecaster
 from predictor._pb import prediction_pb2
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
-from predictor.deadline import Deadline
 from predictor.errors import ArtifactError, BarsError, FeatureMismatchError, TooFewBarsError, UnavailableError
 from predictor.explain import Baseline, Explainer, attribution_view, rnn_backward_mode
 from predictor.golden import LONG_AFTER
 from predictor.inference import Engine, freeze
-from predictor.instance import FeatureWindow, Instance, Query
+from predictor.instance import Deadline, FeatureWindow, Instance, Query
 from predictor.model import output_map
 from predictor.networks import Inputs, Target, TargetKind, normalise, restore
 from predictor.service import PredictionService

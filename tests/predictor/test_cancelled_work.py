@@ -14,11 +14,10 @@ from torch import nn
 
 from predictor import artifact
 from predictor.bars import BarPanel
-from predictor.deadline import Deadline
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.explain import path
 from predictor.forecast import Forecast
-from predictor.instance import Instance, Query
+from predictor.instance import Deadline, Instance, Query
 from predictor.model import Answering, Ensemble, Identity, Model
 from predictor.networks import Inputs, Introspective
 from predictor.registry import ModelLine, Registry

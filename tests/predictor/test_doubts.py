@@ -17,10 +17,9 @@ from predictor.artifact import Artifact
 from predictor.bars import BarPanel
 from predictor.cli import app, run
 from predictor.client import QuantraClient
-from predictor.deadline import Deadline
 from predictor.forecast import Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
-from predictor.instance import Instance, Query
+from predictor.instance import Deadline, Instance, Query
 from predictor.model import Answering, Model
 from predictor.model.prepared import LONGEST_WARNING, MOST_WARNINGS, bounded
 from predictor.service import PredictionService

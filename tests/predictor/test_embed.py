@@ -11,11 +11,10 @@ from market import without_last_bar
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.deadline import Deadline
 from predictor.embed import Door, open_door
 from predictor.forecast import Forecast, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.instance import Instance, Query
+from predictor.instance import Deadline, Instance, Query
 from predictor.service import PredictionService
 
 OPTIONS = json.dumps({"device": "cpu", "max_batch_rows": 256, "threads": 1})

@@ -21,7 +21,6 @@ from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.cli import app, run
 from predictor.client import QuantraClient
-from predictor.deadline import Deadline
 from predictor.errors import (
     ConfigurationError,
     ExplainUnsupportedError,
@@ -35,7 +34,7 @@ from predictor.features import FeatureDefinition, StaticCategory, StaticFeatures
 from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
-from predictor.instance import FeatureWindow, Instance, Query
+from predictor.instance import Deadline, FeatureWindow, Instance, Query
 from predictor.model import Ensemble, Identity, joint_quantiles
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution
 from predictor.networks import Target, TargetKind

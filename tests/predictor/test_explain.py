@@ -32,7 +32,6 @@ from explain_cases import (
 )
 from torch import Tensor, nn
 
-from predictor.deadline import Deadline
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -51,6 +50,7 @@ from predictor.explain import (
     path,
 )
 from predictor.explain.integration import highest_legendre, roughest
+from predictor.instance import Deadline
 from predictor.networks import Inputs
 
 PARTS = ("observed", "known", "static", "location", "scale", "conformal")

@@ -18,8 +18,8 @@ from explain_cases import (
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from predictor.deadline import Deadline
 from predictor.explain import Explainer, attribution_view, rnn_backward_mode
+from predictor.instance import Deadline
 from predictor.networks import Inputs
 
 pytestmark = [

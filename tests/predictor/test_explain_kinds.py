@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from predictor.deadline import Deadline
 from predictor.explain import Baseline, Contributions, Explainer, attribution_view
 from predictor.inference import freeze
+from predictor.instance import Deadline
 from predictor.networks import (
     Edges,
     GraphForecaster,

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from predictor.deadline import Deadline
 from predictor.explain import Baseline, Contributions, Explainer, attribution_view
+from predictor.instance import Deadline
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, OutputMap, Target, pinball_loss
 
 ENCODER, FEATURES = 12, 8

@@ -17,9 +17,9 @@ from explain_cases import (
 )
 from torch import Tensor, nn
 
-from predictor.deadline import Deadline
 from predictor.errors import ConfigurationError, ExplainUnsupportedError
 from predictor.explain import attribution_view, rnn_backward_mode
+from predictor.instance import Deadline
 from predictor.networks import Inputs
 
 

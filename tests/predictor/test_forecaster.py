@@ -13,10 +13,9 @@ from artifacts import recent_bars, save_small_artifact
 from canned import attribution, forecast, ranking
 
 from predictor import Forecaster
-from predictor.deadline import Deadline
 from predictor.errors import ArtifactError, InvalidInputError, TooFewBarsError, UnavailableError, UnknownHorizonError
 from predictor.forecast import Forecast
-from predictor.instance import Instance, Query
+from predictor.instance import Deadline, Instance, Query
 from predictor.internals import Internal, InternalAxis
 from predictor.service import PredictionService
 

@@ -15,11 +15,11 @@ from predictor import artifact, golden
 from predictor.artifact import Artifact, Golden
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
-from predictor.deadline import Deadline
 from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
 from predictor.golden.bars import COLUMNS, SYMBOLS, panel
 from predictor.golden.stages import GoldenQuestion, prepare
+from predictor.instance import Deadline
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser, build_network, kind_named
 from predictor.windows import Pipeline
 

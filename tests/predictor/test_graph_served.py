@@ -17,7 +17,7 @@ from predictor.errors import InvalidInputError, NoUsableSymbolError, QuantraErro
 from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
-from predictor.model.outputs import ranks_of
+from predictor.model.answers import ranks_of
 from predictor.service import PredictionService
 
 SAME = 1e-6

@@ -14,11 +14,10 @@ from market import without_last_bar
 
 from predictor import artifact
 from predictor.bars import BarPanel
-from predictor.deadline import Deadline
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, RowKind, TargetPoint
 from predictor.golden import LONG_AFTER
-from predictor.instance import Instance, Query
+from predictor.instance import Deadline, Instance, Query
 from predictor.internals import Internal, InternalAxis, largest_shares, session_in_words
 from predictor.model import Model
 from predictor.model.model import SHARE_KNOWN, internals_of

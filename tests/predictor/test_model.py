@@ -14,7 +14,6 @@ from levels import levels_at
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.deadline import Deadline
 from predictor.errors import (
     BarIncompleteError,
     BarsError,
@@ -32,7 +31,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import LONG_AFTER
-from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
+from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
 from predictor.model.prepare import LARGEST
 from predictor.model.prepared import Prepared

@@ -17,13 +17,12 @@ from serving import serving
 from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
-from predictor.deadline import NEVER
 from predictor.embed import Door, open_door
 from predictor.errors import QuantraError, answer_of
 from predictor.forecast import Forecast, Outcome
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
-from predictor.instance import Instance, Query
+from predictor.instance import NEVER, Instance, Query
 from predictor.model import Answering
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService

@@ -14,7 +14,6 @@ from artifacts import recent_bars, save_small_artifact, small_artifact, small_mo
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.deadline import Deadline
 from predictor.errors import (
     ArtifactError,
     BarIncompleteError,
@@ -31,7 +30,7 @@ from predictor.errors import (
     VersionNotFoundError,
 )
 from predictor.forecast import Forecast, TargetPoint
-from predictor.instance import Instance, Query
+from predictor.instance import Deadline, Instance, Query
 from predictor.model import Model
 from predictor.registry import ModelLine, Registry
 from predictor.service import LONGEST_PAUSE_S, QUIET_S, PredictionService, Traffic, Worker, Yielding

@@ -18,11 +18,10 @@ from serving import serving
 from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel, files
-from predictor.deadline import NEVER
 from predictor.errors import BarsError, QuantraError, RequestTooLargeError, TooFewBarsError
 from predictor.forecast import Forecast
 from predictor.golden import LONG_AFTER
-from predictor.instance import GapPolicy, Instance, Query
+from predictor.instance import NEVER, GapPolicy, Instance, Query
 from predictor.model import Answering
 from predictor.service import PredictionService
 from predictor.wire import instances

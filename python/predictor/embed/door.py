@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, final
 
-from predictor.deadline import Deadline
 from predictor.embed import replies, requests
 from predictor.embed.fields import Fields
 from predictor.embed.replies import Reply
 from predictor.errors import ConfigurationError, InternalError, MalformedRequestError, QuantraError
+from predictor.instance import Deadline
 from predictor.service import PredictionService, done
 from predictor.wire.limits import MAX_INSTANCES, check_text
 

@@ -3,9 +3,9 @@
 A served network stays as it is. Gradients come from an *attribution view*, a second module tree over the same weights.
 """
 
-from predictor.explain.contributions import Baseline, Contributions
-from predictor.explain.integrated_gradients import Explainer
+from predictor.explain.integrated_gradients import Contributions, Explainer
 from predictor.explain.integration import NODE_COUNTS, gauss_legendre
+from predictor.explain.path import Baseline
 from predictor.explain.view import attribution_view, rnn_backward_mode
 
 __all__ = [

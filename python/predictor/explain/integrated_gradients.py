@@ -7,20 +7,21 @@ the remaining gap is measured, and nodes are doubled until it is small and the g
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from itertools import chain, pairwise
-from typing import Final, final
+from typing import Final, Self, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from predictor.deadline import Cancellation
+from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError, InvalidInputError, RequestTooLargeError
-from predictor.explain.contributions import Baseline, Contributions
 from predictor.explain.integration import NODE_COUNTS, Gradients, PathIntegrator, Point, roughest
-from predictor.explain.path import PanelForecasts, PathParts, RowForecasts, StraightPath, copied
+from predictor.explain.path import Baseline, PanelForecasts, PathParts, RowForecasts, StraightPath, copied
 from predictor.explain.view import check_view
+from predictor.instance import Cancellation
 from predictor.networks import Inputs, OutputMap
 
 FLOOR: Final = 0.05
@@ -30,6 +31,59 @@ MOST_NUMBERS: Final = 2**25
 """Contributions of one answer, cell by cell: 256 MiB."""
 AT_ONCE: Final = 2**22
 """Contributions that are worked on together, those of other stocks included: 32 MiB, and a few times that meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contributions:
+    """Signed contributions to one horizon and quantile for N windows, in the target's unit.
+
+    A window's contributions add up to `prediction - baseline_prediction` within `relative_gap`.
+    Legend: T encoder sessions, D future sessions, F observed, K known, C static features.
+    """
+
+    observed: FloatArray
+    """[N, T, F] exactly 0 where a cell is unknown."""
+    known: FloatArray
+    """[N, T + D, K]"""
+    static: FloatArray
+    """[N, C]"""
+    location: FloatArray
+    """[N]"""
+    scale: FloatArray
+    """[N]"""
+    conformal: FloatArray
+    """[N] all conformal offsets together."""
+    neighbours: FloatArray
+    """[N, M - 1] each other stock that the forecast depends on, with all its inputs; width 0 for none."""
+    prediction: FloatArray
+    """[N]"""
+    baseline_prediction: FloatArray
+    """[N] the forecast at the baseline with the window's own mask."""
+    relative_gap: FloatArray
+    """[N] |sum - difference| / max(|difference|, floor), where the floor is 5 % of the window's volatility over the
+    horizon (scale x spread)."""
+    converged: NDArray[np.bool_]
+    """[N] whether the gap is within the tolerance asked for."""
+    nodes: NDArray[np.int32]
+    """[N] quadrature nodes used."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The contributions to several groups of windows, one after the other."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+    def total(self) -> FloatArray:
+        """[N] sum of all contributions."""
+        return (
+            self.observed.sum((1, 2))
+            + self.known.sum((1, 2))
+            + self.static.sum(1)
+            + self.location
+            + self.scale
+            + self.conformal
+            + self.neighbours.sum(1)
+        )
 
 
 @final

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from predictor.arrays import FloatArray
-from predictor.deadline import Cancellation
 from predictor.explain.path import Block, PathParts, StraightPath, WindowForecasts
+from predictor.instance import Cancellation
 
 NODE_COUNTS = (3, 6, 12, 24, 48, 96, 192, 384)
 """Tried in this order. Three are enough for most windows; the measured completeness gap and the roughness decide, so

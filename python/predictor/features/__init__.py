@@ -4,10 +4,9 @@ from predictor.features.alpha158 import alpha158_features
 from predictor.features.defaults import default_features
 from predictor.features.feature_set import FeatureDefinition, FeatureSet
 from predictor.features.fields import KNOWN, OBSERVED, CovariateFields, FieldSet
-from predictor.features.fitted import FittedFeatures
+from predictor.features.fitted import FittedFeatures, Scaling
 from predictor.features.operators import OPERATOR_SET, OPERATORS
 from predictor.features.parser import parse
-from predictor.features.scaling import Scaling
 from predictor.features.statics import StaticCategory, StaticFeatures, StaticNumber
 
 __all__ = [

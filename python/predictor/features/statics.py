@@ -17,7 +17,7 @@ from predictor.arrays import FloatArray
 from predictor.canonical import Json, Record
 from predictor.covariates import check_name
 from predictor.errors import ConfigurationError, CovariateMissingError, listed
-from predictor.features.scaling import DEFAULT_CLIP
+from predictor.features.fitted import DEFAULT_CLIP
 
 ValueT = TypeVar("ValueT")
 

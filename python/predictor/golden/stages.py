@@ -15,12 +15,11 @@ from predictor.arrays import FloatArray
 from predictor.artifact.manifest import GOLDEN_ARRAYS
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
-from predictor.deadline import Deadline
 from predictor.errors import ArtifactError
 from predictor.explain import gauss_legendre
 from predictor.forecast import Forecast
 from predictor.golden.bars import SYMBOLS, made_up, made_up_covariates
-from predictor.instance import Instance
+from predictor.instance import Deadline, Instance
 from predictor.model import Model, Prepared
 from predictor.networks import Inputs, PanelForecasting
 

@@ -1,12 +1,10 @@
 """A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
 
-from predictor.model.doubts import bars_doubts
+from predictor.model.answers import UNITS, Answering, Identity, ranks_of
 from predictor.model.ensemble import Ensemble
 from predictor.model.ensemble_outputs import joint_quantiles
-from predictor.model.interface import Answering
 from predictor.model.model import Model, output_map
-from predictor.model.outputs import UNITS, Identity, ranks_of
-from predictor.model.prepared import Prepared, bounded
+from predictor.model.prepared import Prepared, bars_doubts, bounded
 
 __all__ = [
     "UNITS",

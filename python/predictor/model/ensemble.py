@@ -17,18 +17,15 @@ from predictor.canonical import Json
 from predictor.card import skill_of
 from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
 from predictor.covariates import check_sent
-from predictor.deadline import NEVER, Cancellation
 from predictor.errors import FeatureMismatchError, QuantraError
 from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
-from predictor.model.doubts import doubts
+from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
+from predictor.model.answers import Identity, default_targets, outcomes, prices_of
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
-from predictor.model.interface import outcomes
 from predictor.model.model import Model
-from predictor.model.outputs import Identity, default_targets, prices_of
 from predictor.model.prepare import prepared_by
-from predictor.model.prepared import Prepared, bounded, nothing_usable, places_of
+from predictor.model.prepared import Prepared, bounded, doubts, nothing_usable, places_of
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)

@@ -11,7 +11,7 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import EnsembleManifest
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal
-from predictor.model.outputs import Identity, ranks_of, universe_hash
+from predictor.model.answers import Identity, ranks_of, universe_hash
 from predictor.networks import anchor_index, uncrossed
 from predictor.skill import Skill
 

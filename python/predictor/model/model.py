@@ -14,19 +14,24 @@ from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
 from predictor.card import skill_of
 from predictor.catalog import FeatureInfo, ModelInfo
-from predictor.deadline import NEVER, Cancellation
 from predictor.errors import ExplainUnsupportedError, InvalidInputError
 from predictor.explain import Baseline, Explainer, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
-from predictor.instance import INTEGRATED_GRADIENTS, Instance, Query, ReadInstance
+from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
-from predictor.model.doubts import Taught, doubts
-from predictor.model.interface import outcomes
-from predictor.model.outputs import AnswerSource, Identity, attribution_of, default_targets, forecast_of, summed
+from predictor.model.answers import (
+    AnswerSource,
+    Identity,
+    attribution_of,
+    default_targets,
+    forecast_of,
+    outcomes,
+    summed,
+)
 from predictor.model.prepare import prepared_by
-from predictor.model.prepared import Prepared, bounded, nothing_usable
+from predictor.model.prepared import Prepared, Taught, bounded, doubts, nothing_usable
 from predictor.model.runner import PanelRunner, RowRunner, Runner
 from predictor.networks import Internals, OutputMap, PanelForecasting, Target
 from predictor.windows import Pipeline

@@ -22,8 +22,17 @@ from predictor.errors import (
     shown_date,
 )
 from predictor.instance import FeatureWindow, GapPolicy, Instance
-from predictor.model.judging import PanelState, check_length, refusals_of, warnings_of
-from predictor.model.prepared import LARGEST_PRICE, LARGEST_SCALE, Prepared, can_anchor, nothing_usable
+from predictor.model.prepared import (
+    LARGEST_PRICE,
+    LARGEST_SCALE,
+    PanelState,
+    Prepared,
+    can_anchor,
+    check_length,
+    nothing_usable,
+    refusals_of,
+    warnings_of,
+)
 from predictor.networks import Inputs
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from predictor.arrays import FloatArray
-from predictor.deadline import Cancellation
 from predictor.errors import listed
 from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
+from predictor.instance import Cancellation
 from predictor.model.prepared import Prepared, places_of
 from predictor.networks import Inputs
 

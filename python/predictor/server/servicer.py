@@ -17,7 +17,6 @@ from google.protobuf.message import DecodeError, Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.catalog import ModelInfo
-from predictor.deadline import Deadline
 from predictor.errors import (
     InternalError,
     MalformedRequestError,
@@ -29,7 +28,7 @@ from predictor.errors import (
     answer_of,
 )
 from predictor.forecast import Explanation, Forecast, Outcome
-from predictor.instance import Query, ReadInstance
+from predictor.instance import Deadline, Query, ReadInstance
 from predictor.server.settings import ServerLimits
 from predictor.wire import attributions, errors, forecasts, instances, models
 from predictor.wire.counting import check_parts

@@ -10,11 +10,10 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.covariates import CovariateSource
-from predictor.deadline import Deadline
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError
 from predictor.forecast import Forecast
 from predictor.golden import LONG_AFTER
-from predictor.instance import GapPolicy, Instance
+from predictor.instance import Deadline, GapPolicy, Instance
 from predictor.model import Answering
 from predictor.networks import TargetKind, anchor_index
 from trainers.stock.data import NO_SOURCE
