@@ -19,7 +19,7 @@ from typing import cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import beside
+import covariate_files
 import numpy as np
 from artifacts import (
     NO_SKILL,
@@ -60,13 +60,13 @@ def write(folder: Path) -> None:
     _cut(small_models(folder / "models"))
     recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
     without_last_bar(recent_bars("AAPL", "IBM"), "IBM").write_csv(folder / "late.csv")
-    covariates = beside.source(folder)
-    beside.save_artifact_with(folder / "models" / BESIDE / "1", covariates)
+    covariates = covariate_files.source(folder)
+    covariate_files.save_artifact_with(folder / "models" / BESIDE / "1", covariates)
     for kind in OTHER_KINDS:
         save_small_artifact(folder / "models" / kind / "1", kind)
     save_small_artifact(folder / "models" / DELAYED / "1", target=Target(lag=1))
     save_artifact(folder / "models" / FITTED / "1", with_skill(small_artifact(fitted=True), NO_SKILL))
-    beside.bars().last(200).write_csv(folder / "beside.csv")
+    covariate_files.bars().last(200).write_csv(folder / "beside.csv")
     (folder / "expected.json").write_text(json.dumps(_expected(folder, covariates)))
 
 

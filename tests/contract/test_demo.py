@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from printed import run_csharp, run_python, running
 from rich.console import Console
+from shown_commands import run_csharp, run_python, running
 
 from predictor import BarPanel, Forecaster
 from predictor.errors import UnavailableError

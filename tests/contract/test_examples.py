@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from printed import ENVIRONMENT, ROOT
+from shown_commands import ENVIRONMENT, ROOT
 
 
 def shown_by(example: str) -> str:

@@ -15,11 +15,11 @@ import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model, small_models
 from explain_cases import normalised_lstm, windows
-from levels import levels_at
 from market import bokeh_panel
 from regression import Rows, linear, rows, squares
 from serving import serving
 from torch import Tensor, nn
+from window_levels import levels_at
 
 from predictor import Forecaster
 from predictor._pb import prediction_pb2

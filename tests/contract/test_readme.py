@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from printed import ROOT, run_command, run_csharp, run_python, running
+from shown_commands import ROOT, run_command, run_csharp, run_python, running
 
 if TYPE_CHECKING:
     from contract.conftest import Demo

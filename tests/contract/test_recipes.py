@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from printed import ROOT
+from shown_commands import ROOT
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.optim.lr_scheduler import ReduceLROnPlateau

@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 import pytest
 from artifacts import recent_bars, small_models
-from canned import CannedService, forecast_of
+from canned_service import CannedService, forecast_of
 from serving import server_process, serving
 
 from predictor.client import AsyncQuantraClient, QuantraClient

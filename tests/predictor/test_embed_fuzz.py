@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import beside
+import covariate_files
 import numpy as np
 import pytest
 from artifacts import recent_bars, small_models
@@ -28,7 +28,9 @@ Json = dict[str, Any]
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     """Of a model, and of one that reads covariates."""
     folder = small_models(tmp_path_factory.mktemp("models"))
-    beside.save_artifact_with(folder / "beside" / "1", beside.source(tmp_path_factory.mktemp("files")))
+    covariate_files.save_artifact_with(
+        folder / "beside" / "1", covariate_files.source(tmp_path_factory.mktemp("files"))
+    )
     opened, _ = open_door(str(folder), json.dumps(OPTIONS))
     assert opened is not None
     yield opened

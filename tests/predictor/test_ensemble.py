@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from artifacts import UNIVERSE, constant_artifact, constant_rows, recent_bars, save_artifact, save_small_artifact
-from canned import attribution
+from canned_service import attribution
 from ensembles import OFFSETS, artifact_of, ensemble_of, manifest_of, save_ensemble
 from hypothesis import given, settings
 from hypothesis import strategies as st

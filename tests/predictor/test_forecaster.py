@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact
-from canned import attribution, forecast, ranking
+from canned_service import attribution, forecast, ranking
 
 from predictor import Forecaster
 from predictor.errors import ArtifactError, InvalidInputError, TooFewBarsError, UnavailableError, UnknownHorizonError

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import beside
+import covariate_files
 import numpy as np
 import pytest
 import torch
@@ -120,9 +120,9 @@ def test_networks_that_tell_nothing_have_no_internals(kind: str) -> None:
 @pytest.fixture(scope="module")
 def with_covariates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Attribution]:
     """A network that reads a known covariate, a static number and a static text."""
-    source = beside.source(tmp_path_factory.mktemp("beside"))
-    model = small_model(beside.artifact_with(beside.pipeline_with(source), "tft"))
-    bars = beside.bars().last(200)
+    source = covariate_files.source(tmp_path_factory.mktemp("beside"))
+    model = small_model(covariate_files.artifact_with(covariate_files.pipeline_with(source), "tft"))
+    bars = covariate_files.bars().last(200)
     instance = Instance(input=bars, covariates=source.for_model(model.info((), is_default=True), bars))
     query = Query(instance=instance, targets=(TargetPoint(5, 0.5),))
     return model, model.explain(query, LONG_AFTER, Deadline())[0]
@@ -141,7 +141,7 @@ def test_a_variable_of_several_columns_is_named_once(with_covariates: tuple[Mode
 
 def test_the_weights_of_a_variables_columns_are_added(with_covariates: tuple[Model, Attribution]) -> None:
     features = with_covariates[0].pipeline.features
-    (past, future, static, attention) = internals_of(weights_by_column(features), features, beside.TARGET, 0)
+    (past, future, static, attention) = internals_of(weights_by_column(features), features, covariate_files.TARGET, 0)
     plain, paired = len(features.features.names), features.features.known_names.index("rebalance")
     first, second = paired, len(features.features.known_names)
     assert past.values[0, plain + paired] == (plain + first) + (plain + second)

@@ -10,8 +10,8 @@ import torch
 from artifacts import constant_artifact, constant_rows, recent_bars, small_artifact, small_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from levels import levels_at
 from numpy.typing import NDArray
+from window_levels import levels_at
 
 from predictor.bars import BarPanel
 from predictor.errors import (

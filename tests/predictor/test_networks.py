@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from levels import measured
 from market import bokeh_panel
 from numpy.typing import NDArray
+from window_levels import measured
 
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError

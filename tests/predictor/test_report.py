@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import canned
+import canned_service
 import numpy as np
 import pytest
 from audits import audit_record
@@ -29,7 +29,7 @@ def forecast(symbol: str = "AAPL") -> Forecast:
     values = np.array([[[-0.017, 0.0012, 0.018], [-0.041, 0.0031, 0.0437]]])
     anchor = np.array([430.47])
     return replace(
-        canned.forecast((symbol,)),
+        canned_service.forecast((symbol,)),
         values=values,
         returns=values,
         prices=anchor[:, None, None] * np.exp(values),
@@ -38,13 +38,15 @@ def forecast(symbol: str = "AAPL") -> Forecast:
 
 
 def attribution(symbol: str = "AAPL") -> Attribution:
-    return canned.attribution((symbol,))
+    return canned_service.attribution((symbol,))
 
 
 def content(card: Mapping[str, Json] | None = None, symbol: str = "AAPL") -> ReportContent:
     bars = bokeh_panel("AAPL").last(300)
     return ReportContent(
-        info=replace(canned.model_info(), card_json=canonical.to_bytes(full_card() if card is None else card).decode()),
+        info=replace(
+            canned_service.model_info(), card_json=canonical.to_bytes(full_card() if card is None else card).decode()
+        ),
         bars=replace(bars, symbols=(symbol,)),
         forecast=forecast(symbol),
         attributions=(attribution(symbol), replace(attribution(symbol), quantile=0.9)),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import canned
+import canned_service
 import numpy as np
 import pytest
 from artifacts import NO_SKILL, recent_bars, save_artifact, save_small_artifact, small_artifact, with_skill
@@ -41,7 +41,7 @@ def forecast() -> Forecast:
     values = np.log(np.array([[[0.98, 1.001, 1.02], [0.9, 495.04 / 430.47, 1.3]]]))
     anchor = np.array([430.47])
     prices = anchor[:, None, None] * np.exp(values)
-    return replace(canned.forecast(("AAPL",)), values=values, returns=values, prices=prices, skill=NO_SKILL)
+    return replace(canned_service.forecast(("AAPL",)), values=values, returns=values, prices=prices, skill=NO_SKILL)
 
 
 def delayed() -> Forecast:
@@ -58,7 +58,7 @@ def printed(*parts: object, width: int = 100) -> str:
 
 def content(shown: Forecast) -> ReportContent:
     return ReportContent(
-        info=canned.model_info(), bars=recent_bars("AAPL"), forecast=shown, attributions=(), symbols=("AAPL",)
+        info=canned_service.model_info(), bars=recent_bars("AAPL"), forecast=shown, attributions=(), symbols=("AAPL",)
     )
 
 
@@ -149,7 +149,7 @@ def test_a_chart_of_prices_tells_the_skill_and_names_no_other_close(draw: Callab
 
 
 def test_contributions_in_basis_points_are_called_those_of_log_returns() -> None:
-    found = canned.attribution(("AAPL",))
+    found = canned_service.attribution(("AAPL",))
 
     text = printed(contributions_table(found, "AAPL"))
 
@@ -160,14 +160,14 @@ def test_contributions_in_basis_points_are_called_those_of_log_returns() -> None
 
 
 def test_contributions_to_a_log_of_volatility_have_digits_enough() -> None:
-    found = replace(canned.attribution(("AAPL",)), unit="log daily volatility", prediction=np.array([-4.24671]))
+    found = replace(canned_service.attribution(("AAPL",)), unit="log daily volatility", prediction=np.array([-4.24671]))
 
     assert "-4.2467 log daily volatility" in printed(contributions_table(found, "AAPL"))
 
 
 def test_no_name_of_an_input_is_cut_in_a_narrow_terminal() -> None:
     names = ("from_month_start", "return_on_money_in_20", "close_to_range_20")
-    found = replace(canned.attribution(("AAPL",)), row_names=names, per_row=np.array([[0.1, -0.2, 0.3]]))
+    found = replace(canned_service.attribution(("AAPL",)), row_names=names, per_row=np.array([[0.1, -0.2, 0.3]]))
 
     text = printed(contributions_table(found, "AAPL"), width=80)
 
@@ -175,7 +175,9 @@ def test_no_name_of_an_input_is_cut_in_a_narrow_terminal() -> None:
 
 
 def test_inputs_that_added_nothing_are_one_line() -> None:
-    found = replace(canned.attribution(("AAPL",)), row_names=("a", "b", "c"), per_row=np.array([[0.0, -0.2, 0.0]]))
+    found = replace(
+        canned_service.attribution(("AAPL",)), row_names=("a", "b", "c"), per_row=np.array([[0.0, -0.2, 0.0]])
+    )
 
     text = printed(contributions_table(found, "AAPL"), width=80)
 
@@ -350,7 +352,7 @@ def test_the_command_line_ends_with_the_skill(doors: Doors, model: str, line: st
 def test_a_notebook_shows_the_skill_below_forecast_and_reasons(skill: Skill | None, line: str) -> None:
     shown: tuple[Forecast | Attribution, ...] = (
         replace(forecast(), skill=skill),
-        replace(canned.attribution(("AAPL",)), skill=skill),
+        replace(canned_service.attribution(("AAPL",)), skill=skill),
     )
 
     for one in shown:
@@ -358,7 +360,7 @@ def test_a_notebook_shows_the_skill_below_forecast_and_reasons(skill: Skill | No
 
 
 def test_the_chart_of_reasons_says_whose_they_are_and_what_the_model_is_worth() -> None:
-    found = replace(canned.attribution(("AAPL", "MSFT")), skill=NO_SKILL)
+    found = replace(canned_service.attribution(("AAPL", "MSFT")), skill=NO_SKILL)
 
     text = layout_text(found.plot("MSFT"))
 

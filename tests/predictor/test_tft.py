@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 import torch
-from literal_tft import literal_quantiles
+from paper_tft import literal_quantiles
 from torch import Tensor
 from torch.nn import functional
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, small_artifact, small_model
-from levels import levels_at
 from market import bokeh_panel
+from window_levels import levels_at
 
 from predictor.bars import BarPanel
 from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, TooFewBarsError

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from canned import attribution, forecast, model_info, ranking, telling
+from canned_service import attribution, forecast, model_info, ranking, telling
 from google.protobuf.message import DecodeError, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st

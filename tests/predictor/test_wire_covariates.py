@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from beside import bars, save_artifact_with, source
+from covariate_files import bars, save_artifact_with, source
 from serving import serving
 
 from predictor._pb import prediction_pb2 as pb

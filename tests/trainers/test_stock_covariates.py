@@ -12,8 +12,18 @@ import numpy as np
 import pytest
 import torch
 from artifacts import small_model
-from beside import FIELDS, RECIPE, SPLITS, SYMBOLS, artifact_with, bars, pipeline_with, save_artifact_with, source
-from beside import write_files as files
+from covariate_files import (
+    FIELDS,
+    RECIPE,
+    SPLITS,
+    SYMBOLS,
+    artifact_with,
+    bars,
+    pipeline_with,
+    save_artifact_with,
+    source,
+)
+from covariate_files import write_files as files
 from numpy.typing import NDArray
 
 from predictor import golden

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from beside import SPLITS, bars, pipeline_with, source
+from covariate_files import SPLITS, bars, pipeline_with, source
 from one_device import META, OneDevice
 from torch import Tensor
 

@@ -15,12 +15,11 @@ from predictor.canonical import Json, Record, to_bytes
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.feature_set import FeatureDefinition, FeatureSet, read_features
 from predictor.features.fields import FORMULAS, NO_COLUMNS, Columns, CovariateFields
-from predictor.features.statics import StaticFeatures
+from predictor.features.statics import DEFAULT_CLIP, StaticFeatures
 
 NORMAL_QUARTILE_RANGE: Final = 1.3489795003921634
 """Distance between the quartiles of a standard normal distribution: with it the scale of normal data is their std."""
 
-DEFAULT_CLIP: Final = 8.0
 FEWEST_ROWS: Final = 20
 
 SOURCE = "features.json"

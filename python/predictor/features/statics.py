@@ -17,11 +17,12 @@ from predictor.arrays import FloatArray
 from predictor.canonical import Json, Record
 from predictor.covariates import check_name
 from predictor.errors import ConfigurationError, CovariateMissingError, listed
-from predictor.features.fitted import DEFAULT_CLIP
 
 ValueT = TypeVar("ValueT")
 
 UNKNOWN: Final = "unknown"
+DEFAULT_CLIP: Final = 8.0
+"""Scales that a value may lie from its center."""
 MOST_VARIABLES: Final = 200
 MOST_CATEGORIES: Final = 500
 

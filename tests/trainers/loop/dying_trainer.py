@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 import torch
-from lives import Training
+from interrupted_training import Training
 
 MOST_MOMENTS = 36  # of a life: some three windows with their checkpoints
 

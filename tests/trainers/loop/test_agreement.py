@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import on_ranks, results_on_ranks
+from rank_processes import on_ranks, results_on_ranks
 from torch import Tensor, nn
 
 from trainers.loop import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from printed import ROOT
+from shown_commands import ROOT
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR
 

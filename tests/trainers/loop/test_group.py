@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import meeting_store, on_ranks, results_on_ranks
+from rank_processes import meeting_store, on_ranks, results_on_ranks
 from torch import Tensor, nn
 from torch.nn import Parameter
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ranks import on_ranks, results_on_ranks
-from remains import messages
+from rank_processes import on_ranks, results_on_ranks
 from torch import Tensor, nn
 from torch.utils.data import (
     BatchSampler,
@@ -28,6 +27,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
     get_worker_info,
 )
+from training_results import messages
 
 from trainers.loop import (
     CheckpointReport,

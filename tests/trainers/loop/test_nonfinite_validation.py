@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import on_ranks
+from rank_processes import on_ranks
 from regression import Rows, linear, rows, squares
 from torch import nn
 

@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple
 
 import pytest
 import torch
-from lives import Life, Training
-from ranks import on_ranks, results_on_ranks
-from remains import messages, saved, told
+from interrupted_training import ProcessRun, Training
+from rank_processes import on_ranks, results_on_ranks
 from shortages import Shortage, Stage
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import DataLoader, Dataset
+from training_results import messages, reported, saved
 
 from trainers.loop import (
     BatchCoupledError,
@@ -579,12 +579,12 @@ def unneeded(_: int) -> None:
     """Stands in for flushing a file: what is written outlives the process, and flushing it would only take time."""
 
 
-def live(training: Training, folder: Path, windows: int = ENDLESS) -> Life:
+def live(training: Training, folder: Path, windows: int = ENDLESS) -> ProcessRun:
     os.fsync = unneeded
     return training.live(folder, windows=windows)
 
 
-def die(training: Training, folder: Path, moment: int) -> Life:
+def die(training: Training, folder: Path, moment: int) -> ProcessRun:
     """Rank 1 is killed at a moment; the other one lives on as long as it can."""
 
     def kill(now: int) -> None:
@@ -595,12 +595,12 @@ def die(training: Training, folder: Path, moment: int) -> Life:
     return training.live(folder, moment=kill)
 
 
-def assert_continued(whole: Sequence[Life], last: Sequence[Life]) -> None:
+def assert_continued(whole: Sequence[ProcessRun], last: Sequence[ProcessRun]) -> None:
     """The last lives ended as the whole ones, and told the same of what they worked."""
     for one, other in zip(last, whole, strict=True):
-        again = told(one.reports)
+        again = reported(one.reports)
         assert again
-        assert again == told(other.reports)[-len(again) :]
+        assert again == reported(other.reports)[-len(again) :]
         assert one.left == other.left
 
 

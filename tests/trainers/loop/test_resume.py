@@ -15,11 +15,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lives import Life, Training, samples
-from remains import messages, remains, saved, told, until
+from interrupted_training import ProcessRun, Training, samples
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import DataLoader, Dataset
+from training_results import messages, reported, result_of, saved, until
 
 from trainers.loop import (
     Checkpoints,
@@ -52,9 +52,9 @@ def unflushed() -> Iterator[None]:
         yield
 
 
-def assert_continued(whole: Life, last: Life) -> None:
+def assert_continued(whole: ProcessRun, last: ProcessRun) -> None:
     """The last life ended as the whole one, and told the same of what it worked."""
-    once, again = told(whole.reports), told(last.reports)
+    once, again = reported(whole.reports), reported(last.reports)
     assert again == once[len(once) - len(again) :]
     assert last.left == whole.left
 
@@ -182,7 +182,7 @@ def test_history_best_value_and_epoch_come_back_before_anything_is_trained(tmp_p
     training = Training(epochs=2)
     before = training.live(tmp_path)
     after = training.live(tmp_path)
-    assert told(after.reports) == []
+    assert reported(after.reports) == []
     assert after.left == before.left
     assert len(after.left.history) == 2
 
@@ -246,7 +246,7 @@ def test_epochs_called_again_go_on_after_the_window_at_which_they_were_left() ->
         source = shuffling(samples(17))
         with Loop([phase], modules={"net": net}, device="cpu", accumulate=2).running() as run:
             reports = [each for cut in cuts for each in until(run.epochs(source, max_epochs=3), cut)]
-            return [*told([*reports, *run.epochs(source, max_epochs=3)]), {"weights": remains(run).weights}]
+            return [*reported([*reports, *run.epochs(source, max_epochs=3)]), {"weights": result_of(run).weights}]
 
     left_in_an_epoch, never_left = lived([1, 4]), lived([])
     assert left_in_an_epoch == never_left
@@ -449,7 +449,7 @@ def test_a_training_on_a_gpu_resumes_with_its_dropout_to_the_same_bits(tmp_path:
         loop = Loop([phase], modules={"net": net}, device="cuda", precision=precision)
         with loop.running(Checkpoints(folder, every_windows=1)) as run:
             reports = until(run.epochs(shuffling(samples(24)), max_epochs=2), windows)
-        return told(reports), [parameter.detach().cpu() for parameter in net.parameters()]
+        return reported(reports), [parameter.detach().cpu() for parameter in net.parameters()]
 
     whole, expected = live(tmp_path / "whole", 99)
     live(tmp_path / "cut", 4)

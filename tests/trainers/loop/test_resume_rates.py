@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from lives import samples
-from remains import messages
+from interrupted_training import samples
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import (
@@ -20,6 +19,7 @@ from torch.optim.lr_scheduler import (
     ReduceLROnPlateau,
     SequentialLR,
 )
+from training_results import messages
 
 from trainers.loop import (
     Checkpoints,

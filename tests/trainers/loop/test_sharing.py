@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from ranks import results_on_ranks
+from rank_processes import results_on_ranks
 from shortages import Shortage, Stage
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence

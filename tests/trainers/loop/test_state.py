@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lives import samples
-from ranks import results_on_ranks
-from remains import until
+from interrupted_training import samples
+from rank_processes import results_on_ranks
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from training_results import until
 
 from trainers.loop import (
     CheckpointError,

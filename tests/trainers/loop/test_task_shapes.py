@@ -15,11 +15,11 @@ import torch
 from diffusion_shape import Pictures, diffusion
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from remains import Remains, content, remains, told, until
 from shortages import Shortage, Stage
 from speech_shape import ByFrames, Utterances, speech
 from task_shape import TaskShape, Ways
 from torch import Tensor, nn
+from training_results import TrainingResult, content, reported, result_of, until
 
 from trainers.loop import (
     Checkpoints,
@@ -155,13 +155,13 @@ def test_a_shortage_gives_the_bits_of_a_training_started_at_the_size_that_was_fo
     with searching.loop(accumulate=2).running() as run:
         reports = windows_of(list(run.epochs(IterableSource(searching.batches[:4]), max_epochs=2)))
         found = {phase.phase.name: phase.cutter.limit for phase in run._parts.phases}
-        searched = remains(run)
+        searched = result_of(run)
     seed_everything(5)
     with knowing.loop(accumulate=2).running() as run:
         for phase in run._parts.phases:
             phase.cutter.limit = found[phase.phase.name]
         list(run.epochs(IterableSource(knowing.batches[:4]), max_epochs=2))
-        known = remains(run)
+        known = result_of(run)
     assert short.failures > 0
     assert {report.phase for report in reports if report.shortages} == found.keys()
     assert (searched.weights, searched.averages) == (known.weights, known.averages)
@@ -260,7 +260,7 @@ def by_hand(task: TaskShape) -> float:
 # --- killed and resumed
 
 
-def life(make: Make, folder: Path, windows: int = 99) -> tuple[list[dict[str, Any]], Remains]:
+def life(make: Make, folder: Path, windows: int = 99) -> tuple[list[dict[str, Any]], TrainingResult]:
     """A process's training, killed when its window of that number is reported; a resumed one begins with other bits."""
     resumed = any(folder.glob("window-*"))
     task = make(Ways())
@@ -269,7 +269,7 @@ def life(make: Make, folder: Path, windows: int = 99) -> tuple[list[dict[str, An
         scrambled(task)
     with task.loop(accumulate=2).running(Checkpoints(folder, every_windows=1)) as run:
         reports = until(_followed(run, task), windows)
-        return told(reports), remains(run)
+        return reported(reports), result_of(run)
 
 
 def scrambled(task: TaskShape) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from ranks import on_ranks, results_on_ranks
+from rank_processes import on_ranks, results_on_ranks
 from shortages import Shortage, Stage
 from torch import Tensor, nn
 

@@ -13,7 +13,7 @@ MEASURED = ("seconds", "data_seconds", "peak_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
+class TrainingResult:
     """All that a training leaves, to the bit.
 
     Attributes:
@@ -37,7 +37,7 @@ class Remains:
     kept: Mapping[str, Any]
 
 
-def remains(run: Run[Any], kept: Mapping[str, Stateful] | None = None) -> Remains:
+def result_of(run: Run[Any], kept: Mapping[str, Stateful] | None = None) -> TrainingResult:
     """What the run would leave if it ended now, and what the caller keeps."""
     setup = run._parts
     tensors = {
@@ -46,17 +46,17 @@ def remains(run: Run[Any], kept: Mapping[str, Stateful] | None = None) -> Remain
         for path, tensor in module.state_dict().items()
     }
     phases = [phase.phase for phase in setup.phases]
-    return Remains(
+    return TrainingResult(
         weights=tensors,
         averages=[
             content(tensor) for phase in setup.phases for average in phase.averages for tensor in average.tensors
         ],
         best=(run.best.value, run.best.stale, {name: content(tensor) for name, tensor in run.best.tensors.items()}),
-        optimizers=[plain(phase.optimizer.state_dict()) for phase in phases],
-        schedulers=[None if phase.scheduler is None else plain(phase.scheduler.state_dict()) for phase in phases],
+        optimizers=[comparable(phase.optimizer.state_dict()) for phase in phases],
+        schedulers=[None if phase.scheduler is None else comparable(phase.scheduler.state_dict()) for phase in phases],
         generator=content(torch.get_rng_state()),
         history=[timeless(report) for report in run.history],
-        kept={name: plain(thing.state_dict()) for name, thing in (kept or {}).items()},
+        kept={name: comparable(thing.state_dict()) for name, thing in (kept or {}).items()},
     )
 
 
@@ -65,7 +65,7 @@ def timeless(report: Report) -> dict[str, Any]:
     return {"kind": type(report).__name__, **_without(asdict(report))}
 
 
-def told(reports: Sequence[Report]) -> list[dict[str, Any]]:
+def reported(reports: Sequence[Report]) -> list[dict[str, Any]]:
     """What was reported of windows and epochs, without times."""
     return [timeless(report) for report in reports if isinstance(report, WindowReport | EpochReport)]
 
@@ -95,14 +95,14 @@ def content(tensor: Tensor) -> bytes:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-def plain(state: Any) -> Any:
+def comparable(state: Any) -> Any:
     """The same tree with bytes for tensors, to be compared by ==."""
     if isinstance(state, Tensor):
         return content(state)
     if isinstance(state, dict):
-        return {key: plain(value) for key, value in state.items() if not callable(value)}
+        return {key: comparable(value) for key, value in state.items() if not callable(value)}
     if isinstance(state, list | tuple):
-        return [plain(value) for value in state]
+        return [comparable(value) for value in state]
     return state
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from remains import Remains, remains, until
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
+from training_results import TrainingResult, result_of, until
 
 from trainers.loop import (
     Checkpoints,
@@ -33,11 +33,11 @@ Moment = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class ProcessRun:
     """What a process's training told and left."""
 
     reports: list[Report]
-    left: Remains
+    left: TrainingResult
 
 
 class Memory:
@@ -113,7 +113,7 @@ class Training:
     source: Callable[[Tensor], Source[Tensor]] = resident
     identity: dict[str, Any] | None = None
 
-    def live(self, folder: Path, *, windows: int = ENDLESS, moment: Moment | None = None) -> Life:
+    def live(self, folder: Path, *, windows: int = ENDLESS, moment: Moment | None = None) -> ProcessRun:
         """Train from the newest checkpoint on; with one, weights and generators begin as others, which it must replace.
 
         Args:
@@ -147,7 +147,7 @@ class Training:
         validation = Validation(score, IterableSource([samples(4, seed=9)]))
         with loop.running(self._checkpoints(folder)) as run:
             reports = until(adapting(self._followed(run, validation, pass_moment), memory, plateau), windows)
-            return Life(reports=reports, left=remains(run, kept))
+            return ProcessRun(reports=reports, left=result_of(run, kept))
 
     def _checkpoints(self, folder: Path) -> Checkpoints:
         return Checkpoints(
