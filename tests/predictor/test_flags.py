@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from predictor.cli.flags import with_flags
 from predictor.errors import ConfigurationError
-from predictor.flags import Flag, Given, Only, integers
+from predictor.flags import AnyOf, Flag, Given, Only, integers
 
 
 def _odd(value: int) -> None:
@@ -93,9 +93,9 @@ def test_what_stands_on_the_command_line_is_laid_over_other_settings() -> None:
     assert (found.value("minutes", 1), found.value("spoons", 1)) == (3, 1)
 
 
-def test_a_flag_that_two_dataclasses_of_a_union_have_stands_once() -> None:
+def test_a_flag_that_two_of_several_dataclasses_have_stands_once() -> None:
     def command(kept: list[Any]) -> Callable[..., None]:
-        def tea(*, tea: Given[Brew | Infusion]) -> None:
+        def tea(*, tea: Annotated[Given[Brew | Infusion], AnyOf(Brew, Infusion)]) -> None:
             kept.append(tea)
 
         return tea
