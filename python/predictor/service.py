@@ -40,82 +40,6 @@ MAX_WAITING_PREDICTIONS = 1024
 MAX_WAITING_EXPLANATIONS = 8
 
 
-class Worker:
-    """One thread that does its work in order, and refuses more than its capacity."""
-
-    def __init__(self, name: str, capacity: int, *, gives_way: bool = False) -> None:
-        begin = _give_way if gives_way else None
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name, initializer=begin)
-        self._places = threading.BoundedSemaphore(capacity)
-        self._name, self._capacity = name, capacity
-
-    def submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
-        """Do `work` after all that waits already.
-
-        Raises:
-            QueueFullError: too many calls wait.
-            UnavailableError: the worker is closed.
-        """
-        if not self._places.acquire(blocking=False):
-            raise QueueFullError(f"{self._capacity} calls wait for {self._name} already; try again later")
-        try:
-            future = self._executor.submit(work)
-        except RuntimeError as error:
-            self._places.release()
-            raise UnavailableError("the service is stopping; call again when it is back") from error
-        future.add_done_callback(lambda _: self._places.release())
-        return future
-
-    def refuse(self) -> None:
-        """Accept no more."""
-        self._executor.shutdown(wait=False)
-
-    def close(self) -> None:
-        """Accept no more, finish what waits."""
-        self._executor.shutdown(wait=True)
-
-
-@final
-class Traffic:
-    """When a prediction was last asked for, so that other work can pause meanwhile."""
-
-    def __init__(
-        self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._clock, self._sleep = clock, sleep
-        self._last_s = -math.inf
-
-    def note(self) -> None:
-        """A prediction was asked for."""
-        self._last_s = self._clock()
-
-    def pause(self) -> None:
-        """Wait until predictions have stopped coming, at most LONGEST_PAUSE_S."""
-        longest_s = self._clock() + LONGEST_PAUSE_S
-        while self._clock() < min(self._last_s + QUIET_S, longest_s):
-            self._sleep(QUIET_S / 4)
-
-
-@final
-class Yielding:
-    """A deadline at which predictions pass first."""
-
-    def __init__(self, deadline: Deadline, traffic: Traffic) -> None:
-        self._deadline = deadline
-        self._traffic = traffic
-
-    def check(self) -> None:
-        """Pause for predictions; raises as `Deadline.check`."""
-        self._traffic.pause()
-        self._deadline.check()
-
-
-def _give_way() -> None:
-    """Let the other threads run first where cores are scarce; only Linux has priorities for single threads."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
-
-
 class PredictionService:
     """Answers for every model of a registry. Thread-safe; close it to finish what waits."""
 
@@ -228,6 +152,82 @@ def done(value: ResultT) -> Future[ResultT]:
     answered: Future[ResultT] = Future()
     answered.set_result(value)
     return answered
+
+
+class Worker:
+    """One thread that does its work in order, and refuses more than its capacity."""
+
+    def __init__(self, name: str, capacity: int, *, gives_way: bool = False) -> None:
+        begin = _give_way if gives_way else None
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name, initializer=begin)
+        self._places = threading.BoundedSemaphore(capacity)
+        self._name, self._capacity = name, capacity
+
+    def submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
+        """Do `work` after all that waits already.
+
+        Raises:
+            QueueFullError: too many calls wait.
+            UnavailableError: the worker is closed.
+        """
+        if not self._places.acquire(blocking=False):
+            raise QueueFullError(f"{self._capacity} calls wait for {self._name} already; try again later")
+        try:
+            future = self._executor.submit(work)
+        except RuntimeError as error:
+            self._places.release()
+            raise UnavailableError("the service is stopping; call again when it is back") from error
+        future.add_done_callback(lambda _: self._places.release())
+        return future
+
+    def refuse(self) -> None:
+        """Accept no more."""
+        self._executor.shutdown(wait=False)
+
+    def close(self) -> None:
+        """Accept no more, finish what waits."""
+        self._executor.shutdown(wait=True)
+
+
+@final
+class Traffic:
+    """When a prediction was last asked for, so that other work can pause meanwhile."""
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._last_s = -math.inf
+
+    def note(self) -> None:
+        """A prediction was asked for."""
+        self._last_s = self._clock()
+
+    def pause(self) -> None:
+        """Wait until predictions have stopped coming, at most LONGEST_PAUSE_S."""
+        longest_s = self._clock() + LONGEST_PAUSE_S
+        while self._clock() < min(self._last_s + QUIET_S, longest_s):
+            self._sleep(QUIET_S / 4)
+
+
+@final
+class Yielding:
+    """A deadline at which predictions pass first."""
+
+    def __init__(self, deadline: Deadline, traffic: Traffic) -> None:
+        self._deadline = deadline
+        self._traffic = traffic
+
+    def check(self) -> None:
+        """Pause for predictions; raises as `Deadline.check`."""
+        self._traffic.pause()
+        self._deadline.check()
+
+
+def _give_way() -> None:
+    """Let the other threads run first where cores are scarce; only Linux has priorities for single threads."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
 
 
 def _now() -> datetime:

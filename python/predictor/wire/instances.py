@@ -36,6 +36,65 @@ _POLICY_NUMBERS: Final[Mapping[GapPolicy, pb.GapPolicy]] = {
 }
 
 
+def encode(instance: Instance) -> pb.Instance:
+    """The message of an instance."""
+    if not isinstance(instance.input, BarPanel):
+        return pb.Instance(request_id=instance.request_id, window=encode_window(instance.input))
+    panel = encode_bars(instance.input)
+    panel.allow_incomplete_last_bar = instance.allow_incomplete_last_bar
+    panel.gap_policy = _POLICY_NUMBERS[instance.gap_policy]
+    beside = encode_covariates(instance.covariates)
+    return pb.Instance(request_id=instance.request_id, bars=panel, covariates=beside)
+
+
+def decode(message: pb.Instance) -> Instance:
+    """The instance of a message.
+
+    Raises:
+        MalformedRequestError: it has no input, or one that breaks its own rules.
+        RequestTooLargeError: more of anything than one request may have.
+        BarsError: bars that no market can have made.
+        CovariatesError: invalid covariates.
+    """
+    check_text("request_id", message.request_id)
+    kind = message.WhichOneof("input")
+    if kind == "bars":
+        panel = decode_bars(message.bars)
+        return Instance(
+            request_id=message.request_id,
+            input=panel,
+            covariates=decode_covariates(message.covariates, len(panel.symbols), len(panel.sessions)),
+            allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
+            gap_policy=_policy(message.bars.gap_policy),
+        )
+    if kind == "window":
+        if message.HasField("covariates"):
+            raise MalformedRequestError("covariates go with bars, not with a window", metadata={"field": "covariates"})
+        return Instance(request_id=message.request_id, input=decode_window(message.window))
+    raise MalformedRequestError("the instance has no input; send bars or a window", metadata={"field": "input"})
+
+
+def decode_each(messages: Iterable[pb.Instance]) -> tuple[Instance | QuantraError, ...]:
+    """Each message's instance, or what is wrong with it, in order."""
+    return tuple(map(_decode_or_error, messages))
+
+
+def _decode_or_error(message: pb.Instance) -> Instance | QuantraError:
+    try:
+        return decode(message)
+    except QuantraError as error:
+        return error
+
+
+def _policy(number: int) -> GapPolicy:
+    if number not in _POLICIES:
+        raise MalformedRequestError(
+            f"bars.gap_policy: {number} is unknown; have 1 refuse, 2 mask, 3 ignore",
+            metadata={"field": "bars.gap_policy", "value": str(number)},
+        )
+    return _POLICIES[number]
+
+
 def decode_symbols(names: Sequence[str]) -> tuple[str, ...]:
     """The names; there must be at least one.
 
@@ -306,62 +365,3 @@ def _shape(tensor: pb.Tensor, name: str, rank: int, rows: int) -> Shape:
         check_count(f"window.{name}", length, MAX_SESSIONS)
     check_count(f"window.{name}: values", prod(shape), MAX_CELLS)
     return shape
-
-
-def encode(instance: Instance) -> pb.Instance:
-    """The message of an instance."""
-    if not isinstance(instance.input, BarPanel):
-        return pb.Instance(request_id=instance.request_id, window=encode_window(instance.input))
-    panel = encode_bars(instance.input)
-    panel.allow_incomplete_last_bar = instance.allow_incomplete_last_bar
-    panel.gap_policy = _POLICY_NUMBERS[instance.gap_policy]
-    beside = encode_covariates(instance.covariates)
-    return pb.Instance(request_id=instance.request_id, bars=panel, covariates=beside)
-
-
-def decode(message: pb.Instance) -> Instance:
-    """The instance of a message.
-
-    Raises:
-        MalformedRequestError: it has no input, or one that breaks its own rules.
-        RequestTooLargeError: more of anything than one request may have.
-        BarsError: bars that no market can have made.
-        CovariatesError: invalid covariates.
-    """
-    check_text("request_id", message.request_id)
-    kind = message.WhichOneof("input")
-    if kind == "bars":
-        panel = decode_bars(message.bars)
-        return Instance(
-            request_id=message.request_id,
-            input=panel,
-            covariates=decode_covariates(message.covariates, len(panel.symbols), len(panel.sessions)),
-            allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
-            gap_policy=_policy(message.bars.gap_policy),
-        )
-    if kind == "window":
-        if message.HasField("covariates"):
-            raise MalformedRequestError("covariates go with bars, not with a window", metadata={"field": "covariates"})
-        return Instance(request_id=message.request_id, input=decode_window(message.window))
-    raise MalformedRequestError("the instance has no input; send bars or a window", metadata={"field": "input"})
-
-
-def decode_each(messages: Iterable[pb.Instance]) -> tuple[Instance | QuantraError, ...]:
-    """Each message's instance, or what is wrong with it, in order."""
-    return tuple(map(_decode_or_error, messages))
-
-
-def _decode_or_error(message: pb.Instance) -> Instance | QuantraError:
-    try:
-        return decode(message)
-    except QuantraError as error:
-        return error
-
-
-def _policy(number: int) -> GapPolicy:
-    if number not in _POLICIES:
-        raise MalformedRequestError(
-            f"bars.gap_policy: {number} is unknown; have 1 refuse, 2 mask, 3 ignore",
-            metadata={"field": "bars.gap_policy", "value": str(number)},
-        )
-    return _POLICIES[number]
