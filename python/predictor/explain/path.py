@@ -9,8 +9,31 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError, WindowShapeError
-from predictor.explain.integrated_gradients import Baseline
 from predictor.networks import Inputs, OutputMap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Baseline:
+    """The window that contributions count from, usually the average training day.
+
+    Observed features are scaled, so their training mean is 0; which cells are known is not varied; the conformal
+    offsets count from 0. All numbers come from the training split.
+    """
+
+    name: str
+    """Such as `train_mean`; travels with every attribution."""
+    known: NDArray[np.float32]
+    """[K] one value per known feature, for every session."""
+    static: NDArray[np.float32]
+    """[C]"""
+    location: NDArray[np.float64]
+    """[H] level of the target, in its unit."""
+    scale: NDArray[np.float64]
+    """[H] volatility of the target, in its unit, positive."""
+
+    def __post_init__(self) -> None:
+        if not (self.scale > 0).all():
+            raise ConfigurationError(f"baseline {self.name!r} has scale {self.scale.min():g}, but it must be positive")
 
 
 class Held(NamedTuple):
@@ -266,27 +289,3 @@ class PanelForecasts:
         stocks = Inputs(*(group.flatten(0, 1) for group in parts.inputs(held.mask)))
         units: Tensor = self._view(stocks, held.nodes.flatten(), windows).quantiles.unflatten(0, (windows, members))
         return self._output.values(units[:, 0], parts.location[:, 0], parts.scale[:, 0], parts.offsets)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Baseline:
-    """The window that contributions count from, usually the average training day.
-
-    Observed features are scaled, so their training mean is 0; which cells are known is not varied; the conformal
-    offsets count from 0. All numbers come from the training split.
-    """
-
-    name: str
-    """Such as `train_mean`; travels with every attribution."""
-    known: NDArray[np.float32]
-    """[K] one value per known feature, for every session."""
-    static: NDArray[np.float32]
-    """[C]"""
-    location: NDArray[np.float64]
-    """[H] level of the target, in its unit."""
-    scale: NDArray[np.float64]
-    """[H] volatility of the target, in its unit, positive."""
-
-    def __post_init__(self) -> None:
-        if not (self.scale > 0).all():
-            raise ConfigurationError(f"baseline {self.name!r} has scale {self.scale.min():g}, but it must be positive")
