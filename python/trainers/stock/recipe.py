@@ -45,6 +45,7 @@ def window_normaliser(kind: TargetKind) -> WindowNormaliser:
 
 Scale = Literal["window", "har", "garch", "mix"]
 """The units in which a model learns: those of the window itself, or what HAR, GARCH or both forecast."""
+SCALES: Final[tuple[Scale, ...]] = get_args(Scale)
 
 Schedule = Literal["constant", "cosine"]
 USUAL: Final = TrainingDefaults()
@@ -204,7 +205,7 @@ def recipe_of(kind: str) -> Recipe:
         kind=kind,
         config=found.config(),
         target=Target(lag=1 if found.is_panel_model else 0),
-        scale=next((scale for scale in get_args(Scale) if scale == kind), Recipe().scale),
+        scale=next((scale for scale in SCALES if scale == kind), Recipe().scale),
         optimisation=optimisation_of(kind),
     )
 
