@@ -45,7 +45,7 @@ def window_normaliser(kind: TargetKind) -> WindowNormaliser:
 
 Scale = Literal["window", "har", "garch", "mix"]
 """The units in which a model learns: those of the window itself, or what HAR, GARCH or both forecast."""
-SCALES: Final[tuple[Scale, ...]] = get_args(Scale)
+_SCALES: Mapping[str, Scale] = {name: name for name in get_args(Scale)}
 
 Schedule = Literal["constant", "cosine"]
 USUAL: Final = TrainingDefaults()
@@ -205,7 +205,7 @@ def recipe_of(kind: str) -> Recipe:
         kind=kind,
         config=found.config(),
         target=Target(lag=1 if found.is_panel_model else 0),
-        scale=next((scale for scale in SCALES if scale == kind), Recipe().scale),
+        scale=_SCALES.get(kind, Recipe().scale),
         optimisation=optimisation_of(kind),
     )
 
