@@ -166,6 +166,11 @@ class Record:
         """An object."""
         return Record(self.json(key), self._source, self._path_to(key))
 
+    def group(self, prefix: str) -> "Record":
+        """The keys that begin with a prefix, as an object that has them without it."""
+        names = [name for name in self.keys() if name.startswith(prefix)]
+        return Record({name.removeprefix(prefix): self.json(name) for name in names}, self._source, prefix.strip("_"))
+
     def records(self, key: str) -> tuple["Record", ...]:
         """A list of objects."""
         items, path = self._list(self.json(key), key), self._path_to(key)

@@ -296,8 +296,6 @@ ANSWERS: Mapping[type[QuantraError], Answer] = {
 }
 """The one table of statuses; a test holds that every error type has a row."""
 
-_TYPES: Mapping[str, type[QuantraError]] = {answer.reason: kind for kind, answer in ANSWERS.items()}
-
 
 def answer_of(error: QuantraError) -> Answer:
     """The row of this error's own type."""
@@ -306,4 +304,5 @@ def answer_of(error: QuantraError) -> Answer:
 
 def from_reason(reason: str, message: str, metadata: Mapping[str, str]) -> QuantraError:
     """The error that a server meant; a reason of a newer server becomes a plain QuantraError."""
-    return _TYPES.get(reason, QuantraError)(message, metadata=metadata)
+    kind = next((kind for kind, answer in ANSWERS.items() if answer.reason == reason), QuantraError)
+    return kind(message, metadata=metadata)

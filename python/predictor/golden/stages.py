@@ -76,6 +76,9 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
 }
 """Bits differ between processors in log (one unit in the last place) and in float32 sums; hardly elsewhere."""
 
+OF_A_STEP: Final = Tolerance(1e-12, 1e-12)
+"""Of a step to a normaliser's levels that has no tolerance of its own: float64, with a logarithm at most."""
+
 AFTER_THE_NETWORK: Final = frozenset(
     {
         "units",
@@ -130,7 +133,7 @@ class StageComparison:
 
     def _allowed(self, name: str, expected: FloatArray) -> FloatArray:
         """How far each value of a stage may be off, in the shape of the stage."""
-        tolerance, size = TOLERANCES[name], np.where(np.isfinite(expected), np.abs(expected), 0.0)
+        tolerance, size = TOLERANCES.get(name, OF_A_STEP), np.where(np.isfinite(expected), np.abs(expected), 0.0)
         largest = size.max(initial=0.0)
         unit = np.maximum(size, self.scale) if name == "features" else np.full_like(size, largest)
         allowed = tolerance.absolute + tolerance.relative * unit

@@ -36,7 +36,7 @@ class Normaliser(Protocol):
 
     @property
     def kind(self) -> str:
-        """`window` or `fitted`, as in artifacts."""
+        """Its kind's name, as in artifacts: `window`, `fitted`."""
         ...
 
     @property

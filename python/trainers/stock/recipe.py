@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import inf, isfinite
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from predictor.networks import (
     kind_named,
     write_config,
 )
+from predictor.networks.normaliser import WINDOW
 from predictor.windows import Minimum
 from trainers.options import Computation
 from trainers.stock.splits import Splits, SplitShares
@@ -44,6 +45,7 @@ def window_normaliser(kind: TargetKind) -> WindowNormaliser:
 
 Scale = Literal["window", "har", "garch", "mix"]
 """The units in which a model learns: those of the window itself, or what HAR, GARCH or both forecast."""
+_SCALES: Mapping[str, Scale] = {name: name for name in get_args(Scale)}
 
 Schedule = Literal["constant", "cosine"]
 USUAL: Final = TrainingDefaults()
@@ -164,9 +166,11 @@ class Recipe:
     def _levels(self) -> Mapping[str, Json]:
         if self.scale != "window":
             return {"scale": self.scale}
-        return {"scale": self.scale} | {
-            f"normaliser_{name}": value for name, value in self.window_normaliser.settings().items()
-        }
+        normaliser = self.window_normaliser
+        # Cards of earlier versions name no kind of normaliser: there was one.
+        own = {} if normaliser.kind == WINDOW.name else {"normaliser_kind": normaliser.kind}
+        named = {f"normaliser_{name}": value for name, value in normaliser.settings().items()}
+        return {"scale": self.scale, **own, **named}
 
     def settings(self) -> Mapping[str, Json]:
         """Every setting by name, flat and as JSON, which has no infinity: a clip of null is none."""
@@ -195,12 +199,13 @@ def recipe_of(kind: str) -> Recipe:
         ConfigurationError: there is no such kind.
     """
     found = kind_named(kind)
+    # A kind without weights is a scale of the same name.
     # Nobody trades at the close that made a ranking, so a model that ranks stocks begins one session later.
     return Recipe(
         kind=kind,
         config=found.config(),
         target=Target(lag=1 if found.is_panel_model else 0),
-        scale="garch" if kind == "garch" else "har",
+        scale=_SCALES.get(kind, Recipe().scale),
         optimisation=optimisation_of(kind),
     )
 

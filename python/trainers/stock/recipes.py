@@ -1,6 +1,7 @@
 """Reading a recipe back: from the record in an artifact's card, or from a file of the same settings.
 
-Cards of earlier versions name no scale, which then is `window`, and not what a symbol must have.
+Cards of earlier versions name no scale, which then is `window`, and not what a symbol must have. The kind of normaliser
+is named where it is not `window`.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,16 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_
 from predictor import canonical
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.networks import NetworkConfig, Target, TargetKind, WindowNormaliser, kind_named, read_config
+from predictor.networks import (
+    NetworkConfig,
+    Normaliser,
+    Target,
+    TargetKind,
+    kind_named,
+    read_config,
+    read_normaliser,
+)
+from predictor.networks.normaliser import WINDOW
 from predictor.windows import Minimum
 from trainers.stock.recipe import Optimisation, Recipe, Scale
 from trainers.stock.splits import PARTS, Part, Splits, SplitShares
@@ -22,7 +32,7 @@ NORMALISER: Final = "normaliser_"
 MINIMUM: Final = "minimum_"
 SHARE: Final = "share_"
 SPLIT: Final = "split_"
-ValueT = TypeVar("ValueT", SplitShares, WindowNormaliser, Minimum, Optimisation)
+ValueT = TypeVar("ValueT", SplitShares, Minimum, Optimisation)
 
 
 def read_recipe(settings: Json, source: str = "recipe") -> Recipe:
@@ -76,7 +86,7 @@ def _recipe(record: Record) -> Recipe:
         encoder_length=record.integer("encoder_length"),
         calendar=record.text("calendar"),
         scale=scale,
-        normaliser=_values(WindowNormaliser, record, NORMALISER) if scale == "window" else None,
+        normaliser=_normaliser(record.group(NORMALISER), _target(record)) if scale == "window" else None,
         minimum=_values(Minimum, record, MINIMUM) if record.has(f"{MINIMUM}values") else Minimum(),
         parts=_parts(record) if by_dates else None,
         optimisation=_values(Optimisation, record, ""),
@@ -98,6 +108,10 @@ def _target(record: Record) -> Target:
     if text not in [kind.value for kind in TargetKind]:
         raise record.refusal("target", f"is {text!r}, but must be one of {[kind.value for kind in TargetKind]}")
     return Target(kind=TargetKind(text), lag=record.integer("lag"), horizons=record.integers("horizons"))
+
+
+def _normaliser(record: Record, target: Target) -> Normaliser:
+    return read_normaliser(record, target, record.text("kind") if record.has("kind") else WINDOW.name)
 
 
 def _parts(record: Record) -> Splits:
