@@ -23,7 +23,7 @@ from trainers.stock.splits import Part
 from trainers.stock.training_data import Material
 from trainers.stock.tuning import Found, Search, Storage, search, storage
 from trainers.stock.tuning.command import tune_stock
-from trainers.stock.tuning.space import BATCH_SIZES, suggested
+from trainers.stock.tuning.search import BATCH_SIZES, suggested
 from trainers.stock.tuning.storage import open_study
 
 FEATURES = FeatureSet(

@@ -23,12 +23,10 @@ from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.edges import read_edges
-from trainers.stock.flags import Reads, refuse_learning
-from trainers.stock.parent import Parent
-from trainers.stock.parent_flags import StartOption, chosen_parent, continued
+from trainers.stock.flags import Reads, StartOption, chosen_parent, continued, refuse_learning
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Keeping, Trained, train
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import Material, Parent
 
 
 @with_flags

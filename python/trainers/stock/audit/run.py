@@ -23,8 +23,7 @@ from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
 from trainers.stock.backtest.refits import assembled, refit
 from trainers.stock.backtest.run import closing_note
 from trainers.stock.backtest.source import ModelSource
-from trainers.stock.backtest.strategies import Tactic, weights_of
-from trainers.stock.backtest.terms import Terms
+from trainers.stock.backtest.strategies import Tactic, Terms, weights_of
 from trainers.stock.card import bars_hash
 from trainers.stock.data import History
 from trainers.stock.doubts import Warn, heard, to_nobody

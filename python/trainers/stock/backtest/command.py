@@ -28,9 +28,8 @@ from trainers.stock.backtest.page import write_backtest
 from trainers.stock.backtest.result import Backtest, backtest_json, summary_json
 from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_horizon
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
-from trainers.stock.backtest.strategies import Tactic
+from trainers.stock.backtest.strategies import Tactic, Terms
 from trainers.stock.backtest.terminal import backtest_tables, watched
-from trainers.stock.backtest.terms import Terms
 from trainers.stock.doubts import heard
 from trainers.stock.flags import Known, Reads
 

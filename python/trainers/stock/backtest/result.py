@@ -13,8 +13,7 @@ from predictor.skill import Verdict
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, equity, performance, sharpe_lead
-from trainers.stock.backtest.strategies import Tactic
-from trainers.stock.backtest.terms import LONGEST_HALT, SESSIONS_A_YEAR, Terms
+from trainers.stock.backtest.strategies import LONGEST_HALT, SESSIONS_A_YEAR, Tactic, Terms
 
 STANDARD_ERRORS_95: Final = 1.96
 """Standard errors of a 95 % interval."""
