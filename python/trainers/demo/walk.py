@@ -155,7 +155,7 @@ def _train(bars: BarPanel, out: Path, console: Console) -> None:
         warn=lambda line: console.print(f"warning: {line}", style="yellow", markup=False),
     )
     set_alias(line, CHAMPION, version)
-    console.print(judgement(trained.told))
+    console.print(judgement(trained.summary))
 
 
 def _ask_python(question: DemoPrograms, bars: BarPanel, report: Path, console: Console) -> None:

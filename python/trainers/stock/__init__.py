@@ -29,7 +29,7 @@ _HOMES: Final = {
     "Keeping": "training",
     "Material": "training_data",
     "Optimisation": "recipe",
-    "Parent": "parent",
+    "Parent": "training_data",
     "Part": "splits",
     "Recipe": "recipe",
     "SplitShares": "splits",

@@ -124,7 +124,7 @@ def calibration_card(test: EvaluationSet, forecasts: Forecasts) -> dict[str, Jso
 
 
 def conformal_card(test: EvaluationSet, forecasts: Forecasts, effective_blocks: Sequence[float]) -> dict[str, Json]:
-    """What the conformal offsets rest on, and what they did on the test split: one number a horizon.
+    """What the conformal offsets rest on, and what they did on the test split: one number per horizon.
 
     Args:
         test: the test split's windows.

@@ -63,7 +63,7 @@ class Ranking(NamedTuple):
     """[P, H] stocks whose outcome is known."""
 
     def mean(self) -> Tensor:
-        """[] over days and horizons, each weighing as many as are known."""
+        """A scalar over days and horizons, each weighing as many as are known."""
         return (self.loss * self.known).sum() / self.known.sum().clamp(min=1)
 
 

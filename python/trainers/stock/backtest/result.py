@@ -93,7 +93,7 @@ def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -
 
 
 def figures_of(book: Book) -> Figures:
-    """The numbers of one book."""
+    """The numbers, scalars all, of one book."""
     held = book.weights[:-1].any(axis=1)
     return Figures(
         gross=performance(book.gross),

@@ -96,7 +96,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """The best recipe, and how much of its lead was luck.
 
     Attributes:
@@ -104,7 +104,7 @@ class Found:
         selection: The part that losses are of: pinball, in units of each window's volatility.
         trials: How many were tried, whatever came of them.
         pruned: How many of these fell behind and were stopped.
-        failed: How many ended in an error, such as a loss that was no number.
+        failed: How many ended in an error, such as a loss that was not a number.
         best_trial_loss: Selection loss of the best trial: the smallest of many, so too good.
         seed_losses: Selection losses of the same recipe from fresh seeds: without the luck of a seed, though still on
             the days that it was chosen by.
@@ -144,7 +144,7 @@ class Found:
 
 def search(
     asked: Search, storage: Storage, *, consume: Consumer, announce: Callable[[str], None] = lambda _said: None
-) -> Found:
+) -> SearchResult:
     """Run the trials that are missing, then fit the best recipe again from fresh seeds.
 
     Args:
@@ -177,7 +177,7 @@ def search(
             "failed at and ask for more --trials, or choose another --storage"
         )
     recipe = suggested(study.best_trial, asked.recipe)
-    return Found(
+    return SearchResult(
         recipe=recipe,
         selection=asked.splits.selection,
         trials=len(ended(complete, pruned, failed)),
