@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.audit_record import AuditRecord, PermutationCheck
+from predictor.audit_record import AuditRecord, FutureCheck, PermutationCheck
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
@@ -112,10 +112,7 @@ def audit(
     judged = _judged(subject, positions, terms, tactic)
     _refuse_unknown(judged)
     book = _book(judged)
-    announce(f"replacing the future by noise at {depth.sessions} sessions")
-    chosen = _spread(positions, depth.sessions)
-    staging = partial(ModelStages, subject.model, source.covariates)
-    future = check_future(subject.bars, staging, chosen, _fitting(subject))
+    future = _future(subject, positions, depth, announce)
     return AuditRecord(
         digest=source.digest,
         told=source.description,
@@ -210,6 +207,13 @@ def _book(judged: AuditedForecasts) -> Book:
     """The strategy's book from its first trade on."""
     wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
     return run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
+
+
+def _future(subject: _Subject, positions: NDArray[np.int64], depth: Depth, announce: Announce) -> FutureCheck:
+    """Whether later bars change what is made of a session, at sessions among these positions [D]."""
+    announce(f"replacing the future by noise at {depth.sessions} sessions")
+    staging = partial(ModelStages, subject.model, subject.source.covariates)
+    return check_future(subject.bars, staging, _spread(positions, depth.sessions), _fitting(subject))
 
 
 def _spread(positions: NDArray[np.int64], count: int) -> list[int]:

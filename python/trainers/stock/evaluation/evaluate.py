@@ -138,14 +138,14 @@ def evaluate(
         pit=pit(test, ours.calibrated),
         by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
         seeds=seeds,
-        notes=(
-            *origins(model),
-            *presence_notes(exam.bound.history, exam.tested.windows, exam.splits),
-            *result.notes,
-            *unseeded,
-        ),
+        notes=(*_notes(exam), *result.notes, *unseeded),
         warnings=doubts,
     )
+
+
+def _notes(exam: Exam) -> tuple[str, ...]:
+    """Where the model comes from, and which symbols the bars lack."""
+    return (*origins(exam.model), *presence_notes(exam.bound.history, exam.tested.windows, exam.splits))
 
 
 def _calibration(exam: Exam, wanted: EvaluationSettings) -> CalibrationEffect:

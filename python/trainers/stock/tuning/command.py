@@ -123,7 +123,8 @@ def _tell(result: SearchResult, trained: Trained, *, as_json: bool) -> None:
         f"{result.trials} trials, of which {result.pruned} fell behind and {result.failed} failed. Selection loss "
         f"(pinball in units of each window's volatility, outcomes of {days}, beside no baseline) of the best trial "
         f"{result.best_trial_loss:.5f}; of the same settings from {len(result.seed_losses)} fresh seeds "
-        f"{result.mean:.5f} ± {result.deviation:.5f}: without the luck of a seed, still on the days they were chosen by."
+        f"{result.mean:.5f} ± {result.deviation:.5f}: without the luck of a seed, still on the days they were "
+        "chosen by."
     )
     console.print(judgement(trained.summary))
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
