@@ -9,7 +9,7 @@ from trainers.stock.evaluation.calibration import CalibrationEffect
 from trainers.stock.evaluation.comparison import LossComparison, SkillScore
 from trainers.stock.evaluation.correlation import Correlation
 from trainers.stock.evaluation.evaluation import Evaluation, EvaluationPeriod
-from trainers.stock.evaluation.resampling import Interval
+from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Pit, Role, SymbolScores
 from trainers.stock.evaluation.seeds import Seeds, Spread
 

@@ -95,7 +95,7 @@ def main() -> int:
         "imported": imported,
         "bars": sum(column.nbytes for column in columns if column is not None),
         "features": bars.close.size * len(default_features().observed) * BYTES_A_FEATURE,
-        "windows": made.told.splits[0].windows,
+        "windows": made.summary.splits[0].windows,
         "stages": stages.done,
     }
     print(json.dumps(answer))

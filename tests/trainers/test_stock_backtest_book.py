@@ -18,12 +18,12 @@ from trainers.stock.backtest.strategies import (
     REVERSAL,
     Strategy,
     Tactic,
+    Terms,
     benchmark_weights,
     equal_long,
     long_short,
     weights_of,
 )
-from trainers.stock.backtest.terms import Terms
 from trainers.stock.evaluation.standard_errors import mean_error
 
 FloatArray = NDArray[np.float64]

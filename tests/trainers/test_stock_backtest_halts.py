@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
 from trainers.stock.backtest.book import Book, run_book
-from trainers.stock.backtest.terms import LONGEST_HALT, Terms
+from trainers.stock.backtest.strategies import LONGEST_HALT, Terms
 
 FloatArray = NDArray[np.float64]
 GONE = float("nan")

@@ -44,8 +44,7 @@ from trainers.cli.commands import app
 from trainers.stock.data import Batch, History, Windows
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import covariate_fields
-from trainers.stock.objectives import by_windows
-from trainers.stock.static_dropout import SHARE, StaticDropout
+from trainers.stock.objectives import SHARE, StaticDropout, by_windows
 
 LAST_LEARNT = SPLITS.train.last
 

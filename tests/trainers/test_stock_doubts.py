@@ -264,7 +264,7 @@ def test_a_symbol_without_a_training_window_is_told_of_and_counts_as_unseen(tmp_
 
     (line,) = [one for one in told if "no bars enough for a window of the training part" in one]
     assert line.startswith("GOOG: ")
-    data = made.told.data
+    data = made.summary.data
     assert data is not None
     assert (data.untaught, line in data.notes) == (("GOOG",), True)
     with Forecaster.load(made.folder) as forecaster:

@@ -154,7 +154,7 @@ def test_given_edges_keep_the_largest_weights(tmp_path: Path) -> None:
         ("A,A,1", "line 2: the edge from A to A leads to the stock itself"),
         ("A,B", "line 2: it must have 3 cells"),
         ("A,B,1,9", "line 2: it must have 3 cells"),
-        ("A,B,1\nA,B,2", "line 3: the edge from A to B stands there twice"),
+        ("A,B,1\nA,B,2", "line 3: the edge from A to B appears twice"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:

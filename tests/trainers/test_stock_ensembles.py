@@ -108,7 +108,7 @@ def test_the_test_part_moves_no_number(
 
 
 def test_the_card_scores_the_ensemble_beside_its_members(joined: JoinedEnsemble) -> None:
-    card = joined.told
+    card = joined.summary
     assert card.scores is not None and card.best_member is not None and card.skill is not None  # noqa: PT018
     names = [row.name for row in card.scores.rows]
     assert {OURS, "member long", "member short", "zero return"} <= set(names)
@@ -147,7 +147,7 @@ def test_its_baselines_know_all_that_any_member_has_seen(
 
 
 def test_the_card_says_which_days_it_rests_on(joined: JoinedEnsemble, splits: Splits) -> None:
-    found = {split.name: (split.first, split.last) for split in joined.told.splits}
+    found = {split.name: (split.first, split.last) for split in joined.summary.splits}
     assert found == {part.name: (part.first, part.last) for part in splits.parts}
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from predictor.networks import Target
 from trainers.stock.evaluation.correlation import Correlation
 from trainers.stock.evaluation.evaluation import Evaluation
-from trainers.stock.evaluation.resampling import Interval
+from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import HorizonScores, Role
 from trainers.stock.evaluation.tables import evaluation_tables
 

@@ -20,9 +20,9 @@ from trainers.stock.backtest.page import cost_grid, fallen, render_backtest, sen
 from trainers.stock.backtest.performance import bill, break_even, sharpe_at
 from trainers.stock.backtest.result import Track, lead_over, leads_of, sentence_of, track_of, verdict_of
 from trainers.stock.backtest.terminal import backtest_tables
+from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.metrics import plain_text, span_text
 from trainers.stock.evaluation.page import horizon_grid, loss_grid, render_evaluation, winkler_grid, write_evaluation
-from trainers.stock.evaluation.resampling import Interval
 
 NAME = "demo/1"
 TERMS = Terms(horizon=2, cost_bps=20, borrow_bps=100)

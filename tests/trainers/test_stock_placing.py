@@ -14,8 +14,8 @@ from torch import Tensor
 
 from trainers.loop.data.tree import leaves, move
 from trainers.stock.data import History, PanelDays
+from trainers.stock.objectives import StaticDropout
 from trainers.stock.placing import SHARE, DeviceHistory, placed, size_of
-from trainers.stock.static_dropout import StaticDropout
 
 CPU = torch.device("cpu")
 

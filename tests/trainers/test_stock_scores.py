@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from predictor.networks import Target
 from predictor.skill import Verdict
 from trainers.stock.evaluation.comparison import Contest, SkillScore
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, interval, resampled_mean
 from trainers.stock.evaluation.losses import below, overall, pinball
-from trainers.stock.evaluation.resampling import interval, resampled_mean
 
 FloatArray = NDArray[np.float64]
 

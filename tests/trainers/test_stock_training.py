@@ -294,7 +294,7 @@ def test_the_card_that_is_returned_is_the_one_that_is_stored(trained: Trained) -
 
 
 def test_the_card_can_be_told_to_people(trained: Trained) -> None:
-    told = trained.told
+    told = trained.summary
     assert told.skill is not None
     assert told.skill.sentence == Record(trained.card, "card").record("skill").text("sentence")
     assert told.scores is not None
@@ -303,7 +303,7 @@ def test_the_card_can_be_told_to_people(trained: Trained) -> None:
 
 
 def test_the_skill_says_against_what_and_on_which_days(trained: Trained) -> None:
-    told, skill = trained.told, card_of(trained).record("skill")
+    told, skill = trained.summary, card_of(trained).record("skill")
     assert told.scores is not None
     assert set(skill.texts("rivals")) == {row.name for row in told.scores.rows if not row.is_model}
     first, last = skill.integer("first_day"), skill.integer("last_day")
@@ -501,7 +501,7 @@ def test_a_ranking_model_that_is_kept_as_it_started_ranks_nobody_and_says_so(tmp
     panel = bokeh_panel("AAPL", "IBM").last(400)
     made = train(Material(panel, default_features()), recipe, tmp_path / "1", consume=unwatched)
     assert card_of(made).record("training").integer("best_epoch") == 0
-    assert "the model ranks all stocks alike" in " ".join(made.told.notes)
+    assert "the model ranks all stocks alike" in " ".join(made.summary.notes)
     model = loaded(made.folder)
     found = model.forecast([model.prepare(Instance(input=panel), LONG_AFTER)])[0]
     assert found.scores is not None

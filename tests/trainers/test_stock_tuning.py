@@ -21,9 +21,9 @@ from trainers.stock.fitting import fit_pipeline, prepare
 from trainers.stock.recipe import Optimisation, Recipe
 from trainers.stock.splits import Part
 from trainers.stock.training_data import Material
-from trainers.stock.tuning import Found, Search, Storage, search, storage
+from trainers.stock.tuning import Search, SearchResult, Storage, search, storage
 from trainers.stock.tuning.command import tune_stock
-from trainers.stock.tuning.space import BATCH_SIZES, suggested
+from trainers.stock.tuning.search import BATCH_SIZES, suggested
 from trainers.stock.tuning.storage import open_study
 
 FEATURES = FeatureSet(
@@ -180,7 +180,7 @@ def test_a_database_without_a_driver_cannot_be_opened() -> None:
 
 
 def test_the_figures_of_a_search_are_the_fresh_seeds() -> None:
-    found = Found(
+    result = SearchResult(
         recipe=RECIPE,
         selection=Part("selection", 20090102, 20090331),
         trials=9,
@@ -189,10 +189,10 @@ def test_the_figures_of_a_search_are_the_fresh_seeds() -> None:
         best_trial_loss=0.2,
         seed_losses=(0.3, 0.5),
     )
-    assert found.mean == pytest.approx(0.4)
-    assert found.deviation == pytest.approx(0.1 * 2**0.5)
-    assert found.card()["trials"] == 9
-    assert found.card()["selection"] == {"first": 20090102, "last": 20090331}
+    assert result.mean == pytest.approx(0.4)
+    assert result.deviation == pytest.approx(0.1 * 2**0.5)
+    assert result.card()["trials"] == 9
+    assert result.card()["selection"] == {"first": 20090102, "last": 20090331}
 
 
 def test_the_card_of_what_was_found_tells_of_the_search(

@@ -1,11 +1,13 @@
 """The demo's walk: train, score, serve, ask from Python and C#, report."""
 
+import json
 import os
 import shlex
 import subprocess
 import sys
 import webbrowser
-from contextlib import ExitStack
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +27,8 @@ from predictor.report import ReportContent, write_report
 from predictor.skill import line_of
 from trainers.demo import dotnet
 from trainers.demo.market import CALENDAR, SYMBOLS, real_bars
-from trainers.demo.server import serving
 from trainers.progress import JsonlLog, progress_for
-from trainers.stock import Recipe, train
-from trainers.stock.training_data import Material
+from trainers.stock import Material, Recipe, train
 
 MODEL = "demo"
 SYMBOL = SYMBOLS[0]
@@ -155,7 +155,7 @@ def _train(bars: BarPanel, out: Path, console: Console) -> None:
         warn=lambda line: console.print(f"warning: {line}", style="yellow", markup=False),
     )
     set_alias(line, CHAMPION, version)
-    console.print(judgement(trained.told))
+    console.print(judgement(trained.summary))
 
 
 def _ask_python(question: DemoPrograms, bars: BarPanel, report: Path, console: Console) -> None:
@@ -205,6 +205,47 @@ def ask_csharp(question: DemoPrograms, program: dotnet.Program, build: subproces
             f"the C# program in {program.folder} ended with exit code {answer.returncode}; its output stands above, "
             "and everything before it is done"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """A server that answers."""
+
+    process: "subprocess.Popen[str]"
+    port: int
+
+    def stop(self) -> None:
+        """Let calls in flight finish, then end the process."""
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+
+def start(models: Path) -> Serving:
+    """Start a server on a free port and wait until it answers.
+
+    Raises:
+        UnavailableError: it ended before it was ready; its own message stands above.
+    """
+    options = ["--models", str(models), "--listen", "127.0.0.1:0", "--log-level", "warning"]
+    command = [sys.executable, "-m", "predictor.server", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own server
+    line = process.stdout.readline() if process.stdout is not None else ""
+    if not line:
+        raise UnavailableError(f"the server ended with exit code {process.wait()} before it was ready")
+    return Serving(process=process, port=int(json.loads(line)["port"]))
+
+
+@contextmanager
+def serving(models: Path, *, keep: bool) -> Generator[Serving]:
+    """A server for the time inside; it goes on afterwards if `keep`."""
+    server = start(models)
+    try:
+        yield server
+    except BaseException:
+        server.stop()
+        raise
+    if not keep:
+        server.stop()
 
 
 def _has_screen() -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 import torch
 from torch import nn
@@ -32,6 +32,12 @@ from trainers.loop.window.guards import Nonfinite, check_uncoupled
 Batch = TypeVar("Batch")
 
 
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "oom": ("split", "fail"),
+    "batch_coupled": ("refuse", "accept"),
+    "nonfinite": ("skip", "raise"),
+    "resume_rates": ("refuse", "saved", "new"),
+}
 ECHO_SECONDS = 2.0
 """Within this time, the same signal comes once from the terminal and once from torchrun."""
 
@@ -99,15 +105,10 @@ class Loop(Generic[Batch]):
         resume_rates: ResumeRates = "refuse",
     ) -> None:
         _check_phases(phases)
-        _check_module_names(modules)
-        _check_state(state or {})
+        _check_names(modules, state or {})
         _check_counts({"accumulate": accumulate, "skip_limit": skip_limit, "audit_windows": audit_windows})
-        _check_choice("oom", oom, ("split", "fail"))
-        _check_choice("batch_coupled", batch_coupled, ("refuse", "accept"))
-        _check_choice("nonfinite", nonfinite, ("skip", "raise"))
-        _check_choice("resume_rates", resume_rates, ("refuse", "saved", "new"))
+        _check_choices((oom, batch_coupled, nonfinite, resume_rates))
         trained = {name: module for name, module in modules.items() if isinstance(module, nn.Module)}
-        frozen = {name: held.module for name, held in modules.items() if isinstance(held, Frozen)}
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
         self.precision = self._chosen(precision, hardware)
@@ -115,7 +116,7 @@ class Loop(Generic[Batch]):
             phases=tuple(phases),
             groups={phase.name: len(phase.optimizer.param_groups) for phase in phases},
             trained=trained,
-            frozen=frozen,
+            frozen={name: held.module for name, held in modules.items() if isinstance(held, Frozen)},
             device=self.device.device,
             precision=self.precision,
             precisions={phase.name: self._chosen(phase.precision, hardware) for phase in phases},
@@ -129,12 +130,10 @@ class Loop(Generic[Batch]):
             decays=_decays(ema, trained),
             state=dict(state or {}),
         )
-        self._compile = compile
-        self._deterministic = deterministic
+        self._compile, self._deterministic = compile, deterministic
         self._resume_rates: ResumeRates = resume_rates
         self._started: Started | None = None
-        owned = {phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}
-        check_coverage(owned, self._settings.modules)
+        _check_covered(phases, self._settings.modules)
 
     @contextmanager
     def running(self, checkpoints: Checkpoints | None = None) -> Generator[Run[Batch]]:
@@ -228,15 +227,16 @@ def _check_phases(phases: Sequence[Phase[Batch]]) -> None:
             )
 
 
-def _check_module_names(names: Iterable[str]) -> None:
-    dotted = [name for name in names if "." in name]
+def _check_covered(phases: Sequence[Phase[Batch]], modules: Mapping[str, nn.Module]) -> None:
+    check_coverage({phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, modules)
+
+
+def _check_names(modules: Iterable[str], state: Mapping[str, object]) -> None:
+    dotted = [name for name in modules if "." in name]
     if dotted:
         raise SettingsError(
             f"the module names {dotted} contain a dot, which separates them from their parameters' names"
         )
-
-
-def _check_state(state: Mapping[str, object]) -> None:
     for name, thing in state.items():
         if not isinstance(thing, Stateful):
             raise SettingsError(
@@ -251,9 +251,11 @@ def _check_counts(counts: Mapping[str, int | None]) -> None:
             raise SettingsError(f"{name} is {count}; it must be 1 or more")
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise SettingsError(f"{name} is {value!r}; it must be {' or '.join(map(repr, choices))}")
+def _check_choices(values: Sequence[str]) -> None:
+    """Check the values of `CHOICES`, in its order."""
+    for value, (name, choices) in zip(values, CHOICES.items(), strict=True):
+        if value not in choices:
+            raise SettingsError(f"{name} is {value!r}; it must be {' or '.join(map(repr, choices))}")
 
 
 def _decays(ema: float | Mapping[str, float] | None, trained: Mapping[str, nn.Module]) -> dict[str | None, float]:

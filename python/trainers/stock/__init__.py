@@ -7,11 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from trainers.stock.parent import Parent
     from trainers.stock.recipe import Optimisation, Recipe
     from trainers.stock.splits import Part, Splits, SplitShares
     from trainers.stock.training import Keeping, Trained, train
-    from trainers.stock.training_data import Material
+    from trainers.stock.training_data import Material, Parent
 
 __all__ = [
     "Keeping",
@@ -30,7 +29,7 @@ _HOMES: Final = {
     "Keeping": "training",
     "Material": "training_data",
     "Optimisation": "recipe",
-    "Parent": "parent",
+    "Parent": "training_data",
     "Part": "splits",
     "Recipe": "recipe",
     "SplitShares": "splits",

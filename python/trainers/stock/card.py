@@ -17,10 +17,9 @@ from predictor.card import UNADJUSTED
 from predictor.features import FeatureSet
 from trainers.stock.data import History
 from trainers.stock.evaluation.comparison import SkillScore
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet, resampled_mean
 from trainers.stock.evaluation.forecasts import Forecasts
 from trainers.stock.evaluation.losses import inside, winkler
-from trainers.stock.evaluation.resampling import LEVEL, resampled_mean
 from trainers.stock.evaluation.scores import ModelScores, Role, below_by_level
 from trainers.stock.splits import Splits
 
@@ -125,7 +124,7 @@ def calibration_card(test: EvaluationSet, forecasts: Forecasts) -> dict[str, Jso
 
 
 def conformal_card(test: EvaluationSet, forecasts: Forecasts, effective_blocks: Sequence[float]) -> dict[str, Json]:
-    """What the conformal offsets rest on, and what they did on the test split: one number a horizon.
+    """What the conformal offsets rest on, and what they did on the test split: one number per horizon.
 
     Args:
         test: the test split's windows.

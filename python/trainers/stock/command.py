@@ -23,12 +23,10 @@ from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
 from trainers.stock.announcing import announcer, warner
 from trainers.stock.edges import read_edges
-from trainers.stock.flags import Reads, refuse_learning
-from trainers.stock.parent import Parent
-from trainers.stock.parent_flags import StartOption, chosen_parent, continued
+from trainers.stock.flags import Reads, StartOption, chosen_parent, continued, refuse_learning
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Keeping, Trained, train
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import Material, Parent
 
 
 @with_flags
@@ -111,7 +109,7 @@ def _tell(trained: Trained, *, as_json: bool) -> None:
         sys.stdout.write(json.dumps({"kind": "trained", "artifact": str(trained.folder), "card": trained.card}) + "\n")
         return
     console = Console()
-    console.print(judgement(trained.told))
+    console.print(judgement(trained.summary))
     # One line, and plain: a path may hold brackets, and the command is there to be copied.
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)
 
@@ -120,11 +118,11 @@ def _check_same(out: Path, recipe: Recipe, parent: Parent | None) -> None:
     """A finished artifact must be what the flags ask for; the bars are not looked at."""
     card = artifact.load(out).artifact.manifest.card
     made, before, now = card["recipe"], ancestors_of(card), () if parent is None else parent.lineage
-    found = made if isinstance(made, dict) else {}
+    settings = made if isinstance(made, dict) else {}
     different = [
-        f"{name} was {found.get(name)} and is now {value}"
+        f"{name} was {settings.get(name)} and is now {value}"
         for name, value in recipe.settings().items()
-        if found.get(name) != value
+        if settings.get(name) != value
     ]
     if before != now:
         different.append(f"the weights that it started from were {_lineage(before)} and are now {_lineage(now)}")

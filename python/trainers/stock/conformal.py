@@ -1,6 +1,6 @@
 """Conformal calibration: shift each quantile so that it held on the calibration split.
 
-Conformalised quantile regression (Romano, Patterson & Candès 2019), one offset a horizon and quantile, so that both
+Conformalised quantile regression (Romano, Patterson & Candès 2019), one offset per horizon and quantile, so that both
 tails are right and not only the band; the median stays. Windows that overlap are not independent: the number
 of effective samples says how much an offset is worth.
 """

@@ -14,10 +14,9 @@ from trainers.loop import launched_size
 from trainers.stock.covariates import needs_of
 from trainers.stock.data import History
 from trainers.stock.objectives import batches_of
-from trainers.stock.parent import Parent
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
-from trainers.stock.training_data import Material
+from trainers.stock.training_data import Material, Parent
 
 FEWEST_STEPS: Final = 10
 """Of the optimizer, an epoch; with fewer a network has hardly begun when its patience ends."""

@@ -102,14 +102,14 @@ def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
 
     Raises:
         ConfigurationError: the file cannot be read, a column or a cell is missing, a symbol is not in the universe, an
-            edge leads to its own stock or stands there twice, or a weight is no number.
+            edge leads to its own stock or appears twice, or a weight is not a number.
     """
     place = {symbol: node for node, symbol in enumerate(symbols)}
     lists: list[list[tuple[float, int]]] = [[] for _ in symbols]
     for where, (symbol, neighbour, weight) in _lines(path):
         node, other = _node(symbol, place, where), _node(neighbour, place, where)
         if node == other or other in (named for _, named in lists[node]):
-            problem = "leads to the stock itself, which it always sees" if node == other else "stands there twice"
+            problem = "leads to the stock itself, which it always sees" if node == other else "appears twice"
             raise ConfigurationError(f"{where}: the edge from {symbol} to {neighbour} {problem}; remove the line")
         lists[node].append((_weight(weight, where), other))
     return _strongest(lists, neighbours)
@@ -185,7 +185,7 @@ def given_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
 
 
 def edges_in(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
-    """The same of an artifact's parts."""
+    """The same of an artifact's parts: its weights by name, among them a graph's neighbours and weights [S, k]."""
     card = Record(manifest.card, f"{SOURCE}, card")
     if not manifest.kind.is_panel_model or not card.has("edges"):
         return None

@@ -163,7 +163,7 @@ def prepare(
         splits: the parts; only training and selection are looked at.
         recipe: every other setting.
         edges: of a graph; None takes them from the training part's returns.
-        weights: of a network of the same kind and sizes, to start from; None starts from fresh ones.
+        weights: of a network of the same kind and shapes, to start from; None starts from fresh ones.
 
     Raises:
         ConfigurationError: a part holds no window, or the settings contradict themselves.

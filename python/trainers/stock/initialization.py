@@ -55,7 +55,7 @@ def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: 
 
     Args:
         network: of the same kind and sizes, on the CPU.
-        weights: by name.
+        weights: by name, in the network's shapes.
         batches: gives the training windows by date, oldest first, as often as it is asked.
 
     Raises:

@@ -155,7 +155,7 @@ class Recipe:
         return self.normaliser or window_normaliser(self.target.kind)
 
     def splits(self, sessions: NDArray[np.int32]) -> Splits:
-        """The four parts of bars on these sessions."""
+        """The four parts of bars on these sessions [T]."""
         return Splits.by_shares(sessions, self.shares) if self.parts is None else self.parts
 
     def _splitting(self) -> Mapping[str, Json]:
@@ -198,13 +198,13 @@ def recipe_of(kind: str) -> Recipe:
     Raises:
         ConfigurationError: there is no such kind.
     """
-    found = kind_named(kind)
+    chosen = kind_named(kind)
     # A kind without weights is a scale of the same name.
     # Nobody trades at the close that made a ranking, so a model that ranks stocks begins one session later.
     return Recipe(
         kind=kind,
-        config=found.config(),
-        target=Target(lag=1 if found.is_panel_model else 0),
+        config=chosen.config(),
+        target=Target(lag=1 if chosen.is_panel_model else 0),
         scale=_SCALES.get(kind, Recipe().scale),
         optimisation=optimisation_of(kind),
     )

@@ -58,7 +58,7 @@ class Trained:
     """As it stands in the manifest."""
 
     @property
-    def told(self) -> Card:
+    def summary(self) -> Card:
         """The card in typed parts, for people."""
         return Card.from_json(canonical.to_bytes(self.card).decode())
 
@@ -245,7 +245,7 @@ def _card(made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[
     engine = engine_of(fitted.network, made.manifest)
     ours = forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe)
     plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
-    found = benchmark(
+    result = benchmark(
         judged, OURS, ours, InformationSet.of(history, splits, seen_until(splits), recipe.quantiles), plan
     )
     unit = UNITS[recipe.target.kind]
@@ -263,10 +263,10 @@ def _card(made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[
             "epochs": card.epochs_card(fitted.epochs),
         },
         "libraries": card.libraries_card(),
-        "scores": card.scores_card(judged, found.rows, unit=unit),
-        "notes": [*origin, *_gap_notes(history), *_start_notes(fitted), *found.notes],
+        "scores": card.scores_card(judged, result.rows, unit=unit),
+        "notes": [*origin, *_gap_notes(history), *_start_notes(fitted), *result.notes],
         "calibration": card.calibration_card(judged, ours),
-        "skill": card.skill_card(found.skill),
+        "skill": card.skill_card(result.skill),
         "conformal": card.conformal_card(judged, ours, made.manifest.conformal.effective_samples),
     }
 
@@ -284,5 +284,5 @@ def _gap_notes(history: History) -> list[str]:
     missing = calendar.missing(history.bars.sessions)
     if not calendar.is_exchange or missing.size == 0:
         return []
-    found = f"sessions of {calendar.name} without any bar: {missing.size}, such as {missing[0]}"
-    return [f"{found}; the bars around them were taken as consecutive"]
+    gap = f"sessions of {calendar.name} without any bar: {missing.size}, such as {missing[0]}"
+    return [f"{gap}; the bars around them were taken as consecutive"]

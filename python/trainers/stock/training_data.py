@@ -1,17 +1,227 @@
-"""What a stock model is made from, beside its recipe."""
+"""What a stock model is made from, beside its recipe: bars, features, and the artifact that a training may start from.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+Of that artifact it tells what it brings, what of it must be kept, and what it has seen.
+"""
 
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from predictor import artifact
+from predictor.artifact import MEMBERS, StoredArtifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
+from predictor.card import UNADJUSTED, Ancestor, DataFacts, ancestors_of, data_of
 from predictor.covariates import CovariateSource
-from predictor.features import FeatureSet
+from predictor.errors import ArtifactError, ConfigurationError, InSampleError, listed, shown_date
+from predictor.features import FeatureSet, StaticFeatures
 from predictor.networks import Edges
+from predictor.windows import Pipeline
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.data import NO_SOURCE
-from trainers.stock.edges import RETURNS
-from trainers.stock.parent import Parent
+from trainers.stock.edges import RETURNS, edges_in
+from trainers.stock.evaluation.seen import seen_until, splits_of
+from trainers.stock.recipe import Recipe
+from trainers.stock.recipes import NETWORK, NORMALISER, read_recipe
+from trainers.stock.splits import Splits
+
+KEPT: Final = ("kind", "target", "horizons", "lag", "quantiles", "encoder_length", "scale")
+"""Settings, beside the network's and the normaliser's own, without which its weights would mean something else."""
+FREE: Final = f"{NETWORK}dropout"
+"""A setting of the network that only its training knows of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parent:
+    """A trained artifact to start from: its weights, and all that gives them their meaning."""
+
+    stored: StoredArtifact
+    recipe: Recipe
+    """What it was trained with; a training that starts from it takes the same network, target and scale."""
+    data: DataFacts
+    lineage: tuple[Ancestor, ...]
+    """Itself, then those that it started from itself."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read and verify an artifact that a training can start from.
+
+        Raises:
+            ArtifactError: it is damaged, or of a format that this program does not read.
+            ConfigurationError: it is an ensemble, its kind has no weights, or its card does not tell how it was made.
+        """
+        if artifact.is_ensemble(folder):
+            raise _refusal(folder, f"it is an ensemble; name one of its members: {folder}/{MEMBERS}/NAME")
+        try:
+            stored = artifact.load(folder)
+            stored.artifact.network()  # its weights are whole and finite, or it is refused here
+        except ArtifactError as error:
+            raise artifact.inside(str(folder), error) if "file" in error.metadata else error from error
+        manifest = stored.artifact.manifest
+        if not manifest.kind.learns:
+            name = manifest.kind.name
+            raise _refusal(folder, f"model {name} has no weights to start from; fit it anew: --model {name}")
+        data, recipe, splits = _made_from(folder, manifest.card)
+        own = Ancestor(
+            weights_hash=stored.weights_hash,
+            symbols=tuple(symbol for symbol in data.symbols if symbol in data.taught),
+            seen_from=splits.train.first,
+            seen_until=seen_until(splits),
+        )
+        return cls(stored=stored, recipe=recipe, data=data, lineage=(own, *ancestors_of(manifest.card)))
+
+    @property
+    def features(self) -> FeatureSet:
+        """What its network reads."""
+        return self.stored.artifact.pipeline.features.features
+
+    @property
+    def weights(self) -> Mapping[str, Tensor]:
+        """Of the network, by name."""
+        return self.stored.artifact.weights
+
+    @property
+    def weights_hash(self) -> str:
+        """SHA-256 of its weights, as `quantra inspect` shows it."""
+        return self.stored.weights_hash
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """That it, or one before it, learnt from."""
+        return frozenset(symbol for one in self.lineage for symbol in one.symbols)
+
+    @property
+    def seen_until(self) -> int:
+        """The last session, yyyymmdd, of a label that it, or one before it, has seen."""
+        return max(one.seen_until for one in self.lineage)
+
+    @property
+    def is_adjusted(self) -> bool:
+        """Whether its bars told of splits and dividends."""
+        return self.data.adjustment != UNADJUSTED
+
+    def identity(self) -> Mapping[str, Json]:
+        """What a stopped training knows it by."""
+        return {"parent_weights": self.weights_hash, "parent_manifest": self.stored.manifest_hash}
+
+    def card(self) -> dict[str, Json]:
+        """What the card of a model says that started from it: all that was seen before."""
+        return {"ancestors": [asdict(one) | {"symbols": list(one.symbols)} for one in self.lineage]}
+
+    def edges(self, bars: BarPanel) -> Edges | None:
+        """The edges among the bars' symbols that its graph was given, if it has one and was given any."""
+        return edges_in(self.stored.artifact.manifest, self.weights, bars.symbols)
+
+    def check(self, features: FeatureSet, recipe: Recipe) -> None:
+        """Check that a training keeps what gives the weights their meaning.
+
+        Raises:
+            ConfigurationError: naming all that differs.
+        """
+        ours, theirs = _kept(recipe), _kept(self.recipe)
+        differing = [
+            f"{name} is {ours.get(name)}, the artifact's is {theirs.get(name)}"
+            for name in dict.fromkeys((*theirs, *ours))
+            if ours.get(name) != theirs.get(name)
+        ]
+        if features_identity(features) != features_identity(self.features):
+            differing.append(f"the features are {_names(features)}, the artifact's are {_names(self.features)}")
+        if differing:
+            raise ConfigurationError(
+                f"the weights {self.weights_hash[:16]} cannot be started from with other settings: "
+                f"{'; '.join(differing)}; leave them as the artifact has them, or train anew without it"
+            )
+
+    def check_unseen(self, splits: Splits, sessions: NDArray[np.int32]) -> None:
+        """Check that nothing is selected, calibrated or tested on what it has seen.
+
+        Args:
+            splits: of the new training.
+            sessions: [T] of its bars, yyyymmdd.
+
+        Raises:
+            InSampleError: a part holds such days; the message names each, and the first date that is allowed.
+        """
+        seen = self.seen_until
+        inside = [part for part in (splits.selection, splits.calibration, splits.test) if part.first <= seen]
+        if not inside:
+            return
+        after = sessions[sessions > seen]
+        parts = ", ".join(f"{part.name} ({shown_date(part.first)} to {shown_date(part.last)})" for part in inside)
+        advice = (
+            f"let selection begin on {shown_date(int(after[0]))} or later (--splits)"
+            if len(after)
+            else f"the bars end on {shown_date(int(sessions[-1]))}: give later ones"
+        )
+        raise InSampleError(
+            f"the artifact to start from has seen labels up to {shown_date(seen)}, which lie in {parts}; scores there "
+            f"would mean nothing: {advice}"
+        )
+
+    def keeping_columns(self, pipeline: Pipeline) -> Pipeline:
+        """A pipeline that was fitted anew, in which the columns of texts stand for what they stood for to the network.
+
+        Raises:
+            ConfigurationError: the static covariates are others than those that the network reads.
+        """
+        fitted, known = pipeline.features, self.stored.artifact.pipeline.features.statics
+        if _variables(fitted.statics) != _variables(known):
+            raise ConfigurationError(
+                f"the static covariates are {_told(fitted.statics)}, but the artifact to start from reads "
+                f"{_told(known)}; give the same (--static)"
+            )
+        return replace(pipeline, features=replace(fitted, statics=replace(fitted.statics, categories=known.categories)))
+
+
+def _made_from(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, Recipe, Splits]:
+    """What a card tells of the bars, the settings and the days that a model was made from."""
+    data = data_of(card)
+    missing = [name for name in ("recipe", "splits") if name not in card]
+    if data is None or missing:
+        lacking = [*(["data"] if data is None else []), *missing]
+        raise _refusal(
+            folder, f"its card tells nothing of {', '.join(lacking)}, so what it has seen is unknown; train it again"
+        )
+    try:
+        return data, read_recipe(card["recipe"], "its recipe"), splits_of(card)
+    except ConfigurationError as error:
+        raise _refusal(folder, error.message) from error
+
+
+def _refusal(folder: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(f"no training can start from {folder}: {reason}")
+
+
+def _kept(recipe: Recipe) -> dict[str, Json]:
+    return {
+        name: value
+        for name, value in recipe.settings().items()
+        if name in KEPT or (name.startswith((NETWORK, NORMALISER)) and name != FREE)
+    }
+
+
+def _names(features: FeatureSet) -> str:
+    return listed((*features.names, *features.known_names))
+
+
+def _variables(statics: StaticFeatures) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the numbers, and of the texts."""
+    return tuple(one.name for one in statics.numbers), tuple(one.name for one in statics.categories)
+
+
+def _told(statics: StaticFeatures) -> str:
+    return ", ".join(_kinds(statics)) or "none"
+
+
+def _kinds(statics: StaticFeatures) -> Iterator[str]:
+    numbers, texts = _variables(statics)
+    yield from (f"{name} (a number)" for name in numbers)
+    yield from (f"{name} (a text)" for name in texts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

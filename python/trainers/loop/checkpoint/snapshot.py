@@ -210,7 +210,7 @@ def read_checkpoint(folder: Path) -> Restored:
 
 
 def read_tensors(folder: Path, group: str) -> dict[str, Tensor] | None:
-    """Verify all of a checkpoint, and read one group of its tensors [...] alone; None without such a group.
+    """Verify all of a checkpoint, and read one group of its tensors of any shape; None without such a group.
 
     Raises:
         DamagedError: It is not byte by byte what was written; the message says where.

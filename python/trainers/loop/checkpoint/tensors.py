@@ -221,7 +221,7 @@ def _short(value: object) -> str:
 
 
 def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
-    """Check that a safetensors file can hold every tensor [...].
+    """Check that a safetensors file can hold every tensor, whatever its shape.
 
     Raises:
         CheckpointError: One is sparse, without content, or of a type that the format does not know.
@@ -235,12 +235,12 @@ def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def group_bytes(tensors: Mapping[str, Tensor]) -> int:
-    """The size of the file of a group of tensors [...]."""
+    """The size of the file of a group of tensors of any shape."""
     return len(_header(tensors)) + sum(tensor.nbytes for tensor in tensors.values())
 
 
 def write_group(sink: Sink, tensors: Mapping[str, Tensor]) -> None:
-    """Write every tensor [...] out in full, those that share memory too.
+    """Write every tensor, of any shape, out in full, those that share memory too.
 
     Raises:
         OSError: The file cannot be written.
@@ -252,7 +252,9 @@ def write_group(sink: Sink, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_group(path: Path) -> dict[str, Tensor]:
-    """The tensors [...] of a group, in memory of their own: the file may be removed while they are in use.
+    """The tensors of a group, in the shapes they were written in.
+
+    They have memory of their own: the file may be removed while they are in use.
 
     Raises:
         DamagedError: It is not a safetensors file.

@@ -30,7 +30,7 @@ LOOKED_INTO = 3
 
 
 def map_tensors(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
-    """The same tree with `function` applied to every tensor [...]; every other leaf stays as it is."""
+    """The same tree with `function` applied to every tensor of any shape; every other leaf stays as it is."""
     return _mapped(tree, function, _unchanged)
 
 

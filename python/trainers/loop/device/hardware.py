@@ -155,7 +155,7 @@ def figures(device: torch.device, make: Callable[[float], nn.Module] = Probe) ->
         make: Makes the network with a given dropout, on the CPU.
 
     Returns:
-        Every result [...] by what it is, on the CPU.
+        Every result, of any shape, by what it is, on the CPU.
     """
     accelerators = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(devices=accelerators, device_type=device.type), torch.enable_grad():
@@ -172,7 +172,7 @@ def check_device(device: torch.device, *, compute: Callable[[torch.device], Figu
 
     Args:
         device: The device of the training.
-        compute: Makes the device's figures.
+        compute: Makes the device's figures: tensors of any shape, by name.
 
     Raises:
         SelfTestError: A result differs by more than rounding; the message names which, and by how much.

@@ -270,7 +270,7 @@ class SingleProcess:
         return [value]
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """Nothing, whatever the tensors [...]: there is no other process."""
+        """Nothing, whatever the tensors and their shapes: there is no other process."""
 
     def check_same(self, what: str, value: str) -> None:
         """Nothing: there is no other process."""

@@ -185,7 +185,7 @@ def power_of_two(value: float) -> float:
 
 
 def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
-    """Tensors [...] of one dtype and device together, up to `limit` bytes or a single tensor.
+    """Tensors of any shape, those of one dtype and device together, up to `limit` bytes or a single tensor.
 
     They are detached and share their contents with the originals; those without elements are left out.
     """

@@ -24,7 +24,7 @@ HOST = torch.device("cpu")
 
 
 def copies_of(tensors: Sequence[Tensor], *, large: int = LARGE) -> list[Tensor]:
-    """A copy of every tensor [...], without its graph: beside it, or all of them on the host where they are large.
+    """A copy of every tensor of any shape, without its graph: beside it, or all on the host where they are large.
 
     Beside a CUDA device they lie in pinned memory, which it reads and writes without a detour.
     """
@@ -33,13 +33,13 @@ def copies_of(tensors: Sequence[Tensor], *, large: int = LARGE) -> list[Tensor]:
 
 
 def is_large(tensors: Sequence[Tensor], *, large: int = LARGE) -> bool:
-    """Whether copies of these tensors [...], of which some are on an accelerator, are kept on the host."""
+    """Whether copies of these tensors of any shape, of which some are on an accelerator, are kept on the host."""
     elsewhere = any(tensor.device != HOST for tensor in tensors)
     return elsewhere and sum(tensor.numel() * tensor.element_size() for tensor in tensors) > large
 
 
 def to_host(tensor: Tensor) -> Tensor:
-    """A copy of a tensor [...] on the host."""
+    """A copy of a tensor of any shape on the host."""
     return torch.empty_like(tensor, device=HOST, requires_grad=False, pin_memory=tensor.is_cuda).copy_(tensor.detach())
 
 
@@ -113,7 +113,7 @@ class Best:
         return {"value": self.value, "stale": self.stale}
 
     def load(self, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Go on from such a state and its tensors [...], which are moved to where `record` keeps them."""
+        """Go on from such a state and its tensors, in the weights' shapes, moved to where `record` keeps them."""
         self.value, self.stale = state["value"], state["stale"]
         here = named_tensors(self._modules)
         aside = is_large([*here.values()])

@@ -51,7 +51,7 @@ def parameter_names(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter,
 
 
 def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    """Every parameter and buffer [...] that belongs to the modules' state, with its name; caches do not.
+    """Every parameter and buffer of any shape that belongs to the modules' state, by name; caches do not.
 
     Of what stands at several places, the first.
     """
@@ -64,7 +64,7 @@ def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
 
 
 def kept_buffers(modules: Mapping[str, nn.Module]) -> list[Tensor]:
-    """The buffers [...] among them, such as BatchNorm's statistics."""
+    """The buffers among them, of any shape, such as BatchNorm's statistics."""
     return [tensor for tensor in named_tensors(modules).values() if not isinstance(tensor, Parameter)]
 
 
@@ -80,7 +80,7 @@ def digest(module: nn.Module) -> str:
 
 
 def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """The same over tensors [...] by name, in their order."""
+    """The same over tensors of any shape by name, in their order."""
     sha = hashlib.sha256()
     for name, tensor in tensors:
         sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())

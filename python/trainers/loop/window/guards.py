@@ -130,7 +130,7 @@ class GradientGuard:
         return gradients
 
     def check_any(self, gradients: Sequence[Tensor]) -> None:
-        """Judge the gradients [...] of a window that has targets.
+        """Judge the gradients, of the parameters' shapes, of a window that has targets.
 
         Raises:
             NoGradientError: There is none.

@@ -196,7 +196,7 @@ class Update:
 
 
 def norms_of(gradients: list[Tensor]) -> list[Tensor]:
-    """Scalars whose Euclidean norm is that over all elements of all gradients [...].
+    """Scalars whose Euclidean norm is that over all elements of all gradients, whatever their shapes.
 
     On a CPU, where reading a number costs nothing, there is one per tensor; on a device one in all.
     """
@@ -211,7 +211,7 @@ def total_of(norms: Sequence[Tensor]) -> Tensor:
 
 
 def rescale(gradients: list[Tensor], factor: float | Tensor) -> None:
-    """Multiply all gradients [...] in place; a factor of 1.0 costs nothing."""
+    """Multiply all gradients of any shape in place; a factor of 1.0 costs nothing."""
     if isinstance(factor, Tensor) or factor != 1.0:
         torch._foreach_mul_(gradients, factor)  # pyright: ignore[reportPrivateImportUsage]  as above
 

@@ -23,8 +23,7 @@ from trainers.stock.announcing import announcer, warner
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.audit.run import Depth, audit
 from trainers.stock.backtest.command import Subject, chosen_terms
-from trainers.stock.backtest.strategies import Tactic
-from trainers.stock.backtest.terms import Terms
+from trainers.stock.backtest.strategies import Tactic, Terms
 
 
 @with_flags

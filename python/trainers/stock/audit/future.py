@@ -36,7 +36,10 @@ class StagedHistory(Protocol):
     """A history of bars on its way to forecasts."""
 
     def at(self, position: int) -> Stages:
-        """What is made of the session at this position of the date axis; `FORECAST` is among it."""
+        """What is made of the session at this position of the date axis, each array with its own shape.
+
+        `FORECAST` is among it.
+        """
         ...
 
 
@@ -60,7 +63,7 @@ class ModelStages:
         self._usable = self._history.forecastable
 
     def at(self, position: int) -> Stages:
-        """Inputs and forecasts of all stocks that can be forecast then."""
+        """Inputs [S, ...] and forecasts [S, H, Q] of the S stocks that can be forecast then."""
         symbols = np.flatnonzero(self._usable[:, position])
         windows = Windows(symbols=symbols, positions=np.full(len(symbols), position))
         inputs = self._history.gather(windows).inputs
@@ -69,12 +72,12 @@ class ModelStages:
 
 
 def different(before: Stages, after: Stages) -> tuple[str, ...]:
-    """Names of the arrays that are not the same in every bit."""
+    """Names of the arrays whose shape, type or any bit is not the same."""
     return tuple(name for name, array in before.items() if not _same_bits(array, after[name]))
 
 
 def forecast_gap(before: Stages, after: Stages) -> float | None:
-    """Largest difference of two forecasts relative to the largest forecast; None if they are not of the same stocks."""
+    """Largest difference of two forecasts [S, H, Q] relative to the largest forecast; None if their stocks differ."""
     mine, theirs = before[FORECAST], after[FORECAST]
     if mine.shape != theirs.shape:
         return None

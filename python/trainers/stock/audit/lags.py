@@ -10,8 +10,7 @@ from trainers.stock.audit.skill import Estimate, daily_losses, estimate, rank_ic
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.backtest.performance import sharpe
-from trainers.stock.backtest.strategies import Tactic, weights_of
-from trainers.stock.backtest.terms import Terms
+from trainers.stock.backtest.strategies import Tactic, Terms, weights_of
 
 LAGS = (0, 1, 2)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.audit_record import AuditRecord, PermutationCheck
+from predictor.audit_record import AuditRecord, FutureCheck, PermutationCheck
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
@@ -23,8 +23,7 @@ from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
 from trainers.stock.backtest.refits import assembled, refit
 from trainers.stock.backtest.run import closing_note
 from trainers.stock.backtest.source import ModelSource
-from trainers.stock.backtest.strategies import Tactic, weights_of
-from trainers.stock.backtest.terms import Terms
+from trainers.stock.backtest.strategies import Tactic, Terms, weights_of
 from trainers.stock.card import bars_hash
 from trainers.stock.data import History
 from trainers.stock.doubts import Warn, heard, to_nobody
@@ -113,10 +112,7 @@ def audit(
     judged = _judged(subject, positions, terms, tactic)
     _refuse_unknown(judged)
     book = _book(judged)
-    announce(f"replacing the future by noise at {depth.sessions} sessions")
-    chosen = _spread(positions, depth.sessions)
-    staging = partial(ModelStages, subject.model, source.covariates)
-    future = check_future(subject.bars, staging, chosen, _fitting(subject))
+    future = _future(subject, positions, depth, announce)
     return AuditRecord(
         digest=source.digest,
         told=source.description,
@@ -211,6 +207,13 @@ def _book(judged: AuditedForecasts) -> Book:
     """The strategy's book from its first trade on."""
     wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic)
     return run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
+
+
+def _future(subject: _Subject, positions: NDArray[np.int64], depth: Depth, announce: Announce) -> FutureCheck:
+    """Whether later bars change what is made of a session, at sessions among these positions [D]."""
+    announce(f"replacing the future by noise at {depth.sessions} sessions")
+    staging = partial(ModelStages, subject.model, subject.source.covariates)
+    return check_future(subject.bars, staging, _spread(positions, depth.sessions), _fitting(subject))
 
 
 def _spread(positions: NDArray[np.int64], count: int) -> list[int]:

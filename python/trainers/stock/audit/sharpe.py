@@ -18,7 +18,7 @@ from predictor.errors import ConfigurationError
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.performance import break_even, sharpe
 from trainers.stock.backtest.result import STANDARD_ERRORS_95
-from trainers.stock.backtest.terms import SESSIONS_A_YEAR, Terms
+from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, Terms
 
 SURE = 0.95
 """A probability that decides; its complement decides the other way."""

@@ -4,8 +4,7 @@ from trainers.stock.backtest.folds import Fold, WalkForwardPlan
 from trainers.stock.backtest.result import Backtest, Figures, Track, backtest_json, summary_json
 from trainers.stock.backtest.run import Folder, backtest
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source
-from trainers.stock.backtest.strategies import Strategy, Tactic
-from trainers.stock.backtest.terms import Terms
+from trainers.stock.backtest.strategies import Strategy, Tactic, Terms
 
 __all__ = [
     "Backtest",

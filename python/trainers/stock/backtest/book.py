@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
-from trainers.stock.backtest.terms import LONGEST_HALT, Terms
+from trainers.stock.backtest.strategies import LONGEST_HALT, Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

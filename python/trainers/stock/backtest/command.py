@@ -28,9 +28,8 @@ from trainers.stock.backtest.page import write_backtest
 from trainers.stock.backtest.result import Backtest, backtest_json, summary_json
 from trainers.stock.backtest.run import Folder, Watch, backtest, chosen_horizon
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
-from trainers.stock.backtest.strategies import Tactic
+from trainers.stock.backtest.strategies import Tactic, Terms
 from trainers.stock.backtest.terminal import backtest_tables, watched
-from trainers.stock.backtest.terms import Terms
 from trainers.stock.doubts import heard
 from trainers.stock.flags import Known, Reads
 
@@ -118,14 +117,14 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     heard(source.doubts(panel), warner(as_json=run.as_json))
     watch = _watch(as_json=run.as_json)
     try:
-        found = backtest(source, panel, plan, terms=whole, tactic=tactic, folder=folder, workers=workers, watch=watch)
+        result = backtest(source, panel, plan, terms=whole, tactic=tactic, folder=folder, workers=workers, watch=watch)
     except KeyboardInterrupt:
         sys.stderr.write("what is forecast so far is kept; go on with the same command and --resume\n")
         raise
-    replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(found)))
+    replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(result)))
     if report is not None:
-        write_backtest(report, artifact_name(subject.path or folder.path), found)
-    _tell(found, folder.path, as_json=run.as_json)
+        write_backtest(report, artifact_name(subject.path or folder.path), result)
+    _tell(result, folder.path, as_json=run.as_json)
 
 
 def check_allowed(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> None:
@@ -161,13 +160,13 @@ def _tell_fold(fold: Fold) -> str:
     return f"decides {first} to {last}, learnt {begun} to {ended}"
 
 
-def _tell(found: Backtest, folder: Path, *, as_json: bool) -> None:
+def _tell(result: Backtest, folder: Path, *, as_json: bool) -> None:
     path = folder / RESULT
     if as_json:
-        _write({"kind": "backtest", "file": str(path), **summary_json(found)})
+        _write({"kind": "backtest", "file": str(path), **summary_json(result)})
         return
     console = Console(highlight=False)
-    console.print(backtest_tables(found))
+    console.print(backtest_tables(result))
     console.print(f"Every session stands in {path}", soft_wrap=True, markup=False)
 
 

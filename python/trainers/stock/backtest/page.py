@@ -13,8 +13,7 @@ from predictor.replacement import replace_file
 from predictor.report import NOTHING, Cell, Grid, GridLine, PageBuilder, number_cell
 from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, bill, break_even, sharpe_at
 from trainers.stock.backtest.result import Backtest, Track, lead_over, sentence_of, verdict_of
-from trainers.stock.backtest.strategies import Strategy, Tactic
-from trainers.stock.backtest.terms import LONGEST_HALT, Terms
+from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, Tactic, Terms
 
 SMOOTHED: Final = 21
 """Sessions that the turnover is averaged over, about a month."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from trainers.stock.backtest.book import Book
-from trainers.stock.backtest.terms import BASIS_POINT, SESSIONS_A_YEAR, Terms
+from trainers.stock.backtest.strategies import BASIS_POINT, SESSIONS_A_YEAR, Terms
 from trainers.stock.evaluation.standard_errors import mean_error
 
 SHARPE_FORMULA = (

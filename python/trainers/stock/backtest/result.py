@@ -13,8 +13,7 @@ from predictor.skill import Verdict
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.performance import SHARPE_FORMULA, Performance, equity, performance, sharpe_lead
-from trainers.stock.backtest.strategies import Tactic
-from trainers.stock.backtest.terms import LONGEST_HALT, SESSIONS_A_YEAR, Terms
+from trainers.stock.backtest.strategies import LONGEST_HALT, SESSIONS_A_YEAR, Tactic, Terms
 
 STANDARD_ERRORS_95: Final = 1.96
 """Standard errors of a 95 % interval."""
@@ -94,7 +93,7 @@ def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: Terms) -
 
 
 def figures_of(book: Book) -> Figures:
-    """The numbers of one book."""
+    """The numbers, scalars all, of one book."""
     held = book.weights[:-1].any(axis=1)
     return Figures(
         gross=performance(book.gross),

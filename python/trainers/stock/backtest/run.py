@@ -18,8 +18,7 @@ from trainers.stock.backtest.refits import forecast_standing, refit_job, walk_re
 from trainers.stock.backtest.result import Backtest, Track, track_of
 from trainers.stock.backtest.source import ModelSource, TrainedModel, refuse_in_sample
 from trainers.stock.backtest.store import ForecastStore
-from trainers.stock.backtest.strategies import MOMENTUM, YEAR, Tactic, benchmark_weights, weights_of
-from trainers.stock.backtest.terms import Terms
+from trainers.stock.backtest.strategies import MOMENTUM, YEAR, Tactic, Terms, benchmark_weights, weights_of
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.evaluation.bound_model import origins
 

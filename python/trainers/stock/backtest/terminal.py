@@ -10,7 +10,7 @@ from rich.text import Text
 
 from predictor.errors import shown_date
 from trainers.stock.backtest.result import Backtest, Track, leads_of, sentence_of, sharpe_text, verdict_of
-from trainers.stock.backtest.terms import LONGEST_HALT
+from trainers.stock.backtest.strategies import LONGEST_HALT
 from trainers.stock.evaluation.tables import VERDICT_COLOURS, plain_table
 
 _COLUMNS: Final = ("a year", "vol.", "Sharpe", "gross", "fall", "turnover", "hits", "held")

@@ -44,18 +44,18 @@ def ensemble(
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:
     """The folders by their names in the ensemble, such as `tft-1` for `models/tft/1`; told apart where one is taken."""
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for folder in folders:
         place = folder.resolve()
         base = f"{place.parent.name}-{place.name}" if place.name.isdecimal() else place.name
         candidates = (base, *(f"{base}-{k}" for k in range(2, len(folders) + 2)))
-        found[next(name for name in candidates if name not in found)] = folder
-    return found
+        by_name[next(name for name in candidates if name not in by_name)] = folder
+    return by_name
 
 
 def _tell(joined: JoinedEnsemble, console: Console) -> None:
-    console.print(judgement(joined.told))
-    console.print(_beside_members(joined.told), markup=False)
+    console.print(judgement(joined.summary))
+    console.print(_beside_members(joined.summary), markup=False)
     next_step = f"Saved {joined.folder} of {', '.join(joined.members)}. Next: quantra inspect {joined.folder}"
     console.print(next_step, soft_wrap=True, markup=False)
 

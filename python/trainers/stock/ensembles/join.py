@@ -93,7 +93,7 @@ class JoinedEnsemble:
     """As it stands in the manifest."""
 
     @property
-    def told(self) -> Card:
+    def summary(self) -> Card:
         """The card in typed parts, for people."""
         return Card.from_json(canonical.to_bytes(self.card).decode())
 

@@ -44,7 +44,7 @@ def evaluate_command(
     torch.set_num_threads(threads)
     model = _model(artifact, wanted.device)
     try:
-        found = evaluate(
+        evaluation = evaluate(
             model,
             bars.read(),
             wanted,
@@ -58,11 +58,11 @@ def evaluate_command(
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     if report is not None:
-        write_evaluation(report, artifact_name(artifact), found)
+        write_evaluation(report, artifact_name(artifact), evaluation)
     if as_json:
-        write_json(found.to_json())
+        write_json(evaluation.to_json())
     else:
-        _show(found)
+        _show(evaluation)
 
 
 def _model(folder: Path, device: str) -> Judgeable:
@@ -72,7 +72,7 @@ def _model(folder: Path, device: str) -> Judgeable:
     return model
 
 
-def _show(found: Evaluation) -> None:
+def _show(evaluation: Evaluation) -> None:
     console = Console(highlight=False)
-    for part in evaluation_tables(found):
+    for part in evaluation_tables(evaluation):
         console.print(part)

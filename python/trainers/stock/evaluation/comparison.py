@@ -9,9 +9,16 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.errors import shown_date
 from predictor.skill import Verdict
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.evaluation_set import (
+    LEVEL,
+    EvaluationSet,
+    Interval,
+    by_day,
+    interval,
+    quotient,
+    resampled_mean,
+)
 from trainers.stock.evaluation.losses import overall
-from trainers.stock.evaluation.resampling import LEVEL, Interval, by_day, interval, quotient, resampled_mean
 from trainers.stock.evaluation.standard_errors import newey_west
 
 

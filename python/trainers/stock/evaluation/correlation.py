@@ -11,8 +11,14 @@ from typing import Final
 import numpy as np
 
 from predictor.arrays import FloatArray
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.resampling import Interval, block_weights, interval, quotient, stretched
+from trainers.stock.evaluation.evaluation_set import (
+    EvaluationSet,
+    Interval,
+    block_weights,
+    interval,
+    quotient,
+    stretched,
+)
 
 FEWEST_SYMBOLS: Final = 10
 """Symbols of a day below which they are not compared with each other."""

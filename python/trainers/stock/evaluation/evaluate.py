@@ -26,9 +26,8 @@ from trainers.stock.evaluation.calibration import CalibrationEffect, ForecastWin
 from trainers.stock.evaluation.comparison import LossComparison, compare
 from trainers.stock.evaluation.correlation import way
 from trainers.stock.evaluation.evaluation import Evaluation, EvaluationPeriod
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.evaluation_set import LEVEL, RESAMPLES, EvaluationSet
 from trainers.stock.evaluation.losses import pinball
-from trainers.stock.evaluation.resampling import LEVEL, RESAMPLES
 from trainers.stock.evaluation.scores import ModelScores, Role, by_symbol, pit
 from trainers.stock.evaluation.seeds import Refitting, Seeds, other_seeds, over_seeds, refitted_forecasts
 from trainers.stock.evaluation.seen import splits_of, unseen_part
@@ -139,14 +138,14 @@ def evaluate(
         pit=pit(test, ours.calibrated),
         by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
         seeds=seeds,
-        notes=(
-            *origins(model),
-            *presence_notes(exam.bound.history, exam.tested.windows, exam.splits),
-            *result.notes,
-            *unseeded,
-        ),
+        notes=(*_notes(exam), *result.notes, *unseeded),
         warnings=doubts,
     )
+
+
+def _notes(exam: Exam) -> tuple[str, ...]:
+    """Where the model comes from, and which symbols the bars lack."""
+    return (*origins(exam.model), *presence_notes(exam.bound.history, exam.tested.windows, exam.splits))
 
 
 def _calibration(exam: Exam, wanted: EvaluationSettings) -> CalibrationEffect:

@@ -7,8 +7,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.networks import anchor_index
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.resampling import quotient
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, quotient
 
 
 def pinball_at(test: EvaluationSet, forecasts: FloatArray, level: int) -> FloatArray:

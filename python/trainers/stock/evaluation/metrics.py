@@ -9,7 +9,7 @@ import numpy as np
 
 from predictor.report import NOTHING
 from trainers.stock.evaluation.evaluation import Evaluation
-from trainers.stock.evaluation.resampling import Interval
+from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores
 
 SCALE: Final = 10_000

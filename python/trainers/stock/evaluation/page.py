@@ -17,6 +17,7 @@ from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.calibration import CalibrationEffect
 from trainers.stock.evaluation.comparison import LossComparison
 from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.metrics import (
     SCALE,
     Metric,
@@ -27,7 +28,6 @@ from trainers.stock.evaluation.metrics import (
     share_text,
     span_text,
 )
-from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
 from trainers.stock.evaluation.seeds import Seeds, Spread
 
@@ -79,7 +79,7 @@ def render_evaluation(name: str, evaluation: Evaluation) -> str:
 
 
 def loss_grid(evaluation: Evaluation) -> Grid:
-    """Every row of scores, best first: one column a horizon, then the mean; the seeds' spread is the last line."""
+    """Every row of scores, best first: one column per horizon, then the mean; the seeds' spread is the last line."""
     rows = [_losses(row) for row in evaluation.rows]
     best = [min(one.value for one in column) for column in zip(*rows, strict=True)]
     lines = [
@@ -210,7 +210,7 @@ def coverage_grid(evaluation: Evaluation) -> Grid:
 
 
 def winkler_grid(evaluation: Evaluation) -> Grid:
-    """Coverage of the band and Winkler score before and after, one line a horizon, and one of adaptive offsets."""
+    """Coverage of the band and Winkler score before and after, one line per horizon, and one of adaptive offsets."""
     band = band_text(evaluation)
     return Grid(
         columns=("blocks", f"{band}, before", "after", "Winkler, before", "after", "gain"),
@@ -284,7 +284,7 @@ def score_grid(evaluation: Evaluation) -> Grid:
 
 
 def horizon_grid(evaluation: Evaluation) -> Grid:
-    """The model alone: one line a score, one column a horizon; the naive forecast's error stands last."""
+    """The model alone: one line per score, one column per horizon; the naive forecast's error stands last."""
     ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     lines = (
@@ -296,7 +296,7 @@ def horizon_grid(evaluation: Evaluation) -> Grid:
 
 
 def seed_grid(evaluation: Evaluation, seeds: Seeds) -> Grid:
-    """Mean and standard deviation over trainings, one column a horizon."""
+    """Mean and standard deviation over trainings, one column per horizon."""
     kinds = (
         ("pinball loss", seeds.pinball, loss_text),
         (band_text(evaluation), seeds.band, share_text),

@@ -11,7 +11,14 @@ from predictor.networks import TargetKind
 from trainers.stock.evaluation.baselines import Fit
 from trainers.stock.evaluation.comparison import improvement
 from trainers.stock.evaluation.correlation import Correlation, correlations
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.evaluation_set import (
+    EvaluationSet,
+    Interval,
+    interval,
+    intervals,
+    quotient,
+    resampled_mean,
+)
 from trainers.stock.evaluation.losses import (
     absolute_error,
     below,
@@ -23,13 +30,6 @@ from trainers.stock.evaluation.losses import (
     pinball_at,
     qlike,
     winkler,
-)
-from trainers.stock.evaluation.resampling import (
-    Interval,
-    interval,
-    intervals,
-    quotient,
-    resampled_mean,
 )
 
 

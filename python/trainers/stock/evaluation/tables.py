@@ -17,6 +17,7 @@ from predictor.skill import Verdict
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.comparison import LossComparison
 from trainers.stock.evaluation.evaluation import Evaluation
+from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.metrics import (
     SCALE,
     Metric,
@@ -27,7 +28,6 @@ from trainers.stock.evaluation.metrics import (
     share_text,
     span_text,
 )
-from trainers.stock.evaluation.resampling import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
 
 VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}

@@ -27,7 +27,7 @@ from trainers.stock.flags import Reads
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
 from trainers.stock.training import Trained, train
 from trainers.stock.training_data import Material
-from trainers.stock.tuning.search import Found, Search, search
+from trainers.stock.tuning.search import Search, SearchResult, search
 from trainers.stock.tuning.storage import Storage, require_optuna
 
 
@@ -75,20 +75,22 @@ def tune_stock(  # noqa: PLR0913 - one argument a group of flags
     covariates = files.read()
     material = Material(bars.read(), reads.beside(covariates), covariates)
     out.parent.mkdir(parents=True, exist_ok=True)
-    found, trained = _searched(material, whole, effort, out, as_json=run.as_json)
-    _tell(found, trained, as_json=run.as_json)
+    result, trained = _searched(material, whole, effort, out, as_json=run.as_json)
+    _tell(result, trained, as_json=run.as_json)
 
 
-def _searched(material: Material, recipe: Recipe, effort: Effort, out: Path, *, as_json: bool) -> tuple[Found, Trained]:
+def _searched(
+    material: Material, recipe: Recipe, effort: Effort, out: Path, *, as_json: bool
+) -> tuple[SearchResult, Trained]:
     """What was found, and the artifact of the best."""
     announce, warn, consume = announcer(as_json=as_json), warner(as_json=as_json), _consumer(as_json=as_json)
     heard(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
     asked = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
     heard(of_steps(asked.history, asked.splits, recipe), warn)
     try:
-        found = search(asked, effort.kept(out, recipe.kind), consume=consume, announce=announce)
+        result = search(asked, effort.kept(out, recipe.kind), consume=consume, announce=announce)
         announce("training the best one for its artifact")
-        return found, train(material, found.recipe, out, consume=consume, tuning=found.card())
+        return result, train(material, result.recipe, out, consume=consume, tuning=result.card())
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
 
@@ -111,17 +113,18 @@ def _consumer(*, as_json: bool) -> Consumer:
     return JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
 
 
-def _tell(found: Found, trained: Trained, *, as_json: bool) -> None:
+def _tell(result: SearchResult, trained: Trained, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps({"kind": "tuned", "artifact": str(trained.folder), "tuning": found.card()}) + "\n")
+        sys.stdout.write(json.dumps({"kind": "tuned", "artifact": str(trained.folder), "tuning": result.card()}) + "\n")
         return
     console = Console()
-    days = f"{shown_date(found.selection.first)} to {shown_date(found.selection.last)}"
+    days = f"{shown_date(result.selection.first)} to {shown_date(result.selection.last)}"
     console.print(
-        f"{found.trials} trials, of which {found.pruned} fell behind and {found.failed} failed. Selection loss "
+        f"{result.trials} trials, of which {result.pruned} fell behind and {result.failed} failed. Selection loss "
         f"(pinball in units of each window's volatility, outcomes of {days}, beside no baseline) of the best trial "
-        f"{found.best_trial_loss:.5f}; of the same settings from {len(found.seed_losses)} fresh seeds {found.mean:.5f} "
-        f"± {found.deviation:.5f}: without the luck of a seed, still on the days they were chosen by."
+        f"{result.best_trial_loss:.5f}; of the same settings from {len(result.seed_losses)} fresh seeds "
+        f"{result.mean:.5f} ± {result.deviation:.5f}: without the luck of a seed, still on the days they were "
+        "chosen by."
     )
-    console.print(judgement(trained.told))
+    console.print(judgement(trained.summary))
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)

@@ -1,26 +1,77 @@
-"""Trials of recipes, judged by their best loss on the selection part; the test part is never looked at."""
+"""Trials of recipes: what they may change, within which bounds, and how they are judged.
+
+That is by their best loss on the selection part; the test part is never looked at.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import numpy as np
 
 from predictor.canonical import Json
 from predictor.errors import ConfigurationError
+from predictor.networks import Setting, configured, kind_named, write_config
 from trainers.loop import EpochReport, LoopError, Report
 from trainers.progress import Consumer
 from trainers.stock.data import History
 from trainers.stock.fitting import FittedNetwork, fit, prepare
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Part, Splits
-from trainers.stock.tuning.space import suggested
 from trainers.stock.tuning.storage import Storage, open_study
 
 if TYPE_CHECKING:
     from optuna import Trial
     from optuna.trial import FrozenTrial
+
+
+CHOICES: Final[Mapping[str, tuple[int, ...]]] = {
+    "hidden": (16, 32, 64),
+    "layers": (1, 2, 3),
+    "blocks": (1, 2),
+    "heads": (2, 4, 8),
+    "neighbours": (5, 10, 20),
+    "frequencies": (0, 2, 4, 8),
+}
+"""Sizes of networks that are tried, where a kind has them; the widths are multiples of all heads."""
+
+DROPOUT: Final = (0.0, 0.6)
+LEARNING_RATE: Final = (1e-4, 1e-2)
+WEIGHT_DECAY: Final = (1e-5, 1.0)
+BATCH_SIZES: Final = (32, 64, 128, 256)
+
+
+class Suggesting(Protocol):
+    """What is asked for values: a trial of the study, or one that repeats chosen values."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """A number between both; `log` draws its logarithm evenly."""
+        ...
+
+    def suggest_categorical(self, name: str, choices: tuple[int, ...]) -> int:
+        """One of the choices."""
+        ...
+
+
+def suggested(trial: Suggesting, recipe: Recipe) -> Recipe:
+    """The recipe with a trial's values in place of its own."""
+    return replace(
+        recipe,
+        config=configured(kind_named(recipe.kind), _network(trial, recipe)),
+        optimisation=replace(
+            recipe.optimisation,
+            learning_rate=trial.suggest_float("learning_rate", *LEARNING_RATE, log=True),
+            weight_decay=trial.suggest_float("weight_decay", *WEIGHT_DECAY, log=True),
+            batch_size=trial.suggest_categorical("batch_size", BATCH_SIZES),
+        ),
+    )
+
+
+def _network(trial: Suggesting, recipe: Recipe) -> dict[str, Setting]:
+    settings = write_config(recipe.config)
+    sizes = {name: trial.suggest_categorical(name, choices) for name, choices in CHOICES.items() if name in settings}
+    return {**settings, **sizes, "dropout": trial.suggest_float("dropout", *DROPOUT)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,7 +96,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """The best recipe, and how much of its lead was luck.
 
     Attributes:
@@ -53,7 +104,7 @@ class Found:
         selection: The part that losses are of: pinball, in units of each window's volatility.
         trials: How many were tried, whatever came of them.
         pruned: How many of these fell behind and were stopped.
-        failed: How many ended in an error, such as a loss that was no number.
+        failed: How many ended in an error, such as a loss that was not a number.
         best_trial_loss: Selection loss of the best trial: the smallest of many, so too good.
         seed_losses: Selection losses of the same recipe from fresh seeds: without the luck of a seed, though still on
             the days that it was chosen by.
@@ -93,7 +144,7 @@ class Found:
 
 def search(
     asked: Search, storage: Storage, *, consume: Consumer, announce: Callable[[str], None] = lambda _said: None
-) -> Found:
+) -> SearchResult:
     """Run the trials that are missing, then fit the best recipe again from fresh seeds.
 
     Args:
@@ -126,7 +177,7 @@ def search(
             "failed at and ask for more --trials, or choose another --storage"
         )
     recipe = suggested(study.best_trial, asked.recipe)
-    return Found(
+    return SearchResult(
         recipe=recipe,
         selection=asked.splits.selection,
         trials=len(ended(complete, pruned, failed)),

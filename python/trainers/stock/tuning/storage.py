@@ -82,10 +82,10 @@ def open_study(storage: Storage, settings: Mapping[str, Json], seed: int) -> "St
 
 def _check_same(study: "Study", settings: Mapping[str, Json]) -> None:
     digest = hashlib.sha256(canonical.to_bytes(dict(settings))).hexdigest()
-    found = study.user_attrs.get(SETTINGS)
-    if found is None:
+    kept = study.user_attrs.get(SETTINGS)
+    if kept is None:
         study.set_user_attr(SETTINGS, digest)
-    elif found != digest:
+    elif kept != digest:
         raise ConfigurationError(
             f"study {study.study_name!r} searched with other bars, features or settings; choose another --out or "
             "--storage, or remove the old study to begin anew"

@@ -9,9 +9,8 @@ from scipy.stats import rankdata
 
 from predictor.networks import Target
 from trainers.stock.evaluation.correlation import correlations
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, block_weights, interval, resampled_mean
 from trainers.stock.evaluation.losses import below
-from trainers.stock.evaluation.resampling import block_weights, interval, resampled_mean
 
 FloatArray = NDArray[np.float64]
 

@@ -225,7 +225,7 @@ def test_the_card_names_the_parents_weights_and_all_that_they_had_seen(parent: P
             "seen_until": SEEN,
         }
     ]
-    note = child.told.notes[0]
+    note = child.summary.notes[0]
     assert note.startswith(f"fine-tuned from the weights {artifact.load(parent).weights_hash[:16]}, which had seen")
     assert "labels 2008-01-02 to 2010-08-31 of AAPL; baselines know of these only" in note
 
@@ -301,7 +301,7 @@ def test_a_graph_that_stays_as_the_parents_keeps_its_ranking_and_its_given_edges
     network = network_of(made.folder)
     assert Record(made.card, "card").record("training").integer("best_epoch") == 0
     assert not network.ranks_nobody
-    assert not any("ranks all stocks alike" in note for note in made.told.notes)
+    assert not any("ranks all stocks alike" in note for note in made.summary.notes)
     assert network.neighbours.tolist() == [[-1], [-1], [1]]
     assert made.card["edges"] == {"source": "given"}
 
@@ -386,11 +386,11 @@ def test_two_parents_deep_everything_before_is_kept(parent: Path, child: Trained
     bars = bokeh_panel("MSFT").between(20090102, 20121231)
     made = tuned(child.folder, tmp_path / "1", replace(CHILD, parts=LATE), bars)
     hashes = [artifact.load(folder).weights_hash for folder in (child.folder, parent)]
-    ancestors = made.told.ancestors
+    ancestors = made.summary.ancestors
     assert [one.weights_hash for one in ancestors] == hashes
     assert [one.seen_until for one in ancestors] == [NEW.calibration.last, SEEN]
     assert loaded(made.folder).taught.symbols == {"AAPL", "GOOG", "IBM", "MSFT"}
-    assert "labels 2008-01-02 to 2011-12-30 of GOOG, IBM, AAPL" in made.told.notes[0]
+    assert "labels 2008-01-02 to 2011-12-30 of GOOG, IBM, AAPL" in made.summary.notes[0]
     with pytest.raises(InSampleError, match="up to 2011-12-30"):
         tuned(child.folder, tmp_path / "2", CHILD)
 
@@ -464,7 +464,7 @@ def test_an_ensemble_of_children_says_where_they_come_from(
 ) -> None:
     folders = {"one": child.folder, "other": sibling}
     made = join(new_bars(), folders, tmp_path / "joint")
-    told = [note for note in made.told.notes if "fine-tuned from the weights" in note]
+    told = [note for note in made.summary.notes if "fine-tuned from the weights" in note]
     assert [note.partition(":")[0] for note in told] == ["member one", "member other"]
     stricter = join(new_bars(), {**folders, "one": knowing}, tmp_path / "stricter")
     model = load_model(stricter.folder, ("joint", 1), Runtime(device=torch.device("cpu"), max_rows=256))
