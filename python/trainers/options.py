@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Annotated
 
 from predictor.flags import Flag
-from trainers.loop.device.precision import PrecisionName
+from trainers.loop.device import PrecisionName
 from trainers.loop.parts import OomChoice
 from trainers.loop.profiling import profiled
 from trainers.loop.window.guards import Nonfinite

@@ -371,7 +371,7 @@ def test_a_new_kinds_wrong_setting_is_named(recipe: Recipe) -> None:
 
 
 def test_a_new_baseline_is_scored_beside_the_model(trained: Trained) -> None:
-    scores = trained.told.scores
+    scores = trained.summary.scores
     assert scores is not None
     assert "coin" in {row.name for row in scores.rows}
 

@@ -1,6 +1,15 @@
 """Networks and what stands around them: inputs, target, normaliser, quantile head, and the kinds there are."""
 
-from predictor.networks.econometric import FittedLevel, FittedNormaliser, FittedScale, Garch, Har
+from predictor.networks.econometric import (
+    HAR_SESSIONS,
+    TAPS,
+    FittedLevel,
+    FittedNormaliser,
+    FittedScale,
+    Garch,
+    Har,
+    window_mean,
+)
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.inputs import Edges, Inputs, InputSizes
 from predictor.networks.kind import (
@@ -20,13 +29,14 @@ from predictor.networks.kind import (
 )
 from predictor.networks.kinds import KINDS, NORMALISERS, kind_named, read_normaliser, write_normaliser
 from predictor.networks.layers import Highway
-from predictor.networks.normaliser import DailySeries, Levels, Normaliser, NormaliserKind, WindowNormaliser
+from predictor.networks.normaliser import WINDOW, DailySeries, Levels, Normaliser, NormaliserKind, WindowNormaliser
 from predictor.networks.output import (
     OutputMap,
     PanelOutput,
     QuantileHead,
     anchor_index,
     check_quantiles,
+    fault_of,
     normalise,
     pinball_loss,
     restore,
@@ -40,13 +50,17 @@ from predictor.networks.recurrent import (
     LSTMConfig,
     LSTMForecaster,
 )
-from predictor.networks.target import Target, TargetKind
+from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
 from predictor.networks.tft import TFTConfig, TFTForecaster
 from predictor.networks.unconditional import UnconditionalConfig, UnconditionalForecaster
 
 __all__ = [
+    "HAR_SESSIONS",
     "KINDS",
     "NORMALISERS",
+    "SMALLEST_RANGE_VOLATILITY",
+    "TAPS",
+    "WINDOW",
     "DailySeries",
     "Edges",
     "FittedLevel",
@@ -91,6 +105,7 @@ __all__ = [
     "build_network",
     "check_quantiles",
     "configured",
+    "fault_of",
     "kind_named",
     "normalise",
     "pinball_loss",
@@ -98,6 +113,7 @@ __all__ = [
     "read_normaliser",
     "restore",
     "uncrossed",
+    "window_mean",
     "write_config",
     "write_normaliser",
 ]

@@ -8,10 +8,17 @@ from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.cutting import BySamples, Cutting, Whole
 from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, permutation
-from trainers.loop.device.hardware import DeviceChoice, Hardware, choose_device
-from trainers.loop.device.memory import free_bytes
-from trainers.loop.device.precision import LossScaler, Precision, PrecisionName, choose_precision
-from trainers.loop.device.seeding import seed_everything
+from trainers.loop.device import (
+    DeviceChoice,
+    Hardware,
+    LossScaler,
+    Precision,
+    PrecisionName,
+    choose_device,
+    choose_precision,
+    free_bytes,
+    seed_everything,
+)
 from trainers.loop.errors import (
     BatchCoupledError,
     CheckpointError,

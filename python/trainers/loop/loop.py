@@ -14,11 +14,20 @@ from trainers.loop.checkpoint.compatibility import Rates, ResumeRates, Started, 
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.cutting import BySamples, Cutting
-from trainers.loop.device.compilation import compact, compiled
-from trainers.loop.device.hardware import Hardware, check_device, choose_device, made_current
-from trainers.loop.device.memory import keep_freed_memory
-from trainers.loop.device.precision import Precision, choose_precision
-from trainers.loop.device.seeding import deterministic, mixed, seed_everything
+from trainers.loop.device import (
+    Hardware,
+    Precision,
+    check_device,
+    choose_device,
+    choose_precision,
+    compact,
+    compiled,
+    deterministic,
+    keep_freed_memory,
+    made_current,
+    mixed,
+    seed_everything,
+)
 from trainers.loop.errors import SettingsError, listed
 from trainers.loop.group.ddp_checks import check_modules
 from trainers.loop.group.group import Group

@@ -12,7 +12,7 @@ from trainers.loop.checkpoint.compatibility import Rates
 from trainers.loop.checkpoint.stop import StopSignals
 from trainers.loop.data.cutting import Cutting
 from trainers.loop.data.feeding import Feeder
-from trainers.loop.device.precision import Precision
+from trainers.loop.device import Precision
 from trainers.loop.group.group import Group
 from trainers.loop.phase import Phase
 from trainers.loop.training_state import TrainingState

@@ -10,7 +10,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from trainers.loop.device.precision import Precision
+from trainers.loop.device import Precision
 from trainers.loop.errors import SettingsError
 from trainers.loop.loss import Loss
 

@@ -9,8 +9,7 @@ from typing import Generic, TypeVar, final
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.data.feeding import foreseeable
 from trainers.loop.data.sources import Source, check_source, order_digest, read_apart, remarks
-from trainers.loop.device.memory import peak_bytes
-from trainers.loop.device.seeding import mixed
+from trainers.loop.device import mixed, peak_bytes
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
 from trainers.loop.group.group import Requests
 from trainers.loop.loss import Loss

@@ -12,9 +12,16 @@ from torch import nn
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.sources import Source
 from trainers.loop.data.tree import mover
-from trainers.loop.device.memory import cause_of, is_out_of_memory, release, usage
-from trainers.loop.device.precision import Precision
-from trainers.loop.device.seeding import captured, restore, seed_everything
+from trainers.loop.device import (
+    Precision,
+    captured,
+    cause_of,
+    is_out_of_memory,
+    release,
+    restore,
+    seed_everything,
+    usage,
+)
 from trainers.loop.loss import (
     Loss,
     WeightedMean,

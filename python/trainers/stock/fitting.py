@@ -18,8 +18,7 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
 from predictor.model import output_map
-from predictor.networks import Edges, PanelForecasting, WindowNormaliser, build_network, kind_named
-from predictor.networks.econometric import TAPS
+from predictor.networks import TAPS, Edges, PanelForecasting, WindowNormaliser, build_network, kind_named
 from predictor.sessions import WEEKDAYS, SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (

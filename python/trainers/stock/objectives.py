@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.networks import PanelForecasting, kind_named, pinball_loss
-from predictor.networks.output import PanelOutput, fault_of
+from predictor.networks import PanelForecasting, PanelOutput, fault_of, kind_named, pinball_loss
 from trainers.loop import BySamples, ContractError, Cutting, Loss, ResidentSource
 from trainers.stock.data import ROWS, Batch, ByPanels, Gathering, History, PanelBatch, PanelDays, Windows
 from trainers.stock.placing import TrainingHistory

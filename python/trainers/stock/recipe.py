@@ -14,6 +14,7 @@ from predictor.errors import ConfigurationError
 from predictor.flags import Flag, Given, numbers
 from predictor.networks import (
     KINDS,
+    WINDOW,
     LSTMConfig,
     NetworkConfig,
     Normaliser,
@@ -26,7 +27,6 @@ from predictor.networks import (
     kind_named,
     write_config,
 )
-from predictor.networks.normaliser import WINDOW
 from predictor.windows import Minimum
 from trainers.options import Computation
 from trainers.stock.splits import Splits, SplitShares

@@ -14,6 +14,7 @@ from predictor import canonical
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import (
+    WINDOW,
     NetworkConfig,
     Normaliser,
     Target,
@@ -22,7 +23,6 @@ from predictor.networks import (
     read_config,
     read_normaliser,
 )
-from predictor.networks.normaliser import WINDOW
 from predictor.windows import Minimum
 from trainers.stock.recipe import Optimisation, Recipe, Scale
 from trainers.stock.splits import PARTS, Part, Splits, SplitShares

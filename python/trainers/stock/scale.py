@@ -17,6 +17,9 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.networks import (
+    HAR_SESSIONS,
+    SMALLEST_RANGE_VOLATILITY,
+    TAPS,
     DailySeries,
     FittedLevel,
     FittedNormaliser,
@@ -27,9 +30,8 @@ from predictor.networks import (
     TargetKind,
     normalise,
     pinball_loss,
+    window_mean,
 )
-from predictor.networks.econometric import HAR_SESSIONS, TAPS, window_mean
-from predictor.networks.target import SMALLEST_RANGE_VOLATILITY
 from predictor.windows import Pipeline, back_from
 from trainers.stock.data import Windows, adjusted_blocks, no_window
 from trainers.stock.splits import Part, decisions

@@ -13,8 +13,7 @@ from trainers.loop.checkpoint.caller_state import check_keepable, check_kept, lo
 from trainers.loop.checkpoint.compatibility import check_layout, layout
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.device.compilation import compact
-from trainers.loop.device.seeding import captured, restore
+from trainers.loop.device import captured, compact, restore
 from trainers.loop.errors import CheckpointError, listed
 from trainers.loop.parts import RunParts
 from trainers.loop.reports import CheckpointReport, Notice

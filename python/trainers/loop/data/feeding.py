@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trainers.loop.data.sources import IterableSource, ResidentSource, Source
 from trainers.loop.data.tree import indivisible, leaves, map_tensors, mover
-from trainers.loop.device.memory import is_out_of_memory, total_bytes
+from trainers.loop.device import is_out_of_memory, total_bytes
 
 Batch = TypeVar("Batch")
 Tree = TypeVar("Tree")

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from trainers.loop.data.order import BatchRange, Epochal, Order, Pick, Samplers
-from trainers.loop.device.seeding import LighterGenerators, mixed, seed_host
+from trainers.loop.device import LighterGenerators, mixed, seed_host
 from trainers.loop.errors import ContractError
 
 

@@ -19,7 +19,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from trainers.loop.device.seeding import HostGenerators, TorchGenerator, mixed
+from trainers.loop.device import HostGenerators, TorchGenerator, mixed
 from trainers.loop.errors import ContractError
 
 Item = TypeVar("Item")

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from trainers.loop.data.loading import IndexedLoader, StreamLoader, taken_apart
 from trainers.loop.data.tree import describe, leaves, map_tensors, of_one_piece
-from trainers.loop.device.seeding import mixed
+from trainers.loop.device import mixed
 from trainers.loop.errors import ContractError, SettingsError
 
 Batch = TypeVar("Batch")

@@ -23,8 +23,7 @@ from torch.nn import Parameter
 
 from trainers.loop.data.cutting import Cutter, Piece
 from trainers.loop.data.tree import mover
-from trainers.loop.device.memory import cause_of, is_out_of_memory, release, usage
-from trainers.loop.device.precision import LossScaler, Precision
+from trainers.loop.device import LossScaler, Precision, cause_of, is_out_of_memory, release, usage
 from trainers.loop.group.group import LocalTotals, Requests
 from trainers.loop.loss import Loss, check_loss, check_width
 from trainers.loop.phase import Phase, Withheld

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self, final
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.device.seeding import device_generator
+from trainers.loop.device import device_generator
 
 
 @final

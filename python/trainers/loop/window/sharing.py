@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from trainers.loop.data.cutting import Piece
 from trainers.loop.data.tree import check_tree, indivisible, leaves, leaves_and_others, map_tensors
-from trainers.loop.device.precision import Precision
+from trainers.loop.device import Precision
 from trainers.loop.errors import ContractError, SettingsError, listed
 from trainers.loop.phase import Phase, Withheld
 from trainers.loop.window.rewind import Mark, Rewind

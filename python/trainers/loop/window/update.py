@@ -15,8 +15,7 @@ from torch.optim.optimizer import (
     _use_grad_for_differentiable,  # pyright: ignore[reportPrivateUsage]  to know it again
 )
 
-from trainers.loop.device.memory import is_out_of_memory, release
-from trainers.loop.device.precision import LossScaler
+from trainers.loop.device import LossScaler, is_out_of_memory, release
 from trainers.loop.errors import ContractError, EmptyTargetError, OutOfMemoryError
 from trainers.loop.group.group import Requests, Totals
 from trainers.loop.loss import WeightedMean, read

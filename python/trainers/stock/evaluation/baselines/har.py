@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from predictor.arrays import FloatArray
-from predictor.networks import TargetKind
-from predictor.networks.econometric import window_mean
+from predictor.networks import TargetKind, window_mean
 from predictor.windows import back_from
 from trainers.stock.data import History, Windows, adjusted_blocks
 from trainers.stock.evaluation.baselines.baseline import (
