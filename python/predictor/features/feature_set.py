@@ -74,7 +74,7 @@ class FeatureSet:
         known: K features of the calendar and of known covariates, known for future sessions too; each reads one
             session only.
         covariates: The columns beside those of bars and calendar.
-        operator_set: The version of the operators' meanings.
+        operator_set: The set of operators that the expressions may use, 1 to `OPERATOR_SET`.
 
     Raises:
         ExpressionError: Naming the feature and the place in its expression.
@@ -90,7 +90,7 @@ class FeatureSet:
 
     def __post_init__(self) -> None:
         """Parse every expression and plan their evaluation."""
-        if self.operator_set != OPERATOR_SET:
+        if not 1 <= self.operator_set <= OPERATOR_SET:
             raise ConfigurationError(f"operator set {self.operator_set} is unknown; this version has {OPERATOR_SET}")
         self._check_names()
         observed = [_parsed(definition, self.covariates.observed_set) for definition in self.observed]

@@ -1,7 +1,8 @@
 """Operator set 1: every named operator, its signature, how far it looks back, and its arithmetic.
 
 The names are those of Qlib where it has the operator. An artifact names the set it was made with, so what stands here
-does not change: a new meaning is a new set. A new operator is none, because a program without it refuses its name.
+keeps its meaning. A new operator is added to the table and raises the number: an older set is part of every newer one,
+and a program refuses a set that is newer than its own.
 """
 
 from collections.abc import Callable, Mapping
