@@ -25,9 +25,8 @@ from trainers.stock.evaluation.bar_checks import check_bars, presence_notes, ref
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.benchmarking import benchmark
 from trainers.stock.evaluation.bound_model import Members
-from trainers.stock.evaluation.comparison import Contest
+from trainers.stock.evaluation.comparison import Contest, pinball
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seen import ever_seen, origin_notes, splits_of
 from trainers.stock.splits import Part, Splits
