@@ -97,17 +97,13 @@ class JoinedEnsemble:
         return Card.from_json(canonical.to_bytes(self.card).decode())
 
 
-def _to_nobody(_stage: str) -> None:
-    """Announce to nobody."""
-
-
 def join(
     bars: BarPanel,
     folders: Mapping[str, Path],
     out: Path,
     *,
     covariates: CovariateSource = NO_SOURCE,
-    announce: Callable[[str], None] = _to_nobody,
+    announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
 ) -> JoinedEnsemble:
     """Put artifacts together, calibrate them as one, score it beside its members, and save it.
