@@ -36,8 +36,8 @@ from trainers.stock.evaluation.baselines import (
     table,
 )
 from trainers.stock.evaluation.baselines.regression import regressors
+from trainers.stock.evaluation.comparison import pinball
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.losses import pinball
 
 FloatArray = NDArray[np.float64]
 

@@ -34,9 +34,9 @@ from trainers.stock.edges import (
     without_market,
 )
 from trainers.stock.evaluation.bound_model import bind_model, calendar_of, last_seen
+from trainers.stock.evaluation.comparison import overall, pinball
 from trainers.stock.evaluation.evaluate import OURS, EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.losses import overall, pinball
 from trainers.stock.evaluation.seeds import Refitting, refitted_forecasts
 from trainers.stock.evaluation.seen import unseen_part
 from trainers.stock.training_data import Material

@@ -12,10 +12,18 @@ from scipy.stats import pearsonr, spearmanr
 
 from predictor.networks import Target, TargetKind
 from trainers.stock.evaluation import standard_errors
-from trainers.stock.evaluation.comparison import compare
+from trainers.stock.evaluation.comparison import (
+    absolute_error,
+    compare,
+    crps,
+    inside,
+    pinball,
+    pinball_at,
+    qlike,
+    winkler,
+)
 from trainers.stock.evaluation.correlation import ACROSS_DAYS, ACROSS_SYMBOLS, correlations, ranks, way
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, interval, resampled_mean
-from trainers.stock.evaluation.losses import absolute_error, crps, inside, pinball, pinball_at, qlike, winkler
 from trainers.stock.evaluation.metrics import metrics_of
 from trainers.stock.evaluation.scores import Role, by_symbol, pit, score
 from trainers.stock.evaluation.seeds import over_seeds

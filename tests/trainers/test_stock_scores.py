@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from predictor.networks import Target
 from predictor.skill import Verdict
-from trainers.stock.evaluation.comparison import Contest, SkillScore
+from trainers.stock.evaluation.comparison import Contest, SkillScore, below, overall, pinball
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, interval, resampled_mean
-from trainers.stock.evaluation.losses import below, overall, pinball
 
 FloatArray = NDArray[np.float64]
 

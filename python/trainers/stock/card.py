@@ -16,10 +16,9 @@ from predictor.canonical import Json
 from predictor.card import UNADJUSTED
 from predictor.features import FeatureSet
 from trainers.stock.data import History
-from trainers.stock.evaluation.comparison import SkillScore
+from trainers.stock.evaluation.comparison import SkillScore, inside, winkler
 from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet, resampled_mean
 from trainers.stock.evaluation.forecasts import Forecasts
-from trainers.stock.evaluation.losses import inside, winkler
 from trainers.stock.evaluation.scores import ModelScores, Role, below_by_level
 from trainers.stock.splits import Splits
 

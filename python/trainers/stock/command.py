@@ -22,6 +22,7 @@ from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
 from trainers.stock.announcing import announcer, warner
+from trainers.stock.doubts import to_nobody
 from trainers.stock.edges import read_edges
 from trainers.stock.flags import Reads, StartOption, chosen_parent, continued, refuse_learning
 from trainers.stock.recipe import Optimisation, Recipe, RecipeChanges, recipe_of
@@ -84,8 +85,9 @@ def _trained(material: Material, recipe: Recipe, out: Path, options: RunOptions,
             recipe,
             out,
             consume=consumer(options, folder, sys.stdout, rank=rank),
-            announce=announcer(as_json=options.as_json) if rank == 0 else _unheard,
-            warn=warner(as_json=options.as_json) if rank == 0 else _unheard,
+            # The first process of a group announces for all.
+            announce=announcer(as_json=options.as_json) if rank == 0 else to_nobody,
+            warn=warner(as_json=options.as_json) if rank == 0 else to_nobody,
             keeping=Keeping(
                 folder=folder / "checkpoints",
                 resume=options.resume,
@@ -144,7 +146,3 @@ def _tell_finished(out: Path, *, as_json: bool) -> None:
         sys.stdout.write(json.dumps({"kind": "finished", "artifact": str(out)}) + "\n")
     else:
         sys.stdout.write(f"{out} is finished; there is nothing to resume. Next: quantra inspect {out}\n")
-
-
-def _unheard(_stage: str) -> None:
-    """The first process of a group announces for all."""

@@ -25,7 +25,7 @@ Warn = Callable[[str], None]
 
 
 def to_nobody(_line: str) -> None:
-    """Warn nobody."""
+    """Warn nobody, and announce to nobody."""
 
 
 def heard(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:

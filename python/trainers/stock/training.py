@@ -76,17 +76,13 @@ class Keeping:
     """How many of the newest stay."""
 
 
-def _to_nobody(_stage: str) -> None:
-    """Announce to nobody."""
-
-
 def train(
     material: Material,
     recipe: Recipe,
     out: Path,
     *,
     consume: Consumer,
-    announce: Callable[[str], None] = _to_nobody,
+    announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
     keeping: Keeping | None = None,
     tuning: Mapping[str, Json] | None = None,

@@ -3,7 +3,7 @@
 Of that artifact it tells what it brings, what of it must be kept, and what it has seen.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Self
@@ -172,8 +172,8 @@ class Parent:
         fitted, known = pipeline.features, self.stored.artifact.pipeline.features.statics
         if _variables(fitted.statics) != _variables(known):
             raise ConfigurationError(
-                f"the static covariates are {_told(fitted.statics)}, but the artifact to start from reads "
-                f"{_told(known)}; give the same (--static)"
+                f"the static covariates are {_listed(fitted.statics)}, but the artifact to start from reads "
+                f"{_listed(known)}; give the same (--static)"
             )
         return replace(pipeline, features=replace(fitted, statics=replace(fitted.statics, categories=known.categories)))
 
@@ -181,9 +181,8 @@ class Parent:
 def _made_from(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, Recipe, Splits]:
     """What a card tells of the bars, the settings and the days that a model was made from."""
     data = data_of(card)
-    missing = [name for name in ("recipe", "splits") if name not in card]
-    if data is None or missing:
-        lacking = [*(["data"] if data is None else []), *missing]
+    lacking = [*(["data"] if data is None else []), *(name for name in ("recipe", "splits") if name not in card)]
+    if data is None or lacking:
         raise _refusal(
             folder, f"its card tells nothing of {', '.join(lacking)}, so what it has seen is unknown; train it again"
         )
@@ -214,14 +213,9 @@ def _variables(statics: StaticFeatures) -> tuple[tuple[str, ...], tuple[str, ...
     return tuple(one.name for one in statics.numbers), tuple(one.name for one in statics.categories)
 
 
-def _told(statics: StaticFeatures) -> str:
-    return ", ".join(_kinds(statics)) or "none"
-
-
-def _kinds(statics: StaticFeatures) -> Iterator[str]:
+def _listed(statics: StaticFeatures) -> str:
     numbers, texts = _variables(statics)
-    yield from (f"{name} (a number)" for name in numbers)
-    yield from (f"{name} (a text)" for name in texts)
+    return ", ".join([*(f"{name} (a number)" for name in numbers), *(f"{name} (a text)" for name in texts)]) or "none"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

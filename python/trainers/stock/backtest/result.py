@@ -124,7 +124,7 @@ def summary_json(backtest: Backtest) -> dict[str, Json]:
         "notes": list(backtest.notes),
         "warnings": list(backtest.warnings),
         "table": [{"name": track.name, **_figures_json(track)} for track in backtest.tracks],
-        "leads": [_lead_json(backtest.strategy, track) for track in backtest.benchmarks],
+        "leads": [_lead_json(backtest, track) for track in backtest.benchmarks],
     }
 
 
@@ -133,9 +133,8 @@ def backtest_json(backtest: Backtest) -> dict[str, Json]:
     return summary_json(backtest) | {"tracks": [_track_json(track) for track in backtest.tracks]}
 
 
-def _lead_json(strategy: Track, benchmark: Track) -> Json:
-    """How far the strategy's yearly Sharpe ratio after costs lies above the benchmark's, paired by day."""
-    lead, error = map(_json_number, sharpe_lead(strategy.book.net, benchmark.book.net))
+def _lead_json(backtest: Backtest, benchmark: Track) -> Json:
+    lead, error = map(_json_number, lead_over(backtest, benchmark))
     return {"over": benchmark.name, "sharpe": lead, "sharpe_error": error}
 
 

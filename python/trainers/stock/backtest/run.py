@@ -18,7 +18,7 @@ from trainers.stock.backtest.refits import forecast_standing, refit_job, walk_re
 from trainers.stock.backtest.result import Backtest, Track, track_of
 from trainers.stock.backtest.source import ModelSource, TrainedModel, refuse_in_sample
 from trainers.stock.backtest.store import ForecastStore
-from trainers.stock.backtest.strategies import MOMENTUM, YEAR, Tactic, Terms, benchmark_weights, weights_of
+from trainers.stock.backtest.strategies import MOMENTUM, SESSIONS_A_YEAR, Tactic, Terms, benchmark_weights, weights_of
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.evaluation.bound_model import origins
 
@@ -216,5 +216,5 @@ def closing_note(name: str, closed: int, terms: Terms) -> str:
 
 def _notes(tracks: tuple[Track, ...], first: int, terms: Terms) -> tuple[str, ...]:
     closed = [closing_note(t.name, t.figures.closed, terms) for t in tracks if t.figures.closed]
-    young = [f"{MOMENTUM} begins late: it looks back {YEAR} sessions, and {first} lie before the start"]
-    return (SURVIVORS, *closed, *(young if first < YEAR else []))
+    young = [f"{MOMENTUM} begins late: it looks back {SESSIONS_A_YEAR} sessions, and {first} lie before the start"]
+    return (SURVIVORS, *closed, *(young if first < SESSIONS_A_YEAR else []))

@@ -101,14 +101,9 @@ def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume
     if record.text("digest") == digest:
         return
     made = record.record("settings")
-    now: Mapping[str, Json] = settings
-    keys = sorted({*made.keys(), *now})
-    different = [key for key in keys if not made.has(key) or key not in now or made.json(key) != _plain(now[key])]
+    now = Record.from_bytes(canonical.to_bytes(settings), SETTINGS)
+    keys = sorted({*made.keys(), *now.keys()})
+    different = [key for key in keys if not (made.has(key) and now.has(key) and made.json(key) == now.json(key))]
     raise ConfigurationError(
         f"{path.parent} holds a backtest of other settings: {', '.join(different)}; choose another --out"
     )
-
-
-def _plain(value: Json) -> Json:
-    """A value as it reads back from its JSON text."""
-    return canonical.from_bytes(canonical.to_bytes(value), SETTINGS)

@@ -26,7 +26,7 @@ BASIS_POINT = 1e-4
 LONGEST_HALT = 20
 """Sessions without a bar in a row after which a position is closed as delisted."""
 
-YEAR, MONTH, WEEK = 252, 21, 5
+MONTH, WEEK = 21, 5
 """Sessions."""
 
 EQUAL_WEIGHT = "equal weight"
@@ -221,7 +221,7 @@ def benchmark_weights(closes: FloatArray, first: int, share: float) -> Mapping[s
         [T - first, S] each.
     """
     present = np.isfinite(closes)
-    momentum = np.where(present, _change(closes, YEAR, MONTH), np.nan)
+    momentum = np.where(present, _change(closes, SESSIONS_A_YEAR, MONTH), np.nan)
     reversal = -_change(closes, WEEK, 0)
     return {
         EQUAL_WEIGHT: equal_long(present[first:]),

@@ -25,9 +25,8 @@ from trainers.stock.evaluation.bar_checks import check_bars, presence_notes, ref
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.benchmarking import benchmark
 from trainers.stock.evaluation.bound_model import Members
-from trainers.stock.evaluation.comparison import Contest
+from trainers.stock.evaluation.comparison import Contest, pinball
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.scores import Role, score
 from trainers.stock.evaluation.seen import ever_seen, origin_notes, splits_of
 from trainers.stock.splits import Part, Splits
@@ -98,17 +97,13 @@ class JoinedEnsemble:
         return Card.from_json(canonical.to_bytes(self.card).decode())
 
 
-def _to_nobody(_stage: str) -> None:
-    """Announce to nobody."""
-
-
 def join(
     bars: BarPanel,
     folders: Mapping[str, Path],
     out: Path,
     *,
     covariates: CovariateSource = NO_SOURCE,
-    announce: Callable[[str], None] = _to_nobody,
+    announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
 ) -> JoinedEnsemble:
     """Put artifacts together, calibrate them as one, score it beside its members, and save it.

@@ -16,10 +16,9 @@ from trainers.stock.evaluation.baselines import (
     NoForecastError,
     Replaced,
 )
-from trainers.stock.evaluation.comparison import Contest, SkillScore
+from trainers.stock.evaluation.comparison import Contest, SkillScore, pinball
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import Forecasts
-from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.scores import ModelScores, Role, score
 
 MOST_NAMED: Final = 5

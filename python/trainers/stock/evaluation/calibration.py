@@ -19,10 +19,9 @@ from predictor.arrays import FloatArray
 from predictor.networks import anchor_index, uncrossed
 from trainers.stock.conformal import MEDIAN
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.comparison import improvement
+from trainers.stock.evaluation.comparison import improvement, winkler
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, Interval
 from trainers.stock.evaluation.forecasts import Forecasts, units_of
-from trainers.stock.evaluation.losses import winkler
 from trainers.stock.evaluation.scores import ModelScores, Role, score
 
 IntArray = NDArray[np.int64]

@@ -23,11 +23,10 @@ from trainers.stock.evaluation.baselines import InformationSet, all_baselines
 from trainers.stock.evaluation.benchmarking import BenchmarkResult, benchmark
 from trainers.stock.evaluation.bound_model import BoundModel, Judgeable, bind_model, calendar_of, last_seen, origins
 from trainers.stock.evaluation.calibration import CalibrationEffect, ForecastWindows, adaptive_forecasts, calibration
-from trainers.stock.evaluation.comparison import LossComparison, compare
+from trainers.stock.evaluation.comparison import LossComparison, compare, pinball
 from trainers.stock.evaluation.correlation import way
 from trainers.stock.evaluation.evaluation import Evaluation, EvaluationPeriod
 from trainers.stock.evaluation.evaluation_set import LEVEL, RESAMPLES, EvaluationSet
-from trainers.stock.evaluation.losses import pinball
 from trainers.stock.evaluation.scores import ModelScores, Role, by_symbol, pit
 from trainers.stock.evaluation.seeds import Refitting, Seeds, other_seeds, over_seeds, refitted_forecasts
 from trainers.stock.evaluation.seen import splits_of, unseen_part
@@ -144,7 +143,7 @@ def evaluate(
 
 
 def _notes(exam: Exam) -> tuple[str, ...]:
-    """Where the model comes from, and which symbols the bars lack."""
+    """Where the model comes from, and what the bars lack."""
     return (*origins(exam.model), *presence_notes(exam.bound.history, exam.tested.windows, exam.splits))
 
 

@@ -9,7 +9,19 @@ import numpy as np
 from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import TargetKind
 from trainers.stock.evaluation.baselines import Fit
-from trainers.stock.evaluation.comparison import improvement
+from trainers.stock.evaluation.comparison import (
+    absolute_error,
+    below,
+    crps,
+    improvement,
+    inside,
+    median,
+    overall,
+    pinball,
+    pinball_at,
+    qlike,
+    winkler,
+)
 from trainers.stock.evaluation.correlation import Correlation, correlations
 from trainers.stock.evaluation.evaluation_set import (
     EvaluationSet,
@@ -18,18 +30,6 @@ from trainers.stock.evaluation.evaluation_set import (
     intervals,
     quotient,
     resampled_mean,
-)
-from trainers.stock.evaluation.losses import (
-    absolute_error,
-    below,
-    crps,
-    inside,
-    median,
-    overall,
-    pinball,
-    pinball_at,
-    qlike,
-    winkler,
 )
 
 

@@ -13,10 +13,9 @@ from predictor.model import output_map
 from predictor.networks import Edges
 from trainers.progress import Consumer
 from trainers.stock.data import History, Windows
-from trainers.stock.evaluation.comparison import LossComparison, compare
+from trainers.stock.evaluation.comparison import LossComparison, compare, inside, overall, pinball, winkler
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.forecasts import forecasts_of
-from trainers.stock.evaluation.losses import inside, overall, pinball, winkler
 from trainers.stock.fitting import engine_of, fit_artifact, fit_pipeline
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
