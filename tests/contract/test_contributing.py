@@ -7,7 +7,9 @@ import pytest
 from shown_commands import ROOT, run_command
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-COMMANDS = [line for block in re.findall(r"^```bash\n(.*?)^```", PAGE, re.M | re.S) for line in block.splitlines()]
+COMMANDS = [
+    line for block in re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for line in block.splitlines()
+]
 PATHS = [path for path in re.findall(r"`([\w./-]+/[\w./-]+)`", PAGE) if "NAME" not in path]
 LINES = {
     "_NETWORKS": "python/predictor/networks/kinds.py",
