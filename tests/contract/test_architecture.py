@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md's tables name the modules that there are, each of them; the glossary and the records name no other."""
+"""ARCHITECTURE.md's tables name each module that there is; what pages name by its dots exists."""
 
 import re
 from pathlib import Path
