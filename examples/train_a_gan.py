@@ -1,6 +1,6 @@
 """Train two networks against each other with the loop: python examples/train_a_gan.py.
 
-Two phases, each with an optimizer of its own, share the generator's forward: it runs once a batch. The discriminator
+Two phases, each with an optimizer of its own, share the generator's forward: it runs once per batch. The discriminator
 works first and is given what was made, detached; the generator's own loss is given the same with its graph.
 """
 

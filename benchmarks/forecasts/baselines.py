@@ -119,14 +119,14 @@ def _empirical(asked: Windows) -> Array:
 
 
 def _ridge(sample: Sample) -> Asking:
-    """Ridge regression on lags, averages and covariates, one a step, with the quantiles of its residuals."""
+    """Ridge regression on lags, averages and covariates, one per step, with the quantiles of its residuals."""
     windows = sample.windows
     fitted = Ridge(RIDGE_PENALTY).fit(_features(windows), windows.future)
     return _with_residuals(sample, lambda asked: np.asarray(fitted.predict(_features(asked)), np.float64))
 
 
 def _har(sample: Sample) -> Asking:
-    """Least squares on averages over a day, a week and a month, one a step, with the quantiles of its residuals."""
+    """Least squares on averages over a day, a week and a month, one per step, with the quantiles of its residuals."""
 
     def averages(windows: Windows) -> Array:
         means = (windows.past[:, -steps:].mean(axis=1) for steps in HAR_STEPS)

@@ -1,4 +1,4 @@
-"""Scores of quantile forecasts, one a window, so that they can be compared in pairs."""
+"""Scores of quantile forecasts, one per window, so that they can be compared in pairs."""
 
 from dataclasses import dataclass
 from typing import Final, final

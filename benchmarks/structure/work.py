@@ -1,4 +1,4 @@
-"""What `speed` times, with the packages of either checkout: one JSON question a line, seconds as the answer.
+"""What `speed` times, with the packages of either checkout: one JSON question per line, seconds as the answer.
 
 python -m benchmarks.structure.work MODELS     a folder with an LSTM and a TFT beside the files of `trainings`
 """

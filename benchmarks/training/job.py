@@ -66,7 +66,7 @@ class Job:
         network: Called with a batch's `x` and `y`, returns the mean loss.
         optimizer: Over all its parameters.
         scheduler: To be stepped after every optimizer step.
-        batches: Read once an epoch.
+        batches: Read once per epoch.
         epochs: How often they are read.
         accumulate: Batches in one optimizer step.
         clip: Largest norm of the gradient; None for no clipping.

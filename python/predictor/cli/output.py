@@ -44,7 +44,7 @@ _BAR_WIDTHS: Final = (6, 20)
 
 
 def forecast_table(forecast: Forecast, symbol: str, currency: str) -> RenderableType:
-    """One line a horizon: quantiles, and the band from the lowest to the highest as a bar."""
+    """One line per horizon: quantiles, and the band from the lowest to the highest as a bar."""
     s = forecast.symbols.index(symbol)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("ahead", justify="right", no_wrap=True)
@@ -264,7 +264,7 @@ def forecast_json(forecast: Forecast) -> Json:
 
 
 def explanation_json(explanation: Explanation) -> Json:
-    """One object a target."""
+    """One object per target."""
     return {"attributions": [_attribution_json(found) for found in explanation.attributions]}
 
 

@@ -25,7 +25,7 @@ class ReportContent:
         info: the model; its card holds data, splits, scores, calibration and skill, each section if there is one.
         bars: the bars that the forecast was made from, raw.
         forecast: of a panel that holds the symbols.
-        attributions: one a horizon and quantile, with cells where a heat map is wanted; may be empty.
+        attributions: one per horizon and quantile, with cells where a heat map is wanted; may be empty.
         symbols: whose forecasts are shown, in this order; at least one.
         audit: what stands beside the artifact, if anything does.
     """

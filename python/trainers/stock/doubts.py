@@ -107,7 +107,7 @@ def of_untaught(history: History, splits: Splits, parent: Parent | None = None) 
 
 
 def of_steps(history: History, splits: Splits, recipe: Recipe) -> tuple[str, ...]:
-    """Of a training part that makes few steps an epoch.
+    """Of a training part that makes few steps per epoch.
 
     Raises:
         ConfigurationError: it holds no window.

@@ -124,7 +124,7 @@ def _parts(record: Record) -> Splits:
 
 
 def _values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:
-    """A value of plain settings, one a field, each of the field's own type."""
+    """A value of plain settings, one per field, each of the field's own type."""
     hints = get_type_hints(kind)
     return kind(**{field.name: _value(record, f"{prefix}{field.name}", hints[field.name]) for field in fields(kind)})
 

@@ -98,7 +98,7 @@ def drawdown_chart(backtest: Backtest, page: PageBuilder) -> str:
 
 
 def turnover_chart(backtest: Backtest, page: PageBuilder) -> str:
-    """What each book bought and sold a session, as a share of its equity."""
+    """What each book bought and sold per session, as a share of its equity."""
     return _share_chart(backtest, page, lambda track: smoothed(track.book.traded), "traded a session")
 
 

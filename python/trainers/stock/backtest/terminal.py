@@ -71,7 +71,7 @@ def _lines(backtest: Backtest) -> Iterator[str]:
         f"closed at a return of {100 * terms.delisting_return:g} % on the last close seen"
     )
     yield (
-        "Sharpe: after costs, ± one standard error; gross: before costs; turnover: bought and sold a session; hits: "
+        "Sharpe: after costs, ± one standard error; gross: before costs; turnover: bought and sold per session; hits: "
         "sessions that earned; held: mean exposure"
     )
     yield _fall(backtest.strategy)

@@ -268,7 +268,7 @@ def pit_grid(evaluation: Evaluation) -> Grid:
 
 
 def score_grid(evaluation: Evaluation) -> Grid:
-    """One line a row of scores: means over horizons."""
+    """One line per row of scores: means over horizons."""
     metrics = metrics_of(evaluation, evaluation.rows)
     return Grid(
         columns=tuple(metric.name for metric in metrics),

@@ -52,7 +52,7 @@ class Pit:
 
 
 def pit(test: EvaluationSet, forecasts: FloatArray) -> tuple[Pit, ...]:
-    """One histogram a horizon, from forecasts [N, H, Q]."""
+    """One histogram per horizon, from forecasts [N, H, Q]."""
     fell = below(test, forecasts)
     whole = np.where(np.isnan(fell[..., :1]), np.nan, 1.0)
     bins = np.diff(np.concatenate([0.0 * whole, fell, whole], axis=-1), axis=-1)
@@ -87,7 +87,7 @@ class SymbolScores:
 def by_symbol(
     test: EvaluationSet, names: tuple[str, ...], forecasts: FloatArray, baseline: FloatArray
 ) -> tuple[SymbolScores, ...]:
-    """One row a symbol that has windows, in the panel's order.
+    """One row per symbol that has windows, in the panel's order.
 
     Args:
         test: the windows.

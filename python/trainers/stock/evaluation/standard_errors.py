@@ -11,7 +11,7 @@ def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
     """Mean and standard error of a daily series [D], NaN where unknown; None without the package statsmodels.
 
     Args:
-        daily: one value a day.
+        daily: one value per day.
         lag: days after which they are independent; shortened where the series is not longer.
     """
     if find_spec("statsmodels") is None:

@@ -1,4 +1,4 @@
-"""GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted a symbol, filtered onward."""
+"""GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted per symbol, filtered onward."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -85,7 +85,7 @@ def learnt_units(history: History, asked: MeasuredWindows) -> Units:
 
 
 def ridge(sample: Sample) -> FittedBaseline:
-    """The mean by ridge regression, the quantiles by those of its residuals, one regression a horizon."""
+    """The mean by ridge regression, the quantiles by those of its residuals, one regression per horizon."""
     history = sample.history
     fits, spreads = _fitted_ridge(sample)
 
@@ -98,7 +98,7 @@ def ridge(sample: Sample) -> FittedBaseline:
 
 
 def _fitted_ridge(sample: Sample) -> "tuple[list[Pipeline], FloatArray]":
-    """A regression a horizon, and the quantiles of its residuals [H, Q]."""
+    """A regression per horizon, and the quantiles of its residuals [H, Q]."""
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
