@@ -31,22 +31,22 @@ def check_device(name: str) -> None:
         ValueError: saying what does.
     """
     if DEVICES.fullmatch(name) is None:
-        raise ValueError(f"{name!r} is no device; take auto, cpu, cuda, cuda:N, xpu, xpu:N or mps")
+        raise ValueError(f"{name!r} is not a device; take auto, cpu, cuda, cuda:N, xpu, xpu:N or mps")
 
 
 def _clip(norm: float) -> None:
     if not norm > 0:
-        raise ValueError(f"{norm:g} is no norm to clip at; it must be above 0, or inf to clip never")
+        raise ValueError(f"{norm:g} is not a norm to clip at; it must be above 0, or inf to clip never")
 
 
 def _decay(decay: float) -> None:
     if not 0 < decay < 1:
-        raise ValueError(f"{decay:g} is no decay; it must be above 0 and below 1, such as 0.999")
+        raise ValueError(f"{decay:g} is not a decay; it must be above 0 and below 1, such as 0.999")
 
 
 def _seconds(seconds: float) -> None:
     if not seconds > 0:
-        raise ValueError(f"{seconds:g} is no time between checkpoints; it must be above 0, or inf for epochs alone")
+        raise ValueError(f"{seconds:g} is not a time between checkpoints; it must be above 0, or inf for epochs alone")
 
 
 AnsweringDevice = Annotated[

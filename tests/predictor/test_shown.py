@@ -446,7 +446,7 @@ def test_a_report_of_several_symbols_has_a_section_of_each(models: Path, tmp_pat
 @pytest.mark.parametrize(
     ("flags", "code", "problem"),
     [
-        (("--symbol", "AAPL", "--symbol", "AAPL"), 2, "--symbol AAPL stands twice; name it once"),
+        (("--symbol", "AAPL", "--symbol", "AAPL"), 2, "--symbol AAPL appears twice; name it once"),
         (("--symbol", "AAPL,"), 2, "--symbol holds an empty name"),
         (("--symbol", "AAPL,MFST"), 1, "no bars of MFST; the panel has AAPL, GOOG, MSFT"),
     ],

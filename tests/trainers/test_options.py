@@ -88,23 +88,23 @@ def test_a_device_is_taken_by_its_name(name: str) -> None:
 
 
 BAD = [
-    ("--device abacus", "'abacus' is no device; take auto, cpu, cuda, cuda:N, xpu, xpu:N or mps"),
-    ("--device cuda:", "'cuda:' is no device"),
-    ("--device mps:0", "'mps:0' is no device"),
+    ("--device abacus", "'abacus' is not a device; take auto, cpu, cuda, cuda:N, xpu, xpu:N or mps"),
+    ("--device cuda:", "'cuda:' is not a device"),
+    ("--device mps:0", "'mps:0' is not a device"),
     ("--precision fp8", "'fp8' is not one of 'auto', 'fp32', 'bf16', 'fp16'"),
     ("--accumulate 0", "greater than or equal to 1"),
-    ("--clip 0", "0 is no norm to clip at; it must be above 0, or inf"),
-    ("--clip nan", "nan is no norm"),
+    ("--clip 0", "0 is not a norm to clip at; it must be above 0, or inf"),
+    ("--clip nan", "nan is not a norm"),
     ("--oom skip", "'skip' is not one of 'split', 'fail'"),
     ("--nonfinite zero", "'zero' is not one of 'skip', 'raise'"),
-    ("--ema 1", "1 is no decay; it must be above 0 and below 1, such as 0.999"),
-    ("--ema 0", "0 is no decay"),
-    ("--ema nan", "nan is no decay"),
+    ("--ema 1", "1 is not a decay; it must be above 0 and below 1, such as 0.999"),
+    ("--ema 0", "0 is not a decay"),
+    ("--ema nan", "nan is not a decay"),
     ("--seed -1", "greater than or equal to 0"),
     ("--seed 4294967296", "less than or equal to 4294967295"),
     ("--threads 0", "greater than or equal to 1"),
-    ("--checkpoint-seconds 0", "0 is no time between checkpoints; it must be above 0, or inf"),
-    ("--checkpoint-seconds nan", "nan is no time"),
+    ("--checkpoint-seconds 0", "0 is not a time between checkpoints; it must be above 0, or inf"),
+    ("--checkpoint-seconds nan", "nan is not a time"),
     ("--keep 0", "greater than or equal to 1"),
 ]
 

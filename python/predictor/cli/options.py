@@ -38,7 +38,7 @@ def named_symbols(given: list[str] | None) -> list[str]:
         raise typer.BadParameter("--symbol holds an empty name; write --symbol AAPL --symbol MSFT, or AAPL,MSFT")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise typer.BadParameter(f"--symbol {twice} stands twice; name it once")
+        raise typer.BadParameter(f"--symbol {twice} appears twice; name it once")
     return names
 
 

@@ -176,7 +176,7 @@ def read_state(path: Path) -> dict[str, Any]:
     try:
         return torch.load(path, weights_only=True, map_location="cpu")
     except (UnpicklingError, RuntimeError, EOFError) as error:
-        raise DamagedError(f"{path.name} holds more than tensors and plain values, or is no archive") from error
+        raise DamagedError(f"{path.name} holds more than tensors and plain values, or is not an archive") from error
 
 
 def _leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -263,7 +263,7 @@ def read_group(path: Path) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:  # pyright: ignore[reportUnknownVariableType]  typed as Any
             return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  it is no mapping
     except SafetensorError as error:
-        raise DamagedError(f"{path.name} is no safetensors file: {error}") from error
+        raise DamagedError(f"{path.name} is not a safetensors file: {error}") from error
 
 
 def _header(tensors: Mapping[str, Tensor]) -> bytes:

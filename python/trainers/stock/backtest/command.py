@@ -167,7 +167,7 @@ def _tell(result: Backtest, folder: Path, *, as_json: bool) -> None:
         return
     console = Console(highlight=False)
     console.print(backtest_tables(result))
-    console.print(f"Every session stands in {path}", soft_wrap=True, markup=False)
+    console.print(f"Every session is in {path}", soft_wrap=True, markup=False)
 
 
 def _write(value: Json) -> None:
