@@ -7,9 +7,6 @@ from math import isfinite
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
 from predictor import artifact, canonical, golden
 from predictor.artifact import Artifact
 from predictor.canonical import Json
@@ -43,8 +40,6 @@ from trainers.stock.fitting import (
 from trainers.stock.recipe import Recipe
 from trainers.stock.splits import Splits
 from trainers.stock.training_data import Material
-
-FloatArray = NDArray[np.float64]
 
 OURS = "this model"
 
