@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from predictor.arrays import FloatArray
+from predictor.arrays import FloatArray, PositionArray
 from predictor.bars import AdjustedBars, BarPanel
 from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import Covariates
@@ -21,8 +21,6 @@ from predictor.errors import CalendarEndedError, ConfigurationError, TooFewBarsE
 from predictor.features import FittedFeatures
 from predictor.networks import DailySeries, Inputs, InputSizes, Levels, Normaliser, Target
 from predictor.sessions import SessionCalendar
-
-IntArray = NDArray[np.int64]
 
 NO_COVARIATES: Final = Covariates()
 
@@ -172,7 +170,7 @@ class Pipeline:
         """[S, T] where a symbol has the minimum of bars and values."""
         return (counts.bars >= self.least_bars) & (counts.values >= self.least_values)
 
-    def levels(self, series: DailySeries, symbols: IntArray, positions: IntArray) -> Levels:
+    def levels(self, series: DailySeries, symbols: PositionArray, positions: PositionArray) -> Levels:
         """Location and scale of N windows, float64 [N, H] each; NaN where nothing is known.
 
         Args:
@@ -278,7 +276,7 @@ class Pipeline:
         return int(self.following(as_of)[self.target.lag - 1]) if self.target.lag else as_of
 
 
-def back_from(series: FloatArray, symbols: IntArray, positions: IntArray, sessions: int) -> FloatArray:
+def back_from(series: FloatArray, symbols: PositionArray, positions: PositionArray, sessions: int) -> FloatArray:
     """[N, sessions] a daily series [S, T] up to each of N positions; NaN before the first session."""
     places = positions[:, None] + np.arange(1 - sessions, 1)
     rows = series[symbols[:, None], np.maximum(places, 0)]

@@ -11,7 +11,7 @@ from typing import Final, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.arrays import FloatArray
+from predictor.arrays import FloatArray, IndexArray
 from predictor.errors import BarsError, shown_date
 
 LARGEST_USUAL_MOVE: Final = 1.4
@@ -25,8 +25,6 @@ MOST_SHOWN: Final = 10
 
 COMMON_SPLITS: Final = ((3, 2), (2, 1), (3, 1), (4, 1), (5, 1), (7, 1), (10, 1), (15, 1), (20, 1))
 
-
-IndexArray = NDArray[np.intp]
 
 FORMULAS: Final[Mapping[str, str]] = {
     "end": "the symbol's last bar",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.arrays import FloatArray
+from predictor.arrays import FloatArray, IndexArray
 from predictor.bars.columns import SYMBOL, NamedSource, named_texts, plainly_named, renaming, texts_of
 from predictor.errors import BarsError, MissingPackageError, shown_date
 from predictor.replacement import replace_file
@@ -18,7 +18,6 @@ from predictor.replacement import replace_file
 if TYPE_CHECKING:
     import polars as pl
 
-RowIndex = NDArray[np.intp]
 
 REQUIRED: Final = ("open", "high", "low", "close", "volume")
 OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
@@ -154,7 +153,7 @@ def _check_read(given: "pl.Series", read: "pl.Series", source: NamedSource, prob
         raise BarsError(f"{source.name}: row {row + 1} after the header, column {given.name}: {given[row]!r} {problem}")
 
 
-def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], RowIndex]:
+def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], IndexArray]:
     """The table's symbols in the order of their first rows, and each row's place among them."""
     import polars as pl
 
@@ -169,7 +168,7 @@ def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...
 
 
 def _check_dates(
-    frame: "pl.DataFrame", symbols: tuple[str, ...], rows: RowIndex, dates: NDArray[np.int32], source: TableSource
+    frame: "pl.DataFrame", symbols: tuple[str, ...], rows: IndexArray, dates: NDArray[np.int32], source: TableSource
 ) -> None:
     """Refuse a symbol whose dates are not in order, or one that has a date twice."""
     wrong = _fallen(rows, dates, ordered=source.ordered)
@@ -184,7 +183,7 @@ def _check_dates(
     raise BarsError(f"{symbol} {date} comes after {before} in {source.name}; sort each symbol's rows, oldest first")
 
 
-def _fallen(rows: RowIndex, dates: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
+def _fallen(rows: IndexArray, dates: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
     """The first row whose date does not come after that of its symbol's row before, and that one; None if all do."""
     order = np.argsort(rows, kind="stable") if ordered else np.lexsort((dates, rows))
     owner, day = rows[order], dates[order]
@@ -225,7 +224,7 @@ def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> 
         )
 
 
-def _spread(values: FloatArray, rows: RowIndex, places: RowIndex, shape: tuple[int, int]) -> FloatArray:
+def _spread(values: FloatArray, rows: IndexArray, places: IndexArray, shape: tuple[int, int]) -> FloatArray:
     """Put a column of rows onto the panel's [S, T]."""
     panel = np.full(shape, np.nan)
     panel[rows, places] = values

@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from predictor.arrays import FloatArray
+from predictor.arrays import FloatArray, PositionArray
 from predictor.networks import anchor_index, uncrossed
 from trainers.stock.conformal import MEDIAN
 from trainers.stock.data import History, Windows
@@ -23,8 +22,6 @@ from trainers.stock.evaluation.comparison import improvement, winkler
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, Interval
 from trainers.stock.evaluation.forecasts import Forecasts, units_of
 from trainers.stock.evaluation.scores import ModelScores, Role, score
-
-IntArray = NDArray[np.int64]
 
 GAMMA: Final = 0.005
 """How far an outcome moves a level; the paper's choice for daily volatility (section 3)."""
@@ -34,7 +31,7 @@ GAMMA: Final = 0.005
 class Residuals:
     """Outcomes minus quantiles of N decisions, in units of each window's volatility at its horizon."""
 
-    positions: IntArray
+    positions: PositionArray
     """[N] decision days, as positions on the date axis, not falling."""
     values: FloatArray
     """[N, H, Q], NaN where the outcome is unknown."""
@@ -106,7 +103,7 @@ class _Walk:
             self._known = np.insert(self._known, np.searchsorted(self._known, known), known)
 
 
-def _daily_offsets(walk: _Walk, positions: IntArray, residuals: FloatArray, delay: int) -> Iterator[FloatArray]:
+def _daily_offsets(walk: _Walk, positions: PositionArray, residuals: FloatArray, delay: int) -> Iterator[FloatArray]:
     """The offsets of each decision day's rows; before a day, all days whose outcomes have come are learnt from."""
     days, starts = np.unique(positions, return_index=True)
     rows = np.split(residuals, starts[1:])
