@@ -124,7 +124,7 @@ def _attribution(service: PredictionService, asked: BarPanel | Instance, model: 
 
 
 def _window(models: Path, name: str, bars: BarPanel) -> dict[str, object]:
-    """The feature windows that the model itself makes of the bars; a fitted scale has one number a horizon."""
+    """The feature windows that the model itself makes of the bars; a fitted scale has one number per horizon."""
     model = Registry.open(models, Runtime(choose_device("cpu"), 256)).find(name)
     assert isinstance(model, Model)
     inputs = model.prepare(Instance(input=bars), datetime.now(UTC)).inputs

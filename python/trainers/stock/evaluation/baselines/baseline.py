@@ -232,7 +232,7 @@ class InformationSet:
         return Sample(history=self.history, part=part, levels=self.levels)
 
     def _moved(self, plain: FittedBaseline) -> FittedBaseline:
-        """The same quantiles, each moved as a model's are: by one offset a horizon, in units of the window."""
+        """The same quantiles, each moved as a model's are: by one offset per horizon, in units of the window."""
         offsets = self._offsets(plain)
         anchor = anchor_index(self.levels)
 
