@@ -1,0 +1,227 @@
+"""Reads metadata.csv: one line per clip, `id|text`, in UTF-8.
+
+Three columns are LJSpeech's, `id|text|text as it is read aloud`: the third is taken where it is not empty. A column of
+speakers (named `speaker` in a heading, or of few single words that come again and again) may name one speaker only.
+A heading is left out. Quotation marks are characters like others.
+"""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from trainers.vits.corpus import Refused
+from trainers.vits.errors import CorpusError
+from trainers.vits.vocabulary import normal_text
+
+FILE: Final = "metadata.csv"
+SPEAKERS: Final = ("speaker", "speaker_id", "speaker_name", "sid")
+HEADINGS: Final = frozenset(("id", "file", "name", "text", "normalized_text", "raw_text", *SPEAKERS))
+
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_REPEATS: Final = 4
+"""A column of labels has each of them this often, on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a line says.
+
+    Attributes:
+        name: id of the clip.
+        text: in its normal form.
+        number: of the line in the file, from 1.
+    """
+
+    name: str
+    text: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line's cells."""
+
+    number: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What the columns are; `instead` is taken where the text's own is empty."""
+
+    count: int
+    text: int
+    instead: int
+    speaker: int | None
+
+
+def read_metadata(source: Path) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
+    """The lines of `source/metadata.csv`, and those that say nothing usable.
+
+    Raises:
+        CorpusError: There is no such file, it is empty, not in UTF-8, has no columns, or tells of several speakers.
+    """
+    path = source / FILE
+    rows = _rows(_decoded(path, _content(source)))
+    if not rows:
+        raise CorpusError(f"{path} is empty; write a line per clip: id|text")
+    heading, rows = _without_heading(rows)
+    if not rows:
+        raise CorpusError(f"{path} has a heading and nothing else; write a line per clip: id|text")
+    columns = _columns(path, heading, rows)
+    _refuse_speakers(path, columns, rows)
+    return _sorted_out(columns, rows)
+
+
+def _content(source: Path) -> bytes:
+    """The bytes of the file."""
+    path = source / FILE
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise CorpusError(_no_file(source)) from error
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read ({error.strerror})") from error
+
+
+def _no_file(source: Path) -> str:
+    """What is wrong where there is no metadata.csv."""
+    if not source.is_dir():
+        return f"there is no folder {source}; name the one that holds {FILE} and the recordings"
+    speakers = sorted(path.parent.name for path in source.glob(f"*/{FILE}"))
+    if speakers:
+        return (
+            f"{source} holds the folders of {len(speakers)} speakers ({_listed(speakers)}); a voice has one: "
+            f"prepare {source / speakers[0]}"
+        )
+    return f"{source} has no {FILE}; write one with a line per clip: id|text"
+
+
+def _decoded(path: Path, content: bytes) -> str:
+    """The file's text."""
+    if content.startswith(_UTF_16) or b"\0" in content:
+        raise CorpusError(f"{path} is in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {FILE} > new.csv")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise CorpusError(
+            f"{path} is not in UTF-8 (line {line}, byte {content[error.start]:#04x}); save it as UTF-8"
+        ) from error
+
+
+def _rows(text: str) -> list[_Row]:
+    """Lines that are not empty."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return [
+        _Row(number, tuple(cell.strip() for cell in line.split("|")))
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
+
+
+def _without_heading(rows: Sequence[_Row]) -> tuple[tuple[str, ...], Sequence[_Row]]:
+    """The names of the columns where the first line gives them, and the other lines."""
+    names = tuple(cell.lower() for cell in rows[0].cells)
+    if len(names) > 1 and HEADINGS.issuperset(names) and "text" in names:
+        return names, rows[1:]
+    return (), rows
+
+
+def _columns(path: Path, heading: Sequence[str], rows: Sequence[_Row]) -> _Columns:
+    """What the columns are, by the heading or by what stands in most lines."""
+    count = len(heading) or Counter(len(row.cells) for row in rows).most_common(1)[0][0]
+    if count not in (2, 3):
+        raise CorpusError(f"{path} has {count} columns between |; write a line per clip: id|text")
+    if count == 2:
+        return _Columns(count, text=1, instead=1, speaker=None)
+    speaker = _speaker_column(heading, [row for row in rows if len(row.cells) == count])
+    if speaker is None:
+        return _Columns(count, text=2, instead=1, speaker=None)
+    return _Columns(count, text=3 - speaker, instead=3 - speaker, speaker=speaker)
+
+
+def _speaker_column(heading: Sequence[str], rows: Sequence[_Row]) -> int | None:
+    """Which of three columns names speakers."""
+    if heading:
+        return next((column for column in (1, 2) if heading[column] in SPEAKERS), None)
+    return next((column for column in (1, 2) if _are_labels([row.cells[column] for row in rows])), None)
+
+
+def _are_labels(cells: Sequence[str]) -> bool:
+    """Whether cells are few single words that come again and again."""
+    single = all(cell and not any(sign.isspace() for sign in cell) for cell in cells)
+    return single and len(set(cells)) * _REPEATS <= len(cells)
+
+
+def _refuse_speakers(path: Path, columns: _Columns, rows: Sequence[_Row]) -> None:
+    """One voice has one speaker, be they named in a column or by folders."""
+    whole = [row for row in rows if len(row.cells) == columns.count]
+    if columns.speaker is not None:
+        named = sorted({row.cells[columns.speaker] for row in whole})
+        if len(named) > 1:
+            raise CorpusError(f"{path} names {len(named)} speakers ({_listed(named)}); keep the lines of one")
+    folders = sorted({row.cells[0].rpartition("/")[0] for row in whole if "/" in row.cells[0]})
+    usable = [folder for folder in folders if not _leaves(folder)]
+    if len(usable) > 1:
+        raise CorpusError(
+            f"{path} names recordings in {len(usable)} folders, as if of so many speakers ({_listed(usable)}); "
+            "keep the lines of one, or put the recordings of one speaker into one folder"
+        )
+
+
+def _sorted_out(columns: _Columns, rows: Sequence[_Row]) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
+    """Lines, and those that cannot be used; an id that stands twice is not used at all."""
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        numbers[_name(row)].append(row.number)
+    lines: list[Line] = []
+    refused: dict[str, Refused] = {}
+    for row in rows:
+        name, problem = _name(row), _problem(columns, row, numbers[_name(row)])
+        if problem:
+            refused.setdefault(name or f"line {row.number}", Refused(name or f"line {row.number}", problem))
+        else:
+            lines.append(Line(name, _text_of(columns, row), row.number))
+    return tuple(lines), tuple(refused.values())
+
+
+def _name(row: _Row) -> str:
+    return unicodedata.normalize("NFC", row.cells[0])
+
+
+def _problem(columns: _Columns, row: _Row, numbers: Sequence[int]) -> str:
+    """What is wrong with a line; empty where nothing is."""
+    name, where = _name(row), f"{FILE} line {row.number}"
+    if not name:
+        return f"{where} has no id; write id|text"
+    if _leaves(name):
+        return f"{where}: the id {name!r} leads out of the folder; name a recording in wavs"
+    if len(numbers) > 1:
+        return f"the id stands on lines {_listed([str(number) for number in numbers])} of {FILE}; keep one"
+    if len(row.cells) != columns.count:
+        return f"{where} has {len(row.cells)} columns between | and most lines {columns.count}; write id|text"
+    text = _text_of(columns, row)
+    if not text:
+        return f"{where} has no text; write what is said, or remove the line"
+    if any(unicodedata.category(sign) == "Cc" for sign in text):
+        return f"{where} has a control character in {text!r}; remove it"
+    return ""
+
+
+def _text_of(columns: _Columns, row: _Row) -> str:
+    return normal_text(row.cells[columns.text]) or normal_text(row.cells[columns.instead])
+
+
+def _leaves(name: str) -> bool:
+    """Whether an id could lead out of the folder, on any system."""
+    return "\\" in name or ":" in name or name.startswith("/") or ".." in PurePosixPath(name).parts
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first few of names."""
+    shown = list(names)
+    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} others" if len(shown) > 5 else "")

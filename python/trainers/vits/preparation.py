@@ -1,0 +1,218 @@
+"""Prepares a folder of recordings: every clip is checked, decoded and framed once, one after another."""
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from trainers.vits.corpus import CLIPS, Clip, Corpus, Refused, content_digest, write_clip, write_manifest
+from trainers.vits.errors import CorpusError, SpeechError
+from trainers.vits.metadata import Line, read_metadata
+from trainers.vits.parts import parts_of
+from trainers.vits.recordings import Accepted, Recordings, decode, find_recordings, the_recording
+from trainers.vits.spectrum import Framing
+from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters
+
+if TYPE_CHECKING:
+    from transformers import VitsTokenizer
+
+SHOWN: Final = 20
+"""How many bad clips a message lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """How recordings become a corpus.
+
+    Attributes:
+        framing: rate of the recordings, and how they are cut into frames.
+        resample: whether recordings of another rate are converted, by a polyphase filter.
+        skip_bad: whether clips that cannot be used are left out; else one is enough to refuse the folder.
+        selection: texts to choose by: below 1 a share, else a number.
+        held_out: texts to judge by, the same way.
+        min_frames: the shortest clip: one slice of a training step.
+        max_seconds: the longest clip.
+        vocabulary: a model's, whose characters alone can be used; None for that of the texts.
+    """
+
+    framing: Framing = field(default_factory=Framing)
+    resample: bool = False
+    skip_bad: bool = False
+    selection: float = 0.05
+    held_out: float = 0.05
+    min_frames: int = 32
+    max_seconds: float = 20.0
+    vocabulary: Mapping[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            CorpusError: One of them makes no sense, or not with the others.
+        """
+        _check_framing(self.framing, self.min_frames)
+        for name, share in (("selection", self.selection), ("held_out", self.held_out)):
+            if not (0 < share < 1 or (share >= 1 and share == int(share))):
+                raise CorpusError(f"{name} is {share:g}; give a share between 0 and 1, or a number of texts from 1 on")
+        if not self.framing.seconds(self.min_frames) <= self.max_seconds < float("inf"):
+            raise CorpusError(
+                f"max_seconds is {self.max_seconds:g}; give at least the length of {self.min_frames} frames"
+            )
+
+
+def prepare(
+    source: Path, out: Path, settings: Preparation, tell: Callable[[int, int], None] = lambda _done, _total: None
+) -> Corpus:
+    """Check recordings and texts, and write them as a prepared corpus; clips are in memory one at a time.
+
+    The folder appears whole or not at all. The same recordings and settings give the same bytes.
+
+    Args:
+        source: a folder with metadata.csv (`id|text`) and wavs/ID.wav or wavs/ID.flac, or those beside it.
+        out: the folder to make; must not exist.
+        settings: what a clip must be, and how the texts are cut into parts.
+        tell: called after each clip with how many are done, and of how many.
+
+    Raises:
+        CorpusError: The folder or its metadata.csv cannot be used; clips cannot and may not be left out (the message
+            lists them); there are too few texts; `out` exists or cannot be written.
+    """
+    if out.exists():
+        raise CorpusError(f"{out} exists already; name a folder that does not, or remove it")
+    lines, refused = read_metadata(source)
+    recordings = find_recordings(source)
+    with _draft(out) as draft:
+        work = _Work(draft, settings, recordings, tokenizer_of(settings.vocabulary or characters(_texts(lines))))
+        for done, line in enumerate(lines, start=1):
+            work.take(line)
+            tell(done, len(lines))
+        order = {line.name: line.number for line in lines}
+        corpus = work.corpus(refused, _unlisted(source, recordings, {*order, *(one.name for one in refused)}))
+        write_manifest(corpus)
+    return replace(corpus, folder=out)
+
+
+@final
+class _Work:
+    """What becomes of the lines, one after another.
+
+    Args:
+        draft: where the corpus is written.
+        settings: what a clip must be.
+        recordings: the files of the source.
+        tokenizer: tells what of a text can be used.
+    """
+
+    def __init__(self, draft: Path, settings: Preparation, recordings: Recordings, tokenizer: "VitsTokenizer") -> None:
+        self._draft = draft
+        self._settings = settings
+        self._recordings = recordings
+        self._tokenizer = tokenizer
+        self._accepted = Accepted(
+            framing=settings.framing,
+            resample=settings.resample,
+            min_frames=settings.min_frames,
+            max_seconds=settings.max_seconds,
+        )
+        self._clips: dict[str, Clip] = {}
+        self._refused: list[Refused] = []
+        self._unknown: Counter[str] = Counter()
+
+    def take(self, line: Line) -> None:
+        """Keep the clip of a line, or why it cannot be."""
+        try:
+            clip = self._kept(line)
+        except SpeechError as error:
+            self._refused.append(Refused(line.name, error.message))
+            return
+        self._clips[clip.digest] = clip
+        self._unknown += unknown_characters(self._tokenizer, line.text)
+
+    def corpus(self, refused: Sequence[Refused], unlisted: tuple[str, ...]) -> Corpus:
+        """What was prepared."""
+        refused = (*refused, *self._refused)
+        clips = tuple(self._clips.values())
+        if refused and not self._settings.skip_bad:
+            raise CorpusError(_listed(refused, len(clips)))
+        parts = parts_of(_texts(clips), selection=self._settings.selection, held_out=self._settings.held_out)
+        return Corpus(
+            folder=self._draft,
+            framing=self._settings.framing,
+            clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),
+            vocabulary=self._settings.vocabulary or characters(_texts(clips)),
+            refused=refused,
+            unknown=dict(sorted(self._unknown.items())),
+            unlisted=unlisted,
+        )
+
+    def _kept(self, line: Line) -> Clip:
+        """Write a line's clip."""
+        needed = len(tokens(self._tokenizer, line.text))
+        path = the_recording(self._recordings, line.name)
+        samples = decode(path, self._accepted)
+        frames = len(samples) // self._settings.framing.hop
+        if frames < needed:
+            raise CorpusError(
+                f"{path} has {frames} frames for a text of {needed} characters and blanks, each of which needs one; "
+                "check that the text is the recording's"
+            )
+        digest = content_digest(line.text, samples)
+        if digest in self._clips:
+            raise CorpusError(f"{path} has samples and text of clip {self._clips[digest].name}; keep one of them")
+        write_clip(self._draft, digest, samples, self._settings.framing)
+        return Clip(line.name, line.text, "train", frames, digest)
+
+
+@contextmanager
+def _draft(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that takes its place in the end, or is removed."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+        try:
+            (draft / CLIPS).mkdir()
+            yield draft
+            draft.chmod(0o755)
+            draft.rename(out)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise CorpusError(
+            f"{out} cannot be written ({error.strerror}); choose another place, or make room there"
+        ) from error
+
+
+def _check_framing(framing: Framing, min_frames: int) -> None:
+    """That a clip of the fewest frames has a spectrogram."""
+    edge = (framing.fft - framing.hop) // 2
+    if framing.rate < 1 or framing.hop < 1 or framing.fft < framing.hop or (framing.fft - framing.hop) % 2:
+        raise CorpusError(f"{framing} cannot be used: rate and hop from 1 on, fft at least hop, both even or both odd")
+    if min_frames < 1 or min_frames * framing.hop <= edge:
+        raise CorpusError(f"min_frames is {min_frames}; {framing} needs at least {edge // framing.hop + 1}")
+
+
+def _texts(having: Sequence[Line] | Sequence[Clip]) -> list[str]:
+    return [one.text for one in having]
+
+
+def _unlisted(source: Path, recordings: Recordings, named: set[str]) -> tuple[str, ...]:
+    """Recordings that no line names."""
+    left = (path for name, paths in recordings.items() if name not in named for path in paths)
+    return tuple(sorted(path.relative_to(source).as_posix() for path in left))
+
+
+def _listed(refused: Sequence[Refused], good: int) -> str:
+    """All bad clips at once."""
+    lines = [f"  {one.name}: {one.reason}" for one in refused[:SHOWN]]
+    more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []
+    return "\n".join(
+        [
+            f"{len(refused)} of {len(refused) + good} clips cannot be used; mend them, or leave them out by --skip-bad:",
+            *lines,
+            *more,
+        ]
+    )

@@ -1,0 +1,159 @@
+"""Recordings as they come: found in their folder, decoded, and refused where nothing can be learnt from them."""
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import gcd
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import soundfile
+import torch
+from numpy.typing import NDArray
+from scipy.signal import resample_poly
+from torch import Tensor
+
+from trainers.vits.corpus import FULL_SCALE
+from trainers.vits.errors import CorpusError
+from trainers.vits.spectrum import Framing
+
+if TYPE_CHECKING:
+    from soundfile import SoundFile
+
+FOLDER: Final = "wavs"
+ENDINGS: Final = (".wav", ".flac")
+
+QUIETEST: Final = 1e-3
+"""A clip whose samples stay nearer than this to their mean, −60 dB of full scale, is silence."""
+
+Recordings = Mapping[str, tuple[Path, ...]]
+"""Files by id: their path in `wavs`, or beside metadata.csv, without its ending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """What a recording must be.
+
+    Attributes:
+        framing: its rate, and how it is cut into frames.
+        resample: whether one of another rate is converted.
+        min_frames: the fewest frames.
+        max_seconds: how long it may last.
+    """
+
+    framing: Framing
+    resample: bool
+    min_frames: int
+    max_seconds: float
+
+
+def find_recordings(source: Path) -> Recordings:
+    """Every recording in `source/wavs`, with the folders in it, and beside metadata.csv.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    found: defaultdict[str, list[Path]] = defaultdict(list)
+    for folder, paths in ((source / FOLDER, (source / FOLDER).rglob("*")), (source, source.iterdir())):
+        for path in _sounds(paths):
+            name = path.relative_to(folder).with_suffix("").as_posix()
+            found[unicodedata.normalize("NFC", name)].append(path)
+    return {name: tuple(paths) for name, paths in found.items()}
+
+
+def the_recording(recordings: Recordings, name: str) -> Path:
+    """The one file of an id.
+
+    Raises:
+        CorpusError: There is none, or there are several.
+    """
+    match recordings.get(name, ()):
+        case (path,):
+            return path
+        case ():
+            raise CorpusError(_missing(recordings, name))
+        case paths:
+            raise CorpusError(f"there are {' and '.join(map(str, paths))}; keep one of them")
+
+
+def decode(path: Path, accepted: Accepted) -> Tensor:
+    """The samples of a recording, cut to whole frames.
+
+    Returns:
+        int16 [frames · hop].
+
+    Raises:
+        CorpusError: The recording cannot be decoded, has several channels, another rate that is not to be converted,
+            is too short, too long, silent, or louder than full scale.
+    """
+    wave = _at_rate(path, *_read(path, accepted), accepted)
+    frames = len(wave) // accepted.framing.hop
+    if frames < accepted.min_frames:
+        raise CorpusError(
+            f"{path} has {frames} frames, {len(wave) / accepted.framing.rate:.2f} s; at least {accepted.min_frames} "
+            f"({accepted.framing.seconds(accepted.min_frames):.2f} s) are needed: join it with another, or remove it"
+        )
+    wave = wave[: frames * accepted.framing.hop]
+    if np.abs(wave - wave.mean()).max() < QUIETEST:
+        raise CorpusError(f"{path} is silent; record it again, or remove it")
+    return torch.from_numpy(np.clip(np.rint(wave * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16))
+
+
+def _sounds(paths: Iterable[Path]) -> list[Path]:
+    """The recordings among files, in an order that does not depend on the disk."""
+    return sorted(path for path in paths if path.suffix.lower() in ENDINGS and path.is_file())
+
+
+def _missing(recordings: Recordings, name: str) -> str:
+    """What is wrong where an id has no file."""
+    for ending in ENDINGS:
+        if name.lower().endswith(ending) and name[: -len(ending)] in recordings:
+            return f"its id ends in {ending}; write the id without it: {name[: -len(ending)]}"
+    return f"there is no {FOLDER}/{name}.wav and no {FOLDER}/{name}.flac; put the recording there, or remove the line"
+
+
+def _read(path: Path, accepted: Accepted) -> tuple[NDArray[np.float64], int]:
+    """Samples of the one channel, float64 [T], and their rate."""
+    try:
+        with soundfile.SoundFile(path) as file:
+            _check_head(path, file, accepted)
+            wave: NDArray[np.float64] = file.read(dtype="float64")
+            rate, promised = file.samplerate, file.frames
+    except soundfile.SoundFileError as error:
+        raise CorpusError(f"{path} cannot be decoded ({error}); convert it to a 16-bit WAV or FLAC file") from error
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read ({error.strerror})") from error
+    if len(wave) < promised:
+        raise CorpusError(f"{path} ends after {len(wave)} of {promised} samples; copy it again")
+    if not np.isfinite(wave).all():
+        raise CorpusError(f"{path} has samples that are no numbers; convert it to a 16-bit WAV or FLAC file")
+    if len(wave) and np.abs(wave).max() > 1:
+        raise CorpusError(f"{path} is louder than full scale (a sample of {np.abs(wave).max():.2f}); turn it down")
+    return wave, rate
+
+
+def _check_head(path: Path, file: "SoundFile", accepted: Accepted) -> None:
+    """What can be known before a long file is read."""
+    if file.channels != 1:
+        raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
+    if file.samplerate != accepted.framing.rate and not accepted.resample:
+        raise CorpusError(
+            f"{path} has {file.samplerate} samples per second instead of {accepted.framing.rate}; "
+            "convert it by: quantra train vits prepare --resample"
+        )
+    if file.frames > accepted.max_seconds * file.samplerate:
+        raise CorpusError(
+            f"{path} lasts {file.frames / file.samplerate:.1f} s, more than {accepted.max_seconds:g} s; "
+            "cut it into sentences"
+        )
+
+
+def _at_rate(path: Path, wave: NDArray[np.float64], rate: int, accepted: Accepted) -> NDArray[np.float64]:
+    """A wave at the rate that is wanted."""
+    wanted = accepted.framing.rate
+    if rate == wanted or not len(wave):
+        return wave
+    shared = gcd(wanted, rate)
+    return np.asarray(resample_poly(wave, wanted // shared, rate // shared), dtype=np.float64)
