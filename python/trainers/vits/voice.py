@@ -14,7 +14,7 @@ from transformers import VitsConfig, VitsModel, VitsTokenizer
 from trainers.vits.errors import VoiceError
 from trainers.vits.sizes import framing_of
 from trainers.vits.spectrum import Framing
-from trainers.vits.vocabulary import tokenizer_of, tokens
+from trainers.vits.vocabulary import tokenizer_in, tokenizer_of, tokens
 
 LONGEST_SECONDS: Final = 60.0
 """More than this for one sentence means a voice whose durations have not been learnt."""
@@ -65,7 +65,7 @@ class Voice:
             raise VoiceError(f"{folder} is no voice: there is no config.json in it; give the folder of a version")
         try:
             model, told = VitsModel.from_pretrained(folder, local_files_only=True, output_loading_info=True)
-            tokenizer = VitsTokenizer.from_pretrained(folder, local_files_only=True)
+            tokenizer = tokenizer_in(folder)
         except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
             raise VoiceError(f"{folder} cannot be read as a voice: {error}") from error
         wrong = {name: sorted(told[name]) for name in ("missing_keys", "unexpected_keys") if told[name]}
