@@ -42,7 +42,7 @@ def spelling(text: str) -> str:
     return " ".join(kept.split())
 
 
-class Utterances(NamedTuple):
+class Transcribed(NamedTuple):
     """Some clips, padded to the longest.
 
     Attributes:
@@ -199,17 +199,17 @@ class Lessons:
         """Batches in an epoch."""
         return ceil(len(self._clips) / BATCH)
 
-    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Utterances]:
+    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Transcribed]:
         """The batches of an epoch."""
         order = permutation(len(self._clips), seed=self._seed, epoch=epoch).split(BATCH)
         for index in order[start::step]:
             yield self._batch(index.tolist())
 
-    def _batch(self, places: Sequence[int]) -> Utterances:
+    def _batch(self, places: Sequence[int]) -> Transcribed:
         """Some clips, with noise."""
         mels = [_noisy(real_mel(self._corpus, self._clips[place])) for place in places]
         letters = [self._letters[place] for place in places]
-        return Utterances(
+        return Transcribed(
             mels=pad_sequence([mel.T for mel in mels], batch_first=True, padding_value=SILENCE).mT,
             frames=torch.tensor([mel.shape[1] for mel in mels]),
             letters=pad_sequence(letters, batch_first=True),
@@ -240,12 +240,12 @@ def _check_lengths(clips: Iterable[Clip]) -> None:
 def _fit(network: Recogniser, lessons: Lessons, steps: int, consume: Consumer) -> None:
     """Train for so many steps."""
 
-    def loss(batch: Utterances) -> Loss:
+    def loss(batch: Transcribed) -> Loss:
         return recognition_loss(network(batch.mels, batch.frames), batch)
 
     optimizer = adamw(network.parameters(), lr=RATE)
     schedule = cosine(optimizer, warmup_steps=min(30, steps // 10), total_steps=steps)
-    phase = Phase("judge", loss, network.parameters(), optimizer, scheduler=schedule)
+    phase = Phase("judge", loss, network.parameters(), optimizer, scheduler=schedule, clip=None)
     loop = Loop([phase], modules={"judge": network}, device="cpu", precision="fp32")
     with loop.running() as run:
         for _ in consume(run.epochs(lessons, max_epochs=ceil(steps / lessons.length))):
@@ -253,7 +253,7 @@ def _fit(network: Recogniser, lessons: Lessons, steps: int, consume: Consumer) -
                 break
 
 
-def recognition_loss(heard: Tensor, batch: Utterances) -> Loss:
+def recognition_loss(heard: Tensor, batch: Transcribed) -> Loss:
     """The mean over utterances of −log p(letters), each per letter.
 
     Args:
