@@ -1,95 +1,10 @@
 """The judge: a small recogniser that hears how well speech can be understood. It learns from real recordings alone.
 
-Graves, Fernández, Gomez and Schmidhuber, "Connectionist temporal classification" (2006). It hears each frame with the
-18 on either side, so that it learns sounds and little of the language, with which it could fill gaps.
+It is kept in a folder of its own, beside the corpus that it learnt from:
+
+- `judge.json`: what it can hear, of which corpus it is, how well it hears it, and the digest of its weights;
+- `judge.safetensors`: its weights.
 """
-
-import unicodedata
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
-from math import ceil
-from typing import Final, NamedTuple, final
-
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
-from torch.nn.utils.rnn import pad_sequence
-
-from trainers.loop import Loop, Loss, Phase, adamw, cosine, permutation
-from trainers.progress import Chain, Consumer
-from trainers.vits.corpus import Clip, Corpus
-from trainers.vits.errors import JudgeError
-from trainers.vits.measures import edit_distance
-from trainers.vits.spectrum import BANDS, SILENCE, Framing, log_mel
-
-STEPS, BATCH, RATE = 600, 16, 2e-3
-"""Of the training: steps, clips in each, and the highest learning rate."""
-CHANNELS, WIDTH, DILATIONS = 128, 5, (1, 2, 4, 1)
-USUAL, SPREAD = -5.0, 2.5
-"""Mean and standard deviation of speech's logarithms, roughly."""
-LOUDNESS, NOISE = 0.3, 0.3
-"""Standard deviations of what is added in training to the logarithms: to a whole clip, and to every value."""
-SILENT: Final = Chain()
-"""Progress that nobody sees."""
-
-
-def spelling(text: str) -> str:
-    """What of a text can be heard: its letters, digits and apostrophes in lower case, its words one space apart."""
-    plain = unicodedata.normalize("NFC", text).lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    kept = "".join(c if unicodedata.category(c)[0] in "LMN" or c == "'" else " " for c in plain)
-    return " ".join(kept.split())
-
-
-class Transcribed(NamedTuple):
-    """Some clips, padded to the longest.
-
-    Attributes:
-        mels: logarithms of mel bands, float32 [N, bands, T].
-        frames: of every clip, int64 [N].
-        letters: their numbers from 1, int64 [N, L], 0 where padded.
-        lengths: letters of every clip, int64 [N].
-    """
-
-    mels: Tensor
-    frames: Tensor
-    letters: Tensor
-    lengths: Tensor
-
-
-class Recogniser(nn.Module):
-    """Log mels to the probabilities of letters, by dilated convolutions with residual connections.
-
-    Args:
-        letters: how many there are, beside the blank.
-    """
-
-    def __init__(self, letters: int) -> None:
-        super().__init__()
-        self.input = nn.Conv1d(BANDS, CHANNELS, WIDTH, padding=WIDTH // 2)
-        self.norms = nn.ModuleList(nn.LayerNorm(CHANNELS) for _ in DILATIONS)
-        self.blocks = nn.ModuleList(
-            nn.Conv1d(CHANNELS, CHANNELS, WIDTH, padding=WIDTH // 2 * wide, dilation=wide) for wide in DILATIONS
-        )
-        self.output = nn.Conv1d(CHANNELS, letters + 1, 1)
-
-    def forward(self, mels: Tensor, frames: Tensor) -> Tensor:
-        """What is heard in every frame; what stands after a clip's last frame is not heard in it.
-
-        Args:
-            mels: float32 [N, bands, T].
-            frames: of every clip, int64 [N].
-
-        Returns:
-            Logarithms of probabilities, float32 [N, letters + 1, T], the blank first.
-        """
-        within = (torch.arange(mels.shape[2], device=mels.device) < frames[:, None])[:, None]
-        hidden = self.input((mels - USUAL) / SPREAD * within)
-        for norm, block in zip(self.norms, self.blocks, strict=True):
-            normed: Tensor = norm(hidden.mT).mT
-            hidden = hidden + block(normed.relu() * within)
-        return self.output(hidden).log_softmax(1)
 
 
 @final
@@ -123,6 +38,58 @@ class Judge:
         likeliest: list[int] = self.network(mel[None], torch.tensor([mel.shape[1]]))[0].argmax(0).tolist()
         return "".join(self.characters[letter - 1] for letter, _ in groupby(likeliest) if letter)
 
+    def save(self, folder: Path) -> None:
+        """Write it into a folder, which appears whole or not at all; the same judge gives the same bytes.
+
+        Raises:
+            JudgeError: The folder exists, or cannot be written.
+        """
+        weights = save({name: tensor.contiguous() for name, tensor in self.network.state_dict().items()})
+        facts = {
+            "version": VERSION,
+            "characters": self.characters,
+            "framing": asdict(self.framing),
+            "corpus": self.corpus,
+            "error_rate": self.error_rate,
+            "weights": sha256(weights).hexdigest(),
+        }
+        if folder.exists():
+            raise JudgeError(f"{folder} exists already; name a folder that does not, or remove it")
+        with _draft(folder) as draft:
+            (draft / WEIGHTS).write_bytes(weights)
+            (draft / FACTS).write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            JudgeError: There is none, it is damaged, or of another version.
+        """
+        facts = _facts(folder)
+        weights = _read(folder, WEIGHTS)
+        match facts:
+            case {
+                "version": int(),
+                "characters": str(characters),
+                "framing": {"rate": int(rate), "hop": int(hop), "fft": int(fft), **other},
+                "corpus": str(corpus),
+                "error_rate": float(rate_of_errors),
+                "weights": str(digest),
+                **rest,
+            } if not rest and not other and min(rate, hop, fft) > 0 and 0 <= rate_of_errors < float("inf"):
+                if digest != sha256(weights).hexdigest():
+                    raise _damaged(folder, f"{WEIGHTS} is not the file that {FACTS} speaks of")
+                return cls(
+                    network=_network(folder, characters, weights),
+                    characters=characters,
+                    framing=Framing(rate, hop, fft),
+                    corpus=corpus,
+                    error_rate=rate_of_errors,
+                )
+            case _:
+                raise _damaged(folder, f"{FACTS} does not say what it must")
+
 
 def train_judge(
     corpus: Corpus, *, steps: int = STEPS, seed: int = 0, threads: int = 1, consume: Consumer = SILENT
@@ -148,7 +115,7 @@ def train_judge(
     with _threads(threads), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = Recogniser(len(characters))
-        _fit(network, Lessons(corpus, characters, seed), steps, consume)
+        fit(network, Lessons(corpus, characters, seed), steps, consume)
         judge = Judge(
             network=network.eval(),
             characters=characters,
@@ -169,99 +136,96 @@ def error_rate(judge: Judge, corpus: Corpus, clips: Iterable[Clip]) -> float:
     return errors / max(1, letters)
 
 
-def real_mel(corpus: Corpus, clip: Clip) -> Tensor:
-    """The logarithms of a recording's mel bands: float32 [bands, frames]."""
-    return log_mel(corpus.spectrogram(clip)[None], corpus.framing.rate)[0]
-
-
-@final
-class Lessons:
-    """Training recordings in batches, each time with other noise, from torch's generator: the loop sets it.
+def judge_of(corpus: Corpus, folder: Path | None = None, *, consume: Consumer = SILENT) -> Judge:
+    """The judge of a corpus: the one that is kept, or else one that is trained now and kept.
 
     Args:
-        corpus: prepared recordings, of which only the training part is read.
-        characters: the letters of its texts.
-        seed: of the order; 0 or more.
+        corpus: prepared recordings.
+        folder: where it is kept; None for `judge` in the corpus' own.
+        consume: progress of the training.
 
     Raises:
-        JudgeError: a clip has more letters than can be told apart in its frames.
+        JudgeError: The folder holds a damaged judge, or that of another corpus, or cannot be written; or there is
+            nothing to train on.
+        LoopError: The training failed.
     """
-
-    def __init__(self, corpus: Corpus, characters: str, seed: int) -> None:
-        numbers = {letter: number for number, letter in enumerate(characters, 1)}
-        self._corpus, self._seed = corpus, seed
-        self._clips = [clip for clip in corpus.part("train") if spelling(clip.text)]
-        self._letters = [torch.tensor([numbers[letter] for letter in spelling(clip.text)]) for clip in self._clips]
-        _check_lengths(self._clips)
-
-    @property
-    def length(self) -> int:
-        """Batches in an epoch."""
-        return ceil(len(self._clips) / BATCH)
-
-    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Transcribed]:
-        """The batches of an epoch."""
-        order = permutation(len(self._clips), seed=self._seed, epoch=epoch).split(BATCH)
-        for index in order[start::step]:
-            yield self._batch(index.tolist())
-
-    def _batch(self, places: Sequence[int]) -> Transcribed:
-        """Some clips, with noise."""
-        mels = [_noisy(real_mel(self._corpus, self._clips[place])) for place in places]
-        letters = [self._letters[place] for place in places]
-        return Transcribed(
-            mels=pad_sequence([mel.T for mel in mels], batch_first=True, padding_value=SILENCE).mT,
-            frames=torch.tensor([mel.shape[1] for mel in mels]),
-            letters=pad_sequence(letters, batch_first=True),
-            lengths=torch.tensor([len(some) for some in letters]),
-        )
-
-
-def _noisy(mel: Tensor) -> Tensor:
-    """The same, louder or quieter, and less clear: a judge of clear speech alone would reject all that is synthetic."""
-    return mel + LOUDNESS * torch.randn(()) + NOISE * torch.randn(mel.shape)
-
-
-def _check_lengths(clips: Iterable[Clip]) -> None:
-    """A blank must fit between two letters that are the same."""
-    short = [
-        f"{clip.name} ({clip.frames} frames for {clip.text!r})"
-        for clip in clips
-        if clip.frames < sum(1 + (a == b) for a, b in pairwise("\0" + spelling(clip.text)))
-    ]
-    if short:
+    place = folder or corpus.folder / FOLDER
+    if not place.exists():
+        judge = train_judge(corpus, consume=consume)
+        if not place.exists():  # else another process was faster, with the same
+            judge.save(place)
+        return judge
+    judge = Judge.load(place)
+    if judge.corpus != corpus.digest:
         raise JudgeError(
-            f"a judge cannot learn from clips with more letters than frames: {', '.join(short[:5])}"
-            f"{f' and {len(short) - 5} more' if len(short) > 5 else ''}; their texts say more than they do: correct "
-            "or remove them, and prepare again"
+            f"{place} holds the judge of another corpus than {corpus.folder}; remove {place}, and one is trained anew"
         )
+    return judge
 
 
-def _fit(network: Recogniser, lessons: Lessons, steps: int, consume: Consumer) -> None:
-    """Train for so many steps."""
+def _facts(folder: Path) -> Mapping[str, object]:
+    """What judge.json says, of this version."""
+    try:
+        found: object = json.loads(_read(folder, FACTS))
+    except ValueError as error:
+        raise _damaged(folder, f"{FACTS} is no JSON: {error}") from error
+    match found:
+        case {"version": int(version)} if version != VERSION:
+            raise JudgeError(
+                f"{folder} is a judge of version {version}, here {VERSION} is read; remove it, and one is trained anew"
+            )
+        case dict():
+            return {str(key): value for key, value in found.items()}
+        case _:
+            raise _damaged(folder, f"{FACTS} is no object")
 
-    def loss(batch: Transcribed) -> Loss:
-        return recognition_loss(network(batch.mels, batch.frames), batch)
 
-    optimizer = adamw(network.parameters(), lr=RATE)
-    schedule = cosine(optimizer, warmup_steps=min(30, steps // 10), total_steps=steps)
-    phase = Phase("judge", loss, network.parameters(), optimizer, scheduler=schedule, clip=None)
-    loop = Loop([phase], modules={"judge": network}, device="cpu", precision="fp32")
-    with loop.running() as run:
-        for _ in consume(run.epochs(lessons, max_epochs=ceil(steps / lessons.length))):
-            if run.windows == steps:
-                break
+def _read(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise _damaged(folder, f"{name} cannot be read ({error.strerror})") from error
 
 
-def recognition_loss(heard: Tensor, batch: Transcribed) -> Loss:
-    """The mean over utterances of −log p(letters), each per letter.
+def _network(folder: Path, characters: str, weights: bytes) -> Recogniser:
+    """A recogniser of so many characters with these weights."""
+    with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and then replaced
+        network = Recogniser(len(characters))
+    try:
+        network.load_state_dict(load(weights))
+    except (SafetensorError, RuntimeError) as error:
+        raise _damaged(folder, f"{WEIGHTS} does not hold the weights of {len(characters)} characters") from error
+    return network.eval()
 
-    Args:
-        heard: logarithms of probabilities, float32 [N, letters + 1, T].
-        batch: what was said, N utterances.
-    """
-    losses = functional.ctc_loss(heard.permute(2, 0, 1), batch.letters, batch.frames, batch.lengths, reduction="none")
-    return Loss(mean=(losses / batch.lengths).mean(), count=len(batch.lengths))
+
+def _damaged(folder: Path, problem: str) -> JudgeError:
+    return JudgeError(f"judge {folder} is damaged: {problem}; remove {folder}, and one is trained anew")
+
+
+@contextmanager
+def _draft(folder: Path) -> Iterator[Path]:
+    """A folder that takes its place in the end, or is removed."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        try:
+            yield draft
+            for path in draft.iterdir():
+                _flush(path)
+            draft.chmod(0o755)
+            draft.rename(folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise JudgeError(
+            f"{folder} cannot be written ({error.strerror}); choose another place, or make room there"
+        ) from error
+
+
+def _flush(path: Path) -> None:
+    """Have a file on the disk before its folder gets its name."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 @contextmanager

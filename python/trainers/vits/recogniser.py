@@ -1,0 +1,186 @@
+"""The judge's network: a small recogniser, and how it learns to spell recordings.
+
+Graves, Fernández, Gomez and Schmidhuber, "Connectionist temporal classification" (2006). It hears each frame with the
+18 on either side, so that it learns sounds and little of the language, with which it could fill gaps.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from math import ceil
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from trainers.loop import Loop, Loss, Phase, adamw, cosine, permutation
+from trainers.progress import Consumer
+from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.errors import JudgeError
+from trainers.vits.spectrum import BANDS, SILENCE, log_mel
+
+STEPS, BATCH, RATE = 400, 16, 4e-3
+"""Of the training: steps, clips in each, and the highest learning rate."""
+CHANNELS, WIDTH, DILATIONS = 128, 5, (1, 2, 4, 1)
+USUAL, SPREAD = -5.0, 2.5
+"""Mean and standard deviation of speech's logarithms, roughly."""
+LOUDNESS, NOISE = 0.3, 0.3
+"""Standard deviations of what is added in training to the logarithms: to a whole clip, and to every value."""
+
+
+def spelling(text: str) -> str:
+    """What of a text can be heard: its letters, digits and apostrophes in lower case, its words one space apart."""
+    plain = unicodedata.normalize("NFC", text).lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    kept = "".join(c if unicodedata.category(c)[0] in "LMN" or c == "'" else " " for c in plain)
+    return " ".join(kept.split())
+
+
+class Transcribed(NamedTuple):
+    """Some clips, padded to the longest.
+
+    Attributes:
+        mels: logarithms of mel bands, float32 [N, bands, T].
+        frames: of every clip, int64 [N].
+        letters: their numbers from 1, int64 [N, L], 0 where padded.
+        lengths: letters of every clip, int64 [N].
+    """
+
+    mels: Tensor
+    frames: Tensor
+    letters: Tensor
+    lengths: Tensor
+
+
+class Recogniser(nn.Module):
+    """Log mels to the probabilities of letters, by dilated convolutions with residual connections.
+
+    Args:
+        letters: how many there are, beside the blank.
+    """
+
+    def __init__(self, letters: int) -> None:
+        super().__init__()
+        self.input = nn.Conv1d(BANDS, CHANNELS, WIDTH, padding=WIDTH // 2)
+        self.norms = nn.ModuleList(nn.LayerNorm(CHANNELS) for _ in DILATIONS)
+        self.blocks = nn.ModuleList(
+            nn.Conv1d(CHANNELS, CHANNELS, WIDTH, padding=WIDTH // 2 * wide, dilation=wide) for wide in DILATIONS
+        )
+        self.output = nn.Conv1d(CHANNELS, letters + 1, 1)
+
+    def forward(self, mels: Tensor, frames: Tensor) -> Tensor:
+        """What is heard in every frame; what stands after a clip's last frame is not heard in it.
+
+        Args:
+            mels: float32 [N, bands, T].
+            frames: of every clip, int64 [N].
+
+        Returns:
+            Logarithms of probabilities, float32 [N, letters + 1, T], the blank first.
+        """
+        within = (torch.arange(mels.shape[2], device=mels.device) < frames[:, None])[:, None]
+        hidden = self.input((mels - USUAL) / SPREAD * within)
+        for norm, block in zip(self.norms, self.blocks, strict=True):
+            normed: Tensor = norm(hidden.mT).mT
+            hidden = hidden + block(normed.relu() * within)
+        return self.output(hidden).log_softmax(1)
+
+
+def real_mel(corpus: Corpus, clip: Clip) -> Tensor:
+    """The logarithms of a recording's mel bands: float32 [bands, frames]."""
+    return log_mel(corpus.spectrogram(clip)[None], corpus.framing.rate)[0]
+
+
+@final
+class Lessons:
+    """Training recordings in batches, each time with other noise, from torch's generator: the loop sets it.
+
+    Args:
+        corpus: prepared recordings, of which only the training part is read.
+        characters: the letters of its texts.
+        seed: of the order; 0 or more.
+
+    Raises:
+        JudgeError: a clip has more letters than can be told apart in its frames.
+    """
+
+    def __init__(self, corpus: Corpus, characters: str, seed: int) -> None:
+        numbers = {letter: number for number, letter in enumerate(characters, 1)}
+        self._corpus, self._seed = corpus, seed
+        self._clips = [clip for clip in corpus.part("train") if spelling(clip.text)]
+        self._letters = [torch.tensor([numbers[letter] for letter in spelling(clip.text)]) for clip in self._clips]
+        _check_lengths(self._clips)
+
+    @property
+    def length(self) -> int:
+        """Batches in an epoch."""
+        return ceil(len(self._clips) / BATCH)
+
+    def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Transcribed]:
+        """The batches of an epoch."""
+        order = permutation(len(self._clips), seed=self._seed, epoch=epoch).split(BATCH)
+        for index in order[start::step]:
+            yield self._batch(index.tolist())
+
+    def _batch(self, places: Sequence[int]) -> Transcribed:
+        """Some clips, with noise."""
+        mels = [_noisy(real_mel(self._corpus, self._clips[place])) for place in places]
+        letters = [self._letters[place] for place in places]
+        return Transcribed(
+            mels=pad_sequence([mel.T for mel in mels], batch_first=True, padding_value=SILENCE).mT,
+            frames=torch.tensor([mel.shape[1] for mel in mels]),
+            letters=pad_sequence(letters, batch_first=True),
+            lengths=torch.tensor([len(some) for some in letters]),
+        )
+
+
+def _noisy(mel: Tensor) -> Tensor:
+    """The same, louder or quieter, and less clear: a judge of clear speech alone would reject all that is synthetic."""
+    return mel + LOUDNESS * torch.randn(()) + NOISE * torch.randn(mel.shape)
+
+
+def _check_lengths(clips: Iterable[Clip]) -> None:
+    """A blank must fit between two letters that are the same."""
+    short = [
+        f"{clip.name} ({clip.frames} frames for {clip.text!r})"
+        for clip in clips
+        if clip.frames < sum(1 + (a == b) for a, b in pairwise("\0" + spelling(clip.text)))
+    ]
+    if short:
+        raise JudgeError(
+            f"a judge cannot learn from clips with more letters than frames: {', '.join(short[:5])}"
+            f"{f' and {len(short) - 5} more' if len(short) > 5 else ''}; their texts say more than they do: correct "
+            "or remove them, and prepare again"
+        )
+
+
+def fit(network: Recogniser, lessons: Lessons, steps: int, consume: Consumer) -> None:
+    """Train a network for so many steps; the gradient is not clipped, as that of a good beginning is far above 1.
+
+    Raises:
+        LoopError: The training failed.
+    """
+
+    def loss(batch: Transcribed) -> Loss:
+        return recognition_loss(network(batch.mels, batch.frames), batch)
+
+    optimizer = adamw(network.parameters(), lr=RATE)
+    schedule = cosine(optimizer, warmup_steps=min(30, steps // 10), total_steps=steps)
+    phase = Phase("judge", loss, network.parameters(), optimizer, scheduler=schedule, clip=None)
+    loop = Loop([phase], modules={"judge": network}, device="cpu", precision="fp32")
+    with loop.running() as run:
+        for _ in consume(run.epochs(lessons, max_epochs=ceil(steps / lessons.length))):
+            if run.windows == steps:
+                break
+
+
+def recognition_loss(heard: Tensor, batch: Transcribed) -> Loss:
+    """The mean over utterances of −log p(letters), each per letter.
+
+    Args:
+        heard: logarithms of probabilities, float32 [N, letters + 1, T].
+        batch: what was said, N utterances.
+    """
+    losses = functional.ctc_loss(heard.permute(2, 0, 1), batch.letters, batch.frames, batch.lengths, reduction="none")
+    return Loss(mean=(losses / batch.lengths).mean(), count=len(batch.lengths))
