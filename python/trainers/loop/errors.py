@@ -3,6 +3,7 @@
 Every message says what is wrong, likely causes, and what to do; `place` says where the loop was.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 SHOWN_NAMES = 8
@@ -122,3 +123,11 @@ def listed(names: Sequence[str]) -> str:
     """The names with commas between them, for messages; of many, the first few."""
     more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+def parameters_listed(names: Sequence[str]) -> str:
+    """The names of parameters with commas between them; of many, how many each part of a module has."""
+    if len(names) <= SHOWN_NAMES:
+        return listed(names)
+    parts = Counter(".".join(name.split(".")[:2]) for name in names)
+    return listed([f"{count} parameters of {part}" for part, count in parts.items()])

@@ -16,6 +16,7 @@ from trainers.loop.errors import (
     UnusedParameterError,
     ZeroGradientError,
     listed,
+    parameters_listed,
 )
 
 COUPLED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -167,7 +168,7 @@ class GradientGuard:
         if not unused:
             return
         raise UnusedParameterError(
-            f"no loss reached {listed(unused)} in {self._windows} windows, so the optimizer would never train them; "
+            f"no loss reached {parameters_listed(unused)} in {self._windows} windows, so the optimizer would never train them; "
             "a layer may be left out of forward or its output unused. Use it, freeze it (requires_grad_(False)) and "
             "leave it out of the optimizer, or give more audit_windows if it is rare"
         )

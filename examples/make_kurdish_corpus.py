@@ -1,0 +1,139 @@
+"""Make a Kurmanji corpus with espeak-ng: python examples/make_kurdish_corpus.py recordings --clips 60.
+
+Writes FOLDER/metadata.csv, `id|text` a line, and FOLDER/wavs/ID.flac at 16 kHz, as `quantra train vits prepare` reads
+them. Sentences of three to five words are drawn by a seed; no text stands twice. With `--changed WORD=SPELLING` the
+recordings say another word than the text, as a correction of the pronunciation would.
+Needs espeak-ng (on Debian: apt install espeak-ng) and the extra `tts`.
+"""
+
+import argparse
+import io
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VOCABULARY = (
+    "yek du sê çar pênc şeş heft heşt neh deh bîst sed hezar roj şev av nan mal bajar gund çiya deng ziman "
+    "pirtûk nav dest çav ser dil bihar havîn payîz zivistan sor kesk zer spî reş mezin biçûk nû kevn baş xweş "
+    "ez tu ew em hûn dibêje diçe tê dixwîne dinivîse dibîne û li ji bo bi"
+)
+WORDS = VOCABULARY.split()
+RATE = 16_000
+VOICE, WORDS_PER_MINUTE = "ku", "165"
+QUIET, MARGIN = 0.005, 400
+"""Below this loudness (0 to 1) is silence, of which so many samples stay before and after the words."""
+DRAWS = 100_000
+"""Sentences drawn at most."""
+
+
+def sentences(seed: int, changed: Mapping[str, str]) -> Iterator[str]:
+    """Texts, each once; with changed words only such as contain one of them."""
+    draw, seen = random.Random(seed), set[str]()  # noqa: S311  nothing secret
+    for _ in range(DRAWS):
+        words = [draw.choice(WORDS) for _ in range(draw.randint(3, 5))]
+        text = " ".join(words)
+        if text not in seen and (not changed or not changed.keys().isdisjoint(words)):
+            seen.add(text)
+            yield text
+
+
+def spelled(text: str, changed: Mapping[str, str]) -> str:
+    """What espeak-ng is given to read for a text."""
+    return " ".join(changed.get(word, word) for word in text.split())
+
+
+def recording(spelling: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """espeak-ng's reading: float32 [T] at 16 kHz, with little silence around it, and its peak at 0.9.
+
+    Raises:
+        SystemExit: espeak-ng failed, or said nothing.
+    """
+    import soundfile
+    from scipy.signal import resample_poly
+
+    command = ["espeak-ng", "-v", VOICE, "-s", WORDS_PER_MINUTE, "--stdout", spelling]
+    done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603  no shell reads it
+    if done.returncode:
+        raise SystemExit(f"espeak-ng cannot read {spelling!r}: {done.stderr.decode(errors='replace').strip()}")
+    samples, rate = soundfile.read(io.BytesIO(done.stdout), dtype="float32")
+    wave = resample_poly(samples, RATE, rate)
+    loud = np.flatnonzero(np.abs(wave) > QUIET)
+    if not len(loud):
+        raise SystemExit(f"espeak-ng says nothing for {spelling!r}; choose another spelling")
+    wave = wave[max(0, loud[0] - MARGIN) : loud[-1] + MARGIN]
+    return (0.9 * wave / np.abs(wave).max()).astype(np.float32)
+
+
+def make(folder: Path, clips: int, seed: int, changed: Mapping[str, str]) -> None:
+    """Write a corpus into a new folder; its list of texts comes last.
+
+    Raises:
+        SystemExit: espeak-ng is missing, the folder holds something, or there are not so many sentences.
+    """
+    import soundfile
+
+    if shutil.which("espeak-ng") is None:
+        raise SystemExit("espeak-ng is not installed, or not in PATH; on Debian and Ubuntu: apt install espeak-ng")
+    if folder.exists() and any(folder.iterdir()):
+        raise SystemExit(f"{folder} is not empty; name a new folder")
+    texts = [text for _, text in zip(range(clips), sentences(seed, changed), strict=False)]
+    if len(texts) < clips:
+        raise SystemExit(f"only {len(texts)} sentences were found, of {clips}; ask for fewer --clips")
+    (folder / "wavs").mkdir(parents=True)
+    for number, text in enumerate(texts):
+        soundfile.write(folder / "wavs" / f"ku{number:04d}.flac", recording(spelled(text, changed)), RATE)
+    lines = [f"ku{number:04d}|{text}\n" for number, text in enumerate(texts)]
+    (folder / "metadata.csv").write_text("".join(lines), encoding="utf-8")
+
+
+def change(pair: str) -> tuple[str, str]:
+    """A word and another spelling, as in nav=name.
+
+    Raises:
+        ArgumentTypeError: It is no such pair, or the word never occurs.
+    """
+    word, equals, spelling = pair.partition("=")
+    if not equals or not spelling.strip():
+        raise argparse.ArgumentTypeError(f"{pair!r} is not WORD=SPELLING, such as nav=name")
+    if word not in WORDS:
+        raise argparse.ArgumentTypeError(f"{word!r} is in no sentence; the words are {VOCABULARY}")
+    return word, spelling
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def main() -> None:
+    """Make a corpus, and say how large it is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("folder", type=Path, help="new, or empty")
+    parser.add_argument("--clips", type=positive, default=240, help="sentences to record (default: 240)")
+    parser.add_argument("--seed", type=int, default=7, help="another one gives other sentences (default: 7)")
+    parser.add_argument(
+        "--changed",
+        type=change,
+        action="append",
+        default=[],
+        metavar="WORD=SPELLING",
+        help="record this word from another spelling, in sentences that contain it; the text stays; may be repeated",
+    )
+    options = parser.parse_args()
+    make(options.folder, options.clips, options.seed, dict(options.changed))
+    print(f"{options.clips} clips in {options.folder}")
+
+
+if __name__ == "__main__":
+    main()

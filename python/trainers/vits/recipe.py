@@ -1,0 +1,56 @@
+"""The settings of a speech training, each with its flag."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Annotated
+
+from predictor.flags import Flag
+from trainers.options import Computation
+from trainers.vits.sizes import Durations, Size
+
+ROUND: int = 100
+"""About so many steps lie between two looks at the selection clips."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechRecipe(Computation):
+    """How a voice is trained; the defaults suit a new small voice on an hour of recordings or less."""
+
+    steps: Annotated[
+        int, Flag("Optimizer steps; rounded up to whole rounds of about 100, after each of which it is scored.", minimum=1)
+    ] = 3000
+    batch_size: Annotated[int, Flag("Clips in a batch at most.", minimum=1)] = 12
+    batch_seconds: Annotated[
+        float, Flag("Seconds of speech in a batch at most, padding included.", minimum=1)
+    ] = 90.0
+    learning_rate: Annotated[float, Flag("At the start; it halves until the end.", minimum=0)] = 1e-3
+    slice_frames: Annotated[
+        int, Flag("Frames of each clip that are decoded in a step; more costs time and memory.", minimum=8)
+    ] = 32
+    adversarial_from: Annotated[
+        int | None,
+        Flag("The step from which discriminators judge what is decoded: crisper, and twice as slow; without: never.", minimum=0),
+    ] = None
+    weight_norm: Annotated[bool, Flag("Train the decoder weight-normed, as large voices are.")] = False
+    workers: Annotated[int, Flag("Processes that read clips ahead; 0 reads between the steps.", minimum=0)] = 0
+    clip: Annotated[float, Flag("Gradients longer than this are shortened to it; inf: never.", metavar="NORM", minimum=0)] = 50.0
+
+    @property
+    def rounds(self) -> int:
+        """How often the selection clips are looked at."""
+        return max(1, round(self.steps / ROUND))
+
+    @property
+    def round_steps(self) -> int:
+        """Steps of a round."""
+        return ceil(self.steps / self.rounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """What a new voice is made of."""
+
+    size: Annotated[Size, Flag("Of the network: fast for trying, small, or base as the paper has it.")] = "fast"
+    durations: Annotated[
+        Durations, Flag("The predictor of durations: deterministic learns from minutes, stochastic needs hours.")
+    ] = "deterministic"

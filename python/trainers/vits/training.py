@@ -1,0 +1,181 @@
+"""Training a voice on clips: phases, rounds and schedules; new voices and fine-tuning alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import ExponentialLR
+
+from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_size
+from trainers.progress import Consumer
+from trainers.vits.batches import Buckets, ByFrames, Collate, Recorded, Utterances, source_of
+from trainers.vits.discriminators import Discriminators
+from trainers.vits.objective import Generator, Objective, TermWeights
+from trainers.vits.recipe import SpeechRecipe
+from trainers.vits.voice import Voice, weight_normed
+
+FINAL_RATE = 0.5
+"""What part of the learning rate is left at the end."""
+
+BETAS = (0.8, 0.99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What a voice is trained and looked at with.
+
+    Attributes:
+        clips: to learn from.
+        frames: of each of them.
+        weights: how often each is drawn, in proportion; None goes through all of them.
+        selection: clips to score after every round.
+    """
+
+    clips: Recorded
+    frames: Sequence[int]
+    weights: Sequence[float] | None
+    selection: Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """How a training went, a number a round.
+
+    Attributes:
+        training: the generator's loss.
+        selection: the loss of the selection clips, without the discriminators'.
+    """
+
+    training: tuple[float, ...]
+    selection: tuple[float, ...]
+
+
+def fit(
+    voice: Voice,
+    lesson: Lesson,
+    recipe: SpeechRecipe,
+    checkpoints: Checkpoints | None,
+    consume: Consumer,
+    *,
+    discriminators: Discriminators | None = None,
+) -> Learnt:
+    """Train a voice in place; its weights are then those after the last step, or their average where one is kept.
+
+    Args:
+        voice: random, or trained before.
+        lesson: the clips.
+        recipe: every setting.
+        checkpoints: where a stopped training goes on from; None for none.
+        consume: takes the reports.
+        discriminators: of the adversarial phase, which the recipe may begin late; None for no such phase.
+
+    Raises:
+        StoppedError: a signal ended it, after a checkpoint.
+        LoopError: the training failed.
+    """
+    if recipe.weight_norm:
+        weight_normed(voice.model.decoder)
+    generator = Generator(voice.model, frames=recipe.slice_frames)
+    objective = Objective(generator, voice.framing, TermWeights(), discriminators)
+    loop = loop_of(objective, recipe, discriminators)
+    begins = recipe.adversarial_from if discriminators is not None else None
+    with loop.running(checkpoints) as run:
+        objective.judged = begins is not None and run.windows >= begins
+        reports = run.epochs(
+            _training(lesson, recipe, voice), max_epochs=recipe.rounds, validation=_validation(lesson, recipe, voice, objective)
+        )
+        for _ in consume(reports):
+            objective.judged = begins is not None and run.windows >= begins
+        run.use_average()
+        return learnt_of(run.history)
+
+
+def learnt_of(history: Sequence[EpochReport]) -> Learnt:
+    """The curves of a training."""
+    return Learnt(
+        tuple(report.phases["generator"].loss for report in history),
+        tuple(report.validation.mean for report in history if report.validation is not None),
+    )
+
+
+def loop_of(objective: Objective, recipe: SpeechRecipe, discriminators: Discriminators | None) -> Loop[Utterances]:
+    """The training loop: the discriminators' phase, if there is one, and then the generator's, whose forward both use."""
+    model = objective.generator.model
+    modules: dict[str, nn.Module] = {"generator": model}
+    phases: list[Phase[Utterances]] = []
+    if discriminators is not None and recipe.adversarial_from is not None:
+        modules["discriminators"] = discriminators
+        judging = _optimizer(discriminators, recipe)
+        phases.append(
+            Phase(
+                "discriminators",
+                objective.discriminator_loss,
+                discriminators.parameters(),
+                judging,
+                _schedule(judging, max(1, recipe.steps - recipe.adversarial_from)),
+                clip=recipe.clip,
+                uses="generator",
+                after=recipe.adversarial_from,
+            )
+        )
+    optimizer = _optimizer(model, recipe)
+    phases.append(
+        Phase(
+            "generator",
+            objective.generator_loss,
+            model.parameters(),
+            optimizer,
+            _schedule(optimizer, recipe.steps),
+            clip=recipe.clip,
+            counts=objective.counts,
+            forward=objective.generator,
+        )
+    )
+    return Loop(
+        phases,
+        modules=modules,
+        device=recipe.device,
+        precision=recipe.precision,
+        accumulate=recipe.accumulate,
+        cutting=ByFrames(),
+        oom=recipe.oom,
+        nonfinite=recipe.nonfinite,
+        ema=None if recipe.ema is None else {"generator": recipe.ema},
+        compile=recipe.compiled,
+        deterministic=recipe.deterministic,
+    )
+
+
+def _optimizer(module: nn.Module, recipe: SpeechRecipe) -> AdamW:
+    return AdamW(module.parameters(), lr=recipe.learning_rate, betas=BETAS, eps=1e-9, weight_decay=0.01)
+
+
+def _schedule(optimizer: Optimizer, steps: int) -> ExponentialLR:
+    return ExponentialLR(optimizer, FINAL_RATE ** (1 / steps))
+
+
+def _training(lesson: Lesson, recipe: SpeechRecipe, voice: Voice) -> Any:
+    """Rounds of batches, as many as all processes need."""
+    framing = voice.framing
+    buckets = Buckets(
+        lesson.frames,
+        size=recipe.batch_size,
+        cost=int(recipe.batch_seconds * framing.rate / framing.hop),
+        batches=recipe.round_steps * recipe.accumulate * launched_size(),
+        seed=recipe.seed,
+        weights=lesson.weights,
+    )
+    return source_of(lesson.clips, buckets, Collate(recipe.slice_frames, framing.hop), recipe.workers)
+
+
+def _validation(
+    lesson: Lesson, recipe: SpeechRecipe, voice: Voice, objective: Objective
+) -> Validation[Utterances]:
+    """The middle slices of the selection clips, in their order."""
+    places = range(len(lesson.selection))
+    batches = [list(places[first : first + recipe.batch_size]) for first in range(0, len(places), recipe.batch_size)]
+    middle = Collate(recipe.slice_frames, voice.framing.hop, drawn=False)
+    loader: Any = source_of(lesson.selection, batches, middle)
+    return Validation(objective.score, loader)
