@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from trainers.vits.corpus import CLIPS, Clip, Corpus, Refused, content_digest, write_clip, write_manifest
+from trainers.vits.corpus import CLIPS, Corpus, content_digest, write_clip
 from trainers.vits.errors import CorpusError, SpeechError
+from trainers.vits.manifest import Clip, Manifest, Refused, write_manifest
 from trainers.vits.metadata import Line, read_metadata
 from trainers.vits.parts import parts_of
 from trainers.vits.recordings import Accepted, Recordings, decode, find_recordings, the_recording
 from trainers.vits.spectrum import Framing
-from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters
+from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters, write_vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -146,17 +147,16 @@ class _Work:
         if refused and not (clips and self._settings.skip_bad):
             raise CorpusError(_listed(refused, len(clips)))
         parts = parts_of(_texts(clips), selection=self._settings.selection, held_out=self._settings.held_out)
-        corpus = Corpus(
-            folder=self._draft,
+        manifest = Manifest(
             framing=self._settings.framing,
             clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),
-            vocabulary=_vocabulary(self._settings, clips),
             refused=refused,
-            unknown=dict(sorted(self._unknown.items())),
+            unknown=self._unknown,
             unlisted=unlisted,
         )
         with _writing(self._out):
-            write_manifest(corpus)
+            write_manifest(self._draft, manifest)
+            write_vocabulary(self._draft, _vocabulary(self._settings, clips))
             self._draft.chmod(0o755)
             self._draft.rename(self._out)
 

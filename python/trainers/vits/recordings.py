@@ -130,7 +130,7 @@ def _read(path: Path, accepted: Accepted) -> tuple[NDArray[np.float64], int]:
             rate = file.samplerate
     except soundfile.LibsndfileError as error:
         raise CorpusError(
-            f"{path} cannot be decoded ({error.error_string}); copy it again, or convert it to a 16-bit WAV or FLAC file"
+            f"{path} cannot be decoded ({error.error_string}); copy it again, or convert it to 16-bit WAV or FLAC"
         ) from error
     if not np.isfinite(wave).all():
         raise CorpusError(f"{path} has samples that are no numbers; convert it to a 16-bit WAV or FLAC file")

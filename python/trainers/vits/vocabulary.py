@@ -54,9 +54,10 @@ def tokenizer_of(vocabulary: Mapping[str, int]) -> "VitsTokenizer":
 
     _check_numbers(vocabulary, "this one")
     with TemporaryDirectory() as folder:
-        path = Path(folder) / VOCABULARY
-        path.write_text(json.dumps(dict(vocabulary)), encoding="utf-8")
-        return VitsTokenizer(str(path), phonemize=False, normalize=True, add_blank=True, is_uroman=False)
+        write_vocabulary(Path(folder), vocabulary)
+        return VitsTokenizer(
+            str(Path(folder) / VOCABULARY), phonemize=False, normalize=True, add_blank=True, is_uroman=False
+        )
 
 
 def tokenizer_in(folder: Path) -> "VitsTokenizer":
@@ -99,6 +100,16 @@ def read_vocabulary(path: Path) -> dict[str, int]:
         vocabulary[str(sign)] = number
     _check_numbers(vocabulary, str(path))
     return vocabulary
+
+
+def write_vocabulary(folder: Path, vocabulary: Mapping[str, int]) -> None:
+    """Write vocab.json into a folder; the same vocabulary gives the same bytes.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    ordered = dict(sorted(vocabulary.items(), key=lambda one: one[1]))
+    (folder / VOCABULARY).write_bytes(json.dumps(ordered, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
 def unknown_characters(tokenizer: "VitsTokenizer", text: str) -> Counter[str]:
