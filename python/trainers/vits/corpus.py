@@ -22,8 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from trainers.vits.contents import Clip, Part, Refused, damaged, read_contents
 from trainers.vits.errors import VoiceError
-from trainers.vits.manifest import Clip, Part, Refused, damaged, read_manifest
 from trainers.vits.spectrum import Framing, spectrogram
 from trainers.vits.vocabulary import VOCABULARY, characters, read_vocabulary
 
@@ -65,19 +65,19 @@ class Corpus:
         Raises:
             CorpusError: The folder is not prepared, is damaged, or was prepared by another version.
         """
-        manifest = read_manifest(folder)
+        contents = read_contents(folder)
         kept = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
-        missing = [clip.name for clip in manifest.clips if clip.digest not in kept]
+        missing = [clip.name for clip in contents.clips if clip.digest not in kept]
         if missing:
             raise damaged(folder, f"{len(missing)} clips have no file, {missing[0]} the first")
         return cls(
             folder=folder,
-            framing=manifest.framing,
-            clips=manifest.clips,
+            framing=contents.framing,
+            clips=contents.clips,
             vocabulary=_vocabulary(folder),
-            refused=manifest.refused,
-            unknown=manifest.unknown,
-            unlisted=manifest.unlisted,
+            refused=contents.refused,
+            unknown=contents.unknown,
+            unlisted=contents.unlisted,
         )
 
     def part(self, part: Part) -> tuple[Clip, ...]:

@@ -1,185 +1,154 @@
-"""corpus.json: what was prepared, of which clips, and what was left out. Written one way, read strictly."""
+"""`feedback.jsonl`: corrected recordings and ratings, one JSON object a line.
+
+    {"audio": "corrected/0007.wav", "text": "ez diçim malê", "rating": 5, "source": "Dilan"}
+    {"clip": "ku0031", "rating": 1}
+
+A correction is a recording of how a text should sound; its rating says how much it weighs. A rating without audio weighs a
+clip of the base corpus, and 1 drops it. `source` is for people alone.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final
 
-from trainers.vits.errors import CorpusError
-from trainers.vits.spectrum import Framing
+from trainers.vits.errors import FeedbackError
 
-Part = Literal["train", "selection", "held_out"]
-"""What a clip is for: to learn from, to choose by (the speaking rate, when to stop), to judge by."""
+SHARES: Final[Mapping[int, float]] = {1: 0.0, 2: 0.25, 3: 0.5, 4: 0.75, 5: 1.0}
+"""How much an item of each rating weighs."""
 
-FILE: Final = "corpus.json"
-VERSION: Final = 1
-
-_SHOWN: Final = 100
+SHOWN: Final = 20
+"""Faults that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
-    """One recording with its text.
+class Correction:
+    """A recording of how a text should sound.
 
     Attributes:
-        name: its id in metadata.csv.
-        text: as written there, in composed characters, with one blank for any white space.
-        part: what it is for.
-        frames: whole frames; the wave is cut to frames · hop samples.
-        digest: sha256 of text and samples, in hexadecimal: it follows the content, not the name.
+        line: of the manifest, counted from 1.
+        audio: the file.
+        text: what it says.
+        rating: 1 to 5.
     """
 
-    name: str
+    line: int
+    audio: Path
     text: str
-    part: Part
-    frames: int
-    digest: str
+    rating: int
+
+    @property
+    def digest(self) -> str:
+        """Of what it says, sounds like and weighs; the file's name does not matter.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        sound = sha256(self.audio.read_bytes()).hexdigest()
+        return _digest("correction", self.text, sound, self.rating)
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A line or a recording that was left out.
+class Rating:
+    """What a clip of the base corpus is worth.
 
     Attributes:
-        name: its id in metadata.csv, or the line where it has none.
-        reason: the file, what is wrong with it, and what to do.
+        line: of the manifest, counted from 1.
+        clip: its name.
+        rating: 1 to 5.
     """
 
-    name: str
-    reason: str
+    line: int
+    clip: str
+    rating: int
+
+    def digest(self, content: str) -> str:
+        """Of the clip's content and its rating."""
+        return _digest("rating", content, self.rating)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything that corpus.json says.
+    """Everything that a manifest says.
 
     Attributes:
-        framing: of waves and spectrograms.
-        clips: in the order of metadata.csv.
-        refused: what was left out, and why.
-        unknown: characters of the texts that the vocabulary does not hold, and how often they occur.
-        unlisted: recordings in the source's folder that no line of metadata.csv names.
+        corrections: in its order.
+        ratings: in its order; the last of a clip counts.
     """
 
-    framing: Framing
-    clips: tuple[Clip, ...]
-    refused: tuple[Refused, ...]
-    unknown: Mapping[str, int]
-    unlisted: tuple[str, ...]
+    corrections: tuple[Correction, ...]
+    ratings: tuple[Rating, ...]
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write corpus.json; the same manifest gives the same bytes.
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest; the paths in it are relative to its folder.
 
     Raises:
-        OSError: The file cannot be written.
+        FeedbackError: naming every line that is wrong, and why; or that there is no line.
     """
-    value = {"version": VERSION, **asdict(manifest), "unknown": dict(sorted(manifest.unknown.items()))}
-    (folder / FILE).write_bytes(json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n")
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Read corpus.json.
-
-    Raises:
-        CorpusError: There is none, it is damaged, or another version wrote it.
-    """
-    match _json(folder):
-        case {"version": int(version)} if version != VERSION:
-            raise CorpusError(f"{folder} was prepared in version {version}, here {VERSION} is read; prepare it again")
-        case {
-            "version": int(),
-            "framing": framing,
-            "clips": [_, *_] as clips,
-            "refused": list(refused),
-            "unknown": unknown,
-            "unlisted": list(unlisted),
-            **rest,
-        } if not rest:
-            return Manifest(
-                framing=_framing(folder, framing),
-                clips=_clips(folder, clips),
-                refused=tuple(_refused(folder, one) for one in refused),
-                unknown=_counts(folder, unknown),
-                unlisted=tuple(_text(folder, name) for name in unlisted),
-            )
-        case _:
-            raise damaged(folder, f"{FILE} lacks something, or has more than it should")
-
-
-def damaged(folder: Path, problem: str) -> CorpusError:
-    """What is said of a prepared folder that is not as it was written."""
-    return CorpusError(f"prepared corpus {folder} is damaged: {problem}; prepare it again")
-
-
-def _json(folder: Path) -> object:
     try:
-        return json.loads((folder / FILE).read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise CorpusError(
-            f"{folder} is no prepared corpus: it has no {FILE}; make one by: quantra train vits prepare"
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise damaged(folder, f"{FILE} cannot be read ({error})") from error
+        lines = path.read_text("utf-8-sig").splitlines()
+    except FileNotFoundError as error:
+        raise FeedbackError(f"there is no manifest {path}") from error
+    except UnicodeDecodeError as error:
+        raise FeedbackError(f"{path} is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from error
+    items, faults = list[Correction | Rating](), list[str]()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            items.append(_item(number, json.loads(line), path.parent))
+        except ValueError as error:
+            faults.append(f"line {number}: {error}")
+    faults.extend(_doubled(items))
+    if faults:
+        more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+        raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:SHOWN])}{more}")
+    if not items:
+        raise FeedbackError(f"{path} has no line; a correction is {{\"audio\": …, \"text\": …, \"rating\": 1 to 5}}")
+    return Manifest(
+        tuple(item for item in items if isinstance(item, Correction)),
+        tuple(item for item in items if isinstance(item, Rating)),
+    )
 
 
-def _wrong(folder: Path, value: object, expected: str) -> CorpusError:
-    return damaged(folder, f"{FILE} has {str(value)[:_SHOWN]} where {expected} must stand")
+def _item(line: int, told: Any, folder: Path) -> Correction | Rating:
+    if not isinstance(told, dict):
+        raise ValueError(f"expected an object, got {type(told).__name__}")  # noqa: TRY004 - a fault of the file
+    strangers = sorted(set(told) - {"audio", "text", "rating", "source", "clip"})
+    if strangers:
+        raise ValueError(f"{', '.join(strangers)} is not known; an item has audio, text, rating, source, or clip, rating")
+    rating = told.get("rating", 5 if "audio" in told else None)
+    if type(rating) is not int or rating not in SHARES:
+        raise ValueError(f"rating is {rating!r}; it must be 1, 2, 3, 4 or 5")
+    if ("audio" in told) == ("clip" in told):
+        raise ValueError("an item has either audio, which is a correction, or clip, which rates a recording")
+    if "clip" in told:
+        return Rating(line, _text(told, "clip"), rating)
+    audio = folder / _text(told, "audio")
+    if not audio.is_file():
+        raise ValueError(f"there is no file {audio}")
+    return Correction(line, audio, _text(told, "text"), rating)
 
 
-def _framing(folder: Path, value: object) -> Framing:
-    match value:
-        case {"rate": int(rate), "hop": int(hop), "fft": int(fft), **rest} if not rest and min(rate, hop, fft) > 0:
-            return Framing(rate, hop, fft)
-        case _:
-            raise _wrong(folder, value, "the framing")
-
-
-def _clips(folder: Path, values: Sequence[object]) -> tuple[Clip, ...]:
-    """Clips, each of a name and a content of its own."""
-    clips = tuple(_clip(folder, value) for value in values)
-    for one in ({clip.name for clip in clips}, {clip.digest for clip in clips}):
-        if len(one) < len(clips):
-            raise damaged(folder, f"{FILE} names a clip twice")
-    return clips
-
-
-def _clip(folder: Path, value: object) -> Clip:
-    match value:
-        case {
-            "name": str(name),
-            "text": str(text),
-            "part": ("train" | "selection" | "held_out") as part,
-            "frames": int(frames),
-            "digest": str(digest),
-            **rest,
-        } if not rest and frames > 0:
-            return Clip(name, text, part, frames, digest)
-        case _:
-            raise _wrong(folder, value, "a clip")
-
-
-def _refused(folder: Path, value: object) -> Refused:
-    match value:
-        case {"name": str(name), "reason": str(reason), **rest} if not rest:
-            return Refused(name, reason)
-        case _:
-            raise _wrong(folder, value, "a clip that was left out")
-
-
-def _counts(folder: Path, value: object) -> Mapping[str, int]:
-    if not isinstance(value, dict):
-        raise _wrong(folder, value, "counts of characters")
-    counts: dict[str, int] = {}
-    for sign, count in value.items():
-        if not isinstance(count, int):
-            raise _wrong(folder, count, f"the count of {sign!r}")
-        counts[str(sign)] = count
-    return counts
-
-
-def _text(folder: Path, value: object) -> str:
-    if not isinstance(value, str):
-        raise _wrong(folder, value, "a text")
+def _text(told: Mapping[str, Any], key: str) -> str:
+    value = told.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{key} is {value!r}; it must be a text that is not empty")
     return value
+
+
+def _doubled(items: list[Correction | Rating]) -> Iterator[str]:
+    """Faults of clips that are rated twice with different ratings."""
+    rated: dict[str, Rating] = {}
+    for item in items:
+        if isinstance(item, Rating):
+            before = rated.setdefault(item.clip, item)
+            if before.rating != item.rating:
+                yield f"line {item.line}: {item.clip} is rated {item.rating} here and {before.rating} on line {before.line}"
+
+
+def _digest(*parts: object) -> str:
+    return sha256(json.dumps(parts).encode()).hexdigest()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from trainers.vits.contents import Refused
 from trainers.vits.errors import CorpusError
-from trainers.vits.manifest import Refused
 from trainers.vits.vocabulary import normal_text
 
 FILE: Final = "metadata.csv"

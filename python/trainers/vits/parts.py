@@ -4,8 +4,8 @@ import hashlib
 import unicodedata
 from collections.abc import Iterable, Mapping
 
+from trainers.vits.contents import Part
 from trainers.vits.errors import CorpusError
-from trainers.vits.manifest import Part
 
 
 def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapping[str, Part]:

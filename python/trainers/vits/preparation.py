@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from trainers.vits.contents import Clip, Contents, Refused, write_contents
 from trainers.vits.corpus import CLIPS, Corpus, content_digest, write_clip
 from trainers.vits.errors import CorpusError, SpeechError
-from trainers.vits.manifest import Clip, Manifest, Refused, write_manifest
 from trainers.vits.metadata import Line, read_metadata
 from trainers.vits.parts import parts_of
 from trainers.vits.recordings import Accepted, Recordings, decode, find_recordings, the_recording
@@ -147,7 +147,7 @@ class _Work:
         if refused and not (clips and self._settings.skip_bad):
             raise CorpusError(_listed(refused, len(clips)))
         parts = parts_of(_texts(clips), selection=self._settings.selection, held_out=self._settings.held_out)
-        manifest = Manifest(
+        contents = Contents(
             framing=self._settings.framing,
             clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),
             refused=refused,
@@ -155,7 +155,7 @@ class _Work:
             unlisted=unlisted,
         )
         with _writing(self._out):
-            write_manifest(self._draft, manifest)
+            write_contents(self._draft, contents)
             write_vocabulary(self._draft, _vocabulary(self._settings, clips))
             self._draft.chmod(0o755)
             self._draft.rename(self._out)
