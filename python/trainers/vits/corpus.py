@@ -4,68 +4,35 @@ A folder of
 
 - `corpus.json`: what was prepared, of which clips, and what was left out;
 - `vocab.json`: the characters of the texts and their numbers;
-- `clips/DIGEST.safetensors`: per clip its wave in 16 bits and its spectrogram in half precision, whose relative error is
-  at most 2⁻¹¹ between 6e-5 and 65,504: magnitudes lie between 1e-3 and half the frame's samples.
+- `clips/DIGEST.safetensors`: per clip its wave in 16 bits and its spectrogram in half precision, whose relative
+  error is at most 2⁻¹¹ between 6e-5 and 65,504: magnitudes lie between 1e-3 and half the samples of a frame.
 
 It is written once, whole, by `trainers.vits.preparation`, and only read afterwards.
 """
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, Self, final
+from typing import Final, Self, final
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from trainers.vits.errors import CorpusError, VoiceError
+from trainers.vits.contents import Clip, Part, Refused, damaged, read_contents
+from trainers.vits.errors import VoiceError
 from trainers.vits.spectrum import Framing, spectrogram
-from trainers.vits.vocabulary import VOCABULARY, read_vocabulary
+from trainers.vits.vocabulary import VOCABULARY, characters, read_vocabulary
 
-Part = Literal["train", "selection", "held_out"]
-"""What a clip is for: to learn from, to choose by (the speaking rate, when to stop), to judge by."""
+__all__ = ["CLIPS", "Clip", "Corpus", "Part", "Refused", "clip_path", "content_digest", "floats", "write_clip"]
 
-VERSION: Final = 1
-MANIFEST: Final = "corpus.json"
 CLIPS: Final = "clips"
+
 FULL_SCALE: Final = 32_768
-"""The step between two samples of 16 bits is its inverse."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """One recording with its text.
-
-    Attributes:
-        name: its id in metadata.csv.
-        text: as written there, in composed characters, with one blank for any white space.
-        part: what it is for.
-        frames: whole frames; the wave is cut to frames · hop samples.
-        digest: sha256 of text and samples, in hexadecimal: it follows the content, not the name.
-    """
-
-    name: str
-    text: str
-    part: Part
-    frames: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A line or a recording that was left out.
-
-    Attributes:
-        name: its id in metadata.csv, or the line where it has none.
-        reason: the file, what is wrong with it, and what to do.
-    """
-
-    name: str
-    reason: str
+"""Steps from 0 to the loudest sample of 16 bits."""
 
 
 @final
@@ -77,7 +44,7 @@ class Corpus:
         folder: where it is.
         framing: of waves and spectrograms.
         clips: in the order of metadata.csv.
-        vocabulary: characters and their numbers; the blank "<pad>" is 0.
+        vocabulary: characters and their numbers; the blank "<pad>" is 0 where the texts gave them.
         refused: what was left out, and why.
         unknown: characters of the texts that the vocabulary does not hold, and how often they occur.
         unlisted: recordings in the source's folder that no line of metadata.csv names.
@@ -98,22 +65,20 @@ class Corpus:
         Raises:
             CorpusError: The folder is not prepared, is damaged, or was prepared by another version.
         """
-        found = _manifest(folder)
-        try:
-            vocabulary = read_vocabulary(folder / VOCABULARY)
-        except VoiceError as error:
-            raise _damaged(folder, error.message) from error
-        corpus = cls(
+        contents = read_contents(folder)
+        kept = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
+        missing = [clip.name for clip in contents.clips if clip.digest not in kept]
+        if missing:
+            raise damaged(folder, f"{len(missing)} clips have no file, {missing[0]} the first")
+        return cls(
             folder=folder,
-            framing=_framing(folder, found["framing"]),
-            clips=tuple(_clip(folder, clip) for clip in _list(folder, found["clips"])),
-            vocabulary=vocabulary,
-            refused=tuple(_refused(folder, one) for one in _list(folder, found["refused"])),
-            unknown=_counts(folder, found["unknown"]),
-            unlisted=tuple(_text(folder, name) for name in _list(folder, found["unlisted"])),
+            framing=contents.framing,
+            clips=contents.clips,
+            vocabulary=_vocabulary(folder),
+            refused=contents.refused,
+            unknown=contents.unknown,
+            unlisted=contents.unlisted,
         )
-        _check_clips(corpus)
-        return corpus
 
     def part(self, part: Part) -> tuple[Clip, ...]:
         """The clips of one part."""
@@ -123,14 +88,14 @@ class Corpus:
         """A clip's samples.
 
         Returns:
-            float32 [frames · hop], in −1 to 1.
+            float32 [frames · hop], in -1 to 1.
 
         Raises:
             CorpusError: The clip's file is missing or damaged: text and samples must give its digest.
         """
         wave = self._tensor(clip, "wave", (clip.frames * self.framing.hop,), torch.int16)
         if content_digest(clip.text, wave) != clip.digest:
-            raise _damaged(self.folder, f"text or samples of clip {clip.name} are not those that were prepared")
+            raise damaged(self.folder, f"text or samples of clip {clip.name} are not those that were prepared")
         return floats(wave)
 
     def spectrogram(self, clip: Clip) -> Tensor:
@@ -150,6 +115,13 @@ class Corpus:
         lines = sorted(f"{clip.digest} {clip.part}" for clip in self.clips)
         return hashlib.sha256("\n".join((repr(self.framing), *lines)).encode()).hexdigest()
 
+    @property
+    def untaught(self) -> Mapping[str, int]:
+        """Characters of the texts that no clip to learn from has, and how often the others have them."""
+        taught = characters(clip.text for clip in self.part("train"))
+        others = "".join(clip.text.lower() for clip in self.clips if clip.part != "train")
+        return Counter(sign for sign in others if sign in self.vocabulary and sign not in taught)
+
     def _tensor(self, clip: Clip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """One tensor of a clip's file."""
         path = clip_path(self.folder, clip.digest)
@@ -157,12 +129,10 @@ class Corpus:
             with safe_open(path, framework="pt") as file:
                 found: Tensor = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
-            raise _damaged(self.folder, f"{path.name} of clip {clip.name} cannot be read: {error}") from error
+            raise damaged(self.folder, f"{path.name} of clip {clip.name} cannot be read ({error})") from error
         if tuple(found.shape) != shape or found.dtype != dtype:
-            raise _damaged(
-                self.folder,
-                f"{name} of clip {clip.name} is {found.dtype} {list(found.shape)} instead of {dtype} {list(shape)}",
-            )
+            wrong = f"{found.dtype} {list(found.shape)} instead of {dtype} {list(shape)}"
+            raise damaged(self.folder, f"{name} of clip {clip.name} is {wrong}")
         return found
 
 
@@ -172,7 +142,7 @@ def content_digest(text: str, samples: Tensor) -> str:
 
 
 def floats(samples: Tensor) -> Tensor:
-    """Samples of 16 bits, int16 [T], as float32 [T] in −1 to 1."""
+    """Samples of 16 bits, int16 [T], as float32 [T] in -1 to 1."""
     return samples.float() / FULL_SCALE
 
 
@@ -188,118 +158,15 @@ def write_clip(folder: Path, digest: str, samples: Tensor, framing: Framing) -> 
         OSError: The file cannot be written.
     """
     magnitudes = spectrogram(floats(samples)[None], framing)[0].half().contiguous()
+    path = clip_path(folder, digest)
     try:
-        save_file({"wave": samples, "spectrogram": magnitudes}, clip_path(folder, digest))
+        save_file({"wave": samples, "spectrogram": magnitudes}, path)
     except SafetensorError as error:
-        raise OSError(None, str(error), str(clip_path(folder, digest))) from error
+        raise OSError(None, str(error), str(path)) from error
 
 
-def write_manifest(corpus: Corpus) -> None:
-    """Write everything of a corpus but its clips into its folder; the same corpus gives the same bytes.
-
-    Raises:
-        OSError: A file cannot be written.
-    """
-    said = {
-        "version": VERSION,
-        "framing": asdict(corpus.framing),
-        "clips": [asdict(clip) for clip in corpus.clips],
-        "refused": [asdict(one) for one in corpus.refused],
-        "unknown": dict(sorted(corpus.unknown.items())),
-        "unlisted": list(corpus.unlisted),
-    }
-    _write_json(corpus.folder / VOCABULARY, dict(corpus.vocabulary))
-    _write_json(corpus.folder / MANIFEST, said)
-
-
-def _write_json(path: Path, value: Mapping[str, object]) -> None:
-    path.write_bytes(json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n")
-
-
-def _manifest(folder: Path) -> Mapping[str, object]:
-    """What corpus.json says, of this version, with exactly the keys that it must have."""
+def _vocabulary(folder: Path) -> Mapping[str, int]:
     try:
-        found: object = json.loads((folder / MANIFEST).read_bytes())
-    except FileNotFoundError as error:
-        raise CorpusError(
-            f"{folder} is no prepared corpus: it has no {MANIFEST}; make one by: quantra train vits prepare"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise _damaged(folder, f"{MANIFEST} cannot be read: {error}") from error
-    match found:
-        case {"version": int(version)} if version != VERSION:
-            raise CorpusError(f"{folder} was prepared in version {version}, here {VERSION} is read; prepare it again")
-        case {"version": int(), "framing": _, "clips": _, "refused": _, "unknown": _, "unlisted": _, **rest} if (
-            not rest
-        ):
-            return {str(key): value for key, value in found.items()}
-        case _:
-            raise _damaged(folder, f"{MANIFEST} has not the keys that it must have")
-
-
-def _damaged(folder: Path, problem: str) -> CorpusError:
-    return CorpusError(f"prepared corpus {folder} is damaged: {problem}; prepare it again")
-
-
-def _list(folder: Path, value: object) -> Sequence[object]:
-    if not isinstance(value, list):
-        raise _damaged(folder, f"{MANIFEST} has {str(value)[:40]} where a list must stand")
-    return value
-
-
-def _text(folder: Path, value: object) -> str:
-    if not isinstance(value, str):
-        raise _damaged(folder, f"{MANIFEST} has {str(value)[:40]} where a text must stand")
-    return value
-
-
-def _framing(folder: Path, value: object) -> Framing:
-    match value:
-        case {"rate": int(rate), "hop": int(hop), "fft": int(fft), **rest} if not rest and min(rate, hop, fft) > 0:
-            return Framing(rate, hop, fft)
-        case _:
-            raise _damaged(folder, f"{MANIFEST} has {str(value)[:60]} as framing")
-
-
-def _clip(folder: Path, value: object) -> Clip:
-    match value:
-        case {
-            "name": str(name),
-            "text": str(text),
-            "part": ("train" | "selection" | "held_out") as part,
-            "frames": int(frames),
-            "digest": str(digest),
-            **rest,
-        } if not rest and frames > 0:
-            return Clip(name, text, part, frames, digest)
-        case _:
-            raise _damaged(folder, f"{MANIFEST} has {str(value)[:120]} as a clip")
-
-
-def _refused(folder: Path, value: object) -> Refused:
-    match value:
-        case {"name": str(name), "reason": str(reason), **rest} if not rest:
-            return Refused(name, reason)
-        case _:
-            raise _damaged(folder, f"{MANIFEST} has {str(value)[:120]} as a clip left out")
-
-
-def _counts(folder: Path, value: object) -> Mapping[str, int]:
-    if not isinstance(value, dict):
-        raise _damaged(folder, f"{MANIFEST} has {str(value)[:40]} where counts must stand")
-    counts: dict[str, int] = {}
-    for sign, count in value.items():
-        if not isinstance(count, int):
-            raise _damaged(folder, f"{MANIFEST} has {count!r} as the count of {sign!r}")
-        counts[str(sign)] = count
-    return counts
-
-
-def _check_clips(corpus: Corpus) -> None:
-    """That there are clips, and a file for each."""
-    if not corpus.clips:
-        raise _damaged(corpus.folder, "it has no clips")
-    kept = {path.stem for path in (corpus.folder / CLIPS).glob("*.safetensors")}
-    missing = [clip.name for clip in corpus.clips if clip.digest not in kept]
-    if missing:
-        raise _damaged(corpus.folder, f"{len(missing)} clips have no file, {missing[0]} the first")
+        return read_vocabulary(folder / VOCABULARY)
+    except VoiceError as error:
+        raise damaged(folder, error.message) from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from trainers.vits.corpus import Refused
+from trainers.vits.contents import Refused
 from trainers.vits.errors import CorpusError
 from trainers.vits.vocabulary import normal_text
 
@@ -21,6 +21,13 @@ SPEAKERS: Final = ("speaker", "speaker_id", "speaker_name", "sid")
 HEADINGS: Final = frozenset(("id", "file", "name", "text", "normalized_text", "raw_text", *SPEAKERS))
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_NULS: Final = 8
+"""More than one zero byte in so many is UTF-16 that does not say so."""
+
+_PLAIN: Final = 2
+"""Columns of `id|text`."""
+
+_SHOWN: Final = 5
 _REPEATS: Final = 4
 """A column of labels has each of them this often, on average."""
 
@@ -102,7 +109,7 @@ def _no_file(source: Path) -> str:
 
 def _decoded(path: Path, content: bytes) -> str:
     """The file's text."""
-    if content.startswith(_UTF_16) or b"\0" in content:
+    if content.startswith(_UTF_16) or content.count(b"\0") > len(content) // _NULS:
         raise CorpusError(f"{path} is in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {FILE} > new.csv")
     try:
         return content.decode("utf-8-sig")
@@ -134,9 +141,9 @@ def _without_heading(rows: Sequence[_Row]) -> tuple[tuple[str, ...], Sequence[_R
 def _columns(path: Path, heading: Sequence[str], rows: Sequence[_Row]) -> _Columns:
     """What the columns are, by the heading or by what stands in most lines."""
     count = len(heading) or Counter(len(row.cells) for row in rows).most_common(1)[0][0]
-    if count not in (2, 3):
+    if count not in (_PLAIN, _PLAIN + 1):
         raise CorpusError(f"{path} has {count} columns between |; write a line per clip: id|text")
-    if count == 2:
+    if count == _PLAIN:
         return _Columns(count, text=1, instead=1, speaker=None)
     speaker = _speaker_column(heading, [row for row in rows if len(row.cells) == count])
     if speaker is None:
@@ -195,21 +202,34 @@ def _name(row: _Row) -> str:
 
 def _problem(columns: _Columns, row: _Row, numbers: Sequence[int]) -> str:
     """What is wrong with a line; empty where nothing is."""
-    name, where = _name(row), f"{FILE} line {row.number}"
-    if not name:
-        return f"{where} has no id; write id|text"
-    if _leaves(name):
-        return f"{where}: the id {name!r} leads out of the folder; name a recording in wavs"
-    if len(numbers) > 1:
+    if len(numbers) > 1 and _name(row):
         return f"the id stands on lines {_listed([str(number) for number in numbers])} of {FILE}; keep one"
     if len(row.cells) != columns.count:
-        return f"{where} has {len(row.cells)} columns between | and most lines {columns.count}; write id|text"
-    text = _text_of(columns, row)
-    if not text:
-        return f"{where} has no text; write what is said, or remove the line"
-    if any(unicodedata.category(sign) == "Cc" for sign in text):
-        return f"{where} has a control character in {text!r}; remove it"
+        return f"line {row.number} of {FILE} has {len(row.cells)} columns between |, most have {columns.count}; mend it"
+    problem = _problem_of_id(_name(row)) or _problem_of_text(_text_of(columns, row))
+    return problem and f"line {row.number} of {FILE} {problem}"
+
+
+def _problem_of_id(name: str) -> str:
+    if not name:
+        return "has no id; write id|text"
+    if _leaves(name):
+        return f"has the id {name!r}, which leads out of the folder; name a recording in wavs"
+    if _has_control(name):
+        return f"has the id {name!r} with a control character; remove it"
     return ""
+
+
+def _problem_of_text(text: str) -> str:
+    if not text:
+        return "has no text; write what is said, or remove the line"
+    if _has_control(text):
+        return f"has the text {text!r} with a control character; remove it"
+    return ""
+
+
+def _has_control(text: str) -> bool:
+    return any(unicodedata.category(sign) == "Cc" for sign in text)
 
 
 def _text_of(columns: _Columns, row: _Row) -> str:
@@ -224,4 +244,4 @@ def _leaves(name: str) -> bool:
 def _listed(names: Iterable[str]) -> str:
     """The first few of names."""
     shown = list(names)
-    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} others" if len(shown) > 5 else "")
+    return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} others" if len(shown) > _SHOWN else "")

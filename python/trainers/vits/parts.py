@@ -4,7 +4,7 @@ import hashlib
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-from trainers.vits.corpus import Part
+from trainers.vits.contents import Part
 from trainers.vits.errors import CorpusError
 
 
@@ -29,12 +29,12 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
     chosen = _count(places.values(), held_out if held_out < 1 else 0.0, selection)
     if judged + chosen >= len(ordered):
         raise CorpusError(
-            f"{judged} held-out and {chosen} selection texts leave none of {len(ordered)} different ones to learn from; "
-            "record more sentences, or hold out fewer"
+            f"{judged} held-out and {chosen} selection texts leave none of {len(ordered)} different ones to learn "
+            "from; record more sentences, or hold out fewer"
         )
     part: dict[str, Part] = dict.fromkeys(ordered, "train")
     part |= dict.fromkeys(ordered[:judged], "held_out")
-    part |= dict.fromkeys(ordered[judged:judged + chosen], "selection")
+    part |= dict.fromkeys(ordered[judged : judged + chosen], "selection")
     return {text: part[_words(text)] for text in texts}
 
 

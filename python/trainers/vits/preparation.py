@@ -3,21 +3,23 @@
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from trainers.vits.corpus import CLIPS, Clip, Corpus, Refused, content_digest, write_clip, write_manifest
+from trainers.vits.contents import Clip, Contents, Refused, write_contents
+from trainers.vits.corpus import CLIPS, Corpus, content_digest, write_clip
 from trainers.vits.errors import CorpusError, SpeechError
 from trainers.vits.metadata import Line, read_metadata
 from trainers.vits.parts import parts_of
 from trainers.vits.recordings import Accepted, Recordings, decode, find_recordings, the_recording
 from trainers.vits.spectrum import Framing
-from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters
+from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters, write_vocabulary
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import VitsTokenizer
 
 SHOWN: Final = 20
@@ -84,16 +86,16 @@ def prepare(
     if out.exists():
         raise CorpusError(f"{out} exists already; name a folder that does not, or remove it")
     lines, refused = read_metadata(source)
-    recordings = find_recordings(source)
+    recordings = _found(source)
+    tokenizer = tokenizer_of(_vocabulary(settings, lines))
+    named = {one.name for one in (*lines, *refused)}
     with _draft(out) as draft:
-        work = _Work(draft, settings, recordings, tokenizer_of(settings.vocabulary or characters(_texts(lines))))
+        work = _Work(out, draft, settings, recordings, tokenizer)
         for done, line in enumerate(lines, start=1):
             work.take(line)
             tell(done, len(lines))
-        order = {line.name: line.number for line in lines}
-        corpus = work.corpus(refused, _unlisted(source, recordings, {*order, *(one.name for one in refused)}))
-        write_manifest(corpus)
-    return replace(corpus, folder=out)
+        work.finish(refused, _unlisted(source, recordings, named))
+    return Corpus.open(out)
 
 
 @final
@@ -101,13 +103,17 @@ class _Work:
     """What becomes of the lines, one after another.
 
     Args:
-        draft: where the corpus is written.
+        out: where the corpus will be.
+        draft: where it is written.
         settings: what a clip must be.
         recordings: the files of the source.
         tokenizer: tells what of a text can be used.
     """
 
-    def __init__(self, draft: Path, settings: Preparation, recordings: Recordings, tokenizer: "VitsTokenizer") -> None:
+    def __init__(
+        self, out: Path, draft: Path, settings: Preparation, recordings: Recordings, tokenizer: "VitsTokenizer"
+    ) -> None:
+        self._out = out
         self._draft = draft
         self._settings = settings
         self._recordings = recordings
@@ -125,32 +131,37 @@ class _Work:
     def take(self, line: Line) -> None:
         """Keep the clip of a line, or why it cannot be."""
         try:
-            clip = self._kept(line)
+            clip, samples = self._checked(line)
         except SpeechError as error:
             self._refused.append(Refused(line.name, error.message))
             return
+        with _writing(self._out):
+            write_clip(self._draft, clip.digest, samples, self._settings.framing)
         self._clips[clip.digest] = clip
         self._unknown += unknown_characters(self._tokenizer, line.text)
 
-    def corpus(self, refused: Sequence[Refused], unlisted: tuple[str, ...]) -> Corpus:
-        """What was prepared."""
+    def finish(self, refused: Sequence[Refused], unlisted: tuple[str, ...]) -> None:
+        """Cut the clips into parts, write what else a corpus has, and put it into its place."""
         refused = (*refused, *self._refused)
         clips = tuple(self._clips.values())
-        if refused and not self._settings.skip_bad:
+        if refused and not (clips and self._settings.skip_bad):
             raise CorpusError(_listed(refused, len(clips)))
         parts = parts_of(_texts(clips), selection=self._settings.selection, held_out=self._settings.held_out)
-        return Corpus(
-            folder=self._draft,
+        contents = Contents(
             framing=self._settings.framing,
             clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),
-            vocabulary=self._settings.vocabulary or characters(_texts(clips)),
             refused=refused,
-            unknown=dict(sorted(self._unknown.items())),
+            unknown=self._unknown,
             unlisted=unlisted,
         )
+        with _writing(self._out):
+            write_contents(self._draft, contents)
+            write_vocabulary(self._draft, _vocabulary(self._settings, clips))
+            self._draft.chmod(0o755)
+            self._draft.rename(self._out)
 
-    def _kept(self, line: Line) -> Clip:
-        """Write a line's clip."""
+    def _checked(self, line: Line) -> tuple[Clip, "Tensor"]:
+        """A line's clip, of which the part is not known yet, and its samples, int16 [frames · hop]."""
         needed = len(tokens(self._tokenizer, line.text))
         path = the_recording(self._recordings, line.name)
         samples = decode(path, self._accepted)
@@ -163,27 +174,44 @@ class _Work:
         digest = content_digest(line.text, samples)
         if digest in self._clips:
             raise CorpusError(f"{path} has samples and text of clip {self._clips[digest].name}; keep one of them")
-        write_clip(self._draft, digest, samples, self._settings.framing)
-        return Clip(line.name, line.text, "train", frames, digest)
+        return Clip(line.name, line.text, "train", frames, digest), samples
 
 
 @contextmanager
-def _draft(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its place in the end, or is removed."""
-    try:
+def _draft(out: Path) -> Generator[Path]:
+    """A folder beside `out`; what is left of it in the end is removed."""
+    with _writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-        try:
+    try:
+        with _writing(out):
             (draft / CLIPS).mkdir()
-            yield draft
-            draft.chmod(0o755)
-            draft.rename(out)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
+
+
+@contextmanager
+def _writing(out: Path) -> Generator[None]:
+    """Tells of a place that cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise CorpusError(
             f"{out} cannot be written ({error.strerror}); choose another place, or make room there"
         ) from error
+
+
+def _found(source: Path) -> Recordings:
+    try:
+        return find_recordings(source)
+    except OSError as error:
+        raise CorpusError(f"{error.filename} cannot be read ({error.strerror})") from error
+
+
+def _vocabulary(settings: Preparation, having: Sequence[Line] | Sequence[Clip]) -> Mapping[str, int]:
+    """The model's, or that of the texts."""
+    return characters(_texts(having)) if settings.vocabulary is None else settings.vocabulary
 
 
 def _check_framing(framing: Framing, min_frames: int) -> None:
@@ -209,10 +237,6 @@ def _listed(refused: Sequence[Refused], good: int) -> str:
     """All bad clips at once."""
     lines = [f"  {one.name}: {one.reason}" for one in refused[:SHOWN]]
     more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []
-    return "\n".join(
-        [
-            f"{len(refused)} of {len(refused) + good} clips cannot be used; mend them, or leave them out by --skip-bad:",
-            *lines,
-            *more,
-        ]
-    )
+    total = len(refused) + good
+    remedy = "mend them, or leave them out by --skip-bad" if good else "there is nothing to learn from"
+    return "\n".join([f"{len(refused)} of {total} clips cannot be used; {remedy}:", *lines, *more])

@@ -1,11 +1,12 @@
 """Recordings as they come: found in their folder, decoded, and refused where nothing can be learnt from them."""
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,7 +27,13 @@ FOLDER: Final = "wavs"
 ENDINGS: Final = (".wav", ".flac")
 
 QUIETEST: Final = 1e-3
-"""A clip whose samples stay nearer than this to their mean, −60 dB of full scale, is silence."""
+"""A clip whose samples stay nearer than this to their mean, -60 dB of full scale, is silence."""
+
+_CUT: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
+"""How libsndfile tells of a WAV file that is shorter than its head says; it reads what is there."""
+
+_ENDLESS: Final = 2**31 - 2**20
+"""From here on a WAV file's head says that its writer could not know the length."""
 
 Recordings = Mapping[str, tuple[Path, ...]]
 """Files by id: their path in `wavs`, or beside metadata.csv, without its ending."""
@@ -88,7 +95,7 @@ def decode(path: Path, accepted: Accepted) -> Tensor:
         CorpusError: The recording cannot be decoded, has several channels, another rate that is not to be converted,
             is too short, too long, silent, or louder than full scale.
     """
-    wave = _at_rate(path, *_read(path, accepted), accepted)
+    wave = _at_rate(*_read(path, accepted), accepted.framing.rate)
     frames = len(wave) // accepted.framing.hop
     if frames < accepted.min_frames:
         raise CorpusError(
@@ -103,14 +110,14 @@ def decode(path: Path, accepted: Accepted) -> Tensor:
 
 def _sounds(paths: Iterable[Path]) -> list[Path]:
     """The recordings among files, in an order that does not depend on the disk."""
-    return sorted(path for path in paths if path.suffix.lower() in ENDINGS and path.is_file())
+    return sorted(path for path in paths if path.suffix.lower() in ENDINGS and path.name[0] != "." and path.is_file())
 
 
 def _missing(recordings: Recordings, name: str) -> str:
     """What is wrong where an id has no file."""
-    for ending in ENDINGS:
-        if name.lower().endswith(ending) and name[: -len(ending)] in recordings:
-            return f"its id ends in {ending}; write the id without it: {name[: -len(ending)]}"
+    bare = str(PurePosixPath(name.removeprefix(f"{FOLDER}/")).with_suffix(""))
+    if bare in recordings:
+        return f"the id {name} has the folder or the ending of a file; write {bare}"
     return f"there is no {FOLDER}/{name}.wav and no {FOLDER}/{name}.flac; put the recording there, or remove the line"
 
 
@@ -119,14 +126,12 @@ def _read(path: Path, accepted: Accepted) -> tuple[NDArray[np.float64], int]:
     try:
         with soundfile.SoundFile(path) as file:
             _check_head(path, file, accepted)
-            wave: NDArray[np.float64] = file.read(dtype="float64")
-            rate, promised = file.samplerate, file.frames
-    except soundfile.SoundFileError as error:
-        raise CorpusError(f"{path} cannot be decoded ({error}); convert it to a 16-bit WAV or FLAC file") from error
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read ({error.strerror})") from error
-    if len(wave) < promised:
-        raise CorpusError(f"{path} ends after {len(wave)} of {promised} samples; copy it again")
+            wave = np.asarray(file.read(dtype="float64"), dtype=np.float64)
+            rate = file.samplerate
+    except soundfile.LibsndfileError as error:
+        raise CorpusError(
+            f"{path} cannot be decoded ({error.error_string}); copy it again, or convert it to 16-bit WAV or FLAC"
+        ) from error
     if not np.isfinite(wave).all():
         raise CorpusError(f"{path} has samples that are no numbers; convert it to a 16-bit WAV or FLAC file")
     if len(wave) and np.abs(wave).max() > 1:
@@ -136,6 +141,9 @@ def _read(path: Path, accepted: Accepted) -> tuple[NDArray[np.float64], int]:
 
 def _check_head(path: Path, file: "SoundFile", accepted: Accepted) -> None:
     """What can be known before a long file is read."""
+    cut = _CUT.search(file.extra_info)
+    if cut and int(cut["has"]) < int(cut["says"]) < _ENDLESS:
+        raise CorpusError(f"{path} ends after {cut['has']} of {cut['says']} bytes of samples; copy it again")
     if file.channels != 1:
         raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
     if file.samplerate != accepted.framing.rate and not accepted.resample:
@@ -150,9 +158,8 @@ def _check_head(path: Path, file: "SoundFile", accepted: Accepted) -> None:
         )
 
 
-def _at_rate(path: Path, wave: NDArray[np.float64], rate: int, accepted: Accepted) -> NDArray[np.float64]:
+def _at_rate(wave: NDArray[np.float64], rate: int, wanted: int) -> NDArray[np.float64]:
     """A wave at the rate that is wanted."""
-    wanted = accepted.framing.rate
     if rate == wanted or not len(wave):
         return wave
     shared = gcd(wanted, rate)

@@ -1,7 +1,7 @@
 """Texts as a model reads them: their characters, the numbers of those, and what no number exists for.
 
-transformers' `VitsTokenizer` leaves out, without a word, every character that its vocabulary does not hold. Here nothing
-is left out unseen: `unknown_characters` counts what would be.
+transformers' `VitsTokenizer` leaves out, without a word, every character that its vocabulary does not hold. Here
+nothing is left out unseen: `unknown_characters` counts what would be.
 """
 
 import json
@@ -39,7 +39,7 @@ def normal_text(text: str) -> str:
 
 
 def characters(texts: Iterable[str]) -> dict[str, int]:
-    """A vocabulary of everything that texts hold, lowercase: the blank is 0, the characters follow in code point order."""
+    """A vocabulary of all that texts hold, lowercase: the blank is 0, the characters follow in code point order."""
     found = {small for text in texts for letter in normal_text(text) for small in letter.lower()}
     return {sign: number for number, sign in enumerate((PAD, *sorted(found), UNKNOWN))}
 
@@ -52,15 +52,12 @@ def tokenizer_of(vocabulary: Mapping[str, int]) -> "VitsTokenizer":
     """
     from transformers import VitsTokenizer
 
-    if not vocabulary or sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        raise VoiceError(
-            f"a vocabulary numbers its characters 0, 1, 2 and so on, each once; this one of {len(vocabulary)} does not: "
-            "use the one that the corpus or the model was saved with"
-        )
+    _check_numbers(vocabulary, "this one")
     with TemporaryDirectory() as folder:
-        path = Path(folder) / VOCABULARY
-        path.write_text(json.dumps(dict(vocabulary)), encoding="utf-8")
-        return VitsTokenizer(str(path), phonemize=False, normalize=True, add_blank=True, is_uroman=False)
+        write_vocabulary(Path(folder), vocabulary)
+        return VitsTokenizer(
+            str(Path(folder) / VOCABULARY), phonemize=False, normalize=True, add_blank=True, is_uroman=False
+        )
 
 
 def tokenizer_in(folder: Path) -> "VitsTokenizer":
@@ -86,7 +83,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     """A vocabulary from its file.
 
     Raises:
-        VoiceError: It is missing, cannot be read, or is not an object of numbers.
+        VoiceError: It is missing, cannot be read, or does not number its characters 0, 1, 2 and so on.
     """
     try:
         found: object = json.loads(path.read_bytes())
@@ -101,7 +98,18 @@ def read_vocabulary(path: Path) -> dict[str, int]:
         if not isinstance(number, int) or isinstance(number, bool):
             raise VoiceError(f"vocabulary {path} gives {sign!r} no number; copy the model's folder again")
         vocabulary[str(sign)] = number
+    _check_numbers(vocabulary, str(path))
     return vocabulary
+
+
+def write_vocabulary(folder: Path, vocabulary: Mapping[str, int]) -> None:
+    """Write vocab.json into a folder; the same vocabulary gives the same bytes.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    ordered = dict(sorted(vocabulary.items(), key=lambda one: one[1]))
+    (folder / VOCABULARY).write_bytes(json.dumps(ordered, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
 def unknown_characters(tokenizer: "VitsTokenizer", text: str) -> Counter[str]:
@@ -132,6 +140,15 @@ def tokens(tokenizer: "VitsTokenizer", text: str) -> list[int]:
     if not tokenizer.add_blank:
         return numbers
     return [0, *(number for pair in ((number, 0) for number in numbers) for number in pair)]
+
+
+def _check_numbers(vocabulary: Mapping[str, int], name: str) -> None:
+    """Every number is a row of the model's table of characters."""
+    if not vocabulary or sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise VoiceError(
+            f"a vocabulary numbers its characters 0, 1, 2 and so on, each once; {name} of {len(vocabulary)} does not: "
+            "use the one that the corpus or the model was saved with"
+        )
 
 
 def _nothing_left(text: str, rewritten: str) -> str:
