@@ -33,7 +33,7 @@ def sound(wave: Tensor, rate: int) -> str:
     """A wave as FLAC of 16 bits.
 
     Args:
-        wave: float32 [T]; what lies beyond −1 to 1 is cut off.
+        wave: float32 [T]; what lies beyond -1 to 1 is cut off.
         rate: samples per second.
     """
     file = io.BytesIO()
@@ -52,7 +52,7 @@ def picture(wave: Tensor, framing: Framing, frames: int) -> str:
     levels = _levels(wave, framing)
     drawn = np.full((len(levels), max(frames, levels.shape[1])), NOTHING, dtype=np.uint8)
     drawn[:, : levels.shape[1]] = levels[::-1]
-    image = Image.fromarray(drawn, mode=None)
+    image = Image.fromarray(drawn)
     image.putpalette(_palette())
     file = io.BytesIO()
     image.save(file, format="PNG", optimize=True, transparency=NOTHING)

@@ -32,7 +32,7 @@ class Heard:
         spelling: the same as the judge would write it; what it heard is compared with this.
         heard_real: what the judge heard in the recording.
         heard_spoken: what it heard in what the voice said.
-        real: the recording, float32 [T], in −1 to 1.
+        real: the recording, float32 [T], in -1 to 1.
         spoken: what the voice said, float32 [T].
         distance: of their log mels along the best warping, 0 or more.
         reconstruction: the mean absolute difference of log mels after encoder and decoder, 0 or more.
@@ -86,6 +86,9 @@ class Evaluation:
         spoken: how many clips were spoken and judged; `clips` may hold fewer.
         clips: those to hear, in order.
         unspoken: all that could not be spoken.
+
+    Raises:
+        ValueError: there are more clips to hear than were spoken.
     """
 
     title: str
@@ -103,6 +106,10 @@ class Evaluation:
     spoken: int
     clips: tuple[Heard, ...]
     unspoken: tuple[Unspoken, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.clips) > self.spoken:
+            raise ValueError(f"{len(self.clips)} clips to hear of {self.spoken} spoken; count all that were spoken")
 
 
 def write_page(path: Path, evaluation: Evaluation, *, most: int = MOST_DRAWN) -> None:
@@ -134,7 +141,6 @@ def render_page(evaluation: Evaluation, *, most: int = MOST_DRAWN) -> str:
             evaluation=evaluation,
             tiles=tuple(_tiles(evaluation)),
             clips=drawn,
-            more=evaluation.spoken - len(drawn),
             scale=_Scale(),
         )
     )
