@@ -47,3 +47,11 @@ def assert_loads_nothing(text: str) -> None:
     assert not {"link", "iframe", "object", "embed", "img", "form", "base"} & set(page.tags)
     assert "default-src 'none'" in text
     assert "cdn.plot.ly/plotly" not in text.split("<body>")[1]
+
+
+def assert_holds_all(text: str) -> None:
+    """Sounds and pictures are in the page itself, and no script runs."""
+    page = page_of(text)
+    assert all(one.startswith("data:") for one in page.references)
+    assert not {"link", "iframe", "object", "embed", "form", "base", "script"} & set(page.tags)
+    assert "default-src 'none'" in text

@@ -1,0 +1,354 @@
+"""An evaluation of a voice as a page to read and hear: one HTML file that loads nothing from anywhere."""
+
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from torch import Tensor
+
+from trainers.vits.differences import Difference, difference
+from trainers.vits.media import COLOURS, LOUDEST, frames_of, marks, picture, sound
+from trainers.vits.spectrum import SILENCE, Framing
+
+MOST_DRAWN: Final = 24
+"""Clips with sound and pictures, unless told otherwise: some megabytes."""
+
+UNKNOWN: Final = "\N{EN DASH}"
+MINUS: Final = "\N{MINUS SIGN}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Heard:
+    """One clip that was spoken, beside its recording.
+
+    Attributes:
+        name: its id in metadata.csv.
+        text: as written there, which is what the voice was given.
+        spelling: the same as the judge would write it; what it heard is compared with this.
+        heard_real: what the judge heard in the recording.
+        heard_spoken: what it heard in what the voice said.
+        real: the recording, float32 [T], in -1 to 1.
+        spoken: what the voice said, float32 [T].
+        distance: of their log mels along the best warping, 0 or more.
+        reconstruction: the mean absolute difference of log mels after encoder and decoder, 0 or more.
+        log_length_ratio: log(spoken / recorded length): above 0 the voice speaks more slowly.
+    """
+
+    name: str
+    text: str
+    spelling: str
+    heard_real: str
+    heard_spoken: str
+    real: Tensor
+    spoken: Tensor
+    distance: float
+    reconstruction: float
+    log_length_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unspoken:
+    """One clip that the voice could not speak.
+
+    Attributes:
+        name: its id in metadata.csv.
+        text: as written there.
+        reason: why, and what to do.
+    """
+
+    name: str
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evaluation:
+    """What a voice came to on clips of a corpus. A figure that is NaN is shown as unknown.
+
+    Attributes:
+        title: what was judged, such as `demo/3`.
+        voice: the voice in some words: its folder, its training.
+        corpus: the recordings in some words: their folder, which part, their digest.
+        language: of the texts, as BCP 47 has it (`ku`); empty where it is not known.
+        framing: of all waves.
+        speaking_rate: of the voice; lower is slower.
+        error_rate: characters that the judge heard wrongly in what was spoken, as a share of those to be said.
+        real_error_rate: the same of the recordings of the same clips.
+        judge_error_rate: the same of all held-out recordings, which the judge was not trained on.
+        distance: mean of the clips'.
+        reconstruction: mean of the clips'.
+        length_error: mean of the clips' |log length ratio|.
+        spoken: how many clips were spoken and judged; `clips` may hold fewer.
+        clips: those to hear, in order.
+        unspoken: all that could not be spoken.
+
+    Raises:
+        ValueError: there are more clips to hear than were spoken.
+    """
+
+    title: str
+    voice: str
+    corpus: str
+    language: str = ""
+    framing: Framing
+    speaking_rate: float
+    error_rate: float
+    real_error_rate: float
+    judge_error_rate: float
+    distance: float
+    reconstruction: float
+    length_error: float
+    spoken: int
+    clips: tuple[Heard, ...]
+    unspoken: tuple[Unspoken, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.clips) > self.spoken:
+            raise ValueError(f"{len(self.clips)} clips to hear of {self.spoken} spoken; count all that were spoken")
+
+
+def write_page(path: Path, evaluation: Evaluation, *, most: int = MOST_DRAWN) -> None:
+    """Write the page, whole or not at all, in place of an older one.
+
+    Args:
+        path: the HTML file.
+        evaluation: what the voice came to.
+        most: clips with sound and pictures, 0 or more; the page says how many more there are.
+
+    Raises:
+        ValueError: a wave is no finite [T] with a sample or more.
+        OSError: the file cannot be written; what was there stays as it was.
+    """
+    _replace(path, render_page(evaluation, most=most).encode())
+
+
+def render_page(evaluation: Evaluation, *, most: int = MOST_DRAWN) -> str:
+    """The page as HTML text; the same evaluation gives the same text.
+
+    Raises:
+        ValueError: a wave is no finite [T] with a sample or more.
+    """
+    drawn = [_drawn(clip, evaluation.framing) for clip in evaluation.clips[:most]]
+    return (
+        _environment()
+        .get_template("evaluation.html")
+        .render(
+            evaluation=evaluation,
+            tiles=tuple(_tiles(evaluation)),
+            clips=drawn,
+            scale=_Scale(),
+        )
+    )
+
+
+# --- figures
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number under its name.
+
+    Attributes:
+        name: what it is.
+        value: in full, for programs; None where it is unknown.
+        text: the same for people.
+        note: how to read it.
+    """
+
+    name: str
+    value: float | None
+    text: str
+    note: str = ""
+
+
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+
+
+def plain(value: float) -> str:
+    """A number with three digits after the point."""
+    return f"{value:.3f}"
+
+
+def longer(log_ratio: float) -> str:
+    """How much longer than the recording, with its sign, in percent."""
+    return f"{100 * math.expm1(log_ratio):+.0f}\N{NO-BREAK SPACE}%".replace("-", MINUS)
+
+
+def _figure(name: str, value: float, show: Callable[[float], str], note: str = "") -> Figure:
+    if not math.isfinite(value):
+        return Figure(name, None, UNKNOWN, note)
+    return Figure(name, value, show(value), note)
+
+
+def _tiles(evaluation: Evaluation) -> Iterator[Figure]:
+    """The figures at the top, the error rates of the voice and of the judge first."""
+    found = evaluation
+    yield _figure(
+        "Character error rate, spoken", found.error_rate, percent, "what the judge heard wrongly in the voice"
+    )
+    yield _figure(
+        "Character error rate, recorded", found.real_error_rate, percent, "the same judge, recordings of the same clips"
+    )
+    yield _figure(
+        "The judge's own error rate", found.judge_error_rate, percent, "held-out recordings, as it was measured once"
+    )
+    yield _figure("Mel distance", found.distance, plain, "log mels along the best time warping; 0 is the recording")
+    yield _figure("Reconstruction", found.reconstruction, plain, "log mels after encoder and decoder; 0 is perfect")
+    yield _figure(
+        "Length error", found.length_error, plain, "mean |log length ratio|; 0.1 is about 10\N{NO-BREAK SPACE}% off"
+    )
+    yield _figure("Speaking rate", found.speaking_rate, "{:.2f}".format, "of the voice; lower is slower")
+    yield _figure("Clips", found.spoken, "{:,.0f} spoken".format, f"{len(found.unspoken):,} could not be spoken")
+
+
+# --- clips
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """One of a clip's two waves, ready to be seen and heard.
+
+    Attributes:
+        heading: whose it is.
+        seconds: how long it lasts.
+        picture: its spectrogram, a data URI.
+        sound: a data URI.
+        heard: what the judge heard, marked.
+    """
+
+    heading: str
+    seconds: float
+    picture: str
+    sound: str
+    heard: Difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A mark of the axis below both pictures.
+
+    Attributes:
+        text: its seconds.
+        place: from the left, in percent.
+    """
+
+    text: str
+    place: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A clip, ready to be seen and heard.
+
+    Attributes:
+        name: its id.
+        text: as the voice was given it.
+        letters: how many are to be heard.
+        takes: the recording, then what was spoken.
+        marks: of the time axis that they share.
+        figures: of this clip.
+    """
+
+    name: str
+    text: str
+    letters: int
+    takes: tuple[Take, Take]
+    marks: tuple[Mark, ...]
+    figures: tuple[Figure, ...]
+
+
+def _drawn(clip: Heard, framing: Framing) -> Drawn:
+    for wave in (clip.real, clip.spoken):
+        _check_wave(clip.name, wave)
+    real, spoken = clip.real.detach().float().cpu(), clip.spoken.detach().float().cpu()
+    frames = max(frames_of(real, framing), frames_of(spoken, framing))
+    return Drawn(
+        name=clip.name,
+        text=clip.text,
+        letters=len(clip.spelling),
+        takes=(
+            _take("Recorded", real, difference(clip.heard_real, clip.spelling), framing, frames),
+            _take("Spoken", spoken, difference(clip.heard_spoken, clip.spelling), framing, frames),
+        ),
+        marks=_marks(framing.seconds(frames)),
+        figures=(
+            _figure("Mel distance", clip.distance, plain),
+            _figure("Reconstruction", clip.reconstruction, plain),
+            _figure(
+                "Length", clip.log_length_ratio, longer, f"log ratio {clip.log_length_ratio:+.3f}".replace("-", MINUS)
+            ),
+        ),
+    )
+
+
+def _take(heading: str, wave: Tensor, heard: Difference, framing: Framing, frames: int) -> Take:
+    return Take(
+        heading=heading,
+        seconds=len(wave) / framing.rate,
+        picture=picture(wave, framing, frames),
+        sound=sound(wave, framing.rate),
+        heard=heard,
+    )
+
+
+def _marks(seconds: float) -> tuple[Mark, ...]:
+    return tuple(Mark(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in marks(seconds))
+
+
+def _check_wave(name: str, wave: Tensor) -> None:
+    if wave.dim() != 1 or not len(wave) or not wave.isfinite().all():
+        raise ValueError(
+            f"a wave of clip {name} has shape {list(wave.shape)} or samples that are no numbers; expected finite "
+            "samples [T], 1 or more: tell it as one that could not be spoken"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """The colours of all pictures.
+
+    Attributes:
+        quietest: the log mel of the darkest.
+        loudest: the log mel of the brightest.
+        colours: in order, as CSS.
+    """
+
+    quietest: float = SILENCE
+    loudest: float = LOUDEST
+    colours: str = ", ".join(f"rgb{colour}" for colour in COLOURS)
+
+
+# --- the file
+
+
+def _environment() -> Environment:
+    """Everything is escaped, and a name that is not known is an error."""
+    return Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=PackageLoader("trainers.vits", "templates"),
+    )
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a draft beside the file, flush it to disk, and move it into place."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.chmod(0o644)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

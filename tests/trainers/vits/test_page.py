@@ -1,0 +1,275 @@
+"""An evaluation's page shows and plays what it was given, loads nothing, and runs nothing that others wrote."""
+
+import base64
+import io
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from pages import HOSTILE, assert_holds_all, page_of
+from PIL import Image
+from torch import Tensor
+
+from trainers.vits.differences import Piece, difference
+from trainers.vits.measures import edit_distance
+from trainers.vits.media import frames_of, marks, picture, sound
+from trainers.vits.page import Evaluation, Heard, Unspoken, render_page, write_page
+from trainers.vits.spectrum import BANDS, Framing
+
+FRAMING = Framing()
+
+
+def tone(seconds: float, hertz: float = 440.0) -> Tensor:
+    return 0.5 * torch.sin(2 * math.pi * hertz * torch.arange(round(seconds * FRAMING.rate)) / FRAMING.rate)
+
+
+def clip(name: str = "a1", *, text: str = "Tu çawa?", spoken: Tensor | None = None) -> Heard:
+    return Heard(
+        name=name,
+        text=text,
+        spelling="tu çawa",
+        heard_real="tu çawa",
+        heard_spoken="tu cawax",
+        real=tone(0.5),
+        spoken=tone(0.8, 880) if spoken is None else spoken,
+        distance=1.234567,
+        reconstruction=0.654321,
+        log_length_ratio=-0.1,
+    )
+
+
+def evaluation(*clips: Heard, spoken: int | None = None) -> Evaluation:
+    return Evaluation(
+        title="demo/3",
+        voice="the voice in /voices/demo/3",
+        corpus="held-out clips of /corpora/one",
+        language="ku",
+        framing=FRAMING,
+        speaking_rate=0.7916,
+        error_rate=0.4123,
+        real_error_rate=0.0115,
+        judge_error_rate=0.0121,
+        distance=1.31,
+        reconstruction=0.81,
+        length_error=0.09,
+        spoken=len(clips) if spoken is None else spoken,
+        clips=clips,
+        unspoken=(Unspoken(name="b9", text="日本", reason="nothing of it is in the vocabulary"),),
+    )
+
+
+def content(uri: str) -> bytes:
+    return base64.b64decode(uri.partition(",")[2])
+
+
+def pixels(uri: str) -> Image.Image:
+    return Image.open(io.BytesIO(content(uri)))
+
+
+def bright(uri: str) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Entries of the palette of every pixel, the top row first."""
+    return np.asarray(pixels(uri)).astype(np.int64)
+
+
+# --- the page
+
+
+def test_the_page_holds_everything_and_is_always_the_same() -> None:
+    found = evaluation(clip("a1"), clip("a2"))
+    text = render_page(found)
+    assert text.startswith("<!doctype html>")
+    assert_holds_all(text)
+    assert text == render_page(found)
+    assert "prefers-color-scheme: dark" in text
+    assert 'name="viewport"' in text
+    assert '<html lang="en">' in text
+
+
+def test_every_clip_has_two_sounds_and_two_pictures_with_a_text_in_their_place() -> None:
+    text = render_page(evaluation(clip("a1"), clip("a2")))
+    page = page_of(text)
+    assert page.tags.count("audio") == page.tags.count("img") == 4
+    assert sorted(one.split(";")[0] for one in page.references) == ["data:audio/flac"] * 4 + ["data:image/png"] * 4
+    assert 'alt="Spectrogram of clip a2, spoken: 0.80 seconds"' in text
+    assert 'aria-label="Clip a2, recorded"' in text
+
+
+def test_the_figures_stand_on_the_page_in_full_and_as_people_read_them() -> None:
+    page = page_of(render_page(evaluation(clip())))
+    assert {0.4123, 0.0115, 0.0121, 1.31, 0.81, 0.09, 0.7916, 1.234567, 0.654321, -0.1} <= set(page.numbers)
+    assert "41.2 %" in page.words
+    assert "−10 %" in page.words  # noqa: RUF001 - exp(-0.1) is 0.905
+    assert "The judge is a small recogniser" in page.words
+
+
+def test_a_figure_that_is_unknown_is_a_dash() -> None:
+    page = page_of(render_page(replace(evaluation(), error_rate=math.nan, distance=math.inf)))
+    assert "nan" not in page.words
+    assert "inf " not in page.words
+    assert page.text.count("\N{EN DASH}") == 2
+
+
+def test_what_the_judge_heard_wrongly_is_marked() -> None:
+    text = render_page(evaluation(clip()))
+    assert "tu <mark>c</mark>awa<mark>x</mark></span>" in text
+    assert "2 wrong for 7 characters" in text
+    assert "0 wrong for 7 characters" in text
+
+
+def test_a_judge_that_heard_nothing_is_said_to() -> None:
+    text = render_page(evaluation(replace(clip(), heard_spoken="", spelling="")))
+    assert "<em>nothing</em>" in text
+
+
+def test_texts_are_marked_as_of_their_language() -> None:
+    assert '<p class="text" lang="ku" dir="auto">Tu çawa?</p>' in render_page(evaluation(clip()))
+    assert '<p class="text" lang="" dir="auto">' in render_page(replace(evaluation(clip()), language=""))
+
+
+def test_only_so_many_clips_are_drawn_and_the_rest_is_counted() -> None:
+    found = evaluation(*(clip(f"a{place}") for place in range(4)), spoken=1_007)
+    page = page_of(render_page(found, most=2))
+    assert page.tags.count("article") == 2
+    assert "the first 2 of 1,007 that were spoken; 1,005 more" in page.words
+    assert "All that were spoken: 1." in page_of(render_page(evaluation(clip()))).words
+
+
+def test_a_page_without_clips_is_still_a_page() -> None:
+    page = page_of(render_page(evaluation()))
+    assert "article" not in page.tags
+    assert "All that were spoken: 0." in page.words
+
+
+def test_clips_that_could_not_be_spoken_stand_with_their_reason() -> None:
+    page = page_of(render_page(evaluation(clip())))
+    assert "b9日本nothing of it is in the vocabulary" in page.words
+    assert "1 of 2 clips" in page.words
+    assert "Could not be spoken" not in page_of(render_page(replace(evaluation(clip()), unspoken=()))).text
+
+
+def test_texts_that_others_wrote_are_shown_as_text() -> None:
+    hostile = HOSTILE + "\"' onerror=alert(1)"
+    one = replace(clip(hostile, text=hostile), spelling=hostile, heard_real=hostile, heard_spoken=hostile)
+    unspoken = Unspoken(name=hostile, text=hostile, reason=hostile)
+    found = replace(
+        evaluation(one), title=hostile, voice=hostile, corpus=hostile, language=hostile, unspoken=(unspoken,)
+    )
+    text = render_page(found)
+    page = page_of(text)
+    assert HOSTILE not in text
+    assert "\"' onerror" not in text
+    assert page.text.count(HOSTILE) >= 10
+    assert_holds_all(text)
+
+
+def test_the_page_is_written_whole_in_place_of_an_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    write_page(path, evaluation(clip()))
+    assert path.read_text("utf-8") == render_page(evaluation(clip()))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_page_that_cannot_be_made_leaves_the_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="clip a1 has shape"):
+        write_page(path, evaluation(clip(spoken=torch.tensor([0.0, math.nan]))))
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("wave", [torch.zeros(0), torch.zeros(1, 400), torch.tensor([math.inf])])
+def test_a_wave_that_is_none_is_refused(wave: Tensor) -> None:
+    with pytest.raises(ValueError, match="a wave of clip a1"):
+        render_page(evaluation(clip(spoken=wave)))
+
+
+def test_more_clips_than_were_spoken_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 clips to hear of 1 spoken"):
+        evaluation(clip(), clip(), spoken=1)
+
+
+# --- sounds and pictures
+
+
+def test_a_sound_is_the_wave_in_16_bits_with_what_is_too_loud_cut_off() -> None:
+    wave = torch.cat([tone(0.1), torch.tensor([3.0, -3.0])])
+    played, rate = soundfile.read(io.BytesIO(content(sound(wave, FRAMING.rate))), dtype="float32")
+    assert rate == FRAMING.rate
+    np.testing.assert_allclose(played, wave.clamp(-1, 1).numpy(), atol=2**-14)
+
+
+def test_low_frequencies_are_at_the_bottom() -> None:
+    low, high = (bright(picture(tone(0.5, hertz), FRAMING, 31)).sum(axis=1) for hertz in (200, 6_000))
+    assert low.argmax() > 0.85 * BANDS
+    assert high.argmax() < 0.15 * BANDS
+
+
+def test_louder_is_brighter_and_silence_is_dark() -> None:
+    quiet, loud = (pixels(picture(gain * tone(0.5), FRAMING, 31)).convert("L") for gain in (0.01, 1.0))
+    assert np.asarray(quiet).mean() < np.asarray(loud).mean()
+    dark = pixels(picture(torch.zeros(8_000), FRAMING, 31))
+    assert np.asarray(dark.convert("L")).max() < 64
+    assert np.asarray(dark.convert("RGBA"))[..., 3].min() == 255
+
+
+def test_pictures_of_a_clip_have_one_time_scale_and_nothing_after_the_end() -> None:
+    real, spoken = tone(0.5), tone(0.8)
+    width = frames_of(spoken, FRAMING)
+    drawn = [pixels(picture(wave, FRAMING, width)) for wave in (real, spoken)]
+    assert {one.size for one in drawn} == {(width, BANDS)}
+    ends = np.asarray(drawn[0].convert("RGBA"))[..., 3].min(axis=0)
+    assert (ends > 0).sum() == frames_of(real, FRAMING)
+    assert (ends[: frames_of(real, FRAMING)] == 255).all()
+
+
+def test_a_wave_of_one_sample_is_drawn() -> None:
+    wave = torch.tensor([0.5])
+    assert pixels(picture(wave, FRAMING, 1)).size == (frames_of(wave, FRAMING), BANDS)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.05, (0.0,)),
+        (0.35, (0.0, 0.1, 0.2, 0.3)),
+        (1.84, (0.0, 0.5, 1.0, 1.5)),
+        (6.0, (0.0, 2.0, 4.0, 6.0)),
+        (60.0, (0.0, 20.0, 40.0, 60.0)),
+    ],
+)
+def test_an_axis_is_marked_at_round_seconds(seconds: float, expected: tuple[float, ...]) -> None:
+    assert marks(seconds) == expected
+
+
+# --- what differs
+
+
+@pytest.mark.parametrize(
+    ("heard", "meant", "pieces"),
+    [
+        ("abc", "abc", (Piece("right", "abc"),)),
+        ("abx", "abc", (Piece("right", "ab"), Piece("wrong", "x"))),
+        ("axbc", "abc", (Piece("right", "a"), Piece("wrong", "x"), Piece("right", "bc"))),
+        ("c", "abc", (Piece("missing", "ab"), Piece("right", "c"))),
+        ("", "ab", (Piece("missing", "ab"),)),
+        ("ab", "", (Piece("wrong", "ab"),)),
+        ("", "", ()),
+    ],
+)
+def test_letters_are_right_wrong_or_missing(heard: str, meant: str, pieces: tuple[Piece, ...]) -> None:
+    assert difference(heard, meant).pieces == pieces
+
+
+def test_as_many_letters_are_marked_as_the_edit_distance_says() -> None:
+    draw = np.random.default_rng(7)
+    for _ in range(100):
+        heard, meant = ("".join(draw.choice(list("abc "), size=draw.integers(0, 9))) for _ in range(2))
+        found = difference(heard, meant)
+        assert found.errors == edit_distance(heard, meant)
+        assert "".join(one.text for one in found.pieces if one.kind != "missing") == heard
