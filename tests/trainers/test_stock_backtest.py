@@ -501,6 +501,8 @@ def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
             "Invalid value for '--delisting-return'",
         ),
         (("--start", "tomorrow", "--end", "2013-03-01"), "--start is 'tomorrow'"),
+        (("--start", "", "--end", "2013-03-01"), "--start is ''"),
+        (("--start", "2013-01-02", "--end", ""), "--end is ''"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--refit", "often"), "--refit is 'often'"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--window", "rolling"), "--window is 'rolling'"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--recipe", "r.json"), "either an ARTIFACT or --recipe"),

@@ -239,6 +239,11 @@ BAD = [
     ("--features nowhere.json", "feature file nowhere.json cannot be read"),
     ("--bars nowhere.csv", "nowhere.csv"),
     ("--device cpu --precision fp16", "no float16 kernel"),
+    ("--model=", "there is no network kind ''"),
+    ("--features=", "feature file . cannot be read"),
+    ("--target=", "target is '', but must be one of"),
+    ("--horizons=", "horizons is '', but must be whole numbers with commas"),
+    ("--quantiles=", "quantiles is '', but must be numbers with commas"),
 ]
 
 

@@ -85,7 +85,7 @@ class _Group:
         if not self.partly:
             return self.make(**{one.field.name: one.value(value) for one, value in raw if not one.left_out(value)})
         asked = [(one, one.value(value)) for one, value in raw if _stands(context, one.name)]
-        held = [(one, value) for one, value in asked if value not in (None, "")]
+        held = [(one, value) for one, value in asked if value is not None]
         spelt = {parameter.name: parameter.opts[0] for parameter in context.command.params}
         return Given(
             {one.field.name: value for one, value in held}, {one.field.name: spelt[one.name] for one, _ in held}
@@ -189,7 +189,7 @@ def _checking(check: Callable[[Any], None]) -> Callable[[Any], Any]:
 def _text(flag: Flag, field: Field[Any]) -> str:
     """A default as its flag would be written."""
     if field.default is None:
-        return flag.none
+        return flag.none or ""
     return ",".join(f"{part:g}" for part in field.default) if isinstance(field.default, tuple) else str(field.default)
 
 

@@ -126,10 +126,13 @@ class Recipe:
             name="splits",
             metavar="FIRST/LAST,…",
             read=Splits.from_text,
+            none="",
         ),
     ] = None
     """The splits by their dates; None cuts the bars by `shares`."""
-    calendar: Annotated[str, Flag("Exchange code, such as XNYS; weekdays, or empty: Monday to Friday.")] = ""
+    calendar: Annotated[
+        str, Flag("Exchange code, such as XNYS; weekdays, or empty: Monday to Friday.", read=str, none="")
+    ] = ""
     optimisation: Optimisation = field(default_factory=Optimisation)
 
     def __post_init__(self) -> None:

@@ -46,6 +46,7 @@ class EvaluationSettings:
             "First decision day; empty: the first that the artifact has not seen.",
             metavar="DATE",
             read=partial(day_of, "--start"),
+            none="",
         ),
     ] = None
     """Yyyymmdd, as `end`."""
@@ -55,6 +56,7 @@ class EvaluationSettings:
             "Last decision day; empty: the last whose outcome is known.",
             metavar="DATE",
             read=partial(day_of, "--end"),
+            none="",
         ),
     ] = None
     seeds: Annotated[
