@@ -227,7 +227,24 @@ def test_closing_the_client_cancels_its_calls() -> None:
         await waiting
 
     with serving(service) as held:
-        with pytest.raises((CallCancelledError, asyncio.CancelledError)):
+        with pytest.raises(CallCancelledError):
+            asyncio.run(ask(held.target))
+        service.predictions_released.set()
+
+
+def test_a_task_that_is_cancelled_ends_as_cancelled() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+
+    async def ask(target: str) -> None:
+        async with AsyncQuantraClient(target) as asking:
+            waiting = asyncio.create_task(asking.predict(recent_bars()))
+            await asyncio.to_thread(service.begun.wait)
+            waiting.cancel()
+            await waiting
+
+    with serving(service) as held:
+        with pytest.raises(asyncio.CancelledError):
             asyncio.run(ask(held.target))
         service.predictions_released.set()
 
