@@ -206,6 +206,20 @@ def test_a_call_that_takes_too_long_ends() -> None:
         service.predictions_released.set()
 
 
+def test_an_asynchronous_call_that_takes_too_long_ends() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+
+    async def ask(target: str) -> None:
+        async with AsyncQuantraClient(target, timeout_s=0.1) as hurried:
+            await asyncio.wait_for(hurried.predict(recent_bars()), 60)
+
+    with serving(service) as held:
+        with pytest.raises(DeadlineExceededError, match=r"no answer within 0.1 seconds; allow more time"):
+            asyncio.run(ask(held.target))
+        service.predictions_released.set()
+
+
 def test_a_request_that_the_transport_refuses_is_too_large() -> None:
     with (
         serving(CannedService(forecast_of), ServerLimits(receive_bytes=100)) as small,
