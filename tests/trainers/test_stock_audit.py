@@ -510,7 +510,7 @@ def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:
     assert record.trials.trials == 20
     assert [row.lag for row in record.lags.rows] == [0, 1, 2]
     assert all(check.sentence for check in record.checks)
-    assert "p of shuffled labels cannot fall below 0.5 with --permutations 1" in record.notes[1]
+    assert "p-value of shuffled labels cannot fall below 0.5 with --permutations 1" in record.notes[1]
 
 
 def test_the_sentences_on_skill_name_the_yardstick_and_the_days(record: AuditRecord) -> None:

@@ -108,7 +108,7 @@ class History:
         Args:
             bars: S symbols, T sessions.
             pipeline: what the network reads.
-            covariates: files of what stands beside the bars.
+            covariates: files of covariates.
 
         Raises:
             CovariateMissingError: the pipeline reads a covariate that no file has.
@@ -225,7 +225,7 @@ def adjusted_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
 
 
 def no_window(part: Part, pipeline: Pipeline) -> ConfigurationError:
-    """What a part is refused with in which nothing can be learnt or judged."""
+    """The error for a part in which nothing can be learnt or judged."""
     return ConfigurationError(
         f"split {part.name}, {part.first} to {part.last}, holds no window: each needs {pipeline.bars_needed} bars "
         f"before it and {pipeline.target.reach} sessions after it"

@@ -1,4 +1,4 @@
-"""What makes a training or a judgement doubtful though it can be made: told before the work, and in its record."""
+"""What makes a training or an evaluation doubtful though it is possible: warned of before the work and recorded."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ from trainers.stock.splits import Splits
 from trainers.stock.training_data import Material, Parent
 
 FEWEST_STEPS: Final = 10
-"""Of the optimizer, an epoch; with fewer a network has hardly begun when its patience ends."""
+"""Optimizer steps per epoch; with fewer, a network has hardly moved when its patience ends."""
 
 Warn = Callable[[str], None]
 
@@ -99,8 +99,8 @@ def of_untaught(history: History, splits: Splits, parent: Parent | None = None) 
     if not symbols:
         return ()
     line = (
-        f"{listed(symbols)}: no bars enough for a window of the training part, {splits.train.first} to "
-        f"{splits.train.last}, so nothing is learnt of them; leave them out, give earlier bars, or move the parts "
+        f"{listed(symbols)}: too few bars for a window of the training part, {splits.train.first} to "
+        f"{splits.train.last}, so nothing is learnt about them; leave them out, give earlier bars, or move the parts "
         "(--splits)"
     )
     return (line,)
@@ -119,7 +119,8 @@ def of_steps(history: History, splits: Splits, recipe: Recipe) -> tuple[str, ...
     if steps >= FEWEST_STEPS:
         return ()
     line = (
-        f"split train holds {len(windows)} windows, which is {steps} step{'' if steps == 1 else 's'} of the optimizer "
-        "an epoch: the network may stay much as it starts; give a longer history, more symbols, or smaller batches"
+        f"split train holds {len(windows)} windows, which is {steps} optimizer step{'' if steps == 1 else 's'} "
+        "per epoch: the network may barely move from its initial weights; give a longer history, more symbols, or "
+        "smaller batches"
     )
     return (line,)

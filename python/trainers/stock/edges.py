@@ -52,7 +52,7 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
         ConfigurationError: there are no returns.
     """
     if not np.isfinite(returns).any():
-        raise ConfigurationError(f"edges need returns, but of {returns.shape} none is known; give more training bars")
+        raise ConfigurationError(f"edges need returns, but none of {returns.shape} is known; give more training bars")
     nearness = correlations(without_market(returns) if len(returns) >= MARKET else returns)
     count = min(neighbours, len(nearness) - 1)
     np.fill_diagonal(nearness, -np.inf)

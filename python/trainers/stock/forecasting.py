@@ -1,4 +1,4 @@
-"""What a frozen network says about windows of a history, whichever way it reads them."""
+"""A frozen network's forecasts for windows of a history, whichever way it reads them."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """What a network learns from and is selected by: its losses, its batches, and how these are cut.
 
 Of the training windows, some lack their static values, so that a network learns what to do without them: a share sees
-none at all, as of a symbol that nobody has heard of, and each variable is hidden from a share of its own, as of a
+none at all, as for an unknown symbol, and each variable is hidden from a share of its own, as of a
 symbol whose sector is new. Which windows these are follows from seed, symbol, session and variable alone, so a training
 that goes on later sees what it would have seen.
 """

@@ -1,4 +1,4 @@
-"""What a stock model is made from, beside its recipe: bars, features, and the artifact that a training may start from.
+"""What a stock model is made from, besides its recipe: bars, features, and the artifact that a training may start from.
 
 Of that artifact it tells what it brings, what of it must be kept, and what it has seen.
 """
@@ -31,7 +31,7 @@ from trainers.stock.recipes import NETWORK, NORMALISER, read_recipe
 from trainers.stock.splits import Splits
 
 KEPT: Final = ("kind", "target", "horizons", "lag", "quantiles", "encoder_length", "scale")
-"""Settings, beside the network's and the normaliser's own, without which its weights would mean something else."""
+"""Settings, besides the network's and the normaliser's own, without which its weights would mean something else."""
 FREE: Final = f"{NETWORK}dropout"
 """A setting of the network that only its training knows of."""
 
@@ -133,8 +133,8 @@ class Parent:
             differing.append(f"the features are {_names(features)}, the artifact's are {_names(self.features)}")
         if differing:
             raise ConfigurationError(
-                f"the weights {self.weights_hash[:16]} cannot be started from with other settings: "
-                f"{'; '.join(differing)}; leave them as the artifact has them, or train anew without it"
+                f"the weights {self.weights_hash[:16]} cannot be used with other settings: "
+                f"{'; '.join(differing)}; keep those of the artifact, or train from scratch"
             )
 
     def check_unseen(self, splits: Splits, sessions: NDArray[np.int32]) -> None:
@@ -220,14 +220,14 @@ def _listed(statics: StaticFeatures) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Material:
-    """Bars, what is read of them, and what stands beside them."""
+    """Bars, what is read of them, and covariates."""
 
     bars: BarPanel
     """A long history."""
     features: FeatureSet
     """What the network reads."""
     covariates: CovariateSource = NO_SOURCE
-    """Files of what the features read beside the bars, and of facts of each symbol."""
+    """Files of the covariates that the features read, and of static covariates."""
     edges: Edges | None = None
     """Of a graph of the bars' symbols, in their order; None takes them from the training part's returns, or where the
     parent's were given, those among its own."""

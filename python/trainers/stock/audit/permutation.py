@@ -3,7 +3,7 @@
 A model that learns from shuffled labels can know no more of the future than the yardstick does. If its
 forecasts are still better, true outcomes reach them by another way than the labels: through the window's level and
 volatility, the calibration, the splits or the evaluation. What a network reads off its features it must learn from
-labels, so that a leak in features is found by noise in later bars, not here.
+labels, so a leak in features is detected by noise in later bars, not here.
 """
 
 from collections.abc import Callable

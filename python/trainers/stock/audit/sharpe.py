@@ -61,11 +61,11 @@ class Trials:
 
 
 def counted_trials(given: int | None, card: Mapping[str, Json]) -> Trials:
-    """As somebody said, or as the card's record of its tuning tells; else this one alone."""
+    """As given, or as in the card's record of its tuning; else this one alone."""
     if given is not None:
         return Trials(count=given, counted_by="as given")
     if "tuning" in card:
-        return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="by the card")
+        return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="from the card")
     return Trials(count=1, counted_by="nobody counted others: give --trials", known=False)
 
 

@@ -1,4 +1,4 @@
-"""What forecasts cost, and against each other on the same windows: paired by day, with what may be luck.
+"""Losses of forecasts, and their comparison on the same windows: paired by day, with intervals.
 
 Shapes: N windows, H horizons, Q quantiles; NaN where the outcome is unknown.
 """
@@ -135,7 +135,7 @@ class SkillScore:
     """How much smaller a model's loss is than the best rival's on the same days, as a share of it."""
 
     baseline: str
-    """The rival with the least loss on these days."""
+    """The rival with the lowest loss on these days."""
     improvement: Interval
     rivals: tuple[str, ...]
     """All that it is the best of."""
@@ -176,7 +176,7 @@ class SkillScore:
             return f"Skill: {losses} better than that of {best}, by {figures}."
         if i.upper < 0:
             return f"No skill: {losses} worse than that of {best}; improvement {figures}."
-        return f"No skill shown: {losses} not told apart from that of {best}; improvement {figures}."
+        return f"No skill shown: {losses} not distinguishable from that of {best}; improvement {figures}."
 
 
 @final
@@ -208,7 +208,7 @@ class Contest:
 
     @property
     def skill(self) -> SkillScore:
-        """The model beside the best rival, paired by day. One at least must have been added."""
+        """The model against the best rival, paired by day. At least one must have been added."""
         first, last = self._judged.span
         return SkillScore(
             baseline=self._best,
@@ -222,7 +222,7 @@ class Contest:
 
 
 def compare(test: EvaluationSet, model: FloatArray, other: FloatArray, name: str) -> LossComparison:
-    """A model's losses [N, H] beside another's, which has this name."""
+    """A model's losses [N, H] against another's, which has this name."""
     ours, theirs = overall(test, model), overall(test, other)
     return LossComparison(
         baseline=name,

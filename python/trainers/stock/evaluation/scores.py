@@ -132,7 +132,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonScores:
-    """Means over the windows of one horizon. Losses are in the target's unit; less is better."""
+    """Means over the windows of one horizon. Losses are in the target's unit; lower is better."""
 
     horizon: int
     windows: int

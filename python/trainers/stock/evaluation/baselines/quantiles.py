@@ -114,7 +114,7 @@ def _of_known(values: FloatArray, levels: FloatArray) -> FloatArray:
 EMPIRICAL: Final = BaselineModel(
     name=f"{SESSIONS}-day empirical quantiles", estimator=empirical, fits=(Fit.AS_IS, Fit.CALIBRATED)
 )
-"""Its days are always the last ones, so that nothing is to be refitted; moved it can be, as the model is."""
+"""Its days are always the last ones, so there is nothing to refit; it can be calibrated, as the model is."""
 
 
 # --- in units of what is forecast without a network, times the same of the window; with empirical quantiles it is
