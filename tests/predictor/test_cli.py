@@ -290,7 +290,7 @@ def test_inspect_shows_the_card(artifact: Path, tmp_path: Path, capsys: Capture)
         assert part in text
 
 
-def test_inspect_shows_the_audit_beside_the_artifact(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_inspect_shows_the_audit_next_to_the_artifact(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "1"
     shutil.copytree(artifact, folder)
     record = audit_record(digest=hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest())

@@ -73,7 +73,7 @@ def test_a_network_gives_rising_quantiles_for_each_row_and_horizon(kind: Network
 
 
 @each_kind
-def test_a_row_is_forecast_alike_alone_and_beside_others(kind: NetworkKind) -> None:
+def test_a_row_is_forecast_alike_alone_and_among_others(kind: NetworkKind) -> None:
     network, inputs = _network(kind), _inputs(70)
     together = network(inputs)
     alone = torch.cat([network(inputs.rows(k, k + 1)) for k in range(70)])

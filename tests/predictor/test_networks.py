@@ -303,7 +303,7 @@ def test_an_lstm_gives_one_row_of_quantiles_a_horizon() -> None:
     assert _lstm()(_inputs(5)).shape == (5, 2, 3)
 
 
-def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+def test_a_row_does_not_depend_on_the_other_rows() -> None:
     network, inputs = _lstm(), _inputs(7)
     together = network(inputs)
     others_changed = inputs._replace(observed=torch.cat([inputs.observed[:3], inputs.observed[3:] * 5]))

@@ -214,7 +214,7 @@ def test_internals_of_a_symbol_that_has_none_are_left_out() -> None:
     assert "past selection" not in text
 
 
-def test_the_audit_beside_the_model_is_shown() -> None:
+def test_the_audit_next_to_the_model_is_shown() -> None:
     page = page_of(render_report(replace(content(), audit=audit_record(note=HOSTILE))))
 
     for check in audit_record().checks:

@@ -288,7 +288,7 @@ def test_a_backtest_that_was_stopped_goes_on_and_comes_to_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_processes_beside_each_other_come_to_the_same_bytes(source: ModelSource, tmp_path: Path) -> None:
+def test_parallel_processes_give_the_same_bytes(source: ModelSource, tmp_path: Path) -> None:
     walked(source, tmp_path / "one")
     walked(source, tmp_path / "two", workers=2)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")

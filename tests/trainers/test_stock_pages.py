@@ -375,7 +375,7 @@ def test_the_page_of_an_audit_holds_every_check_with_its_verdict_and_numbers() -
 
 def test_the_page_of_an_audit_says_what_shuffled_labels_can_show() -> None:
     words = page_of(render_audit(NAME, audit_record())).words
-    assert "A leak of more than 1.0 % would have shown" in words
+    assert "A leak of more than 1.0 % would have been detected" in words
     assert "0.33, which cannot fall below 0.33 with 2 trainings; it decides nothing" in words
 
 

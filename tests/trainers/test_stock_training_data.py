@@ -511,7 +511,7 @@ def test_what_has_no_network_of_its_own_is_refused_with_the_reason(
 def test_an_artifact_that_does_not_tell_what_it_has_seen_is_refused(parent: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(Path(__file__).parents[1] / "fixtures" / "format_1.zip") as packed:
         packed.extractall(tmp_path / "format-1")
-    with pytest.raises(ConfigurationError, match="its card tells nothing of data, recipe, splits, so what it has seen"):
+    with pytest.raises(ConfigurationError, match="its card has no data, recipe, splits, so what it has seen"):
         Parent.load(tmp_path / "format-1" / "volatility" / "1")
     card = artifact.load(parent).artifact.manifest.card["recipe"]
     assert isinstance(card, dict)

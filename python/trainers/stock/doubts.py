@@ -29,14 +29,14 @@ def to_nobody(_line: str) -> None:
 
 
 def heard(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
-    """The same lines, after each was told."""
+    """The same lines, after warning of each."""
     for line in lines:
         warn(line)
     return tuple(lines)
 
 
 def of_material(material: Material, recipe: Recipe) -> tuple[str, ...]:
-    """Of bars and files that a recipe is to be trained on, also beside those of weights that it starts from."""
+    """Of bars and files that a recipe is to be trained on, also compared with those of weights that it starts from."""
     is_adjusted = material.parent is not None and material.parent.is_adjusted
     return of_recipe(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
 
@@ -44,7 +44,7 @@ def of_material(material: Material, recipe: Recipe) -> tuple[str, ...]:
 def of_recipe(
     bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: Recipe, *, is_adjusted: bool = False
 ) -> tuple[str, ...]:
-    """The same; `is_adjusted` says whether bars that it learnt from before told of splits and dividends."""
+    """The same; `is_adjusted` says whether bars that it learnt from before included splits and dividends."""
     learns = kind_named(recipe.kind).learns
     needs = needs_of(features, covariates) if learns else ()
     return _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)

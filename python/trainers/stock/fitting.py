@@ -146,7 +146,7 @@ class PreparedTraining:
 
     network: nn.Module
     started: Taken | None
-    """What of another's weights it starts from; None if it starts anew."""
+    """The weights of another that it starts from; None if it starts fresh."""
     objective: Objective[Any]
     loop: Loop[Any] | None
     """None where there are no weights to learn."""
@@ -251,9 +251,9 @@ def _loop(network: nn.Module, objective: Objective[Any], settings: Optimisation)
 
 
 def undecayed(network: nn.Module) -> Iterator[nn.Parameter]:
-    """Biases, and norms that are vectors: above all the head's bias holds the targets' quantiles, and stays free to.
+    """Biases, and norms that are vectors: above all the head's bias, which holds the targets' quantiles.
 
-    Gains and shifts of many norms in one tensor, as in the TFT's variable selection, decay as the weights beside them.
+    Gains and shifts of many norms in one tensor, as in the TFT's variable selection, decay like other weights.
     """
     for name, parameter in network.named_parameters():
         if parameter.requires_grad and (parameter.ndim <= 1 or "bias" in name.rpartition(".")[2]):

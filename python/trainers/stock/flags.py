@@ -139,7 +139,7 @@ def continued(parent: Parent) -> Recipe:
 
 
 def _contradictions(given: Given[SettingsT], own: SettingsT) -> Iterator[str]:
-    """Flags that ask for something else than the artifact's own."""
+    """Flags that ask for something other than the artifact's own."""
     held = {field.name: getattr(own, field.name) for field in fields(own)}
     for name, flag in given.flags.items():
         if name not in _FREE and given.values[name] != held.get(name):

@@ -75,7 +75,7 @@ def ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
 
     Args:
         scores: [P, S, H]
-        outcomes: [P, S, H] in any unit, NaN where unknown. Equal ones are ranked in the order they stand in.
+        outcomes: [P, S, H] in any unit, NaN where unknown. Equal ones are ranked in their given order.
     """
     known = torch.isfinite(outcomes)
     count = known.sum(1, keepdim=True)
@@ -179,7 +179,7 @@ def _by_day(values: Tensor, panels: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Objective(Generic[BatchT]):
-    """All that the loop needs beside the network itself."""
+    """All that the loop needs besides the network itself."""
 
     loss: Callable[[BatchT], Loss]
     selection_loss: Callable[[BatchT], Loss]

@@ -130,7 +130,7 @@ def _values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:
 
 
 def _value(record: Record, key: str, hint: Any) -> Any:
-    """One setting as its type hint says; a limit of null is none, as `Recipe.settings` writes it."""
+    """One setting as its type hint says; null means no limit, as `Recipe.settings` writes it."""
     if isinstance(hint, UnionType) and type(None) in get_args(hint):
         rest = next(part for part in get_args(hint) if part is not type(None))
         return None if record.json(key) is None else _value(record, key, rest)

@@ -54,7 +54,7 @@ NO_RANGE: Final = log(SMALLEST_RANGE_VOLATILITY) + 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Learnt:
-    """N training windows and what came after them, for H horizons."""
+    """N training windows and their outcomes, for H horizons."""
 
     kind: TargetKind
     windows: DailySeries
@@ -110,11 +110,11 @@ def _level(learnt: Learnt) -> FittedLevel:
     return FittedLevel(har=har, residuals=tuple(np.maximum(sizes, unscaled.floor).tolist()))
 
 
-# --- what they learn from
+# --- the data they are fitted on
 
 
 def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, ...]) -> Learnt:
-    """Training windows of bars, and what came after them; a few symbols are adjusted at a time.
+    """Training windows of bars, and their outcomes; a few symbols are adjusted at a time.
 
     Args:
         bars: cut at the end of the training part, so that nothing later can move a number.
@@ -175,8 +175,8 @@ _RETURNS: Final = Target()
 def fit_har(learnt: Learnt) -> Har:
     """Least squares of the horizon's log volatility on the terms, both relative to the window's own level.
 
-    Windows with a session without a range, in them or as what came, are left out: logs of next to nothing would bend
-    the line of all symbols. Where fewer than `FEWEST` remain, ranges tell nothing and the line is flat.
+    Windows with a session without a range, in them or in their outcome, are left out: logs of next to nothing would
+    bend the line of all symbols. Where fewer than `FEWEST` remain, ranges tell nothing and the line is flat.
 
     Of returns the intercepts are set so that outcomes in units of the forecast have a mean square of 1: range
     volatility and that of closes are not the same measure, and the window's level of the latter is what is scaled.

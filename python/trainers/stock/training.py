@@ -92,16 +92,16 @@ def train(
         recipe: every other setting.
         out: the artifact's folder, which must not exist.
         consume: progress and logs of the epochs.
-        announce: told what begins before and after them, such as `computing features`.
+        announce: told which stage begins before and after them, such as `computing features`.
         warn: told what makes bars and files doubtful, before the epochs; the card's notes on the data hold it too.
         keeping: checkpoints, which are removed when the artifact is saved; None for none.
-        tuning: what the card tells of the search that the recipe came from; None for no search.
+        tuning: what the card records of the search that the recipe came from; None for no search.
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
         CovariatesError: a known covariate became known after the target looks at it.
         ConfigurationError: the settings contradict themselves, the bars or the parent's network, `out` exists or cannot
-            be written, or there are checkpoints of a training that nobody asked to resume.
+            be written, or there are checkpoints of a training and resuming was not requested.
         InSampleError: the parent has seen days of the selection, calibration or test part.
         StoppedError: a signal ended it, after a checkpoint.
         LoopError: the training failed, or another one writes checkpoints into the folder; see trainers.loop.
@@ -114,7 +114,7 @@ def train(
     # Held until the artifact is saved, so that no other training can begin to resume meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
         fitted = fit(lesson.prepared, recipe.optimisation, checkpoints, consume)
-        announce(f"{_kept(fitted)}; calibrating it, and scoring it against the baselines")
+        announce(f"{_kept(fitted)}; calibrating and scoring it against the baselines")
         made = lesson.artifact_of(fitted, tuning)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:

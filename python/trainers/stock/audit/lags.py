@@ -25,7 +25,7 @@ class AuditedForecasts:
     plain: FloatArray
     """[D, S, H, Q] its forecasts."""
     outcomes: tuple[FloatArray, ...]
-    """[D, S, H] what came, one a lag of `LAGS`."""
+    """[D, S, H] outcomes, one per lag of `LAGS`."""
     closes: FloatArray
     """[D, S] adjusted."""
     spread: FloatArray
@@ -36,7 +36,7 @@ class AuditedForecasts:
 
     @property
     def horizon(self) -> int:
-        """That is traded, in sessions."""
+        """The horizon that is traded, in sessions."""
         return self.terms.horizon
 
     @property

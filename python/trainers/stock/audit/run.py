@@ -188,7 +188,7 @@ def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tacti
 
 
 def _refuse_unknown(judged: AuditedForecasts) -> None:
-    """Refuse days without forecasts, and prices that never move: nothing could be told of them."""
+    """Refuse days without forecasts, and prices that never move: they show nothing."""
     came = judged.outcomes[-1]
     known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
     days = int(known.any(axis=(1, 2)).sum())

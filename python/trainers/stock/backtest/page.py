@@ -75,7 +75,7 @@ def _strategy(tactic: Tactic) -> str:
 def _largest_fall(backtest: Backtest) -> tuple[int, int] | None:
     """Sessions of the peak and the trough of the strategy's largest fall, yyyymmdd; None where it never fell.
 
-    A fall from the start, before the first session, is told from that session.
+    A fall from the start, before the first session, is dated with that session.
     """
     fall, sessions = backtest.strategy.figures.net.drawdown, backtest.strategy.sessions
     return None if fall.trough < 0 else (int(sessions[max(fall.peak, 0)]), int(sessions[fall.trough]))

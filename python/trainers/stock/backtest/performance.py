@@ -32,7 +32,7 @@ class Drawdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """Daily returns in a few figures; NaN where they cannot be told, such as the Sharpe ratio of no movement."""
+    """Daily returns in a few figures; NaN where they are undefined, such as the Sharpe ratio of no movement."""
 
     annual_return: float
     """Compounded."""

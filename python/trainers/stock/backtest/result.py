@@ -76,7 +76,7 @@ class Backtest:
     strategy: Track
     benchmarks: tuple[Track, ...]
     notes: tuple[str, ...]
-    """What a reader must know."""
+    """Notes for the reader."""
     warnings: tuple[str, ...] = ()
     """What makes the bars or the covariate files doubtful."""
 

@@ -114,7 +114,7 @@ def _check_refits(source: ModelSource, plan: WalkForwardPlan) -> None:
 
 
 def folds_for(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> tuple[Fold, ...]:
-    """The folds; of an artifact that is never refitted one, which learnt what its card tells."""
+    """The folds; one if the artifact is never refitted, which learnt what its card records."""
     if source.standing is None or plan.refit is not None:
         return folds_of(bars.sessions, plan)
     first, last = decision_span(bars.sessions, plan)

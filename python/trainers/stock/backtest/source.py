@@ -1,4 +1,4 @@
-"""What is backtested or audited: an artifact, or a recipe that nobody has trained yet."""
+"""What is backtested or audited: an artifact, or a recipe that has not been trained yet."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from trainers.stock.splits import Splits
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainedModel:
-    """A trained model as it stands, and what it has seen."""
+    """A trained model as it is, and what it has seen."""
 
     model: Judgeable
     splits: Splits

@@ -36,7 +36,7 @@ class ForecastStore:
         resume: continue a folder of the same settings, if there is one; else an existing one is refused.
 
     Raises:
-        ConfigurationError: the folder cannot be written, nobody asked to resume it, or it is of other settings.
+        ConfigurationError: the folder cannot be written, resuming was not requested, or its settings differ.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Json], *, resume: bool) -> None:

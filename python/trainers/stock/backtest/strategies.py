@@ -134,7 +134,7 @@ def weights_of(forecasts: DailyForecasts, horizon: int, tactic: Tactic) -> Float
 def long_short(scores: FloatArray, share: float) -> FloatArray:
     """[D, S] half of the book long the largest scores [D, S] of a day, half short the smallest; NaN are left out.
 
-    On each side stands this share of the day's stocks, at least one; a day with fewer than two, or whose scores are
+    Each side holds this share of the day's stocks, at least one; a day with fewer than two, or whose scores are
     all the same, stays flat. Among equal scores the order of the stocks decides.
     """
     weights = np.zeros_like(scores)

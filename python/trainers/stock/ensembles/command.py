@@ -43,7 +43,7 @@ def ensemble(
 
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:
-    """The folders by their names in the ensemble, such as `tft-1` for `models/tft/1`; told apart where one is taken."""
+    """The folders by their names in the ensemble, such as `tft-1` for `models/tft/1`; numbered if taken."""
     by_name: dict[str, Path] = {}
     for folder in folders:
         place = folder.resolve()

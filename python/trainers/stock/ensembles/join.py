@@ -115,13 +115,13 @@ def join(
         folders: the artifact of each member, by the name that it gets in the ensemble.
         out: the ensemble's folder, which must not exist.
         covariates: files of the covariates that the members read.
-        announce: told what begins.
+        announce: told which stage begins.
         warn: told what makes bars and files doubtful; the card's notes on the data hold it too.
 
     Raises:
         ConfigurationError: `out` exists, the members do not fit together or are one model twice, they share no
             calibration or test days, or the bars do not hold them.
-        ArtifactError: a member is damaged, or its card does not tell what it was made from.
+        ArtifactError: a member is damaged, or its card does not say what it was made from.
     """
     artifact.check_place(out)
     announce(f"verifying {len(folders)} artifacts")

@@ -22,7 +22,7 @@ from trainers.stock.evaluation.forecasts import Forecasts
 from trainers.stock.evaluation.scores import ModelScores, Role, score
 
 MOST_NAMED: Final = 5
-"""Symbols that a note names; of more it says how many."""
+"""Symbols that a note names; of the others it gives the number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

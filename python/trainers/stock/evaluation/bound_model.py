@@ -131,7 +131,7 @@ def last_seen(model: Judgeable) -> int:
     An ensemble is calibrated on the days that its members share; one of them may have seen later days.
 
     Raises:
-        ArtifactError: a card does not tell.
+        ArtifactError: a card does not say.
     """
     return max(map(ever_seen, _cards(model)))
 
@@ -140,7 +140,7 @@ def origins(model: Judgeable) -> tuple[str, ...]:
     """The notes on weights that the model, or a member of it, started from.
 
     Raises:
-        ArtifactError: a card tells of some, but not what it must.
+        ArtifactError: a card names some, but its record is incomplete.
     """
     return tuple(dict.fromkeys(note for card in _cards(model) for note in origin_notes(card)))
 

@@ -47,7 +47,7 @@ def overall(test: EvaluationSet, losses: FloatArray) -> FloatArray:
 
 
 def crps(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
-    """[N, H] continuous ranked probability score as far as Q quantiles tell it.
+    """[N, H] continuous ranked probability score as far as Q quantiles determine it.
 
     It is twice the integral of the pinball loss over the levels (Laio & Tamea 2007, eq. 6); each level stands for those
     up to halfway to its neighbours, the outermost for all beyond.
@@ -149,7 +149,7 @@ class SkillScore:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the improvement can be told from luck."""
+        """Whether the improvement is distinguishable from luck."""
         if self.days_short:
             return Verdict.UNDECIDED
         if self.improvement.lower > 0:
@@ -181,7 +181,7 @@ class SkillScore:
 
 @final
 class Contest:
-    """A model against rivals on the same windows, who come one after the other: only the best one's losses are held.
+    """A model against rivals on the same windows, added one at a time: only the best one's losses are kept.
 
     Args:
         test: the windows.

@@ -78,7 +78,7 @@ class Exam:
     bound: BoundModel
     splits: Splits
     covariates: CovariateSource
-    """Files of what the model reads beside the bars."""
+    """Files of the covariates that the model reads."""
     calibration: ForecastWindows
     """Of the calibration part."""
     tested: ForecastWindows
@@ -86,7 +86,7 @@ class Exam:
 
     @property
     def test_set(self) -> EvaluationSet:
-        """The windows that are judged, with what came."""
+        """The windows that are judged, with their outcomes."""
         return EvaluationSet.of(self.bound.history, self.tested.windows, self.model.manifest.quantiles)
 
 
@@ -105,16 +105,16 @@ def evaluate(
     Args:
         model: of an artifact, or an ensemble.
         bars: from the training part on, on which baselines are fitted; those before the model's calendar are left out.
-        wanted: what the evaluation shall hold.
+        wanted: what the evaluation is to contain.
         consume: takes the reports of trainings with other seeds.
         announce: told which stage begins.
         warn: told what makes bars and files doubtful, before anything else; the evaluation holds it too.
-        covariates: files of what the model reads beside the bars.
+        covariates: files of the covariates that the model reads.
 
     Raises:
         InSampleError: the model has seen the days, or all of the bars.
         ConfigurationError: the bars do not fit the calendar, hold too few windows, or their outcomes never differ.
-        ArtifactError: the card does not tell what the model has seen.
+        ArtifactError: the card does not say what the model has seen.
         CovariateMissingError: the model reads a covariate that no file has.
     """
     doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)

@@ -284,7 +284,7 @@ def score_grid(evaluation: Evaluation) -> Grid:
 
 
 def horizon_grid(evaluation: Evaluation) -> Grid:
-    """The model alone: one line per score, one column per horizon; the naive forecast's error stands last."""
+    """The model alone: one line per score, one column per horizon; the naive forecast's error is last."""
     ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     lines = (

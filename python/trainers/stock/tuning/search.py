@@ -129,7 +129,7 @@ class SearchResult:
         return float(np.std(self.seed_losses, ddof=1)) if len(self.seed_losses) > 1 else 0.0
 
     def card(self) -> dict[str, Json]:
-        """What an artifact's card tells of the search."""
+        """What an artifact's card records of the search."""
         return {
             "selection": {"first": self.selection.first, "last": self.selection.last},
             "trials": self.trials,

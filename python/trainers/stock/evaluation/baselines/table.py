@@ -36,7 +36,7 @@ BASELINES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselinePlan:
-    """Baselines to fit, one after the other so that only one's forecasts need be held, and what is left out."""
+    """Baselines to fit, one at a time so that only one's forecasts are in memory, and what is left out."""
 
     baselines: tuple[BaselineModel, ...]
     notes: tuple[str, ...]
