@@ -500,7 +500,7 @@ def test_what_has_no_network_of_its_own_is_refused_with_the_reason(
 ) -> None:
     har = replace(RECIPE, kind="har", config=UnconditionalConfig(), scale="har")
     fitted = train(Material(old_bars(), FEATURES), har, tmp_path / "har", consume=Chain())
-    with pytest.raises(ConfigurationError, match="model har has no weights to start from; fit it anew: --model har"):
+    with pytest.raises(ConfigurationError, match="model har has no weights to start from; fit it again: --model har"):
         Parent.load(fitted.folder)
     joint = join(new_bars(), {"one": child.folder, "other": sibling}, tmp_path / "joint")
     with pytest.raises(ConfigurationError, match=r"it is an ensemble; name one of its members: .*joint/members/NAME"):
@@ -634,7 +634,7 @@ def test_the_command_takes_network_features_and_target_from_the_artifact(
     out = tmp_path / "1"
     assert trained_by_command("--from", parent, "--bars", bars_file, "--out", out, *FLAGS) == 0
     shown = flat(capsys.readouterr().out)
-    assert f"starting from the weights {artifact.load(parent).weights_hash[:16]}: 10 reused, none made anew" in shown
+    assert f"starting from the weights {artifact.load(parent).weights_hash[:16]}: 10 reused, none initialised from scratch" in shown
     assert "note: fine-tuned from the weights" in shown
     assert files_of(out) == files_of(child.folder)
     again = ("--from", parent, "--bars", bars_file, "--out", out, *FLAGS, "--resume")
