@@ -392,7 +392,7 @@ def test_a_recipe_reads_back_from_its_settings(recipe: Recipe) -> None:
         ({"kind": "oracle"}, "no network kind 'oracle'"),
         ({"target": "price"}, "target is 'price'"),
         ({"network_hidden": 0}, "hidden is 0"),
-        ({"network_wings": 2}, r"has no setting 'wings'"),
+        ({"network_wings": 2}, "has no setting 'wings'"),
         ({"wings": 2}, "wings is an unknown key"),
         ({"batch_size": 2.5}, "batch_size is 2.5, expected an integer"),
     ],

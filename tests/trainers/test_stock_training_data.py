@@ -634,7 +634,10 @@ def test_the_command_takes_network_features_and_target_from_the_artifact(
     out = tmp_path / "1"
     assert trained_by_command("--from", parent, "--bars", bars_file, "--out", out, *FLAGS) == 0
     shown = flat(capsys.readouterr().out)
-    assert f"starting from the weights {artifact.load(parent).weights_hash[:16]}: 10 reused, none initialised from scratch" in shown
+    assert (
+        f"starting from the weights {artifact.load(parent).weights_hash[:16]}: 10 reused, none initialised from scratch"
+        in shown
+    )
     assert "note: fine-tuned from the weights" in shown
     assert files_of(out) == files_of(child.folder)
     again = ("--from", parent, "--bars", bars_file, "--out", out, *FLAGS, "--resume")

@@ -173,8 +173,8 @@ def _check_names(kind: NetworkKind, given: set[str], known: set[str]) -> None:
     faults = (("has no setting", given - known), ("lacks the setting", known - given))
     problems = [f"{fault} {', '.join(map(repr, sorted(names)))}" for fault, names in faults if names]
     if problems:
-        whole = ", ".join(sorted(known)) or "none"
-        raise ConfigurationError(f"network {kind.name!r} {' and '.join(problems)}; its settings are {whole}")
+        settings = f"its settings are {', '.join(sorted(known))}" if known else "it has no settings"
+        raise ConfigurationError(f"network {kind.name!r} {' and '.join(problems)}; {settings}")
 
 
 def _check_type(kind: NetworkKind, field: "Field[Setting]", value: Setting) -> None:
