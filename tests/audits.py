@@ -57,7 +57,7 @@ def audit_record(*, digest: str = "ab" * 32, told: str = "an artifact", note: st
         trials=TrialsCheck(
             verdict=AuditVerdict.FAIL,
             trials=40,
-            counted_by="by the card",
+            counted_by="from the card",
             sessions=436,
             sharpe=0.41,
             expected_best=1.62,

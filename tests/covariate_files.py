@@ -1,4 +1,4 @@
-"""Covariates for tests: made-up files beside real bars, and a small model that reads them."""
+"""Covariates for tests: made-up files next to real bars, and a small model that reads them."""
 
 from dataclasses import replace
 from functools import cache
@@ -94,7 +94,7 @@ def artifact_with(pipeline: Pipeline, kind: str = "lstm") -> Artifact:
 def save_artifact_with(folder: Path, covariates: CovariateSource) -> Path:
     """Write one artifact that reads covariates."""
     made = artifact_with(pipeline_with(covariates))
-    artifact.save(folder, made, golden.record(small_model(made, "beside")))
+    artifact.save(folder, made, golden.record(small_model(made, "covariates")))
     return folder
 
 

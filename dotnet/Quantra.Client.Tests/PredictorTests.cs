@@ -93,15 +93,15 @@ public abstract class PredictorTests
     [Fact]
     public async Task Covariates_go_with_the_bars_and_give_Pythons_numbers()
     {
-        var model = await _predictor.GetModelAsync("beside", Token);
+        var model = await _predictor.GetModelAsync("covariates", Token);
         Assert.Equal(["short_interest", "credit_spread", "rebalance", "cap", "sector"], model.Covariates.Select(one => one.Name));
         Assert.Equal((CovariateGroup.Known, 0), (model.Covariates[2].Group, model.Covariates[2].Categories.Count));
         Assert.Equal((CovariateGroup.Static, "Hardware"), (model.Covariates[4].Group, model.Covariates[4].Categories[0]));
         var forecast = await _predictor.PredictAsync(WithCovariates(), Token);
-        AssertSame(_expected.Of("beside"), forecast);
+        AssertSame(_expected.Of("covariates"), forecast);
         Assert.Contains("GOOG: cap is unknown, and the forecast is made without it", forecast.Warnings);
         var attribution = await _predictor.ExplainAsync(new ExplanationRequest(WithCovariates(), 5), Token);
-        Assert.Equal(_expected.Of("reasons_beside").Bits("per_row"), Expected.BitsOf(attribution.PerRow));
+        Assert.Equal(_expected.Of("reasons_covariates").Bits("per_row"), Expected.BitsOf(attribution.PerRow));
         Assert.Contains(("sector", RowKind.Static), attribution.RowNames.Zip(attribution.RowKinds));
     }
 
@@ -111,13 +111,13 @@ public abstract class PredictorTests
         string[] dated = ["short_interest.csv", "market.csv", "rebalance.csv"];
         var files = CovariateSource.ReadCsv(dated.Select(Doors.PathOf), Doors.PathOf("static.csv"));
         var (byHand, request) = (WithCovariates().Covariates, WithCovariates());
-        var read = files.ForModel(await _predictor.GetModelAsync("beside", Token), request.Bars!);
+        var read = files.ForModel(await _predictor.GetModelAsync("covariates", Token), request.Bars!);
         Assert.Equal(byHand.FutureSessions.ToArray(), read.FutureSessions.ToArray());
         Assert.Equal(Bits(byHand.Observed), Bits(read.Observed));
         Assert.Equal(Bits(byHand.Known), Bits(read.Known));
         Assert.Equal(Bits(byHand.Numbers), Bits(read.Numbers));
         Assert.Equal(byHand.Categories["sector"], Assert.Single(read.Categories).Value);
-        AssertSame(_expected.Of("beside"), await _predictor.PredictAsync(request with { Covariates = read }, Token));
+        AssertSame(_expected.Of("covariates"), await _predictor.PredictAsync(request with { Covariates = read }, Token));
 
         static IEnumerable<(string, string)> Bits(IReadOnlyDictionary<string, ReadOnlyMemory<double>> values) =>
             values.Select(one => (one.Key, string.Join(' ', Expected.BitsOf(one.Value))));
@@ -170,7 +170,7 @@ public abstract class PredictorTests
     }
 
     [Fact]
-    public async Task The_models_skill_stands_beside_every_answer()
+    public async Task The_models_skill_comes_with_every_answer()
     {
         var request = new PredictionRequest("fitted", Panel);
         var forecast = await _predictor.PredictAsync(request, Token);
@@ -350,7 +350,7 @@ public abstract class PredictorTests
         Assert.Equal(_expected.Of("window").Text("schema_hash"), model.SchemaHash);
         Assert.Equal(["integrated-gradients"], model.ExplainMethods);
         Assert.NotEmpty(model.ObservedFeatures[0].Expression);
-        Assert.Equal(["beside", "delayed", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
+        Assert.Equal(["covariates", "delayed", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
     }
 
     [Theory]
@@ -430,7 +430,7 @@ public abstract class PredictorTests
     [Fact]
     public async Task A_damaged_artifact_leaves_the_others_served()
     {
-        Assert.Equal(["beside", "delayed", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
+        Assert.Equal(["covariates", "delayed", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(model => model.Name));
         Assert.Equal(QuantraReason.ModelNotFound, (await RefusalAsync(new PredictionRequest("cut", Bars))).Reason);
     }
 
@@ -445,8 +445,8 @@ public abstract class PredictorTests
     }
 
     [Theory]
-    [InlineData("large", QuantraReason.ModelNotFound, "['beside', 'delayed', 'fitted', 'graph', 'small', 'tft']")]
-    [InlineData("../../x", QuantraReason.ModelNotFound, "['beside', 'delayed', 'fitted', 'graph', 'small', 'tft']")]
+    [InlineData("large", QuantraReason.ModelNotFound, "['covariates', 'delayed', 'fitted', 'graph', 'small', 'tft']")]
+    [InlineData("../../x", QuantraReason.ModelNotFound, "['covariates', 'delayed', 'fitted', 'graph', 'small', 'tft']")]
     [InlineData("small@7", QuantraReason.VersionNotFound, "[1]")]
     [InlineData("small@champion", QuantraReason.VersionNotFound, "[1]")]
     public async Task An_unknown_model_is_refused(string model, string reason, string existing)
@@ -605,8 +605,8 @@ public abstract class PredictorTests
 
     private PredictionRequest WithCovariates()
     {
-        var sent = _expected.Of("sent_beside");
-        return new PredictionRequest("beside", BarPanel.ReadCsv(Doors.PathOf("beside.csv")))
+        var sent = _expected.Of("sent_covariates");
+        return new PredictionRequest("covariates", BarPanel.ReadCsv(Doors.PathOf("covariate_bars.csv")))
         {
             Covariates = new Covariates
             {

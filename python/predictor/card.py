@@ -86,7 +86,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRow:
-    """Losses of the model or of one baseline; less is better."""
+    """Losses of the model or of one baseline; lower is better."""
 
     name: str
     is_model: bool
@@ -139,7 +139,7 @@ class ConformalFacts:
     """Share of outcomes inside the band, from the lowest to the highest quantile."""
     band_coverage_after: tuple[float, ...]
     winkler_before: tuple[float, ...]
-    """Score of that band in the target's unit; less is better."""
+    """Score of that band in the target's unit; lower is better."""
     winkler_after: tuple[float, ...]
 
 

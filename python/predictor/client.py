@@ -6,6 +6,7 @@
 Errors are the same exceptions as in-process ones. UnavailableError means that no server answered.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar, cast, final
@@ -199,6 +200,11 @@ class AsyncQuantraClient:
             answer = await call.method(self._stub)(call.request, timeout=self._timeout_s)
         except grpc.RpcError as failure:
             raise _error(failure, self._target, self._timeout_s) from failure
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise _cancelled(self._target) from None  # the connection was closed, nobody cancelled the task
         return _read(self._target, call, answer)
 
 
@@ -232,6 +238,10 @@ def _error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraErro
     return _network_error(failure, target, timeout_s)
 
 
+def _cancelled(target: str) -> CallCancelledError:
+    return CallCancelledError(f"the call to {target} was cancelled before its answer was there")
+
+
 def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
     code, details = failure.code(), failure.details() or ""
     match code:
@@ -243,7 +253,7 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return DeadlineExceededError(f"{target} gave no answer within {timeout_s:g} seconds; allow more time")
         case grpc.StatusCode.CANCELLED:
-            return CallCancelledError(f"the call to {target} was cancelled before its answer was there")
+            return _cancelled(target)
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return RequestTooLargeError(f"{target} refused the call: {details}; send less at once")
         case _:

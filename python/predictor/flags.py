@@ -37,7 +37,7 @@ class Flag:
         maximum: the largest value.
         own: where other settings decide on the default, what the help shows in its place.
         read: makes the value of a text, which is the flag's type then. Raises ValueError, or an error of Quantra.
-        none: the text that means None, where values are read.
+        none: the text that means None, where values are read; None where every text is a value.
         check: raises ValueError for a value that cannot be.
     """
 
@@ -50,7 +50,7 @@ class Flag:
     maximum: float | None = None
     own: str = ""
     read: Callable[[str], object] | None = None
-    none: str = ""
+    none: str | None = None
     check: Callable[[Any], None] | None = None
 
 

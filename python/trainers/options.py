@@ -25,18 +25,18 @@ DEVICES = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d+)?")
 
 
 def check_device(name: str) -> None:
-    """Refuse what names no device.
+    """Refuse a name that is no device.
 
     Raises:
-        ValueError: saying what does.
+        ValueError: naming the devices.
     """
     if DEVICES.fullmatch(name) is None:
-        raise ValueError(f"{name!r} is not a device; take auto, cpu, cuda, cuda:N, xpu, xpu:N or mps")
+        raise ValueError(f"{name!r} is not a device; use auto, cpu, cuda, cuda:N, xpu, xpu:N or mps")
 
 
 def _clip(norm: float) -> None:
     if not norm > 0:
-        raise ValueError(f"{norm:g} is not a norm to clip at; it must be above 0, or inf to clip never")
+        raise ValueError(f"{norm:g} is not a norm to clip at; it must be above 0, or inf for no clipping")
 
 
 def _decay(decay: float) -> None:
@@ -46,13 +46,13 @@ def _decay(decay: float) -> None:
 
 def _seconds(seconds: float) -> None:
     if not seconds > 0:
-        raise ValueError(f"{seconds:g} is not a time between checkpoints; it must be above 0, or inf for epochs alone")
+        raise ValueError(f"{seconds:g} is not a time between checkpoints; it must be above 0, or inf for epochs only")
 
 
 AnsweringDevice = Annotated[
     str,
     Flag(
-        "What computes: auto, cpu, cuda or cuda:N. What an artifact answers is float64, which Apple's GPU lacks.",
+        "Device to compute on: auto, cpu, cuda or cuda:N. Forecasts are float64, which Apple's GPU lacks.",
         metavar="DEVICE",
         check=check_device,
     ),
@@ -62,30 +62,30 @@ Threads = Annotated[int, Flag("CPU threads; one is fastest for a small network."
 
 @dataclass(frozen=True, kw_only=True)
 class Computation:
-    """What decides the numbers of a training, whatever it learns; the defaults suit a small network."""
+    """Settings that the numbers of any training depend on; the defaults suit a small network."""
 
     accumulate: Annotated[
         int,
-        Flag("Batches per optimizer step: as if one batch were so many times larger, in no more memory.", minimum=1),
+        Flag("Batches per optimizer step: like one batch that many times larger, in no more memory.", minimum=1),
     ] = 1
     clip: Annotated[
-        float, Flag("Gradients longer than this are shortened to it; inf: never.", metavar="NORM", check=_clip)
+        float, Flag("Largest norm of the gradients, longer ones are clipped; inf: never.", metavar="NORM", check=_clip)
     ] = 1.0
     ema: Annotated[
         float | None,
         Flag(
-            "Score and keep a moving average of the weights, which decays by this factor per step, such as 0.999.",
+            "Score and keep an exponential moving average of the weights, with this decay per step, such as 0.999.",
             metavar="DECAY",
             check=_decay,
         ),
     ] = None
     precision: Annotated[
-        PrecisionName, Flag("Number format of the computation: auto takes 16 bits where the device is fast at them.")
+        PrecisionName, Flag("Number format of the computation: auto uses 16 bits where the device is fast with them.")
     ] = "auto"
     device: Annotated[
         str,
         Flag(
-            "What computes: auto takes the fastest that is there; or cpu, cuda, cuda:N, xpu, xpu:N, mps.",
+            "Device to compute on: auto picks the fastest available; or cpu, cuda, cuda:N, xpu, xpu:N, mps.",
             metavar="DEVICE",
             check=check_device,
         ),
@@ -94,39 +94,35 @@ class Computation:
         "split"
     )
     nonfinite: Annotated[
-        Nonfinite, Flag("When a loss or gradient is infinite or not a number: skip the step, or raise an error.")
+        Nonfinite, Flag("When a loss or gradient is infinite or NaN: skip the step, or raise an error.")
     ] = "skip"
     compiled: Annotated[
         bool,
         Flag("Use torch.compile: a slow start, then often faster steps; not for LSTMs.", spelling="--compile"),
     ] = False
-    deterministic: Annotated[bool, Flag("Compute so that a repeated training gives the same bits; may be slower.")] = (
-        False
-    )
+    deterministic: Annotated[bool, Flag("Make a repeated training give the same bits; may be slower.")] = False
     seed: Annotated[
         int,
-        Flag("Where random choices start: first weights, dropout, order of samples.", minimum=0, maximum=2**32 - 1),
+        Flag("Random seed of the initial weights, dropout and order of samples.", minimum=0, maximum=2**32 - 1),
     ] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a training runs and what it tells of itself; its numbers do not depend on it."""
+    """How a training runs and reports; its numbers do not depend on these settings."""
 
     threads: Threads = 1
-    resume: Annotated[bool, Flag("Go on from the last checkpoint of a training that was stopped.")] = False
+    resume: Annotated[bool, Flag("Continue from the last checkpoint of a training that was stopped.")] = False
     checkpoint_seconds: Annotated[
         float,
         Flag(
-            "Save a checkpoint so often, besides the one after every epoch; inf: after epochs only.",
+            "Time between checkpoints, besides the one after every epoch; inf: after epochs only.",
             metavar="SECONDS",
             check=_seconds,
         ),
     ] = 60.0
-    keep: Annotated[int, Flag("Checkpoints to keep: the newest, and beside them the best.", minimum=1)] = 3
-    profile: Annotated[bool, Flag("Record where some windows spend their time, as a torch trace beside the log.")] = (
-        False
-    )
+    keep: Annotated[int, Flag("Newest checkpoints to keep, besides the best one.", minimum=1)] = 3
+    profile: Annotated[bool, Flag("Profile some optimizer steps, as a torch trace next to the log.")] = False
     tensorboard: Annotated[bool, Flag("Also write curves for TensorBoard; needs the extra tensorboard.")] = False
     as_json: Annotated[
         bool, Flag("Write reports as JSON lines to standard output, for programs.", spelling="--json")
@@ -135,7 +131,7 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopOptions(Computation, RunOptions):
-    """Every setting that a trainer has whatever it learns."""
+    """Every setting that all trainers share."""
 
 
 def consumer(options: RunOptions, folder: Path, stream: IO[str], *, rank: int = 0) -> Consumer:

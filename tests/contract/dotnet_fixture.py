@@ -2,10 +2,10 @@
 
     python tests/contract/dotnet_fixture.py FOLDER
 
-FOLDER then holds `models/` (`small`, `beside`, which reads covariates, `graph`, which ranks, `tft`, which tells its
+FOLDER then holds `models/` (`small`, `covariates`, which reads them, `graph`, which ranks, `tft`, which tells its
 internals, `fitted`, whose scale is fitted and whose skill is known, `delayed`, of lag 1, and the damaged `cut`),
-`bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), `beside.csv` (the bars that go with covariates), and
-`expected.json`, in which arrays are base64 of their bytes.
+`bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), `covariate_bars.csv` (the bars that go with
+covariates), and `expected.json`, in which arrays are base64 of their bytes.
 """
 
 import base64
@@ -46,7 +46,7 @@ from predictor.service import PredictionService
 from predictor.skill import Skill
 
 MODEL = "small"
-BESIDE = "beside"
+COVARIATES = "covariates"
 """The model that reads covariates."""
 FITTED = "fitted"
 DELAYED = "delayed"
@@ -61,26 +61,26 @@ def write(folder: Path) -> None:
     recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
     without_last_bar(recent_bars("AAPL", "IBM"), "IBM").write_csv(folder / "late.csv")
     covariates = covariate_files.source(folder)
-    covariate_files.save_artifact_with(folder / "models" / BESIDE / "1", covariates)
+    covariate_files.save_artifact_with(folder / "models" / COVARIATES / "1", covariates)
     for kind in OTHER_KINDS:
         save_small_artifact(folder / "models" / kind / "1", kind)
     save_small_artifact(folder / "models" / DELAYED / "1", target=Target(lag=1))
     save_artifact(folder / "models" / FITTED / "1", with_skill(small_artifact(fitted=True), NO_SKILL))
-    covariate_files.bars().last(200).write_csv(folder / "beside.csv")
+    covariate_files.bars().last(200).write_csv(folder / "covariate_bars.csv")
     (folder / "expected.json").write_text(json.dumps(_expected(folder, covariates)))
 
 
 def _cut(models: Path) -> None:
-    """Put a copy of the model beside it whose weights end too early."""
+    """Put a copy of the model with truncated weights next to it."""
     shutil.copytree(models / MODEL, models / "cut")
     weights = models / "cut" / "1" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
 
 
 def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
-    bars, late, other = (BarPanel.read(folder / name) for name in ("bars.csv", "late.csv", "beside.csv"))
+    bars, late, other = (BarPanel.read(folder / name) for name in ("bars.csv", "late.csv", "covariate_bars.csv"))
     with PredictionService.open(folder / "models", device="cpu") as service:
-        sent = covariates.for_model(service.model(BESIDE), other)
+        sent = covariates.for_model(service.model(COVARIATES), other)
         return {
             "environment": sys.prefix,
             "reasons": [answer.reason for answer in ANSWERS.values()],
@@ -89,9 +89,9 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "panel": _described(_forecast(service, bars)),
             "late": _described(_forecast(service, late)),
             "reasons_of_one": _described(_attribution(service, bars.select(["AAPL"]))),
-            "beside": _described(_forecast(service, Instance(input=other, covariates=sent), BESIDE)),
-            "reasons_beside": _described(_attribution(service, Instance(input=other, covariates=sent), BESIDE)),
-            "sent_beside": _values(sent),
+            "covariates": _described(_forecast(service, Instance(input=other, covariates=sent), COVARIATES)),
+            "reasons_covariates": _described(_attribution(service, Instance(input=other, covariates=sent), COVARIATES)),
+            "sent_covariates": _values(sent),
             "graph": _described(_forecast(service, bars, "graph")),
             "graph_late": _described(_forecast(service, late, "graph")),
             "reasons_graph": _described(_attribution(service, bars, "graph")),

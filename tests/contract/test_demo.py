@@ -35,7 +35,7 @@ def test_the_demo_leaves_models_bars_and_a_report(demo: "Demo") -> None:
     assert "GARCH" in (out / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_demo_shows_scores_beside_baselines_and_a_sentence_on_skill(demo: "Demo") -> None:
+def test_the_demo_shows_scores_of_model_and_baselines_and_a_sentence_on_skill(demo: "Demo") -> None:
     for name in ("this model", "zero return", "unconditional quantiles", "60-day empirical quantiles", "GARCH(1,1)-t"):
         assert name in demo.shown
     assert re.search(r"(Skill|No skill|No skill shown): on held-out days", " ".join(demo.shown.split()))

@@ -38,7 +38,7 @@ def test_the_check_of_the_generator_agrees(regenerated: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_generated_code_loads_beside_the_oldest_protobuf_too(regenerated: Path) -> None:
+def test_the_generated_code_loads_with_the_oldest_protobuf_too(regenerated: Path) -> None:
     """The generator's environment holds protobuf 6, this one 7."""
     programs = REPOSITORY / ".venv-protos" / ("Scripts" if os.name == "nt" else "bin")
     script = "import predictor._pb.prediction_pb2_grpc, google.protobuf; print(google.protobuf.__version__)"

@@ -370,7 +370,7 @@ def test_a_new_kinds_wrong_setting_is_named(recipe: Recipe) -> None:
         read_recipe({**recipe.settings(), "normaliser_decay": 1.0})
 
 
-def test_a_new_baseline_is_scored_beside_the_model(trained: Trained) -> None:
+def test_a_new_baseline_is_scored_with_the_model(trained: Trained) -> None:
     scores = trained.summary.scores
     assert scores is not None
     assert "coin" in {row.name for row in scores.rows}

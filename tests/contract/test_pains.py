@@ -64,7 +64,7 @@ def test_snapshot_instead_of_sequence_is_refused_with_have_and_need(forecaster: 
     assert refusal.value.metadata == {"symbol": "AAPL", "have": "1", "need": "30"}
 
 
-def test_snapshot_beside_whole_histories_is_refused_alone(forecaster: Forecaster) -> None:
+def test_snapshot_among_whole_histories_is_refused_alone(forecaster: Forecaster) -> None:
     whole = recent_bars("AAPL", "IBM")
     columns = {name: getattr(whole, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
     for column in columns.values():

@@ -61,7 +61,7 @@ def test_people_see_what_the_names_of_baselines_mean_and_the_notes() -> None:
 def test_of_very_many_notes_the_first_ones_are_shown_and_the_rest_is_counted() -> None:
     text = shown(card_of(todays() | {"notes": [f"number {k}" for k in range(40)]}))
     assert text.count("note: number ") == 12
-    assert "and 28 more notes, which --json has" in text
+    assert "and 28 more notes; --json has them all" in text
 
 
 def test_ancestors_are_read_whole_or_the_key_that_lacks_is_named() -> None:

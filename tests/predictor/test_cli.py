@@ -283,14 +283,14 @@ def test_inspect_shows_the_card(artifact: Path, tmp_path: Path, capsys: Capture)
         "GARCH(1,1)-t 40.02 88.10 125.30 178.30",
         "Log($close / Ref($close, 1))",
         "1 session Winkler score 561.00, then 559.00; 86.0 % in the band, then 81.0 %; 700 blocks",
-        "trials 40, of which 21 fell behind and 1 failed",
+        "trials 40, of which 21 were pruned and 1 failed",
         "0.38040 ± 0.00170 from 3 fresh seeds; 0.37120 in the best trial",
         "not audited: quantra audit",
     ):
         assert part in text
 
 
-def test_inspect_shows_the_audit_beside_the_artifact(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_inspect_shows_the_audit_next_to_the_artifact(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "1"
     shutil.copytree(artifact, folder)
     record = audit_record(digest=hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest())

@@ -206,6 +206,20 @@ def test_a_call_that_takes_too_long_ends() -> None:
         service.predictions_released.set()
 
 
+def test_an_asynchronous_call_that_takes_too_long_ends() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+
+    async def ask(target: str) -> None:
+        async with AsyncQuantraClient(target, timeout_s=0.1) as hurried:
+            await asyncio.wait_for(hurried.predict(recent_bars()), 60)
+
+    with serving(service) as held:
+        with pytest.raises(DeadlineExceededError, match=r"no answer within 0.1 seconds; allow more time"):
+            asyncio.run(ask(held.target))
+        service.predictions_released.set()
+
+
 def test_a_request_that_the_transport_refuses_is_too_large() -> None:
     with (
         serving(CannedService(forecast_of), ServerLimits(receive_bytes=100)) as small,
@@ -227,7 +241,24 @@ def test_closing_the_client_cancels_its_calls() -> None:
         await waiting
 
     with serving(service) as held:
-        with pytest.raises((CallCancelledError, asyncio.CancelledError)):
+        with pytest.raises(CallCancelledError):
+            asyncio.run(ask(held.target))
+        service.predictions_released.set()
+
+
+def test_a_task_that_is_cancelled_ends_as_cancelled() -> None:
+    service = CannedService(forecast_of)
+    service.predictions_released.clear()
+
+    async def ask(target: str) -> None:
+        async with AsyncQuantraClient(target) as asking:
+            waiting = asyncio.create_task(asking.predict(recent_bars()))
+            await asyncio.to_thread(service.begun.wait)
+            waiting.cancel()
+            await waiting
+
+    with serving(service) as held:
+        with pytest.raises(asyncio.CancelledError):
             asyncio.run(ask(held.target))
         service.predictions_released.set()
 

@@ -187,6 +187,7 @@ def test_an_error_has_the_same_four_facts_as_on_the_wire(door: Door) -> None:
         {"open": {"buffer": 1, "shape": [1, 199]}},
         {"open": {"buffer": 1, "shape": [200, 1]}},
         {"open": {"buffer": 1, "shape": [-1, -200]}},
+        {"open": {"buffer": 1, "shape": [1, 200, 1]}},
         {"open": {"buffer": True, "shape": [1, 200]}},
         {"open": {"buffer": 0, "shape": [1, 200]}},
         {"open": [1.0, 2.0]},
@@ -200,6 +201,17 @@ def test_a_panel_that_breaks_the_layout_is_refused(door: Door, change: Json) -> 
     bars = recent_bars("AAPL")
     reply, _ = answer(door, question(instance(bars, **change)), buffers_of(bars))
     assert reason(reply["results"][0]) == "MALFORMED_REQUEST"
+
+
+@pytest.mark.parametrize("field", ["calendar", "currency"])
+def test_a_text_that_is_too_long_for_a_name_is_refused_as_on_the_wire(door: Door, field: str) -> None:
+    bars = recent_bars("AAPL")
+    reply, _ = answer(door, question(instance(bars, **{field: "Z" * 257})), buffers_of(bars))
+    error = reply["results"][0]["error"]
+    assert (error["reason"], error["metadata"]) == (
+        "REQUEST_TOO_LARGE",
+        {"field": field, "have": "257", "most": "256"},
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"model": 1}', '{"model": "small", "timeout_s": true}'])

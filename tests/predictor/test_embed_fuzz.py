@@ -29,7 +29,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     """Of a model, and of one that reads covariates."""
     folder = small_models(tmp_path_factory.mktemp("models"))
     covariate_files.save_artifact_with(
-        folder / "beside" / "1", covariate_files.source(tmp_path_factory.mktemp("files"))
+        folder / "covariates" / "1", covariate_files.source(tmp_path_factory.mktemp("files"))
     )
     opened, _ = open_door(str(folder), json.dumps(OPTIONS))
     assert opened is not None
@@ -80,7 +80,7 @@ WINDOW: Json = {
     "as_of_session": 0,
 }
 PREDICT: Json = {
-    "model": "beside",
+    "model": "covariates",
     "timeout_s": 30.0,
     "instances": [INSTANCE, {**INSTANCE, "covariates": COVARIATES}, {"request_id": "w", "window": WINDOW}],
 }
@@ -95,9 +95,10 @@ EXPLAIN: Json = {
 }
 VALUES: Sequence[object] = (
     None, True, False, 0, -1, 1, 10**30, -HUGE, 2**63, 5, 0.5, -0.0, 1e308, 1e-320, float("nan"), float("inf"),
-    "", "a", "\ud800", "x" * 300, "\0", "small", "beside", "mask", "ignore", [], {}, [[]], [None], [HUGE], ["\ud800"],
-    ["AAPL", "AAPL"], {"buffer": 0}, place(10**30, 1), place(7, 10**30), place(7, 0, 10**30), place(7, 10**30, 0),
-    place(7, True), place(3, True, 200), place(7, 0), place(7, 0, 0), place(7, 0, 0, 0), {"buffer": 1, "shape": [0.5]},
+    "", "a", "\ud800", "x" * 300, "\0", "small", "covariates", "mask", "ignore", [], {}, [[]], [None], [HUGE],
+    ["\ud800"], ["AAPL", "AAPL"], {"buffer": 0}, place(10**30, 1), place(7, 10**30), place(7, 0, 10**30),
+    place(7, 10**30, 0), place(7, True), place(3, True, 200), place(7, 0), place(7, 0, 0), place(7, 0, 0, 0),
+    {"buffer": 1, "shape": [0.5]},
 )  # fmt: skip
 
 

@@ -283,7 +283,7 @@ def test_one_member_that_has_not_converged_keeps_the_ensemble_from_it() -> None:
         assert (found.relative_gap[0], found.converged[0], found.nodes[0]) == (0.5, False, 128)
 
 
-def test_gaps_that_are_small_beside_members_may_be_large_beside_the_ensemble() -> None:
+def test_gaps_that_are_small_relative_to_members_may_be_large_relative_to_the_ensemble() -> None:
     """Two members that disagree: what is left of their differences is no more than their errors."""
     up = _told(added=0.01009, prediction=0.01, gap=0.009, converged=True, nodes=16)
     down = _told(added=-0.00991, prediction=-0.01, gap=0.009, converged=True, nodes=16)
@@ -457,7 +457,7 @@ def test_an_ensemble_is_served_like_any_model(served: Forecaster, joint: Ensembl
     np.testing.assert_allclose(found.per_row, _explained(joint, bars).per_row, rtol=1e-3, atol=1e-7)
 
 
-def test_an_ensemble_is_served_over_grpc_beside_its_member(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_an_ensemble_is_served_over_grpc_next_to_its_member(folders: dict[str, Path], tmp_path: Path) -> None:
     save_ensemble(tmp_path / "joint" / "1", folders)
     shutil.copytree(folders["long"], tmp_path / "long" / "1")
     bars = recent_bars("AAPL", "IBM")

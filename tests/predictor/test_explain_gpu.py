@@ -133,7 +133,7 @@ def test_explanations_give_all_memory_back() -> None:
     assert torch.cuda.memory_allocated() == before
 
 
-def test_predictions_beside_explanations_stay_the_same() -> None:
+def test_predictions_alongside_explanations_stay_the_same() -> None:
     network, inputs = normalised_lstm().cuda(), on_gpu(windows(8))
     with torch.inference_mode():
         expected = network(inputs)

@@ -117,7 +117,7 @@ def nodes(pairs: int) -> Tensor:
     return torch.tensor([0, 1]).repeat(pairs)
 
 
-def explainer(network: nn.Module, *, members: int = 1) -> Explainer:
+def explainer(network: nn.Module, *, members: int | None = None) -> Explainer:
     spread, offsets = torch.from_numpy(TARGET.spread), torch.zeros(1, 1, dtype=torch.float64)
     empty = np.zeros(0, np.float32)
     baseline = Baseline(name="train_mean", known=empty, static=empty, location=np.zeros(1), scale=np.full(1, SCALE))

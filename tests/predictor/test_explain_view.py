@@ -206,7 +206,7 @@ def changed_predictions(explain: Callable[[nn.Module, Inputs], None]) -> int:
     return sum(changed) + (not torch.equal(forecast(network, inputs), expected))
 
 
-def test_predictions_beside_explanations_are_the_same_bytes() -> None:
+def test_predictions_alongside_explanations_are_the_same_bytes() -> None:
     assert changed_predictions(explain_with_the_view) == 0
 
 

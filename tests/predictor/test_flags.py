@@ -32,6 +32,7 @@ class Brew:
     leaves: Annotated[tuple[int, ...], Flag("Of each sort.", read=partial(integers, "leaves"))] = (1, 2)
     cups: Annotated[int | None, Flag("How many.", read=_doubled, none="all")] = None
     spoons: Annotated[int, Flag("How many.", check=_odd)] = 1
+    place: Annotated[str, Flag("Where.")] = "garden"
     pot: str = "clay"
 
 
@@ -91,6 +92,13 @@ def test_what_stands_on_the_command_line_is_laid_over_other_settings() -> None:
     assert found == Given({"minutes": 3, "leaves": (7,)}, {"minutes": "--minutes", "leaves": "--leaves"})
     assert found.over(Brew(minutes=9, heat=60.0)) == Brew(minutes=3, heat=60.0, leaves=(7,))
     assert (found.value("minutes", 1), found.value("spoons", 1)) == (3, 1)
+
+
+def test_an_empty_text_is_a_value_unless_it_means_none() -> None:
+    assert given(partly, "--place", "").values == {"place": ""}
+    code, output = called(partly([]), "--leaves", "")
+    assert code == 1
+    assert "leaves is '', but must be whole numbers" in output
 
 
 def test_a_flag_that_two_of_several_dataclasses_have_stands_once() -> None:

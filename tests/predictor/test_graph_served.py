@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from artifacts import UNIVERSE, recent_bars, save_small_artifact
+from artifacts import UNIVERSE, recent_bars, save_artifact, save_small_artifact, small_artifact
 from market import without_last_bar
 from numpy.typing import NDArray
 from serving import serving
@@ -18,6 +18,7 @@ from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.model.answers import ranks_of
+from predictor.networks import GraphConfig
 from predictor.service import PredictionService
 
 SAME = 1e-6
@@ -200,6 +201,22 @@ def test_a_stock_alone_owes_nothing_to_neighbours(client: QuantraClient) -> None
     found = client.feature_importance(recent_bars("AAPL"))
     assert found.converged.all()
     assert row(found, RowKind.NEIGHBOURS).tolist() == [0.0]
+
+
+def test_a_model_without_a_graph_is_explained_without_neighbours(tmp_path: Path) -> None:
+    made = small_artifact("graph")
+    assert isinstance(made.manifest.config, GraphConfig)
+    manifest = replace(made.manifest, config=replace(made.manifest.config, neighbours=0))
+    weights = {**made.weights, **{name: made.weights[name][:, :0] for name in ("neighbours", "weights")}}
+    save_artifact(tmp_path / "graph" / "1", replace(made, manifest=manifest, weights=weights))
+    with Forecaster.load(tmp_path / "graph" / "1") as forecaster:
+        bars = recent_bars(*UNIVERSE)
+        forecast, found = forecaster.predict(bars), forecaster.feature_importance(bars)
+    assert found.converged.all()
+    assert RowKind.NEIGHBOURS not in found.row_kinds
+    np.testing.assert_allclose(found.prediction, forecast.values[:, 1, 1], rtol=0, atol=SAME)
+    difference = found.prediction - found.baseline_prediction
+    np.testing.assert_allclose(found.per_row.sum(axis=1), difference, rtol=0.01, atol=1e-5)
 
 
 def test_only_neighbours_move_the_neighbours_row(client: QuantraClient, reasons: Attribution) -> None:

@@ -120,7 +120,7 @@ def test_networks_that_tell_nothing_have_no_internals(kind: str) -> None:
 @pytest.fixture(scope="module")
 def with_covariates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Attribution]:
     """A network that reads a known covariate, a static number and a static text."""
-    source = covariate_files.source(tmp_path_factory.mktemp("beside"))
+    source = covariate_files.source(tmp_path_factory.mktemp("covariates"))
     model = small_model(covariate_files.artifact_with(covariate_files.pipeline_with(source), "tft"))
     bars = covariate_files.bars().last(200)
     instance = Instance(input=bars, covariates=source.for_model(model.info((), is_default=True), bars))

@@ -332,7 +332,7 @@ def test_a_model_of_no_exchange_takes_bars_of_any() -> None:
 
 @pytest.mark.parametrize("sessions", [35, 59, 100])
 @pytest.mark.parametrize("kind", ["lstm", "hybrid", "tft", "har"])
-def test_a_young_symbol_of_an_exchange_is_forecast_alone_as_beside_an_old_one(kind: str, sessions: int) -> None:
+def test_a_young_symbol_of_an_exchange_is_forecast_alone_as_with_an_old_one(kind: str, sessions: int) -> None:
     model = small_model(small_artifact(kind))
     beside, alone = _young(model, sessions)
 
@@ -352,7 +352,7 @@ def test_a_young_symbol_of_no_exchange_is_told_that_its_calendar_is_a_guess() ->
     assert not [warning for warning in beside.warnings if guess in warning]
 
 
-def test_a_symbol_of_no_exchange_that_fills_the_encoder_is_read_alone_as_beside_an_old_one() -> None:
+def test_a_symbol_of_no_exchange_that_fills_the_encoder_is_read_alone_as_with_an_old_one() -> None:
     beside, alone = _young(_of_no_exchange(), 60)
 
     for name, group in alone.inputs._asdict().items():

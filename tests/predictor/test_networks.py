@@ -303,7 +303,7 @@ def test_an_lstm_gives_one_row_of_quantiles_a_horizon() -> None:
     assert _lstm()(_inputs(5)).shape == (5, 2, 3)
 
 
-def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+def test_a_row_does_not_depend_on_the_other_rows() -> None:
     network, inputs = _lstm(), _inputs(7)
     together = network(inputs)
     others_changed = inputs._replace(observed=torch.cat([inputs.observed[:3], inputs.observed[3:] * 5]))
@@ -333,7 +333,7 @@ def test_a_config_is_written_and_read_back() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"depth": 3}, r"unknown \['depth'\]"),
+        ({"depth": 3}, "has no setting 'depth'"),
         ({"hidden": 8.0}, "hidden is 8.0, but must be of type int"),
         ({"hidden": True}, "hidden is True"),
         ({"dropout": "0.1"}, "dropout is '0.1'"),
@@ -349,7 +349,7 @@ def test_a_config_with_a_wrong_setting_is_refused_by_name(change: dict[str, floa
 
 
 def test_a_config_that_lacks_a_setting_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"missing \['layers'\]"):
+    with pytest.raises(ConfigurationError, match="lacks the setting 'layers'"):
         read_config(kind_named("lstm"), {"hidden": 8, "dropout": 0.1})
 
 

@@ -189,7 +189,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answering]:
 
 @pytest.mark.parametrize("adjusted", [True, False], ids=["adj_close", "unadjusted"])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_whatever_the_prices_the_symbols_beside_them_keep_their_forecasts(
+def test_whatever_the_prices_the_other_symbols_keep_their_forecasts(
     kinds: dict[str, Answering], pattern: str, *, adjusted: bool
 ) -> None:
     """Bars that are bad at a glance are refused at once; a warning of numpy's is an error here, as in a strict host."""
@@ -206,7 +206,7 @@ def test_whatever_the_prices_the_symbols_beside_them_keep_their_forecasts(
         assert isinstance(own, Forecast) == ("IBM" not in beside.refusals)
 
 
-def test_a_graph_answers_those_beside_a_bad_symbol_as_without_it() -> None:
+def test_a_graph_answers_the_others_as_without_a_bad_symbol() -> None:
     model, bars = small_model(small_artifact("graph")), spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
     beside, without = model.predict(
         [Instance(input=bars), Instance(input=THREE.select(["AAPL", "GOOG"]))], LONG_AFTER, NEVER

@@ -122,11 +122,11 @@ def test_the_median_is_shown_first() -> None:
     assert 'id="pick-1" checked' not in text
 
 
-def test_a_card_without_scores_says_that_nothing_is_known() -> None:
+def test_a_card_without_scores_says_that_the_skill_is_unknown() -> None:
     page = page_of(render_report(content({})))
 
-    assert "Nothing is known of this model's skill" in page.text
-    assert "Scores beside the baselines" not in page.text
+    assert "This model's skill is unknown" in page.text
+    assert "Scores of the model and the baselines" not in page.text
 
 
 def test_what_the_names_of_baselines_mean_and_the_notes_stand_on_the_page() -> None:
@@ -214,7 +214,7 @@ def test_internals_of_a_symbol_that_has_none_are_left_out() -> None:
     assert "past selection" not in text
 
 
-def test_the_audit_beside_the_model_is_shown() -> None:
+def test_the_audit_next_to_the_model_is_shown() -> None:
     page = page_of(render_report(replace(content(), audit=audit_record(note=HOSTILE))))
 
     for check in audit_record().checks:
@@ -226,14 +226,14 @@ def test_the_audit_beside_the_model_is_shown() -> None:
 
 def test_a_page_without_an_audit_tells_how_to_have_one_on_it() -> None:
     page = page_of(render_report(content()))
-    assert "Not audited: nobody has tried to show that the skill is a leak" in page.words
+    assert "Not audited: nobody has checked whether the skill is only a leak" in page.words
     assert "quantra audit models/canned/1 --bars bars.csv quantra report models/canned/1 --bars bars.csv" in page.words
 
 
 def test_a_search_for_settings_is_told() -> None:
     page = page_of(render_report(content()))
 
-    assert "40, of which 21 fell behind and 1 failed" in page.words
+    assert "40, of which 21 were pruned and 1 failed" in page.words
     assert "0.38040 ± 0.00170" in page.words
 
 

@@ -303,7 +303,7 @@ def test_the_skill_is_the_same_at_every_door(doors: Doors, capsys: Capture) -> N
     assert {door: one["skill"] for door, one in unknown.items()} == dict.fromkeys(unknown, None)
 
 
-def test_the_skill_stands_beside_an_explanation_too(doors: Doors, capsys: Capture) -> None:
+def test_the_skill_is_shown_with_an_explanation_too(doors: Doors, capsys: Capture) -> None:
     bars = ("--bars", doors.models / "bars.csv", "--symbol", "AAPL")
     asked = ("explain", "--server", doors.target, "--model", "told", *bars)
     with QuantraClient(doors.target, "told") as client:

@@ -416,6 +416,12 @@ def test_a_mask_of_another_shape_than_the_cells_is_refused() -> None:
         instances.decode_window(message)
 
 
+def test_a_mask_of_another_shape_is_refused_even_if_it_is_true_throughout() -> None:
+    message = instances.encode_window(dataclasses.replace(window(), mask=np.ones((2, 3, 3), np.bool_)))
+    with pytest.raises(MalformedRequestError, match=r"window.mask: has shape \[2, 3, 3\]"):
+        instances.decode_window(message)
+
+
 def test_anchor_prices_are_one_a_symbol() -> None:
     message = instances.encode_window(window())
     message.anchor_price.append(3.3)

@@ -100,14 +100,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> CovariateSource:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory, files: CovariateSource) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    save_artifact_with(folder / "beside" / "1", files)
+    save_artifact_with(folder / "covariates" / "1", files)
     return folder
 
 
 def test_a_server_answers_as_the_process_itself(models: Path, files: CovariateSource) -> None:
     asked = bars().last(200)
     with (
-        Forecaster.load(models / "beside" / "1") as forecaster,
+        Forecaster.load(models / "covariates" / "1") as forecaster,
         PredictionService.open(models) as service,
         serving(service) as served,
         QuantraClient(served.target) as client,

@@ -215,7 +215,7 @@ def autocast_of_any_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("autocast_of_any_device")
 def test_an_explanation_stays_on_the_device(case: Case) -> None:
     network = freeze(case.build())
-    members = 1 + network.most_neighbours if isinstance(network, GraphForecaster) else 1
+    members = 1 + network.most_neighbours if isinstance(network, GraphForecaster) else None
     baseline = Baseline(
         name="train_mean",
         known=np.zeros(case.sizes.known, np.float32),
@@ -224,8 +224,8 @@ def test_an_explanation_stays_on_the_device(case: Case) -> None:
         scale=np.ones(len(TARGET.horizons)),
     )
     windows = 2
-    inputs, nodes = _inputs(case.sizes, rows=windows * members), None
-    if members > 1:
+    inputs, nodes = _inputs(case.sizes, rows=windows * (members or 1)), None
+    if members is not None:
         inputs = Inputs(*(group.unflatten(0, (windows, members)) for group in inputs))
         nodes = torch.arange(members).expand(windows, -1)
     explainer = Explainer(attribution_view(network), _output(), baseline, max_rows=64, members=members)

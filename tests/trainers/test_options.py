@@ -88,7 +88,7 @@ def test_a_device_is_taken_by_its_name(name: str) -> None:
 
 
 BAD = [
-    ("--device abacus", "'abacus' is not a device; take auto, cpu, cuda, cuda:N, xpu, xpu:N or mps"),
+    ("--device abacus", "'abacus' is not a device; use auto, cpu, cuda, cuda:N, xpu, xpu:N or mps"),
     ("--device cuda:", "'cuda:' is not a device"),
     ("--device mps:0", "'mps:0' is not a device"),
     ("--precision fp8", "'fp8' is not one of 'auto', 'fp32', 'bf16', 'fp16'"),

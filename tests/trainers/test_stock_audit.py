@@ -510,7 +510,7 @@ def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:
     assert record.trials.trials == 20
     assert [row.lag for row in record.lags.rows] == [0, 1, 2]
     assert all(check.sentence for check in record.checks)
-    assert "p of shuffled labels cannot fall below 0.5 with --permutations 1" in record.notes[1]
+    assert "p-value of shuffled labels cannot fall below 0.5 with --permutations 1" in record.notes[1]
 
 
 def test_the_sentences_on_skill_name_the_yardstick_and_the_days(record: AuditRecord) -> None:
@@ -545,7 +545,7 @@ def test_the_yardstick_is_what_the_models_own_scale_forecasts_alone(model: Model
     assert YARDSTICK.named(YARDSTICK_FIT) == YARDSTICK_NAME
 
 
-def test_the_record_stands_beside_the_folder_and_reads_back(record: AuditRecord, trained: Path) -> None:
+def test_the_record_is_next_to_the_folder_and_reads_back(record: AuditRecord, trained: Path) -> None:
     before = sorted(path.name for path in trained.rglob("*"))
     write_audit(trained, record)
     assert audit_path(trained).name == "1.audit.json"
@@ -646,7 +646,7 @@ def audit_by_command(folder: Path, panel: BarPanel, *flags: str | Path) -> Audit
     return AuditRecord.from_bytes((folder / "recipe.json.audit.json").read_bytes(), "audit")
 
 
-def test_the_command_audits_a_recipe_and_writes_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_audits_a_recipe_and_writes_next_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = audit_by_command(tmp_path, bars(), "--report", tmp_path / "report.html")
     told = json.loads(list(lines(capsys.readouterr().out))[-1])
     assert told["kind"] == "audit"

@@ -180,7 +180,7 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     stages = [line["stage"] for line in lines if line["kind"] == "stage"]
     assert [stage.split()[0] for stage in stages] == ["computing", "training", "the", "recording"]
-    assert stages[2].startswith("the start is best; calibrating it")
+    assert stages[2].startswith("the initial weights are best; calibrating and")
     assert lines[-1]["kind"] == "trained"
     assert lines[-1]["artifact"] == str(tmp_path / "1")
     assert (tmp_path / "1" / "manifest.json").is_file()
@@ -204,7 +204,9 @@ def test_a_person_sees_the_scores_and_the_sentence_about_skill(
     assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     shown = capsys.readouterr().out
     assert "training on cpu (automatic:" in shown
-    assert shown.index("computing features") < shown.index("epoch 1/1") < shown.index("scoring it beside the baselines")
+    assert (
+        shown.index("computing features") < shown.index("epoch 1/1") < shown.index("scoring it against the baselines")
+    )
     assert "this model" in shown
     assert "No skill shown" in shown
     assert "Next: quantra inspect" in shown
@@ -215,7 +217,7 @@ BAD = [
         "--model prophet",
         "there is no network kind 'prophet'; the kinds are ['garch', 'graph', 'gru', 'har', 'hybrid', 'lstm', 'tft']",
     ),
-    ("--model gru --heads 4", "network 'gru': missing [], unknown ['heads']"),
+    ("--model gru --heads 4", "network 'gru' has no setting 'heads'; its settings are"),
     ("--model lstm --edges edges.csv", "a network of kind 'lstm' has no graph; use graph"),
     ("--query SELECT", "--query asks a database, but"),
     ("--schedule constant --ranking-weight 0", "ranking weight is 0, but must be above 0"),
@@ -239,6 +241,11 @@ BAD = [
     ("--features nowhere.json", "feature file nowhere.json cannot be read"),
     ("--bars nowhere.csv", "nowhere.csv"),
     ("--device cpu --precision fp16", "no float16 kernel"),
+    ("--model=", "there is no network kind ''"),
+    ("--features=", "feature file . cannot be read"),
+    ("--target=", "target is '', but must be one of"),
+    ("--horizons=", "horizons is '', but must be whole numbers with commas"),
+    ("--quantiles=", "quantiles is '', but must be numbers with commas"),
 ]
 
 
@@ -374,7 +381,7 @@ def test_checkpoints_of_a_stopped_training_are_not_gone_over_without_being_asked
     leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
     before = files_of(tmp_path)
     assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
-    assert "go on with it (--resume), or remove the folder" in capsys.readouterr().err
+    assert "continue it (--resume), or remove the folder" in capsys.readouterr().err
     assert files_of(tmp_path) == before
 
 

@@ -107,7 +107,7 @@ def test_they_are_so_across_holidays_that_the_calendar_of_an_unknown_exchange_do
     assert_gathered_is_served(History(panel, pipeline_for(panel, Recipe())), [20090702, 20091224, 20100104])
 
 
-def test_they_are_so_beside_a_missing_bar() -> None:
+def test_they_are_so_next_to_a_missing_bar() -> None:
     panel = without(bars(), 0, int(np.searchsorted(bars().sessions, 20090710)))
     assert_gathered_is_served(History(panel, history().pipeline), [20090713, 20090715])
 

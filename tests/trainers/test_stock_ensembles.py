@@ -107,7 +107,7 @@ def test_the_test_part_moves_no_number(
     np.testing.assert_allclose(found, expected, rtol=1e-9)  # adjusting by other last prices rounds otherwise
 
 
-def test_the_card_scores_the_ensemble_beside_its_members(joined: JoinedEnsemble) -> None:
+def test_the_card_scores_the_ensemble_and_its_members(joined: JoinedEnsemble) -> None:
     card = joined.summary
     assert card.scores is not None and card.best_member is not None and card.skill is not None  # noqa: PT018
     names = [row.name for row in card.scores.rows]

@@ -226,7 +226,7 @@ def _forecasts(model: Model, panel: BarPanel, until: int) -> FloatArray:
     return forecasts_of(model.engine, output_map(model.manifest), history, windows).calibrated[chosen]
 
 
-def test_offsets_and_adaptive_offsets_stand_beside_none_with_their_effective_blocks(found: Evaluation) -> None:
+def test_offsets_and_adaptive_offsets_are_compared_with_none_and_show_their_effective_blocks(found: Evaluation) -> None:
     made, days = found.calibration, 126
     assert made.adaptive is not None
     assert made.adaptive_gain is not None
@@ -406,7 +406,9 @@ def test_a_training_fits_its_baselines_on_the_same_parts(watched: Watched, tmp_p
     assert watched.fitted_on == [(splits.train.first, splits.train.last), (splits.train.first, LAST_SEEN)]
 
 
-def test_beside_an_ensemble_they_know_what_any_of_its_members_has_seen(trained: Trained, watched: Watched) -> None:
+def test_compared_with_an_ensemble_they_know_what_any_of_its_members_has_seen(
+    trained: Trained, watched: Watched
+) -> None:
     joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
     evaluate(joint, bars(), replace(ALONE, start=20121101), consume=unwatched, announce=unheard)
     assert [last for _, last in watched.fitted_on] == [splits_of(trained.card).train.last, 20121031]

@@ -345,7 +345,7 @@ def test_several_seeds_are_compared_by_the_mean_of_their_losses() -> None:
     assert (seeds.mean.mean, seeds.mean.sd) == pytest.approx((np.mean(means), np.std(means, ddof=1)))
 
 
-def test_a_symbols_scores_are_those_of_its_own_windows_beside_the_same_of_the_baseline() -> None:
+def test_a_symbols_scores_are_those_of_its_own_windows_and_the_same_of_the_baseline() -> None:
     outcomes = np.random.default_rng(10).normal(size=(400, 2))
     found = judged(outcomes, days=200)
     ours = np.broadcast_to([-1.0, 0.0, 1.0], (400, 2, 3))

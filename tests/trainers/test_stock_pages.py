@@ -184,7 +184,7 @@ def test_seeds_are_told_with_their_spread() -> None:
 
 def test_an_evaluation_without_other_seeds_says_so() -> None:
     page = page_of(render_evaluation(NAME, evaluation(seeds=False)))
-    assert "What luck its seed brought is not known" in page.words
+    assert "the luck of its seed is unknown" in page.words
     assert "Luck of one training" not in page.text
 
 
@@ -265,7 +265,7 @@ def test_the_lead_over_every_benchmark_stands_on_the_page_in_json_and_in_words()
     [
         (Tactic(share=0.2), "rank: the best and the worst 20 % of the stocks"),
         (Tactic(strategy=Strategy.SIGN, threshold_bps=7), "sign: flat where the median lies within 7 basis points"),
-        (Tactic(strategy=Strategy.VOL_TARGET, volatility=0.12), "vol-target: aims at a volatility of 12 % a year"),
+        (Tactic(strategy=Strategy.VOL_TARGET, volatility=0.12), "vol-target: targets a yearly volatility of 12 %"),
     ],
 )
 def test_the_settings_of_the_strategy_are_told(tactic: Tactic, words: str) -> None:
@@ -345,7 +345,7 @@ def test_the_cost_that_is_charged_is_among_those_that_sharpe_ratios_are_told_at(
 def test_the_page_tells_who_decided_when_and_on_which_terms() -> None:
     page = page_of(render_backtest(NAME, backtest()))
     assert "22011-04-012011-05-192000-03-012011-03-31" in page.text
-    assert "20 basis points are paid on every unit bought or sold, 100 a year" in page.words
+    assert "20 basis points are charged on every unit bought or sold, 100 a year" in page.words
     assert "1 session after the decision, at the close" in page.words
     assert "a decision on a day that an artifact has seen is refused" in page.words
 
@@ -375,21 +375,21 @@ def test_the_page_of_an_audit_holds_every_check_with_its_verdict_and_numbers() -
 
 def test_the_page_of_an_audit_says_what_shuffled_labels_can_show() -> None:
     words = page_of(render_audit(NAME, audit_record())).words
-    assert "A leak of more than 1.0 % would have shown" in words
+    assert "A leak of more than 1.0 % would have been detected" in words
     assert "0.33, which cannot fall below 0.33 with 2 trainings; it decides nothing" in words
 
 
 def test_an_audit_that_fails_without_a_leak_says_that_there_is_none() -> None:
     text = render_audit(NAME, audit_record())
     assert '<section class="verdict worse"' in text
-    assert "No leak was found, but at least one check refutes" in text
+    assert "No leak was detected, but at least one check refutes" in text
 
 
 def test_a_leak_is_called_one() -> None:
     record = audit_record()
     leaky = replace(record.future, verdict=AuditVerdict.FAIL, changed=("forecast",), first_changed=20110505)
     page = page_of(render_audit(NAME, replace(record, future=leaky)))
-    assert "A leak was found: the numbers of this model mean nothing." in page.words
+    assert "A leak was detected: the numbers of this model mean nothing." in page.words
 
 
 def test_an_audit_without_sharpe_ratios_shows_dashes() -> None:

@@ -107,5 +107,5 @@ def test_a_history_goes_to_a_device_that_has_room_for_it(
     assert isinstance(placed(history(), CPU), DeviceHistory) is goes
 
 
-def test_beside_a_cpu_a_history_stays_what_it_is() -> None:
+def test_on_a_cpu_a_history_stays_what_it_is() -> None:
     assert placed(history(), CPU) is history()

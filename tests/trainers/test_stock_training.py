@@ -245,7 +245,7 @@ def test_a_users_own_features_are_trained_on_and_stored(own: Trained) -> None:
     assert model.pipeline.sizes.known == 0
 
 
-def test_log_volatility_trains_and_stands_beside_har(tmp_path: Path) -> None:
+def test_log_volatility_trains_and_is_compared_with_har(tmp_path: Path) -> None:
     target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 3))
     recipe = replace(SHORT, target=target, normaliser=None)
     made = train(Material(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched)

@@ -277,8 +277,8 @@ def test_a_symbol_that_the_parent_learnt_is_not_said_to_be_unlearnt(parent: Path
         train(material, CHILD, tmp_path / symbol, consume=Chain(), warn=heard.append)
         return " ".join(heard)
 
-    assert "IBM: no bars enough for a window of the training part" in warnings("IBM")
-    assert "no bars enough" not in warnings("AAPL")
+    assert "IBM: too few bars for a window of the training part" in warnings("IBM")
+    assert "too few bars" not in warnings("AAPL")
 
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
@@ -500,7 +500,7 @@ def test_what_has_no_network_of_its_own_is_refused_with_the_reason(
 ) -> None:
     har = replace(RECIPE, kind="har", config=UnconditionalConfig(), scale="har")
     fitted = train(Material(old_bars(), FEATURES), har, tmp_path / "har", consume=Chain())
-    with pytest.raises(ConfigurationError, match="model har has no weights to start from; fit it anew: --model har"):
+    with pytest.raises(ConfigurationError, match="model har has no weights to start from; fit it again: --model har"):
         Parent.load(fitted.folder)
     joint = join(new_bars(), {"one": child.folder, "other": sibling}, tmp_path / "joint")
     with pytest.raises(ConfigurationError, match=r"it is an ensemble; name one of its members: .*joint/members/NAME"):
@@ -511,7 +511,7 @@ def test_what_has_no_network_of_its_own_is_refused_with_the_reason(
 def test_an_artifact_that_does_not_tell_what_it_has_seen_is_refused(parent: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(Path(__file__).parents[1] / "fixtures" / "format_1.zip") as packed:
         packed.extractall(tmp_path / "format-1")
-    with pytest.raises(ConfigurationError, match="its card tells nothing of data, recipe, splits, so what it has seen"):
+    with pytest.raises(ConfigurationError, match="its card has no data, recipe, splits, so what it has seen"):
         Parent.load(tmp_path / "format-1" / "volatility" / "1")
     card = artifact.load(parent).artifact.manifest.card["recipe"]
     assert isinstance(card, dict)
@@ -634,7 +634,10 @@ def test_the_command_takes_network_features_and_target_from_the_artifact(
     out = tmp_path / "1"
     assert trained_by_command("--from", parent, "--bars", bars_file, "--out", out, *FLAGS) == 0
     shown = flat(capsys.readouterr().out)
-    assert f"starting from the weights {artifact.load(parent).weights_hash[:16]}: 10 reused, none made anew" in shown
+    assert (
+        f"starting from the weights {artifact.load(parent).weights_hash[:16]}: 10 reused, none initialised from scratch"
+        in shown
+    )
     assert "note: fine-tuned from the weights" in shown
     assert files_of(out) == files_of(child.folder)
     again = ("--from", parent, "--bars", bars_file, "--out", out, *FLAGS, "--resume")

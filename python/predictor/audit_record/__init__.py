@@ -1,7 +1,7 @@
 """The audit of a model: what was tried to show that its skill is a leak, a lag, a cost or luck, and what came of it.
 
-A JSON file beside the artifact's folder, `NAME.audit.json`. It holds the SHA-256 of the manifest that it was made for;
-beside another artifact it is refused.
+A JSON file next to the artifact's folder, `NAME.audit.json`. It holds the SHA-256 of the manifest that it was made for;
+next to another artifact it is refused.
 """
 
 from predictor.audit_record.checks import (

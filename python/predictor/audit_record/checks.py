@@ -8,12 +8,12 @@ from predictor.errors import shown_date
 
 
 class AuditVerdict(StrEnum):
-    """What one check came to."""
+    """The result of one check."""
 
     PASS = "pass"  # noqa: S105 - not that kind of pass
-    """What was tried to refute the skill has failed to."""
+    """The attempts to refute the skill failed."""
     FAIL = "fail"
-    """The skill is refuted, or a leak was found."""
+    """The skill is refuted, or a leak was detected."""
     UNDECIDED = "undecided"
     """The data cannot tell."""
 
@@ -28,7 +28,7 @@ class AuditCheck(Protocol):
 
     @property
     def verdict(self) -> AuditVerdict:
-        """What it came to."""
+        """The result."""
         ...
 
     @property
@@ -182,7 +182,7 @@ class CostCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsCheck:
-    """The Sharpe ratio beside what the best of so many skill-less trials would show (Bailey & Lopez de Prado 2014)."""
+    """The Sharpe ratio against what the best of so many skill-less trials would show (Bailey & Lopez de Prado 2014)."""
 
     verdict: AuditVerdict
     trials: int

@@ -1,7 +1,7 @@
 """The command line: `serve`, `predict`, `explain`, `inspect`, `export`, `alias`, `doctor`. Needs the extra `cli`.
 
-`app` holds the commands; `run(app)` is how a program runs it, with errors as one line and an
-exit code: 0 done, 1 failed, 2 bad usage. Both load when they are first used: a program can see to Ctrl+C before.
+`app` holds the commands; `run(app)` runs them, with errors as one line and an exit code: 0 done, 1 failed, 2 bad
+usage. Both are loaded on first use, so that a program can handle Ctrl+C before.
 """
 
 import sys
@@ -29,7 +29,7 @@ def main() -> None:
 def __getattr__(name: str) -> object:
     if name not in {"app", "run"}:
         raise AttributeError(f"module 'predictor.cli' has no attribute {name!r}")
-    _require_packages()  # not before it is known that typer and rich are there
+    _require_packages()  # before the imports that need typer and rich
     from predictor.cli.commands import app
     from predictor.cli.program import run
 

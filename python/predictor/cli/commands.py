@@ -15,7 +15,7 @@ COMMANDS: Final = (
     Command(
         "predict",
         "predictor.cli.predict:predict",
-        "Forecast the symbols of daily bars.",
+        "Forecast symbols from their daily bars.",
         "Example: quantra predict --artifact models/demo/1 --bars bars.csv --symbol AAPL",
     ),
     Command(
@@ -33,7 +33,7 @@ COMMANDS: Final = (
     Command(
         "report",
         "predictor.cli.reporting:report",
-        "Write a page of a forecast, its reasons, and the model behind it with its scores and its newest audit.",
+        "Write a page with a forecast, its explanation, and the model's scores and newest audit.",
         "Example: quantra report models/demo/1 --bars bars.csv --symbol AAPL --output report.html",
     ),
     Command(
@@ -45,7 +45,7 @@ COMMANDS: Final = (
     Command(
         "alias",
         "predictor.cli.inspection:alias",
-        "Let an alias name a version of a model. A server reads aliases when it starts.",
+        "Point an alias at a version of a model. A server reads aliases when it starts.",
         "Example: quantra alias demo champion 2 --models models",
     ),
     Command(

@@ -27,7 +27,7 @@ REQUIRED: Final = {
     "grpcio": "grpc",
     "protobuf": "google.protobuf",
 }
-"""Distribution to the module that it brings."""
+"""The module of each distribution."""
 
 OPTIONAL: Final = {
     "polars": "data",
@@ -42,14 +42,14 @@ OPTIONAL: Final = {
     "optuna": "tune",
     "tensorboard": "tensorboard",
 }
-"""Distribution to the extra that brings it."""
+"""The extra that installs each distribution."""
 
 OLDEST_PYTHON: Final = (3, 11)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at; `needed` things that are not `ok` make the command fail."""
+    """One check; the command fails if one that is `needed` is not `ok`."""
 
     name: str
     ok: bool
@@ -91,14 +91,14 @@ def _checks(artifact: Path | None, device: str) -> Iterator[Check]:
 
 
 def _python() -> Check:
-    found = ".".join(map(str, sys.version_info[:3]))
+    running = ".".join(map(str, sys.version_info[:3]))
     oldest = ".".join(map(str, OLDEST_PYTHON))
     ok = sys.version_info >= OLDEST_PYTHON
-    return Check(name="Python", ok=ok, detail=found, remedy=f"install Python {oldest} or newer")
+    return Check(name="Python", ok=ok, detail=running, remedy=f"install Python {oldest} or newer")
 
 
 def _package(name: str, module: str) -> Check:
-    """A package counts as there once it can be imported: a broken library shows up nowhere else."""
+    """A package counts as installed only if it can be imported: nothing else reveals a broken library."""
     remedy = f"pip install --force-reinstall {name}"
     try:
         import_module(module)

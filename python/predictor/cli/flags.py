@@ -3,9 +3,9 @@
     @with_flags
     def fit(*, bars: BarsFlags, terms: Annotated[Given[Terms], Only("cost_bps")], tactic: Tactic) -> None:
 
-A parameter `bars` of a dataclass gets an instance; one of `Given[Terms]` gets what stands on the command line alone, to
-lay it over settings that another flag decides on. Fields and other parameters are annotated with a `Flag`, or with what
-typer has for it.
+A parameter `bars` of a dataclass gets an instance; one of `Given[Terms]` gets only what was given on the
+command line, to override settings that another flag selects. Fields and other parameters are annotated with a `Flag`,
+or with what typer has for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,14 +29,14 @@ class _Setting:
     kind: Any
     """Its type, with all annotations."""
     flag: Flag | None
-    """None where typer's own stands there."""
+    """None where typer's own is used."""
 
     @property
     def name(self) -> str:
         return self.field.name if self.flag is None else self.flag.name or self.field.name
 
     def parameter(self, *, required: bool) -> Parameter:
-        """As typer reads it; what need not stand on the command line has a default."""
+        """As typer reads it; optional ones have a default."""
         default = self._default()
         if default is Parameter.empty and not required:
             default = None
@@ -52,11 +52,11 @@ class _Setting:
         return self.field.default if self.flag is None or self.flag.read is None else _text(self.flag, self.field)
 
     def left_out(self, given: Any) -> bool:
-        """Whether the field keeps its default, because the parameter's None stands for what others decide on."""
+        """Whether the field keeps its default: the flag was not given, and another setting decides its value."""
         return given is None and self.flag is not None and bool(self.flag.own)
 
     def value(self, given: Any) -> Any:
-        """What the field shall hold, of what the parameter was given."""
+        """The field's value, from what the parameter was given."""
         if self.flag is None or self.flag.read is None or given is None:
             return given
         if given == self.flag.none:
@@ -74,18 +74,18 @@ class _Group:
     make: Callable[..., Any]
     settings: tuple[_Setting, ...]
     partly: bool
-    """Whether it takes only what stands on the command line."""
+    """Whether it takes only what was given on the command line."""
 
     def parameters(self) -> Iterator[Parameter]:
         return (setting.parameter(required=not self.partly) for setting in self.settings)
 
     def taken(self, context: typer.Context, given: dict[str, Any]) -> Any:
-        """Its value, of parameters that are then used up."""
+        """Its value; takes its parameters out of those given."""
         raw = [(one, given.pop(one.name)) for one in self.settings]
         if not self.partly:
             return self.make(**{one.field.name: one.value(value) for one, value in raw if not one.left_out(value)})
         asked = [(one, one.value(value)) for one, value in raw if _stands(context, one.name)]
-        held = [(one, value) for one, value in asked if value not in (None, "")]
+        held = [(one, value) for one, value in asked if value is not None]
         spelt = {parameter.name: parameter.opts[0] for parameter in context.command.params}
         return Given(
             {one.field.name: value for one, value in held}, {one.field.name: spelt[one.name] for one, _ in held}
@@ -125,11 +125,11 @@ def _group(hint: Any) -> _Group | None:
     kinds = next((note.kinds for note in notes if isinstance(note, AnyOf)), (kind,))
     if not all(map(is_dataclass, kinds)):
         return None
-    found = {one.field.name: one for each in kinds for one in _settings(each)}
+    settings = {one.field.name: one for each in kinds for one in _settings(each)}
     for note in notes:
         if isinstance(note, Only):
-            found = {name: found[name] for name in note.names}
-    return _Group(make=kind, settings=tuple(found.values()), partly=partly)
+            settings = {name: settings[name] for name in note.names}
+    return _Group(make=kind, settings=tuple(settings.values()), partly=partly)
 
 
 def _settings(kind: Any) -> Iterator[_Setting]:
@@ -142,7 +142,7 @@ def _settings(kind: Any) -> Iterator[_Setting]:
 
 
 def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The type itself, and what is annotated beside it."""
+    """The type itself and its annotations."""
     return (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
 
 
@@ -189,11 +189,11 @@ def _checking(check: Callable[[Any], None]) -> Callable[[Any], Any]:
 def _text(flag: Flag, field: Field[Any]) -> str:
     """A default as its flag would be written."""
     if field.default is None:
-        return flag.none
+        return flag.none or ""
     return ",".join(f"{part:g}" for part in field.default) if isinstance(field.default, tuple) else str(field.default)
 
 
 def _stands(context: typer.Context, name: str) -> bool:
-    """Whether a parameter stands on the command line."""
+    """Whether a parameter was given on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

@@ -1,4 +1,4 @@
-"""`quantra inspect`, `quantra alias` and `quantra export`: what is done with an artifact besides asking it."""
+"""`quantra inspect`, `quantra alias` and `quantra export`: what can be done with an artifact besides forecasting."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from predictor.export import Exported, Port
 
 _SCALE: Final = 10_000.0
-"""Winkler scores are shown so many times larger, as other losses are."""
+"""Winkler scores are multiplied by this for display, as other losses are."""
 
 
 def inspect(
@@ -50,7 +50,7 @@ def inspect(
         write_json({**model_json(info), "audit": audited, "alias_problems": problems})
         return
     console = Console(highlight=False)
-    console.print(Text("✓ every file is whole, and the golden instance gives the recorded numbers", style="green"))
+    console.print(Text("✓ every file is intact, and the golden instance gives the recorded numbers", style="green"))
     parts = (skill_panel(card.skill), _facts("model", _model_facts(info)), *_card_parts(card, info), _features(info))
     for part in (*parts, _audited(audit, artifact)):
         console.print(part)
@@ -95,12 +95,12 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
         )
     if card.training is not None:
         training = card.training
-        epochs = f"{training.best_epoch or 'none: the start is better'} of {len(training.epochs)}"
+        epochs = f"{training.best_epoch or 'none: the initial weights are better'} of {len(training.epochs)}"
         yield _facts(
             "training", (("device", training.device), ("precision", training.precision), ("best epoch", epochs))
         )
     if card.tuning is not None:
-        yield _facts("settings searched for", _tuning_facts(card.tuning))
+        yield _facts("tuning", _tuning_facts(card.tuning))
     if card.scores is not None:
         yield scores_table(card.scores)
         yield from shown_notes(card.notes)
@@ -116,8 +116,8 @@ def _ancestor(generation: int, ancestor: Ancestor) -> tuple[str, str]:
 def _tuning_facts(tuning: TuningFacts) -> tuple[tuple[str, str], ...]:
     seeds = f"{tuning.mean:.5f} ± {tuning.standard_deviation:.5f} from {len(tuning.seed_losses)} fresh seeds"
     return (
-        ("trials", f"{tuning.trials}, of which {tuning.pruned} fell behind and {tuning.failed} failed"),
-        ("selection loss", f"{seeds}; {tuning.best_trial_loss:.5f} in the best trial, the luckiest of them"),
+        ("trials", f"{tuning.trials}, of which {tuning.pruned} were pruned and {tuning.failed} failed"),
+        ("selection loss", f"{seeds}; {tuning.best_trial_loss:.5f} in the best trial, the luckiest"),
     )
 
 
@@ -177,30 +177,30 @@ def _list(items: Iterable[object]) -> str:
 def alias(
     *,
     name: Annotated[str, typer.Argument(help="The model.")],
-    alias: Annotated[str, typer.Argument(help="Such as champion, which a plain NAME means.")],
-    version: Annotated[int, typer.Argument(min=0, help="The version that the alias names from now on.")],
+    alias: Annotated[str, typer.Argument(help="Such as champion, which a plain NAME refers to.")],
+    version: Annotated[int, typer.Argument(min=0, help="The version to point the alias at.")],
     models: Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")] = Path("models"),
     as_json: AsJson = False,
 ) -> None:
-    """Let an alias name a version of a model. A server reads aliases when it starts."""
+    """Point an alias at a version of a model. A server reads aliases when it starts."""
     with loading():
         from predictor.registry import set_alias  # brings torch, which --help need not wait for
 
     line = models / name
     if not line.is_dir() or line.parent != models:
         there = sorted(p.name for p in models.iterdir() if p.is_dir()) if models.is_dir() else []
-        known = f"there are {there}" if there else "it holds no model; name another folder by --models"
+        known = f"there are {there}" if there else "it holds no model; give another folder with --models"
         raise ModelNotFoundError(f"there is no model {name!r} in {models}; {known}")
     set_alias(line, alias, version)
     problems = warned_of_aliases(line)
     if as_json:
         write_json({"model": name, "alias": alias, "version": version, "problems": problems})
     else:
-        typer.echo(f"{name}@{alias} is version {version} now.")
+        typer.echo(f"{name}@{alias} is now version {version}.")
 
 
 def warned_of_aliases(folder: Path, device: str = "cpu") -> list[str]:
-    """What is wrong with the aliases of the model in this folder, said already; a warning changes no exit code."""
+    """Warn of problems with the aliases of the model in this folder, and return them; the exit code stays the same."""
     from predictor.inference import choose_device  # brings torch, which --help need not wait for
     from predictor.registry import Runtime, alias_problems
 
@@ -217,12 +217,12 @@ _KEPT: Final = ("kind", "target_kind", "lag", "horizons", "quantiles", "schema_h
 def export(
     *,
     artifact: ArtifactArgument,
-    onnx: Annotated[Path, typer.Option(metavar="FILE", help="What to write; it must not exist.")],
+    onnx: Annotated[Path, typer.Option(metavar="FILE", help="The file to write; it must not exist.")],
     as_json: AsJson = False,
 ) -> None:
     """Write a model as an ONNX file, from the network's inputs to calibrated quantiles.
 
-    The file is run against the model itself before it is put in place. Needs the extra `onnx`.
+    The file's output is compared with the model's before it is put in place. Needs the extra `onnx`.
     """
     with loading():
         from predictor.export import export_onnx  # brings torch, which --help need not wait for
@@ -235,13 +235,13 @@ def export(
 
 
 def _tell_export(made: "Exported", console: Console) -> None:
-    answers = f"✓ its answers differ from the model's by {made.difference:.1e} at most"
+    answers = f"✓ its output differs from the model's by at most {made.difference:.1e}"
     console.print(f"Wrote {made.file}, {made.size} bytes, ONNX opset {made.opset}.", soft_wrap=True, markup=False)
     console.print(Text(answers, style="green"))
     for title, ports in (("inputs", made.inputs), ("outputs", made.outputs)):
         console.print(_ports(title, ports))
     if made.absent:
-        console.print(f"The model has no {' and no '.join(made.absent)} features: the graph takes none.")
+        console.print(f"The model has no {' and no '.join(made.absent)} features: the graph has no such inputs.")
     table = _port_table("metadata")
     for key in _KEPT:
         table.add_row(key, Text(made.metadata[key]))

@@ -12,7 +12,7 @@ from predictor.instance import GapPolicy
 
 
 def _checked(path: Path | None) -> Path | None:
-    """Refuse a report that could not be written, before the work that it would tell of."""
+    """Refuse a report that could not be written, before the work begins."""
     if path is not None:
         from predictor.report import check_report  # which --help need not wait for
 
@@ -21,17 +21,17 @@ def _checked(path: Path | None) -> Path | None:
 
 
 def _drawn(path: Path | None) -> Path | None:
-    """Refuse a chart of another kind, or one that could not be written, before the work that it would show."""
+    """Refuse a chart that is not HTML or could not be written, before the work begins."""
     if path is not None and path.suffix.lower() != ".html":
         raise typer.BadParameter(f"--plot writes HTML, so {path.name} must end in .html")
     return _checked(path)
 
 
 def named_symbols(given: list[str] | None) -> list[str]:
-    """The names of repeated flags and of lists with commas.
+    """The names of repeated flags and comma-separated lists.
 
     Raises:
-        typer.BadParameter: a name is empty, or stands twice.
+        typer.BadParameter: a name is empty or repeated.
     """
     names = [name.strip() for text in given or () for name in text.split(",")]
     if "" in names:
@@ -46,7 +46,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs to
 ArtifactArgument = Annotated[
     Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.", show_default=False)
 ]
-Device = Annotated[str, typer.Option(help="What computes: auto, cpu, cuda or cuda:N.")]
+Device = Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda or cuda:N.")]
 Plot = Annotated[
     Path | None,
     typer.Option(metavar="FILE.html", callback=_drawn, help="Also write a chart of each symbol, all in one HTML file."),
@@ -69,12 +69,12 @@ class BarsFlags:
             "sqlite:///bars.db.",
         ),
     ] = ""
-    query: Annotated[str, typer.Option(metavar="SQL", help="Query of a database whose every row is a bar.")] = ""
+    query: Annotated[str, typer.Option(metavar="SQL", help="Database query that returns one bar per row.")] = ""
     bars_env: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="Environment variable with the database's address, in place of --bars; it may hold a password.",
+            help="Environment variable with the database's address, instead of --bars; it may hold a password.",
         ),
     ] = ""
 
@@ -82,7 +82,7 @@ class BarsFlags:
         """The bars.
 
         Raises:
-            BadParameter: there is none or more than one place that they could come from.
+            BadParameter: no source of bars is given, or more than one.
             QuantraError: see `read_bars`.
         """
         if bool(self.bars) == bool(self.bars_env):
@@ -92,35 +92,36 @@ class BarsFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CovariateFlags:
-    """Files of what stands beside the bars."""
+    """Files of covariates."""
 
     covariates: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="What the model reads beside the bars: date, known_from, columns; symbol where they differ. "
-            "Repeatable.",
+            help="Covariates: columns date, known_from and values, and symbol where symbols differ. Repeatable.",
         ),
     ] = None
-    static: Annotated[Path | None, typer.Option(metavar="FILE", help="Facts of each symbol: symbol, columns.")] = None
+    static: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Static covariates: columns symbol and values.")
+    ] = None
 
     def read(self) -> CovariateSource:
         """All of them.
 
         Raises:
-            CovariatesError: a file cannot be what it claims.
+            CovariatesError: a file is malformed.
         """
         return CovariateSource.read(self.covariates or (), self.static)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFlags:
-    """What to do about bars that are not as they should be."""
+    """What to do about incomplete bars."""
 
-    gaps: Annotated[GapPolicy, typer.Option(help="What to do about sessions that all of the bars lack.")] = (
+    gaps: Annotated[GapPolicy, typer.Option(help="What to do about sessions that all of the bars miss.")] = (
         GapPolicy.REFUSE
     )
     allow_incomplete_last_bar: Annotated[
         bool,
-        typer.Option("--allow-incomplete-last-bar", help="Take the last bar although its session has not closed."),
+        typer.Option("--allow-incomplete-last-bar", help="Use the last bar even if its session has not closed."),
     ] = False

@@ -37,10 +37,10 @@ BASIS_POINTS: Final = 10_000.0
 _TOP: Final = 15
 _RANKING: Final = ("score", "rank")
 _BAND_WIDTH: Final = 28
-"""At most; the band is what gives way in a narrow terminal."""
+"""At most; the band shrinks in a narrow terminal."""
 
 _BAR_WIDTHS: Final = (6, 20)
-"""From the least to the most; bars give way too, so that names are told in full."""
+"""Minimum and maximum; bars shrink too, so that names are shown in full."""
 
 
 def forecast_table(forecast: Forecast, symbol: str, currency: str) -> RenderableType:
@@ -66,17 +66,18 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Renderable
     return Group(_forecast_title(forecast, s, currency), table)
 
 
-def contributions_table(found: Attribution, symbol: str) -> RenderableType:
-    """Signed bars around a middle, the largest that are not 0 first, neighbours always; what is left is one line."""
-    unit, shown = _display(found.unit)
-    s = found.symbols.index(symbol)
-    rows = found.table(symbol)
+def contributions_table(attribution: Attribution, symbol: str) -> RenderableType:
+    """Signed bars around a middle, the largest non-zero ones first, neighbours always; the rest is one line."""
+    unit, shown = _display(attribution.unit)
+    s = attribution.symbols.index(symbol)
+    rows = attribution.table(symbol)
     places = [k for k, row in enumerate(rows) if row.kind is RowKind.NEIGHBOURS or (k < _TOP and row.value != 0)]
     top, rest = [rows[k] for k in places], [row for k, row in enumerate(rows) if k not in places]
     reach = max((abs(row.value) for row in rows), default=0.0)
     title = (
-        f"{symbol}: {found.horizon} sessions ahead, {level(found.quantile)}: "
-        f"{shown(float(found.prediction[s]))} {unit}, {shown(float(found.baseline_prediction[s]))} for {found.baseline}"
+        f"{symbol}: {attribution.horizon} sessions ahead, {level(attribution.quantile)}: "
+        f"{shown(float(attribution.prediction[s]))} {unit}, "
+        f"{shown(float(attribution.baseline_prediction[s]))} for {attribution.baseline}"
     )
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     least, most = _BAR_WIDTHS
@@ -99,13 +100,13 @@ def _display(unit: str) -> tuple[str, Callable[[float], str]]:
     return unit, lambda value: f"{value:+.4f}"
 
 
-def internals_table(found: Attribution, symbol: str) -> RenderableType:
+def internals_table(attribution: Attribution, symbol: str) -> RenderableType:
     """The largest shares of each internal, under a heading that says what they are."""
-    s = found.symbols.index(symbol)
+    s = attribution.symbols.index(symbol)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("internal")
     table.add_column("largest shares")
-    for one in found.internals:
+    for one in attribution.internals:
         table.add_row(Text(one.name), Text(largest_shares(one, s)))
     return Group(Text(f"{symbol}: internals, {INTERNALS_NOTE}", style="bold"), table)
 
@@ -120,7 +121,7 @@ def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
 
 
 def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
-    """Price, and the simple return below it, or one of both or the value alone; a dash where there is no forecast."""
+    """The price with the simple return below it, one of them, or the value alone; a dash where there is no forecast."""
     value = float(forecast.values[s, h, q])
     if not isfinite(value):
         return Text("-", style="dim")
@@ -160,30 +161,30 @@ _SKILLED: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict
 
 
 def judgement(card: Card) -> RenderableType:
-    """Scores, where the card has any, what a reader must know of them, and the skill."""
+    """Scores if the card has any, the notes on them, and the skill."""
     skill = skill_panel(card.skill)
     return skill if card.scores is None else Group(scores_table(card.scores), *shown_notes(card.notes), "", skill)
 
 
 def shown_notes(notes: Sequence[str]) -> Iterator[Text]:
-    """What a reader of scores must know, a line each; of very many the first ones, and how many more there are."""
+    """The notes on the scores, a line each; if there are very many, the first ones and how many more there are."""
     for note in notes[:_MOST_NOTES]:
         yield Text(f"note: {note}", style="yellow")
     if len(notes) > _MOST_NOTES:
-        yield Text(f"and {len(notes) - _MOST_NOTES} more notes, which --json has", style="yellow")
+        yield Text(f"and {len(notes) - _MOST_NOTES} more notes; --json has them all", style="yellow")
 
 
 def skill_panel(skill: Skill | None) -> RenderableType:
     """One sentence on the skill over the best of all baselines, with its uncertainty."""
     if skill is None:
-        return Panel("Nothing is known of its skill: the card holds no comparison with a baseline.", title="skill")
+        return Panel("Its skill is unknown: the card has no comparison with a baseline.", title="skill")
     return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=_SKILLED[skill.verdict])
 
 
 def scores_table(scores: Scores) -> Table:
-    """The model beside the baselines; the least of each column is bold."""
+    """The model and the baselines; the lowest of each column is bold."""
     table = Table(
-        title=Text(f"\n{scores.split} split: {scores.unit}; less is better"),
+        title=Text(f"\n{scores.split} split: {scores.unit}; lower is better"),
         title_justify="left",
         title_style="bold",
         caption=f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.tells_fits else MEAN_EXPLAINED,
@@ -214,7 +215,7 @@ def audit_table(record: AuditRecord) -> RenderableType:
     """Every check with its verdict and numbers."""
     span = f"{shown_date(record.first_session)} to {shown_date(record.last_session)}"
     table = Table(title=Text(f"\naudit, {span}"), title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for name in ("", "check", "found"):
+    for name in ("", "check", "result"):
         table.add_column(name)
     for check in record.checks:
         table.add_row(Text(check.verdict.value, style=_AUDITED[check.verdict]), Text(check.name), Text(check.sentence))
@@ -236,7 +237,7 @@ def write_json(value: Json) -> None:
 
 
 def forecast_json(forecast: Forecast) -> Json:
-    """Arrays as nested lists [S][H][Q], of scores and ranks [S][H]."""
+    """Arrays as nested lists [S][H][Q]; scores and ranks are [S][H]."""
     return {
         "symbols": forecast.symbols,
         "as_of_session": forecast.as_of_session,
@@ -265,7 +266,7 @@ def forecast_json(forecast: Forecast) -> Json:
 
 def explanation_json(explanation: Explanation) -> Json:
     """One object per target."""
-    return {"attributions": [_attribution_json(found) for found in explanation.attributions]}
+    return {"attributions": [_attribution_json(attribution) for attribution in explanation.attributions]}
 
 
 def model_json(info: ModelInfo) -> dict[str, Json]:
@@ -295,30 +296,30 @@ def _skill_json(skill: Skill | None) -> Json:
     return None if skill is None else {**asdict(skill), "verdict": skill.verdict.value, "line": skill.line}
 
 
-def _attribution_json(found: Attribution) -> Json:
+def _attribution_json(attribution: Attribution) -> Json:
     return {
-        "symbols": found.symbols,
-        "as_of_session": found.as_of_session,
-        "horizon": found.horizon,
-        "quantile": found.quantile,
-        "method": found.method,
-        "baseline": found.baseline,
-        "unit": found.unit,
-        "row_names": found.row_names,
-        "row_kinds": [kind.value for kind in found.row_kinds],
-        "per_row": _nested(found.per_row),
-        "sessions": _nested(found.sessions),
-        "prediction": _nested(found.prediction),
-        "baseline_prediction": _nested(found.baseline_prediction),
-        "relative_gap": _nested(found.relative_gap),
-        "converged": _nested(found.converged),
-        "nodes": _nested(found.nodes),
-        "model": found.model,
-        "version": found.version,
-        "weights_hash": found.weights_hash,
-        "warnings": found.warnings,
-        "internals": [_internal_json(one) for one in found.internals],
-        "skill": _skill_json(found.skill),
+        "symbols": attribution.symbols,
+        "as_of_session": attribution.as_of_session,
+        "horizon": attribution.horizon,
+        "quantile": attribution.quantile,
+        "method": attribution.method,
+        "baseline": attribution.baseline,
+        "unit": attribution.unit,
+        "row_names": attribution.row_names,
+        "row_kinds": [kind.value for kind in attribution.row_kinds],
+        "per_row": _nested(attribution.per_row),
+        "sessions": _nested(attribution.sessions),
+        "prediction": _nested(attribution.prediction),
+        "baseline_prediction": _nested(attribution.baseline_prediction),
+        "relative_gap": _nested(attribution.relative_gap),
+        "converged": _nested(attribution.converged),
+        "nodes": _nested(attribution.nodes),
+        "model": attribution.model,
+        "version": attribution.version,
+        "weights_hash": attribution.weights_hash,
+        "warnings": attribution.warnings,
+        "internals": [_internal_json(one) for one in attribution.internals],
+        "skill": _skill_json(attribution.skill),
     }
 
 
@@ -356,7 +357,7 @@ _PAGE = """<!doctype html>
 
 
 def write_charts(path: Path, figures: "Sequence[Figure]") -> None:
-    """Write a page with these figures below each other; it appears whole or not at all.
+    """Write a page with these figures one below the other, whole or not at all.
 
     Raises:
         OSError: the file cannot be written.

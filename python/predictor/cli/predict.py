@@ -1,4 +1,4 @@
-"""`quantra predict` and `quantra explain`: whom a question goes to, what is sent with it, and what is shown."""
+"""`quantra predict` and `quantra explain`: where a request goes, what is sent with it, and what is shown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,13 +37,13 @@ class Answerer(Protocol):
     """What Forecaster and QuantraClient have in common."""
 
     def __enter__(self) -> Self:
-        """The answerer itself."""
+        """The model itself."""
         ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Let go of what it holds."""
+        """Release what it holds."""
         ...
 
     def predict(self, bars: Instance, /) -> Forecast:
@@ -61,13 +61,13 @@ class Answerer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFlags:
-    """Whom a question goes to: an artifact in this process, or a server."""
+    """Where a request goes: an artifact in this process, or a server."""
 
     artifact: Annotated[Path | None, typer.Option(metavar="DIR", help="Artifact folder, such as models/demo/1.")] = None
     server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Ask this server instead of an artifact.")] = ""
     model: Annotated[
         str,
-        typer.Option(metavar="NAME[@VERSION]", help="The server's model; may be left out where it has only one."),
+        typer.Option(metavar="NAME[@VERSION]", help="The server's model; optional if it has only one."),
     ] = ""
     device: Device = "auto"
 
@@ -85,7 +85,7 @@ class SourceFlags:
         if self.model:
             raise typer.BadParameter("--model goes with --server; an artifact is one model already")
         with loading():
-            from predictor.forecaster import Forecaster  # brings torch, which a server's client need not wait for
+            from predictor.forecaster import Forecaster  # imports torch, which a server's client does not need
 
         return Forecaster.load(self.artifact, self.device)
 
@@ -96,13 +96,13 @@ class ModelInput(NamedTuple):
     panel: BarPanel
     instance: Instance
     doubts: tuple[str, ...]
-    """Lines for whoever gave the files."""
+    """Warnings about the files, a line each."""
 
 
 def model_input(
     source: Answerer, bars: BarPanel, symbols: Sequence[str], files: CovariateFlags, inputs: InputFlags
 ) -> ModelInput:
-    """The bars of these symbols, of all if there are none, and the columns of the files that the model reads.
+    """The bars of these symbols, or of all if none are named, and the columns of the files that the model reads.
 
     Raises:
         BarsError: there is no such symbol.
@@ -142,7 +142,7 @@ Symbols = Annotated[
         "--symbol",
         metavar="NAME,…",
         callback=named_symbols,
-        help="Symbols of the file, with commas or repeated; all of them if left out.",
+        help="Symbols of the file, comma-separated or repeated; all of them if left out.",
     ),
 ]
 
@@ -154,19 +154,19 @@ def predict(  # noqa: PLR0913 - one argument a group of flags
     source: SourceFlags,
     files: CovariateFlags,
     symbols: Symbols = None,
-    horizon: Annotated[int | None, typer.Option(help="Show this horizon alone, in sessions.")] = None,
-    quantile: Annotated[float | None, typer.Option(help="Show this quantile alone.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="Show only this horizon, in sessions.")] = None,
+    quantile: Annotated[float | None, typer.Option(help="Show only this quantile.")] = None,
     inputs: InputFlags,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forecast the symbols of daily bars."""
+    """Forecast symbols from their daily bars."""
     with source.open() as model:
         asked = model_input(model, bars.read(), symbols or (), files, inputs)
         forecast = _narrowed(model.predict(asked.instance), symbols or (), horizon, quantile)
     panel = asked.panel
     forecast = replace(forecast, warnings=(*asked.doubts, *forecast.warnings))
-    shown = [name for name in forecast.symbols if name not in forecast.refusals]  # of the others the warnings tell why
+    shown = [name for name in forecast.symbols if name not in forecast.refusals]  # the warnings say why
     if as_json:
         write_json(forecast_json(forecast))
     else:
@@ -195,15 +195,15 @@ def explain(  # noqa: PLR0913 - one argument a group of flags
         explanation = model.explain(Query(instance=asked.instance, targets=targets, symbols=tuple(symbols or ())))
         lag = model.model().lag
     explanation = doubted(explanation, asked.doubts)
-    found = explanation.attributions[0]
-    known = np.isfinite(found.prediction)  # of the others the warnings tell why
-    shown = [name for name, told in zip(found.symbols, known, strict=True) if told]
+    attribution = explanation.attributions[0]
+    known = np.isfinite(attribution.prediction)  # the warnings say why others have none
+    shown = [name for name, told in zip(attribution.symbols, known, strict=True) if told]
     if as_json:
         write_json(explanation_json(explanation))
     else:
-        _tell_reasons(found, shown, lag)
+        _tell_reasons(attribution, shown, lag)
     if plot is not None and shown:
-        write_charts(plot, [found.plot(name) for name in shown])
+        write_charts(plot, [attribution.plot(name) for name in shown])
 
 
 def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:
@@ -215,17 +215,17 @@ def _tell(forecast: Forecast, shown: Sequence[str], currency: str) -> None:
         console.print(note, markup=False)
 
 
-def _tell_reasons(found: Attribution, shown: Sequence[str], lag: int) -> None:
+def _tell_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> None:
     console = Console(highlight=False)
     for name in shown:
-        console.print(contributions_table(found, name))
-        if found.internals:
-            console.print(internals_table(found, name))
-        _warn_of_gap(console, found, name)
-    _warn(console, found.warnings)
+        console.print(contributions_table(attribution, name))
+        if attribution.internals:
+            console.print(internals_table(attribution, name))
+        _warn_of_gap(console, attribution, name)
+    _warn(console, attribution.warnings)
     if lag:
         console.print(f"Horizons count from {session_in_words(lag)} bar.")
-    console.print(line_of(found.skill), markup=False)
+    console.print(line_of(attribution.skill), markup=False)
 
 
 def _narrowed(forecast: Forecast, symbols: Sequence[str], horizon: int | None, quantile: float | None) -> Forecast:
@@ -262,11 +262,11 @@ def _warn(console: Console, warnings: Sequence[str]) -> None:
         console.print(f"warning: {warning}", style="yellow", markup=False)
 
 
-def _warn_of_gap(console: Console, found: Attribution, symbol: str) -> None:
-    s = found.symbols.index(symbol)
-    if not found.converged[s]:
-        gap = 100 * float(found.relative_gap[s])
-        _warn(console, (f"the contributions of {symbol} miss the difference by {gap:.2f} %",))
+def _warn_of_gap(console: Console, attribution: Attribution, symbol: str) -> None:
+    s = attribution.symbols.index(symbol)
+    if not attribution.converged[s]:
+        gap = 100 * float(attribution.relative_gap[s])
+        _warn(console, (f"the contributions of {symbol} add up to the difference only within {gap:.2f} %",))
 
 
 def doubted(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:

@@ -23,9 +23,9 @@ class Command:
 
     Attributes:
         name: on the command line.
-        function: where it is written, as `module:function`.
+        function: where it is defined, as `module:function`.
         help: the first sentence of the function's docstring.
-        epilog: the end of its own help: a command line that works.
+        epilog: the last line of its own help: an example that works.
     """
 
     name: str
@@ -48,15 +48,15 @@ def program(commands: Sequence[Command], *, text: str) -> typer.Typer:
 
     Args:
         commands: in the order of its help.
-        text: what its help says of it.
+        text: the first line of its help.
     """
 
     class Commands(TyperGroup):
-        """Lists the table's lines, and hands over to the command that is named."""
+        """Lists the commands, and loads the one that is named."""
 
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-            name, found, rest = super().resolve_command(ctx, args)
-            return name, listed[name].load() if name in listed else found, rest
+            name, known, rest = super().resolve_command(ctx, args)
+            return name, listed[name].load() if name in listed else known, rest
 
     listed: dict[str | None, Command] = {command.name: command for command in commands}
     app = typer.Typer(
@@ -68,7 +68,7 @@ def program(commands: Sequence[Command], *, text: str) -> typer.Typer:
 
 
 def _unloaded() -> None:
-    """Stands in a help's list for a command that nobody has named."""
+    """Placeholder in the help's list for a command that is not loaded."""
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str = "quantra") -> NoReturn:
@@ -99,13 +99,13 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str =
 
 
 def say(message: str, style: str = "red") -> None:
-    """One coloured line on stderr. What others wrote is shown as text: neither markup nor escape codes work in it."""
+    """One coloured line on stderr. Foreign text is shown as it is: neither markup nor escape codes work in it."""
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
     Console(stderr=True, highlight=False).print(Text(line, style=style), soft_wrap=True)
 
 
 def _misused(problem: BaseException | None) -> QuantraError:
-    """What is wrong with the arguments, which typer has printed already: our own error, where it stands behind it."""
+    """What is wrong with the arguments, which typer has printed already: our own error, if that is the cause."""
     if problem is not None and isinstance(problem.__cause__, QuantraError):
         return problem.__cause__
     return InvalidInputError(problem.format_message() if isinstance(problem, typer.BadParameter) else str(problem))
@@ -123,6 +123,6 @@ def _fail(error: QuantraError, *, as_json: bool) -> None:
 
 
 def _write(error: QuantraError) -> None:
-    from predictor.cli.output import error_json, write_json  # brings NumPy, which --help need not wait for
+    from predictor.cli.output import error_json, write_json  # imports NumPy, which --help need not wait for
 
     write_json(error_json(error))

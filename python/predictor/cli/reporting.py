@@ -39,20 +39,20 @@ def report(
             "--symbol",
             metavar="NAME,…",
             callback=named_symbols,
-            help="Whose forecasts are shown, with commas or repeated; the first of the bars if left out.",
+            help="Symbols to show, comma-separated or repeated; the first of the bars if left out.",
         ),
     ] = None,
     inputs: InputFlags,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", help="The page; left out: beside the artifact, NAME.report.html."),
+        typer.Option(metavar="FILE.html", help="The page; if left out, NAME.report.html next to the artifact."),
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Write a page of a forecast, its reasons, and the model behind it with its scores and its newest audit.
+    """Write a page with a forecast, its explanation, and the model's scores and newest audit.
 
-    An artifact holds no bars of the market: the page shows the forecast of those that are given.
+    An artifact holds no market data: the page shows the forecast for the bars that are given.
     """
     whole = artifact.resolve()
     page = output or whole.with_name(whole.name + SUFFIX)
@@ -76,7 +76,7 @@ def _content(
     inputs: InputFlags,
     audit: AuditRecord | None,
 ) -> ReportContent:
-    """The forecast of these symbols, of the first if there are none, with the reasons for all of it."""
+    """The forecast of these symbols, or of the first if none are named, with its explanation."""
     with source.open() as model:
         given = bars.read()
         shown = tuple(symbols or given.symbols[:1])

@@ -20,16 +20,16 @@ def serve(
     models: Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")],
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 picks a free one.")] = str(DEFAULT_ADDRESS),
     device: Device = "auto",
-    max_batch_rows: Annotated[int, typer.Option(min=1, help="Rows of one forward at most.")] = 256,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads of one forward.")] = 1,
+    max_batch_rows: Annotated[int, typer.Option(min=1, help="Rows per forward pass at most.")] = 256,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads per forward pass.")] = 1,
     insecure_public: Annotated[
-        bool, typer.Option("--insecure-public", help="Allow an address that other machines reach, unencrypted.")
+        bool, typer.Option("--insecure-public", help="Allow an address that other machines can reach, unencrypted.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Log in JSON too; standard output is JSON anyway.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log as JSON too; standard output always is.")] = False,
 ) -> None:
     """Serve models over gRPC until Ctrl+C or SIGTERM.
 
-    The first line on standard output is JSON with the port and means that calls are answered. The log goes to stderr.
+    Once calls are answered, one line of JSON with the port appears on standard output. The log goes to stderr.
     """
     try:
         settings = ServerSettings(
@@ -49,7 +49,7 @@ def serve(
 
 
 class _JsonLine(logging.Formatter):
-    """One JSON object a record."""
+    """One JSON object per record."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {

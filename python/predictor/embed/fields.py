@@ -68,7 +68,7 @@ class Fields:
 
     def texts(self, name: str, most: int) -> tuple[str, ...]:
         """A list of texts, at most `most`."""
-        values = self._list(name, most)
+        values = self._at_most(name, most)
         for value in values:
             if not isinstance(value, str):
                 raise wrong(self._at(name), value, "text")
@@ -104,7 +104,7 @@ class Fields:
 
     def objects(self, name: str, most: int) -> list["Fields"]:
         """A list of objects, at most `most`."""
-        parts = self._list(name, most)
+        parts = self._at_most(name, most)
         named = [Fields(self.path, {f"{name}[{place}]": part}, self.buffers) for place, part in enumerate(parts)]
         return [one.nested(f"{name}[{place}]") for place, one in enumerate(named)]
 
@@ -140,7 +140,7 @@ class Fields:
 
     def shape(self, *ranks: int) -> tuple[int, ...]:
         """A shape of one of these ranks, each of its axes within the limits of one request."""
-        axes = self._list("shape", max(ranks))
+        axes = self._list("shape")
         if len(axes) not in ranks or not all(type(length) is int and length >= 0 for length in axes):
             raise wrong(self._at("shape"), axes, f"{' or '.join(map(str, ranks))} lengths, each 0 or more")
         shape = tuple(cast("list[int]", axes))
@@ -149,11 +149,15 @@ class Fields:
         check_count(f"{self.path}: values", prod(shape), MAX_CELLS)
         return shape
 
-    def _list(self, name: str, most: int) -> Items:
+    def _at_most(self, name: str, most: int) -> Items:
+        values = self._list(name)
+        check_count(self._at(name), len(values), most)
+        return values
+
+    def _list(self, name: str) -> Items:
         value = self.values.get(name)
         if not isinstance(value, list):
             raise wrong(self._at(name), value, "a list")
-        check_count(self._at(name), len(cast("Items", value)), most)
         return cast("Items", value)
 
     def _at(self, name: str) -> str:

@@ -19,9 +19,7 @@ DEFAULT_TOLERANCE: Final = 0.01
 
 def model(asked: Fields) -> str:
     """The reference of the model that the request names."""
-    reference = asked.text("model")
-    check_text("model", reference)
-    return reference
+    return _short(asked, "model")
 
 
 def instance_or_error(asked: Fields) -> Instance | QuantraError:
@@ -33,8 +31,7 @@ def instance_or_error(asked: Fields) -> Instance | QuantraError:
 
 
 def _instance(asked: Fields) -> Instance:
-    request_id = asked.text("request_id")
-    check_text("request_id", request_id)
+    request_id = _short(asked, "request_id")
     if asked.has("bars") == asked.has("window"):
         raise MalformedRequestError(f"{asked.path}: send bars or a window", metadata={"field": "input"})
     if asked.has("window") and asked.has("covariates"):
@@ -88,8 +85,8 @@ def _bars(asked: Fields) -> BarPanel:
         adj_close=optional("adj_close"),
         split_ratio=optional("split_ratio"),
         cash_dividend=optional("cash_dividend"),
-        calendar=asked.text("calendar"),
-        currency=asked.text("currency"),
+        calendar=_short(asked, "calendar"),
+        currency=_short(asked, "currency"),
     )
 
 
@@ -98,7 +95,7 @@ def _covariates(asked: Fields) -> Covariates:
 
     def named(group: str) -> dict[str, Fields]:
         items = asked.objects(group, MAX_FEATURES)
-        by_name = {item.text("name"): item for item in items}
+        by_name = {_short(item, "name"): item for item in items}
         if len(by_name) != len(items):
             raise wrong(f"{asked.path}.{group}", [item.text("name") for item in items], "each name once")
         return by_name
@@ -111,7 +108,7 @@ def _covariates(asked: Fields) -> Covariates:
         known=values("known", 2),
         future_sessions=asked.array("future_sessions", INT32, 1),
         numbers=values("numbers", 1),
-        categories={name: one.texts("values", MAX_SYMBOLS) for name, one in named("categories").items()},
+        categories={name: _names(one, "values", MAX_SYMBOLS) for name, one in named("categories").items()},
     )
 
 
@@ -141,11 +138,18 @@ def _window(asked: Fields) -> FeatureWindow:
         mask=mask() if asked.has("mask") else np.ones(observed.shape, np.bool_),
         location=by_symbol("location", FLOAT64, 1, 2),
         scale=by_symbol("scale", FLOAT64, 1, 2),
-        schema_hash=asked.text("schema_hash"),
+        schema_hash=_short(asked, "schema_hash"),
         anchor_price=by_symbol("anchor_price", FLOAT64, 1) if asked.has("anchor_price") else None,
         as_of_session=asked.whole("as_of_session"),
         features=_names(asked, "features", MAX_FEATURES),
     )
+
+
+def _short(asked: Fields, field: str) -> str:
+    """A text as short as a name."""
+    text = asked.text(field)
+    check_text(field, text)
+    return text
 
 
 def _names(asked: Fields, field: str, most: int) -> tuple[str, ...]:

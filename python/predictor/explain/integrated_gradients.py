@@ -166,12 +166,10 @@ class ConvergenceTally:
 
 def _parted(parts: PathParts) -> tuple[PathParts, Tensor]:
     """What the explained stock's own inputs contribute, and [N, M - 1] the total of each other stock."""
-    if parts.location.dim() == 2:  # noqa: PLR2004 - [N, H]: there are no other stocks
+    if parts.location.dim() == 2:  # noqa: PLR2004 - [N, H]: the network reads row by row
         return parts, parts.location.new_zeros(len(parts.location), 0)
     groups = parts[:-1]
-    others = torch.stack([part[:, 1:].flatten(1).unflatten(1, (part.shape[1] - 1, -1)).sum(2) for part in groups]).sum(
-        0
-    )
+    others = torch.stack([part[:, 1:].flatten(2).sum(2) for part in groups]).sum(0)
     observed, known, static, location, scale = (part[:, 0] for part in groups)
     return PathParts(observed, known, static, location, scale, parts.offsets), others
 
@@ -194,7 +192,7 @@ class Explainer:
     """
 
     def __init__(
-        self, view: nn.Module, output: OutputMap, baseline: Baseline, *, max_rows: int, members: int = 1
+        self, view: nn.Module, output: OutputMap, baseline: Baseline, *, max_rows: int, members: int | None = None
     ) -> None:
         """Receive the parts.
 
@@ -204,7 +202,8 @@ class Explainer:
             baseline: what forecasts are compared with.
             max_rows: most rows (windows x nodes) of one forward; bounds the memory, and the time between two looks
                 at a deadline.
-            members: stocks (M) that the network reads for one forecast, the forecast one included.
+            members: stocks (M) that a network with a graph reads for one forecast, the forecast one included; 1 where
+                nobody has neighbours. None for a network that reads row by row.
 
         Raises:
             ConfigurationError: the view is not one, or max_rows is below 1.
@@ -214,9 +213,9 @@ class Explainer:
             raise ConfigurationError(f"max_rows is {max_rows}, but must be at least 1")
         self._baseline = baseline
         self._output = _copied_to(_device_of(view), output)
-        self._members = members
-        forecasting = RowForecasts(view, self._output) if members == 1 else PanelForecasts(view, self._output)
-        self._integrator = PathIntegrator(forecasting, max_rows=max(1, max_rows // members))
+        self._reads_rows, self._members = members is None, members or 1
+        forecasting = RowForecasts(view, self._output) if self._reads_rows else PanelForecasts(view, self._output)
+        self._integrator = PathIntegrator(forecasting, max_rows=max(1, max_rows // self._members))
 
     def explain(
         self,
@@ -294,7 +293,7 @@ class Explainer:
         return ConvergenceTally(ends=ends, floor=floor, distance=path.distance())
 
     def _check_request(self, inputs: Inputs, points: Sequence[Point], nodes: Tensor | None) -> None:
-        if (nodes is None) != (self._members == 1):
+        if (nodes is None) != self._reads_rows:
             raise ConfigurationError(
                 f"the network reads {self._members} stocks per forecast, and their places in its graph are "
                 f"{'missing' if nodes is None else 'given all the same'}"

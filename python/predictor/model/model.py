@@ -242,9 +242,9 @@ def internals_of(internals: Internals, features: FittedFeatures, target: Target,
     )
 
 
-def _members(network: nn.Module) -> int:
-    """Stocks that one forecast depends on, its own included."""
-    return 1 + network.neighbours.shape[1] if isinstance(network, PanelForecasting) else 1
+def _members(network: nn.Module) -> int | None:
+    """Stocks that one forecast depends on, its own included; None where the network reads row by row."""
+    return 1 + network.neighbours.shape[1] if isinstance(network, PanelForecasting) else None
 
 
 def _runner(engine: Engine, explainer: Explainer, manifest: Manifest) -> Runner:

@@ -151,11 +151,7 @@ def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkCo
         ConfigurationError: a setting is missing, unknown or of another type.
     """
     known = {field.name: field for field in fields(kind.config)}
-    if set(settings) != set(known):
-        raise ConfigurationError(
-            f"network {kind.name!r}: missing {sorted(set(known) - set(settings))}, "
-            f"unknown {sorted(set(settings) - set(known))}; its settings are {sorted(known)}"
-        )
+    _check_names(kind, set(settings), set(known))
     for name, value in settings.items():
         _check_type(kind, known[name], value)
     return kind.config(**settings)  # pyright: ignore[reportArgumentType] - every type was just checked
@@ -171,6 +167,14 @@ def build_network(
 ) -> nn.Module:
     """A network with fresh weights, in train mode."""
     return kind.build(config, sizes=sizes, target=target, levels=levels)
+
+
+def _check_names(kind: NetworkKind, given: set[str], known: set[str]) -> None:
+    faults = (("has no setting", given - known), ("lacks the setting", known - given))
+    problems = [f"{fault} {', '.join(map(repr, sorted(names)))}" for fault, names in faults if names]
+    if problems:
+        settings = f"its settings are {', '.join(sorted(known))}" if known else "it has no settings"
+        raise ConfigurationError(f"network {kind.name!r} {' and '.join(problems)}; {settings}")
 
 
 def _check_type(kind: NetworkKind, field: "Field[Setting]", value: Setting) -> None:

@@ -1,8 +1,8 @@
-"""HTML reports: one file each, that loads nothing from anywhere. Here the one of a forecast and the model behind it.
+"""HTML reports, each one self-contained file; here the one of a forecast and the model behind it.
 
-Other packages' pages stand on the same parts: `PageBuilder` fills their templates, which extend `report/base.html.j2`.
+Other packages' pages use the same parts: `PageBuilder` fills their templates, which extend `report/base.html.j2`.
 
-Texts and tables need no JavaScript; the charts do. Every number that is shown rounded stands in full in its `<data>`.
+Texts and tables need no JavaScript; the charts do. Rounded numbers have their full value in `<data>`.
 """
 
 from predictor.report.forecast import ReportContent, forecast_chart

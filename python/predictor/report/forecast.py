@@ -1,4 +1,4 @@
-"""What a report shows, and of that the forecast: the fan at the raw price, and its numbers."""
+"""What a report shows, and its forecast: the fan at the raw price, and the numbers."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ class ReportContent:
         forecast: of a panel that holds the symbols.
         attributions: one per horizon and quantile, with cells where a heat map is wanted; may be empty.
         symbols: whose forecasts are shown, in this order; at least one.
-        audit: what stands beside the artifact, if anything does.
+        audit: the record next to the artifact, if there is one.
     """
 
     info: ModelInfo
@@ -39,7 +39,7 @@ class ReportContent:
 
 
 def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
-    """The fan at the raw price, after the last year of bars; the quantiles alone where there is none to draw it at.
+    """The fan at the raw price, after the last year of bars; only the quantiles where there is no price.
 
     Raises:
         BarsError: the panel has no such symbol.

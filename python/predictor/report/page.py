@@ -17,7 +17,7 @@ from predictor.report.templates import PageBuilder, sessions
 
 
 def least_losses(scores: Scores) -> tuple[float, ...]:
-    """[H + 1] the least loss at each horizon, then the least mean."""
+    """[H + 1] the lowest loss at each horizon, then the lowest mean."""
     return tuple(map(min, zip(*((*row.pinball, row.mean) for row in scores.rows), strict=True)))
 
 
@@ -47,7 +47,7 @@ def calibration_chart(coverage: CalibrationFacts | None, page: PageBuilder) -> s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskAgain:
-    """Commands that repeat the question."""
+    """Commands that repeat the forecast."""
 
     command_line: str
     python: str
@@ -86,7 +86,7 @@ def write_report(path: Path, content: ReportContent) -> None:
 
     Raises:
         ConfigurationError: a symbol has no forecast, or no bars.
-        ArtifactError: the model's card holds something else than it must.
+        ArtifactError: the model's card is malformed.
         MissingPackageError: plotly or jinja2 is not installed.
         OSError: the file cannot be written.
     """

@@ -1,4 +1,4 @@
-"""The reasons: what each input added, as bars, table and heat map, and what the network says of itself."""
+"""The explanation: each input's contribution as bars, table and heat map, and the network's internals."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +26,7 @@ class InternalView:
 
 
 def internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple[InternalView, ...]:
-    """Those of the symbol in row `s`; none of a network that tells nothing of itself."""
+    """Those of the symbol in row `s`; none if the network has no internals."""
     known = (one for one in attribution.internals if np.isfinite(one.values[s]).all())
     return tuple(InternalView(name=one.name, chart=_chart(one, s, page)) for one in known)
 
@@ -65,7 +65,7 @@ class ReasonView:
 
 
 def nearest_to_median(attributions: tuple[Attribution, ...]) -> int:
-    """Position of the attribution to show first, from 1; of those as near as each other the first."""
+    """Position of the attribution to show first, from 1; the first of those that are equally near."""
     distances = [abs(attribution.quantile - 0.5) for attribution in attributions]
     return 1 + distances.index(min(distances)) if distances else 0
 

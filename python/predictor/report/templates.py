@@ -46,8 +46,8 @@ class PageBuilder:
         """Load the template.
 
         Args:
-            package: the one beside whose modules `page.html.j2` stands; the template refers to the common ones as
-                `report/base.html.j2`. All that it is given is escaped, and a name that it does not know is an error.
+            package: the one that holds `page.html.j2`; the template refers to the common ones as
+                `report/base.html.j2`. All values are escaped, and an unknown name is an error.
 
         Raises:
             MissingPackageError: jinja2 is not installed.
@@ -73,7 +73,7 @@ class PageBuilder:
     def chart(self, figure: "Figure", *, top: int = 40) -> str:
         """The figure's `<div>` and the script that fills it, without the title and with `top` pixels in its place.
 
-        It stands on the page's own background, which may be light or dark.
+        Its background is the page's own, which may be light or dark.
         """
         figure.update_layout(title=None, autosize=True, margin_t=top, paper_bgcolor=_CLEAR, plot_bgcolor=_CLEAR)
         self._draws = True
@@ -143,12 +143,12 @@ def number_cell(value: float | None, show: Callable[[float], str], *, beside: st
 
 
 def artifact_name(path: Path) -> str:
-    """The last two parts of an artifact's folder, which are its name and version; of a recipe's file its folder's."""
+    """The last two parts of a path: an artifact's name and version, or a recipe's file in its folder."""
     return "/".join(path.resolve().parts[-2:])
 
 
 def capital(text: str) -> str:
-    """A text that begins a sentence; the rest of it stays as it is."""
+    """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 

@@ -257,7 +257,7 @@ def encode_window(window: FeatureWindow) -> pb.FeatureWindow:
         observed=_tensor(window.observed, pb.DATA_TYPE_FLOAT32, FLOAT32),
         known=_tensor(window.known, pb.DATA_TYPE_FLOAT32, FLOAT32),
         static=_tensor(window.static, pb.DATA_TYPE_FLOAT32, FLOAT32),
-        mask=None if window.mask.all() else _tensor(window.mask, pb.DATA_TYPE_BOOL, np.dtype(np.bool_)),
+        mask=_encode_mask(window),
         location=_tensor(window.location, pb.DATA_TYPE_FLOAT64, FLOAT64),
         scale=_tensor(window.scale, pb.DATA_TYPE_FLOAT64, FLOAT64),
         schema_hash=window.schema_hash,
@@ -265,6 +265,13 @@ def encode_window(window: FeatureWindow) -> pb.FeatureWindow:
         as_of_session=window.as_of_session,
         features=window.features,
     )
+
+
+def _encode_mask(window: FeatureWindow) -> pb.Tensor | None:
+    """None where every cell is known; a mask of another shape is sent, so that it is refused there too."""
+    if window.mask.shape == window.observed.shape and window.mask.all():
+        return None
+    return _tensor(window.mask, pb.DATA_TYPE_BOOL, np.dtype(np.bool_))
 
 
 def _tensor(values: NDArray[np.generic], kind: pb.DataType, stored: np.dtype[np.generic]) -> pb.Tensor:

@@ -11,31 +11,31 @@ OURS: Final = (
     Command(
         "ensemble",
         "trainers.stock.ensembles.command:ensemble",
-        "Put trained artifacts together as one model.",
+        "Combine trained artifacts into one model.",
         "Example: quantra ensemble --bars bars.csv --out models/joint/1 models/lstm/1 models/tft/1",
     ),
     Command(
         "evaluate",
         "trainers.stock.evaluation.command:evaluate_command",
-        "Score an artifact beside the baselines, on days after everything that it has seen.",
+        "Score an artifact against the baselines, on days after everything that it has seen.",
         "Example: quantra evaluate models/demo/1 --bars bars.csv --aci",
     ),
     Command(
         "backtest",
         "trainers.stock.backtest.command:backtest_command",
-        "Walk forward over past days: forecast with what was known then, trade at the next close, and pay for it.",
+        "Walk forward over past days: forecast with what was known then, trade at the next close, and charge costs.",
         "Example: quantra backtest models/demo/1 --bars bars.csv --start 2011-03-01 --end 2013-03-01 --refit 63",
     ),
     Command(
         "audit",
         "trainers.stock.audit.command:audit_command",
-        "Try to refute a model's skill: as a leak, a lag, a cost or luck; the record stands beside the artifact.",
+        "Check whether a model's skill is only a leak, a lag, a cost or luck; the record is kept next to the artifact.",
         "Example: quantra audit models/demo/1 --bars bars.csv --trials 40",
     ),
     Command(
         "demo",
         "trainers.demo.command:demo",
-        "Train on real bars, serve, ask from Python and C#, and write report.html; about a minute.",
+        "Train on real bars, serve, query from Python and C#, and write report.html; about a minute.",
         "Example: quantra demo --out demo --keep-serving",
     ),
 )
@@ -51,11 +51,11 @@ TUNE: Final = (
     Command(
         "stock",
         "trainers.stock.tuning.command:tune_stock",
-        "Search for the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.",
+        "Tune the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.",
         "Example: quantra tune stock --bars bars.csv --model tft --calendar XNYS --trials 30 --out models/tuned/1",
     ),
 )
 
 app = program((*COMMANDS, *OURS), text=TEXT)
 app.add_typer(program(TRAIN, text="Train a model: stock."), name="train")
-app.add_typer(program(TUNE, text="Search for the settings of a model: stock."), name="tune")
+app.add_typer(program(TUNE, text="Tune the settings of a model: stock."), name="tune")

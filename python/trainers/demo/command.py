@@ -21,7 +21,7 @@ def demo(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the report.")] = False,  # noqa: FBT002
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")] = False,  # noqa: FBT002
 ) -> None:
-    """Train on real bars, serve, ask from Python and C#, and write report.html; about a minute."""
+    """Train on real bars, serve, query from Python and C#, and write report.html; about a minute."""
     torch.set_num_threads(1)  # the default network is too small to be faster on more
     console = Console(file=sys.stderr if as_json else sys.stdout)
     result = walk(Settings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
@@ -47,7 +47,7 @@ def _facts(result: DemoResult) -> dict[str, str | int | None]:
 
 
 def _tell(result: DemoResult, console: Console) -> None:
-    """How to ask again, and where the report is."""
+    """How to query again, and where the report is."""
     question = result.question
     if activation := _activation():
         _show(console, "once in this shell, which has no quantra yet", activation, "bash")
@@ -55,9 +55,9 @@ def _tell(result: DemoResult, console: Console) -> None:
         _show(console, "start the server again", question.serve, "bash")
     else:
         console.print(f"The server goes on as process {result.pid}; stop it with: kill {result.pid}")
-    _show(console, "ask from Python", question.python, "python")
+    _show(console, "query from Python", question.python, "python")
     run = "" if result.csharp is None else f": dotnet run --project {result.csharp}"
-    _show(console, f"ask from C#{run}", question.csharp, "csharp")
+    _show(console, f"query from C#{run}", question.csharp, "csharp")
     console.print(f"Report: {result.report}", style="bold", soft_wrap=True, markup=False)
 
 

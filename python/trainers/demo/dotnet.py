@@ -1,4 +1,4 @@
-"""The C# half of the demo: a program of five lines, built beside this checkout's client and run."""
+"""The C# half of the demo: a program of five lines, built against this checkout's client and run."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ class Program:
     @contextmanager
     def building(self) -> Generator[subprocess.Popen[str]]:
         """Build an empty program while the block runs; the first time takes a minute. Stopped where the block ends."""
-        self.write("// asks once the server is there\n")
+        self.write("// queries once the server is there\n")
         process = self._start("build", "--verbosity", "quiet")
         try:
             yield process

@@ -1,4 +1,4 @@
-"""The demo's walk: train, score, serve, ask from Python and C#, report."""
+"""The demo's walk: train, score, serve, query from Python and C#, report."""
 
 import json
 import os
@@ -36,7 +36,7 @@ SYMBOL = SYMBOLS[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoPrograms:
-    """What the programs ask, and of whom."""
+    """What the programs query, and which server."""
 
     port: int
     model: str
@@ -90,7 +90,7 @@ class DemoResult:
     csharp: Path | None
     """Folder of the C# program; None if C# was not asked."""
     failure: UnavailableError | None
-    """Why C# did not answer; to be raised when all the rest has been told."""
+    """Why C# did not answer; to be raised once everything else has been shown."""
 
 
 def walk(settings: Settings, console: Console) -> DemoResult:
@@ -140,7 +140,7 @@ def _failure_of(
 
 
 def _train(bars: BarPanel, out: Path, console: Console) -> None:
-    """Train the next version, with its log beside the models, and let it be the champion."""
+    """Train the next version, with its log next to the models, and make it the champion."""
     line, logs = out / "models" / MODEL, out / "training"
     version = 1 + max((int(p.name) for p in line.glob("[0-9]*") if p.name.isdigit()), default=0)
     console.rule(f"training {MODEL} {version} on {', '.join(bars.symbols)}: {len(bars.sessions)} real daily bars")
@@ -202,7 +202,7 @@ def ask_csharp(question: DemoPrograms, program: dotnet.Program, build: subproces
     console.print(answer.stdout.rstrip(), markup=False)
     if answer.returncode:
         raise UnavailableError(
-            f"the C# program in {program.folder} ended with exit code {answer.returncode}; its output stands above, "
+            f"the C# program in {program.folder} ended with exit code {answer.returncode}; its output is above, "
             "and everything before it is done"
         )
 
@@ -224,7 +224,7 @@ def start(models: Path) -> Serving:
     """Start a server on a free port and wait until it answers.
 
     Raises:
-        UnavailableError: it ended before it was ready; its own message stands above.
+        UnavailableError: it ended before it was ready; its own message is above.
     """
     options = ["--models", str(models), "--listen", "127.0.0.1:0", "--log-level", "warning"]
     command = [sys.executable, "-m", "predictor.server", *options]

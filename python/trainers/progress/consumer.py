@@ -13,7 +13,7 @@ TIMES = {1: "once", 2: "twice"}
 
 
 class Consumer(Protocol):
-    """Takes reports and hands them on."""
+    """Takes reports and passes them on."""
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
         """The same reports, in the same order."""
@@ -22,7 +22,7 @@ class Consumer(Protocol):
 
 @final
 class Chain:
-    """Several consumers as one; without any it only hands reports on.
+    """Several consumers as one; without any it only passes reports on.
 
     Args:
         consumers: The first of them sees a report before the others do.
@@ -80,7 +80,7 @@ class PlainProgress:
         self._stream = stream
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Write a line where a report is worth one; hand every report on."""
+        """Write a line where a report is worth one; pass every report on."""
         for report in reports:
             line = _epoch_line(report) if isinstance(report, EpochReport) else remark(report)
             if line is not None:

@@ -21,7 +21,7 @@ KINDS: Mapping[type, str] = {
 }
 
 Place = tuple[int, float]
-"""Epoch and window, both counted from 0; infinity stands behind the last window of the epoch."""
+"""Epoch and window, both counted from 0; infinity means after the last window of the epoch."""
 
 
 def as_json(report: Report | ValidationReport) -> str:
@@ -46,7 +46,7 @@ class JsonLines:
         self._stream.flush()
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Write every report, then hand it on."""
+        """Write every report, then pass it on."""
         for report in reports:
             self.write(report)
             yield report
@@ -68,7 +68,7 @@ class JsonlLog:
 
     A training that was killed has reported more than its last checkpoint holds, and a resumed one repeats that part.
     So the first window or epoch that is reported takes its own place and all that follow out of the older lines:
-    each window stands in the log once. A training that starts again takes everything out. Otherwise older notices
+    each window is in the log once. A training that starts again removes everything. Otherwise older notices
     stay, because they happened. A last line that a kill tore is dropped, and so is a damaged one among the older.
 
     Args:
@@ -79,7 +79,7 @@ class JsonlLog:
         self._path = path
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Write every report, then hand it on.
+        """Write every report, then pass it on.
 
         Raises:
             OSError: The file cannot be opened. Where it cannot be written later, because the disk is full, say, a
@@ -125,7 +125,7 @@ class _OpenLog:
 
 
 def place_of(report: WindowReport | EpochReport) -> Place:
-    """Where the training stands with this report."""
+    """Where the training is at this report."""
     return report.epoch, math.inf if isinstance(report, EpochReport) else report.window
 
 

@@ -19,7 +19,7 @@ from trainers.progress.consumer import Consumer, PlainProgress
 
 @final
 class RichProgress:
-    """A live bar of the epoch's windows and their numbers; notices stand above it. Needs the extra `cli`.
+    """A live bar of the epoch's windows and their numbers; notices are shown above it. Needs the extra `cli`.
 
     Args:
         console: Where the bar is drawn.
@@ -73,7 +73,7 @@ class _View:
 
     @property
     def state(self) -> str:
-        """The numbers beside the bar."""
+        """The numbers next to the bar."""
         several = len(self.losses) > 1
         shown = [f"{name if several else 'loss'} {loss:.4f}" for name, loss in self.losses.items()]
         if self.validation is not None:

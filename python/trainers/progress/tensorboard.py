@@ -40,7 +40,7 @@ class TensorBoardLog:
         self._folder = folder
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Write the numbers of every report, then hand it on.
+        """Write the numbers of every report, then pass it on.
 
         Where they cannot be written, because the disk is full, say, a notice says so, and the reports go on without.
         """

@@ -1,6 +1,6 @@
 """Stock models: from daily bars to an artifact that can be served.
 
-The names load when they are first used, so that `python -m trainers.stock` can see to Ctrl+C before torch loads.
+The names load on first use, so that `python -m trainers.stock` can handle Ctrl+C before torch loads.
 """
 
 from importlib import import_module

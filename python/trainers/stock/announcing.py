@@ -1,4 +1,4 @@
-"""How a command says which stage begins, and what to doubt."""
+"""How a command announces its stages and its warnings."""
 
 import json
 import sys

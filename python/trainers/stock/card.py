@@ -1,4 +1,4 @@
-"""The card: what an artifact tells of its own making. Plain JSON; no time, duration, path or host."""
+"""The card: an artifact's record of how it was made. Plain JSON; no time, duration, path or host."""
 
 import hashlib
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ def bars_hash(bars: BarPanel) -> str:
 
 
 def features_identity(features: FeatureSet) -> dict[str, Json]:
-    """What a feature set is known by: names and expressions in their order, which decides on the weights too."""
+    """What identifies a feature set: names and expressions in their order, on which the weights depend too."""
     return {
         "observed": [[feature.name, feature.expression] for feature in features.observed],
         "known": [[feature.name, feature.expression] for feature in features.known],

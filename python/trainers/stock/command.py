@@ -42,7 +42,7 @@ def stock(  # noqa: PLR0913 - one argument a group of flags
     network: Annotated[Given[NetworkConfig], AnyOf(*(kind.config for kind in KINDS.values()))],
     start: StartOption = None,
     edges: Annotated[
-        Path | None, Flag("CSV with symbol, neighbour, weight; without: correlations of training returns.")
+        Path | None, Flag("CSV with symbol, neighbour, weight; if left out, correlations of training returns.")
     ] = None,
     optimisation: Given[Optimisation],
     run: RunOptions,
@@ -77,7 +77,7 @@ def _edges(path: Path, bars: BarPanel, recipe: Recipe) -> Edges:
 
 
 def _trained(material: Material, recipe: Recipe, out: Path, options: RunOptions, rank: int) -> Trained:
-    """Train, with log and checkpoints in a folder beside the artifact's."""
+    """Train, with log and checkpoints in a folder next to the artifact's."""
     folder = out.parent / f"{out.name}.run"
     try:
         return train(
@@ -100,7 +100,7 @@ def _trained(material: Material, recipe: Recipe, out: Path, options: RunOptions,
     except StoppedError as error:
         if options.as_json:
             sys.stdout.write(json.dumps({"kind": "stopped", "message": error.message, "signal": error.signal}) + "\n")
-        sys.stderr.write(f"{error.message}; go on with the same command and --resume\n")
+        sys.stderr.write(f"{error.message}; continue with the same command and --resume\n")
         raise typer.Exit(128 + error.signal) from error
     except LoopError as error:
         raise ConfigurationError(str(error)) from error

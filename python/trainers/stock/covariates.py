@@ -52,7 +52,7 @@ def covariates_card(pipeline: Pipeline, covariates: CovariateSource) -> dict[str
 
 
 def needs_of(features: FeatureSet, covariates: CovariateSource) -> tuple[CovariateInfo, ...]:
-    """What a training reads of the files: what the features name, and every fact of a symbol."""
+    """What a training reads from the files: what the features name, and every static covariate."""
     facts = (CovariateInfo(name=name, group=CovariateGroup.STATIC) for name in covariates.static_names)
     return (*_needs(features.covariates), *facts)
 

@@ -30,7 +30,7 @@ SYMBOLS_AT_ONCE: Final = 64
 
 
 class Batch(NamedTuple):
-    """N windows and what came after them."""
+    """N windows and their outcomes."""
 
     inputs: Inputs
     target: Tensor
@@ -108,7 +108,7 @@ class History:
         Args:
             bars: S symbols, T sessions.
             pipeline: what the network reads.
-            covariates: files of what stands beside the bars.
+            covariates: files of covariates.
 
         Raises:
             CovariateMissingError: the pipeline reads a covariate that no file has.
@@ -135,7 +135,7 @@ class History:
 
     @property
     def adjusted(self) -> AdjustedBars:
-        """The bars without the jumps of splits and dividends, computed anew: few ask, and they are large."""
+        """The bars without the jumps of splits and dividends, computed on each call: they are large."""
         return self.bars.adjusted()
 
     @cached_property
@@ -187,7 +187,7 @@ class History:
     def level(self, windows: Windows) -> tuple[Tensor, Tensor]:
         """Location and scale of each window at each horizon, float64 [N, H] both.
 
-        They are measured anew whenever they are asked for: kept for all sessions and horizons, they would take more
+        They are measured again on each call: kept for all sessions and horizons, they would take more
         memory than the features.
         """
         shape = (len(windows), len(self.pipeline.target.horizons))
@@ -204,7 +204,7 @@ class History:
         return location.unflatten(0, (count, days)), scale.unflatten(0, (count, days))
 
     def targets(self, windows: Windows) -> Tensor:
-        """What came, float32 [N, H] in units of each window's scale; NaN where unknown."""
+        """Outcomes, float32 [N, H] in units of each window's scale; NaN where unknown."""
         return self.normalised(windows, *self.level(windows))
 
     def normalised(self, windows: Windows, location: Tensor, scale: Tensor) -> Tensor:
@@ -213,7 +213,7 @@ class History:
         return normalise(self._labels[s, t], location, scale, self._spread).to(torch.float32)
 
     def outcomes(self, windows: Windows) -> FloatArray:
-        """[N, H] what came, in the target's own unit; NaN where unknown."""
+        """[N, H] outcomes in the target's own unit; NaN where unknown."""
         return self.labels[windows.symbols, windows.positions]
 
 
@@ -225,7 +225,7 @@ def adjusted_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
 
 
 def no_window(part: Part, pipeline: Pipeline) -> ConfigurationError:
-    """What a part is refused with in which nothing can be learnt or judged."""
+    """The error for a part in which nothing can be learnt or judged."""
     return ConfigurationError(
         f"split {part.name}, {part.first} to {part.last}, holds no window: each needs {pipeline.bars_needed} bars "
         f"before it and {pipeline.target.reach} sessions after it"
@@ -295,7 +295,7 @@ class PanelDays:
         Args:
             history: windows are gathered from it when they are wanted, and never stored.
             forecastable: [S, T] where one of its S stocks has what it must have to be forecast, a bar above all.
-            nodes: [S] each stock's place in the network's universe, -1 = unknown; None if they stand in its order.
+            nodes: [S] each stock's place in the network's universe, -1 = unknown; None if they are in its order.
         """
         self._history = history
         self._forecastable = forecastable
@@ -320,7 +320,7 @@ class PanelDays:
     def source(
         self, positions: NDArray[np.int64], *, days: int, seed: int = 0, shuffle: bool = True
     ) -> ResidentSource[PanelBatch]:
-        """Batches of so many of the days at positions [D], in an order that depends on seed and epoch alone."""
+        """Batches of that many of the days at positions [D], in an order that depends on seed and epoch alone."""
 
         def gather(index: Tensor) -> PanelBatch:
             batch = self.gather(positions[index.numpy()])

@@ -1,4 +1,4 @@
-"""What makes a training or a judgement doubtful though it can be made: told before the work, and in its record."""
+"""What makes a training or an evaluation doubtful though it is possible: warned of before the work and recorded."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ from trainers.stock.splits import Splits
 from trainers.stock.training_data import Material, Parent
 
 FEWEST_STEPS: Final = 10
-"""Of the optimizer, an epoch; with fewer a network has hardly begun when its patience ends."""
+"""Optimizer steps per epoch; with fewer, a network has hardly moved when its patience ends."""
 
 Warn = Callable[[str], None]
 
@@ -29,14 +29,14 @@ def to_nobody(_line: str) -> None:
 
 
 def heard(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
-    """The same lines, after each was told."""
+    """The same lines, after warning of each."""
     for line in lines:
         warn(line)
     return tuple(lines)
 
 
 def of_material(material: Material, recipe: Recipe) -> tuple[str, ...]:
-    """Of bars and files that a recipe is to be trained on, also beside those of weights that it starts from."""
+    """Of bars and files that a recipe is to be trained on, also compared with those of weights that it starts from."""
     is_adjusted = material.parent is not None and material.parent.is_adjusted
     return of_recipe(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
 
@@ -44,7 +44,7 @@ def of_material(material: Material, recipe: Recipe) -> tuple[str, ...]:
 def of_recipe(
     bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: Recipe, *, is_adjusted: bool = False
 ) -> tuple[str, ...]:
-    """The same; `is_adjusted` says whether bars that it learnt from before told of splits and dividends."""
+    """The same; `is_adjusted` says whether bars that it learnt from before included splits and dividends."""
     learns = kind_named(recipe.kind).learns
     needs = needs_of(features, covariates) if learns else ()
     return _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)
@@ -99,8 +99,8 @@ def of_untaught(history: History, splits: Splits, parent: Parent | None = None) 
     if not symbols:
         return ()
     line = (
-        f"{listed(symbols)}: no bars enough for a window of the training part, {splits.train.first} to "
-        f"{splits.train.last}, so nothing is learnt of them; leave them out, give earlier bars, or move the parts "
+        f"{listed(symbols)}: too few bars for a window of the training part, {splits.train.first} to "
+        f"{splits.train.last}, so nothing is learnt about them; leave them out, give earlier bars, or move the parts "
         "(--splits)"
     )
     return (line,)
@@ -119,7 +119,8 @@ def of_steps(history: History, splits: Splits, recipe: Recipe) -> tuple[str, ...
     if steps >= FEWEST_STEPS:
         return ()
     line = (
-        f"split train holds {len(windows)} windows, which is {steps} step{'' if steps == 1 else 's'} of the optimizer "
-        "an epoch: the network may stay much as it starts; give a longer history, more symbols, or smaller batches"
+        f"split train holds {len(windows)} windows, which is {steps} optimizer step{'' if steps == 1 else 's'} "
+        "per epoch: the network may barely move from its initial weights; give a longer history, more symbols, or "
+        "smaller batches"
     )
     return (line,)

@@ -52,7 +52,7 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
         ConfigurationError: there are no returns.
     """
     if not np.isfinite(returns).any():
-        raise ConfigurationError(f"edges need returns, but of {returns.shape} none is known; give more training bars")
+        raise ConfigurationError(f"edges need returns, but none of {returns.shape} is known; give more training bars")
     nearness = correlations(without_market(returns) if len(returns) >= MARKET else returns)
     count = min(neighbours, len(nearness) - 1)
     np.fill_diagonal(nearness, -np.inf)
@@ -116,7 +116,7 @@ def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    """Where each line stands, for messages, and its symbol, neighbour and weight."""
+    """The place of each line, for messages, and its symbol, neighbour and weight."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -173,13 +173,13 @@ def given_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
 
     Args:
         model: as it was trained.
-        symbols: of the bars that it shall be trained on, in their order.
+        symbols: of the bars that it is to be trained on, in their order.
 
     Returns:
         None if the model has no graph or took its edges from returns: each training part then has edges of its own.
 
     Raises:
-        ArtifactError: the card tells of edges, but not where they come from.
+        ArtifactError: the card names edges, but not where they come from.
     """
     return edges_in(model.manifest, model.engine.network.state_dict(), symbols)
 

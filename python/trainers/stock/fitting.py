@@ -88,13 +88,13 @@ def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
     calendar = SessionCalendar.weekdays(first, end) if plain else SessionCalendar.from_exchange(name, first, end)
     if bars.calendar and bars.calendar != calendar.name:
         raise ConfigurationError(
-            f"the bars are of calendar {bars.calendar}, but the recipe's calendar is {calendar.name}; a model would "
-            "refuse such bars later: let both name the same exchange"
+            f"the bars are of calendar {bars.calendar}, but the recipe's calendar is {calendar.name}; the model would "
+            "refuse such bars later: use the same exchange for both"
         )
     strangers = calendar.unexpected(bars.sessions)
     if len(strangers):
         raise ConfigurationError(
-            f"{calendar.name} held no session on {strangers[:5].tolist()}; remove these bars or name another calendar"
+            f"{calendar.name} held no session on {strangers[:5].tolist()}; remove these bars or choose another calendar"
         )
     return calendar
 
@@ -142,11 +142,11 @@ def check_edges(edges: Edges | None, recipe: Recipe) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedTraining:
-    """All that a fit needs; nothing is written before it stands."""
+    """All that a fit needs; nothing is written before it is complete."""
 
     network: nn.Module
     started: Taken | None
-    """What of another's weights it starts from; None if it starts anew."""
+    """The weights of another that it starts from; None if it starts fresh."""
     objective: Objective[Any]
     loop: Loop[Any] | None
     """None where there are no weights to learn."""
@@ -221,7 +221,7 @@ def fit(
 
 @torch.inference_mode()
 def _unlearnt(prepared: PreparedTraining) -> FittedNetwork:
-    """A network that is what it starts as."""
+    """A network that keeps its initial weights."""
     network, objective = freeze(prepared.network), prepared.objective
     losses = [objective.selection_loss(batch) for batch in objective.selection.batches(0)]
     total = sum(float(loss.mean) * loss.count for loss in losses) / sum(loss.count for loss in losses)
@@ -251,9 +251,9 @@ def _loop(network: nn.Module, objective: Objective[Any], settings: Optimisation)
 
 
 def undecayed(network: nn.Module) -> Iterator[nn.Parameter]:
-    """Biases, and norms that are vectors: above all the head's bias holds the targets' quantiles, and stays free to.
+    """Biases, and norms that are vectors: above all the head's bias, which holds the targets' quantiles.
 
-    Gains and shifts of many norms in one tensor, as in the TFT's variable selection, decay as the weights beside them.
+    Gains and shifts of many norms in one tensor, as in the TFT's variable selection, decay like other weights.
     """
     for name, parameter in network.named_parameters():
         if parameter.requires_grad and (parameter.ndim <= 1 or "bias" in name.rpartition(".")[2]):

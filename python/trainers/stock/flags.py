@@ -1,4 +1,4 @@
-"""Flags that commands of stock models share beside those of a recipe, and what their texts mean.
+"""Flags, besides those of a recipe, that commands of stock models share, and what their texts mean.
 
 Among them is `--from ARTIFACT`: what comes from the artifact, and which flags therefore contradict it.
 """
@@ -21,9 +21,9 @@ from trainers.stock.recipe import Recipe, RecipeChanges, optimisation_of
 from trainers.stock.splits import SplitShares
 from trainers.stock.training_data import Parent
 
-Known = Annotated[str, Flag("Covariates whose value of a future session is known ahead of it.", metavar="NAME,…")]
+Known = Annotated[str, Flag("Covariates whose values of future sessions are known ahead.", metavar="NAME,…")]
 WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
-"""Settings of an optimisation that a model has whose weights are not learnt."""
+"""Optimisation settings of a model whose weights are not learnt."""
 
 StartOption = Annotated[
     Path | None,
@@ -71,7 +71,7 @@ def covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateF
 
     Args:
         covariates: the files.
-        known: names, with commas, of those whose value of a future session is known ahead; the others are observed.
+        known: names, with commas, of those whose future values are known ahead; the others are observed.
 
     Raises:
         ConfigurationError: no file has such a column.
@@ -108,9 +108,9 @@ def chosen_parent(folder: Path, asked: RecipeChanges, reads: Given[Reads], files
 
     Args:
         folder: the artifact's.
-        asked: the settings that stand on the command line.
-        reads: the features that do.
-        files: of what stands beside the bars, which features may read.
+        asked: the settings given on the command line.
+        reads: the features given there.
+        files: covariates that features may read.
 
     Raises:
         typer.BadParameter: flags contradict it; the message names all of them.
@@ -127,7 +127,7 @@ def chosen_parent(folder: Path, asked: RecipeChanges, reads: Given[Reads], files
     ]
     if wrong:
         raise typer.BadParameter(
-            f"{'; '.join(wrong)}: with --from these come with the weights; leave the flags out, or train anew"
+            f"{'; '.join(wrong)}: with --from these come with the weights; leave the flags out, or train from scratch"
         )
     return parent
 
@@ -139,7 +139,7 @@ def continued(parent: Parent) -> Recipe:
 
 
 def _contradictions(given: Given[SettingsT], own: SettingsT) -> Iterator[str]:
-    """Flags that ask for something else than the artifact's own."""
+    """Flags that ask for something other than the artifact's own."""
     held = {field.name: getattr(own, field.name) for field in fields(own)}
     for name, flag in given.flags.items():
         if name not in _FREE and given.values[name] != held.get(name):

@@ -1,4 +1,4 @@
-"""What a frozen network says about windows of a history, whichever way it reads them."""
+"""A frozen network's forecasts for windows of a history, whichever way it reads them."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -42,7 +42,7 @@ def network_forecasts(
 
 
 def joined(parts: Iterable[Tensor], count: int) -> Tensor:
-    """Parts one after the other, [count, ...].
+    """Parts one after another, [count, ...].
 
     Each goes to its place as it comes: small parts that stay between large arrays that come and go would keep the
     memory of these from being used again.

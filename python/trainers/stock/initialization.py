@@ -27,7 +27,7 @@ Batches = Callable[[], Iterable[Batch]]
 
 @runtime_checkable
 class WithHighway(Protocol):
-    """A network that may have a highway beside it."""
+    """A network that may have a highway."""
 
     highway: Highway | None
 
@@ -51,7 +51,7 @@ def initialize(network: nn.Module, batches: Batches, levels: tuple[float, ...]) 
 
 @torch.no_grad()
 def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: Batches) -> Taken:
-    """Fill a fresh network with another's weights; its highway is solved anew, and its graph is left to be laid.
+    """Fill a fresh network with another's weights; its highway is solved again, and its graph gets its edges later.
 
     Args:
         network: of the same kind and sizes, on the CPU.
@@ -67,7 +67,7 @@ def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: 
 
 
 def _anew(network: nn.Module) -> tuple[str, ...]:
-    """What each training finds for itself: a line of its windows, edges of its stocks."""
+    """What each training determines for itself: the highway from its windows, the edges from its stocks."""
     if isinstance(network, PanelForecasting):
         return ("neighbours", "weights")
     return ("highway.weight",) if isinstance(network, WithHighway) and network.highway is not None else ()

@@ -1,7 +1,7 @@
 """What a network learns from and is selected by: its losses, its batches, and how these are cut.
 
 Of the training windows, some lack their static values, so that a network learns what to do without them: a share sees
-none at all, as of a symbol that nobody has heard of, and each variable is hidden from a share of its own, as of a
+none at all, as for an unknown symbol, and each variable is hidden from a share of its own, as of a
 symbol whose sector is new. Which windows these are follows from seed, symbol, session and variable alone, so a training
 that goes on later sees what it would have seen.
 """
@@ -75,7 +75,7 @@ def ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
 
     Args:
         scores: [P, S, H]
-        outcomes: [P, S, H] in any unit, NaN where unknown. Equal ones are ranked in the order they stand in.
+        outcomes: [P, S, H] in any unit, NaN where unknown. Equal ones are ranked in their given order.
     """
     known = torch.isfinite(outcomes)
     count = known.sum(1, keepdim=True)
@@ -179,7 +179,7 @@ def _by_day(values: Tensor, panels: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Objective(Generic[BatchT]):
-    """All that the loop needs beside the network itself."""
+    """All that the loop needs besides the network itself."""
 
     loss: Callable[[BatchT], Loss]
     selection_loss: Callable[[BatchT], Loss]

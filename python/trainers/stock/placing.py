@@ -1,4 +1,4 @@
-"""Where the inputs of a history lie while a network learns from them: on the host, or where the network is."""
+"""Where the inputs of a history are kept while a network learns from them: on the host, or on the network's device."""
 
 from typing import Final, Protocol, final
 
@@ -13,7 +13,7 @@ from trainers.stock.data import Batch, History, StoredInputs, Windows, places
 
 SHARE: Final = 4
 """A history goes to the device if its inputs take at most this part of the memory that is free there: network,
-optimizer and activations need the rest. From the host every window would pass the link anew in every epoch."""
+optimizer and activations need the rest. From the host every window would be transferred again in every epoch."""
 
 
 class TrainingHistory(Protocol):

@@ -1,4 +1,4 @@
-"""The recipe of a stock model: every setting that decides what comes out of a training."""
+"""The recipe of a stock model: every setting that the result of a training depends on."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -57,17 +57,17 @@ OWN: Final = "the kind's own"
 
 @dataclass(frozen=True, kw_only=True)
 class Optimisation(Computation):
-    """How the weights are found."""
+    """How the weights are optimised."""
 
     max_epochs: Annotated[int, Flag("Epochs at most.", name="epochs", minimum=1, own=OWN)] = USUAL.max_epochs
     patience: Annotated[int, Flag("Epochs without a better selection loss before training stops.", minimum=1)] = 5
     batch_size: Annotated[int, Flag("Windows per micro-batch.", minimum=1)] = 64
-    learning_rate: Annotated[float, Flag("Of AdamW.", own=OWN)] = USUAL.learning_rate
-    weight_decay: Annotated[float, Flag("Of AdamW.", own=OWN)] = USUAL.weight_decay
-    schedule: Annotated[Schedule, Flag("Of the learning rate: constant, or cosine to 0.", own=OWN)] = USUAL.schedule
+    learning_rate: Annotated[float, Flag("Learning rate of AdamW.", own=OWN)] = USUAL.learning_rate
+    weight_decay: Annotated[float, Flag("Weight decay of AdamW.", own=OWN)] = USUAL.weight_decay
+    schedule: Annotated[Schedule, Flag("Learning rate over time: constant, or cosine to 0.", own=OWN)] = USUAL.schedule
     """Cosine rises over the first tenth of all steps, then falls to 0 with the last epoch."""
     ranking_weight: Annotated[
-        float, Flag("Of the ranking loss, beside the quantile loss, of a model that ranks stocks.")
+        float, Flag("Weight of the ranking loss, added to the quantile loss, of a model that ranks stocks.")
     ] = 0.1
 
     def __post_init__(self) -> None:
@@ -95,12 +95,14 @@ def optimisation_of(kind: str) -> Optimisation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything that decides what comes out, besides the bars themselves."""
+    """Everything that the trained model depends on, besides the bars."""
 
     kind: Annotated[str, Flag(f"Network kind: {', '.join(KINDS)}.", name="model")] = "lstm"
     config: NetworkConfig = field(default_factory=LSTMConfig)
     target: Target = field(default_factory=Target)
-    quantiles: Annotated[tuple[float, ...], Flag("Levels between 0 and 1.", read=partial(numbers, "quantiles"))] = (
+    quantiles: Annotated[
+        tuple[float, ...], Flag("Quantile levels between 0 and 1.", read=partial(numbers, "quantiles"))
+    ] = (
         0.1,
         0.5,
         0.9,
@@ -126,10 +128,13 @@ class Recipe:
             name="splits",
             metavar="FIRST/LAST,…",
             read=Splits.from_text,
+            none="",
         ),
     ] = None
     """The splits by their dates; None cuts the bars by `shares`."""
-    calendar: Annotated[str, Flag("Exchange code, such as XNYS; weekdays, or empty: Monday to Friday.")] = ""
+    calendar: Annotated[
+        str, Flag("Exchange code, such as XNYS; weekdays, or empty: Monday to Friday.", read=str, none="")
+    ] = ""
     optimisation: Optimisation = field(default_factory=Optimisation)
 
     def __post_init__(self) -> None:
@@ -139,13 +144,13 @@ class Recipe:
             raise ConfigurationError(f"a network of kind {self.kind!r} takes {wanted.__name__}, not {self.config!r}")
         if not kind_named(self.kind).learns and self.scale != self.kind:
             raise ConfigurationError(
-                f"model {self.kind} is its scale alone, but the scale is {self.scale}; leave it out"
+                f"model {self.kind} consists of its scale only, but the scale is {self.scale}; leave it out"
             )
         if self.normaliser is not None and self.scale != "window":
             raise ConfigurationError(f"settings of a window's normaliser are given, but the scale is {self.scale}")
         if self.scale in {"garch", "mix"} and self.target.kind is not TargetKind.LOG_RETURN:
             raise ConfigurationError(
-                f"scale {self.scale} forecasts the volatility of returns, but the target is {self.target.kind}; take "
+                f"scale {self.scale} forecasts the volatility of returns, but the target is {self.target.kind}; use "
                 "har or window"
             )
 
@@ -212,7 +217,7 @@ def recipe_of(kind: str) -> Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeChanges:
-    """The settings that somebody asked for, to lay over a recipe."""
+    """The settings that were asked for, to override a recipe's."""
 
     recipe: Given[Recipe]
     target: Given[Target]

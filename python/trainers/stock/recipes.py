@@ -1,7 +1,7 @@
 """Reading a recipe back: from the record in an artifact's card, or from a file of the same settings.
 
-Cards of earlier versions name no scale, which then is `window`, and not what a symbol must have. The kind of normaliser
-is named where it is not `window`.
+Cards of earlier versions name neither a scale, which then is `window`, nor what a symbol must have. The kind of
+normaliser is named only if it is not `window`.
 """
 
 from collections.abc import Mapping
@@ -96,10 +96,10 @@ def _recipe(record: Record) -> Recipe:
 
 def _config(kind: str, record: Record) -> NetworkConfig:
     names = [name for name in record.keys() if name.startswith(NETWORK)]  # noqa: SIM118 - a Record is no dict
-    found = {name.removeprefix(NETWORK): record.json(name) for name in names}
-    plain = {name: value for name, value in found.items() if isinstance(value, bool | int | float | str)}
-    if len(plain) != len(found):
-        raise ConfigurationError(f"network settings {sorted(set(found) - set(plain))} must be plain values")
+    settings = {name.removeprefix(NETWORK): record.json(name) for name in names}
+    plain = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
+    if len(plain) != len(settings):
+        raise ConfigurationError(f"network settings {sorted(set(settings) - set(plain))} must be plain values")
     return read_config(kind_named(kind), plain)
 
 
@@ -116,10 +116,10 @@ def _normaliser(record: Record, target: Target) -> Normaliser:
 
 def _parts(record: Record) -> Splits:
     ranges = {name: record.integers(f"{SPLIT}{name}") for name in PARTS}
-    wrong = [name for name, found in ranges.items() if len(found) != 2]  # noqa: PLR2004 - first and last
+    wrong = [name for name, sessions in ranges.items() if len(sessions) != 2]  # noqa: PLR2004 - first and last
     if wrong:
         raise record.refusal(f"{SPLIT}{wrong[0]}", "must be two sessions yyyymmdd, the first and the last")
-    train, selection, calibration, test = (Part(name, *found) for name, found in ranges.items())
+    train, selection, calibration, test = (Part(name, *sessions) for name, sessions in ranges.items())
     return Splits(train=train, selection=selection, calibration=calibration, test=test)
 
 
@@ -130,7 +130,7 @@ def _values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:
 
 
 def _value(record: Record, key: str, hint: Any) -> Any:
-    """One setting as its type hint says; a limit of null is none, as `Recipe.settings` writes it."""
+    """One setting as its type hint says; null means no limit, as `Recipe.settings` writes it."""
     if isinstance(hint, UnionType) and type(None) in get_args(hint):
         rest = next(part for part in get_args(hint) if part is not type(None))
         return None if record.json(key) is None else _value(record, key, rest)

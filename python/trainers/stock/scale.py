@@ -46,7 +46,7 @@ FEWEST: Final = 50
 SHARES: Final = tuple(k / 10 for k in range(11))
 """Of HAR in the mean, of which the best on the training windows is taken."""
 START: Final = (0.07, 0.92, 6.0)
-"""Where the search for GARCH's alpha, beta and degrees of freedom begins: what daily returns have as a rule."""
+"""Starting values of GARCH's alpha, beta and degrees of freedom: typical of daily returns."""
 SEARCH_STEPS: Final = 60
 NO_RANGE: Final = log(SMALLEST_RANGE_VOLATILITY) + 1e-9
 """Log volatility of an outcome without any range; a hair more, as it was rounded."""
@@ -54,7 +54,7 @@ NO_RANGE: Final = log(SMALLEST_RANGE_VOLATILITY) + 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Learnt:
-    """N training windows and what came after them, for H horizons."""
+    """N training windows and their outcomes, for H horizons."""
 
     kind: TargetKind
     windows: DailySeries
@@ -82,7 +82,7 @@ def fit_normaliser(learnt: Learnt, scale: Literal["har", "garch", "mix"]) -> Fit
         if known < FEWEST:
             raise ConfigurationError(
                 f"the training part has {known} windows whose outcome at horizon {last - first + 1} is known, and "
-                f"fitting the scale {scale} needs {FEWEST}; give more bars, or take --scale window"
+                f"fitting the scale {scale} needs {FEWEST}; give more bars, or use --scale window"
             )
     if learnt.kind is TargetKind.LOG_VOLATILITY:
         return _level(learnt)
@@ -110,11 +110,11 @@ def _level(learnt: Learnt) -> FittedLevel:
     return FittedLevel(har=har, residuals=tuple(np.maximum(sizes, unscaled.floor).tolist()))
 
 
-# --- what they learn from
+# --- the data they are fitted on
 
 
 def learnt_of(bars: BarPanel, draft: Pipeline, part: Part, levels: tuple[float, ...]) -> Learnt:
-    """Training windows of bars, and what came after them; a few symbols are adjusted at a time.
+    """Training windows of bars, and their outcomes; a few symbols are adjusted at a time.
 
     Args:
         bars: cut at the end of the training part, so that nothing later can move a number.
@@ -175,8 +175,8 @@ _RETURNS: Final = Target()
 def fit_har(learnt: Learnt) -> Har:
     """Least squares of the horizon's log volatility on the terms, both relative to the window's own level.
 
-    Windows with a session without a range, in them or as what came, are left out: logs of next to nothing would bend
-    the line of all symbols. Where fewer than `FEWEST` remain, ranges tell nothing and the line is flat.
+    Windows with a session without a range, in them or in their outcome, are left out: logs of next to nothing would
+    bend the line of all symbols. Where fewer than `FEWEST` remain, ranges tell nothing and the line is flat.
 
     Of returns the intercepts are set so that outcomes in units of the forecast have a mean square of 1: range
     volatility and that of closes are not the same measure, and the window's level of the latter is what is scaled.
@@ -226,7 +226,7 @@ def fit_garch(learnt: Learnt) -> Garch:
     if rows.sum() < FEWEST:
         raise ConfigurationError(
             f"{rows.sum()} windows of the training part have prices that move, and GARCH needs {FEWEST}; give other "
-            "bars, or take --scale window"
+            "bars, or use --scale window"
         )
     distance = np.where(np.isnan(squares), 0.0, squares - long_run[:, None])[rows, ::-1].copy()
     alpha, beta = _likeliest(*map(torch.from_numpy, (distance, long_run[rows], outcome[rows])))
@@ -234,7 +234,7 @@ def fit_garch(learnt: Learnt) -> Garch:
 
 
 def _likeliest(distance: Tensor, long_run: Tensor, outcome: Tensor) -> tuple[float, float]:
-    """Alpha and beta, found by quasi-Newton steps (L-BFGS) on parameters that cannot leave their range.
+    """Alpha and beta, estimated by quasi-Newton steps (L-BFGS) on parameters that cannot leave their range.
 
     Args:
         distance: [N, W] squared returns less their mean, newest first.

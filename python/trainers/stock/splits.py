@@ -60,7 +60,7 @@ class Splits:
             if before.last >= after.first:
                 raise ConfigurationError(
                     f"target intervals of {before.name} and {after.name} meet: {before.name} ends {before.last}, "
-                    f"{after.name} begins {after.first}; scores would be read off labels that training has seen"
+                    f"{after.name} begins {after.first}; the model would be scored on labels seen in training"
                 )
 
     @property

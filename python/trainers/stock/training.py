@@ -46,11 +46,11 @@ OURS = "this model"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trained:
-    """What a training came to."""
+    """The result of a training."""
 
     folder: Path
     card: dict[str, Json]
-    """As it stands in the manifest."""
+    """As in the manifest."""
 
     @property
     def summary(self) -> Card:
@@ -92,16 +92,16 @@ def train(
         recipe: every other setting.
         out: the artifact's folder, which must not exist.
         consume: progress and logs of the epochs.
-        announce: told what begins before and after them, such as `computing features`.
+        announce: told which stage begins before and after them, such as `computing features`.
         warn: told what makes bars and files doubtful, before the epochs; the card's notes on the data hold it too.
         keeping: checkpoints, which are removed when the artifact is saved; None for none.
-        tuning: what the card tells of the search that the recipe came from; None for no search.
+        tuning: what the card records of the search that the recipe came from; None for no search.
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
         CovariatesError: a known covariate became known after the target looks at it.
         ConfigurationError: the settings contradict themselves, the bars or the parent's network, `out` exists or cannot
-            be written, or there are checkpoints of a training that nobody asked to resume.
+            be written, or there are checkpoints of a training and resuming was not requested.
         InSampleError: the parent has seen days of the selection, calibration or test part.
         StoppedError: a signal ended it, after a checkpoint.
         LoopError: the training failed, or another one writes checkpoints into the folder; see trainers.loop.
@@ -111,10 +111,10 @@ def train(
     material = _inherited(material, recipe)
     checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)
     lesson = _lesson(material, recipe, announce, warn)
-    # Held until the artifact stands, so that no other training can begin to resume meanwhile.
+    # Held until the artifact is saved, so that no other training can begin to resume meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
         fitted = fit(lesson.prepared, recipe.optimisation, checkpoints, consume)
-        announce(f"{_kept(fitted)}; calibrating it, and scoring it beside the baselines")
+        announce(f"{_kept(fitted)}; calibrating and scoring it against the baselines")
         made = lesson.artifact_of(fitted, tuning)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
@@ -148,7 +148,7 @@ class _Lesson:
 
 
 def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None], warn: Warn) -> _Lesson:
-    """Inputs, labels and the network as it starts, with everything said that must be known before the epochs."""
+    """Inputs, labels and the network as it starts, after all that must be announced before the epochs."""
     splits, parent = recipe.splits(material.bars.sessions), material.parent
     doubts = heard(of_material(material, recipe), warn)
     announce("computing features")
@@ -159,7 +159,7 @@ def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None],
         anew = ", ".join(prepared.started.new)
         announce(
             f"starting from the weights {parent.weights_hash[:16]}: {len(prepared.started.reused)} reused, "
-            f"{anew or 'none'} made anew"
+            f"{anew or 'none'} initialised from scratch"
         )
     if (loop := prepared.loop) is not None:
         announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
@@ -168,7 +168,7 @@ def _lesson(material: Material, recipe: Recipe, announce: Callable[[str], None],
 
 def _kept(fitted: FittedNetwork) -> str:
     if not fitted.best_epoch:
-        return "the start is best"
+        return "the initial weights are best"
     return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
 
 
@@ -214,13 +214,13 @@ def _checkpoints(keeping: Keeping, material: Material, recipe: Recipe) -> Checkp
 
 
 def _refuse(checkpoints: Checkpoints) -> NoReturn:
-    """Say whose checkpoints are in the way: nobody shall remove those of a training that still runs."""
+    """Say whose checkpoints are in the way: those of a training that still runs must not be removed."""
     if launched_rank() == 0:
         with checkpoints.open():
             pass  # a training that runs holds the folder, and then this is an error that names it
     raise ConfigurationError(
-        f"{checkpoints.folder} holds checkpoints of a training that was stopped; go on with it (--resume), or remove "
-        "the folder to begin anew"
+        f"{checkpoints.folder} holds checkpoints of a training that was stopped; continue it (--resume), or remove "
+        "the folder to start over"
     )
 
 
@@ -263,14 +263,16 @@ def _card(made: Artifact, fitted: FittedNetwork, lesson: _Lesson, origin: tuple[
 
 
 def _start_notes(fitted: FittedNetwork) -> list[str]:
-    """What a reader must know about a model that ranks and was kept as it started."""
+    """The note on a ranking model whose initial weights were kept."""
     if fitted.best_epoch or not (isinstance(fitted.network, PanelForecasting) and fitted.network.ranks_nobody):
         return []
-    return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
+    return [
+        "no epoch was better than the initial weights, whose scores are untrained: the model ranks all stocks alike"
+    ]
 
 
 def _gap_notes(history: History) -> list[str]:
-    """What a reader must know about sessions of the exchange on which no symbol has a bar."""
+    """The note on sessions of the exchange on which no symbol has a bar."""
     calendar = history.pipeline.calendar
     missing = calendar.missing(history.bars.sessions)
     if not calendar.is_exchange or missing.size == 0:

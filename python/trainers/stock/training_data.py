@@ -1,6 +1,6 @@
-"""What a stock model is made from, beside its recipe: bars, features, and the artifact that a training may start from.
+"""What a stock model is made from, besides its recipe: bars, features, and the artifact that a training may start from.
 
-Of that artifact it tells what it brings, what of it must be kept, and what it has seen.
+For that artifact it says what it brings, what must be kept of it, and what it has seen.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from trainers.stock.recipes import NETWORK, NORMALISER, read_recipe
 from trainers.stock.splits import Splits
 
 KEPT: Final = ("kind", "target", "horizons", "lag", "quantiles", "encoder_length", "scale")
-"""Settings, beside the network's and the normaliser's own, without which its weights would mean something else."""
+"""Settings, besides the network's and the normaliser's own, without which its weights would mean something else."""
 FREE: Final = f"{NETWORK}dropout"
 """A setting of the network that only its training knows of."""
 
@@ -53,7 +53,7 @@ class Parent:
 
         Raises:
             ArtifactError: it is damaged, or of a format that this program does not read.
-            ConfigurationError: it is an ensemble, its kind has no weights, or its card does not tell how it was made.
+            ConfigurationError: it is an ensemble, its kind has no weights, or its card does not say how it was made.
         """
         if artifact.is_ensemble(folder):
             raise _refusal(folder, f"it is an ensemble; name one of its members: {folder}/{MEMBERS}/NAME")
@@ -65,7 +65,7 @@ class Parent:
         manifest = stored.artifact.manifest
         if not manifest.kind.learns:
             name = manifest.kind.name
-            raise _refusal(folder, f"model {name} has no weights to start from; fit it anew: --model {name}")
+            raise _refusal(folder, f"model {name} has no weights to start from; fit it again: --model {name}")
         data, recipe, splits = _made_from(folder, manifest.card)
         own = Ancestor(
             weights_hash=stored.weights_hash,
@@ -102,15 +102,15 @@ class Parent:
 
     @property
     def is_adjusted(self) -> bool:
-        """Whether its bars told of splits and dividends."""
+        """Whether its bars included splits and dividends."""
         return self.data.adjustment != UNADJUSTED
 
     def identity(self) -> Mapping[str, Json]:
-        """What a stopped training knows it by."""
+        """What identifies it to a stopped training."""
         return {"parent_weights": self.weights_hash, "parent_manifest": self.stored.manifest_hash}
 
     def card(self) -> dict[str, Json]:
-        """What the card of a model says that started from it: all that was seen before."""
+        """What the card of a model that started from it records: all that was seen before."""
         return {"ancestors": [asdict(one) | {"symbols": list(one.symbols)} for one in self.lineage]}
 
     def edges(self, bars: BarPanel) -> Edges | None:
@@ -133,8 +133,8 @@ class Parent:
             differing.append(f"the features are {_names(features)}, the artifact's are {_names(self.features)}")
         if differing:
             raise ConfigurationError(
-                f"the weights {self.weights_hash[:16]} cannot be started from with other settings: "
-                f"{'; '.join(differing)}; leave them as the artifact has them, or train anew without it"
+                f"the weights {self.weights_hash[:16]} cannot be used with other settings: "
+                f"{'; '.join(differing)}; keep those of the artifact, or train from scratch"
             )
 
     def check_unseen(self, splits: Splits, sessions: NDArray[np.int32]) -> None:
@@ -164,7 +164,7 @@ class Parent:
         )
 
     def keeping_columns(self, pipeline: Pipeline) -> Pipeline:
-        """A pipeline that was fitted anew, in which the columns of texts stand for what they stood for to the network.
+        """A newly fitted pipeline, in which text columns mean what they meant to the network.
 
         Raises:
             ConfigurationError: the static covariates are others than those that the network reads.
@@ -179,13 +179,11 @@ class Parent:
 
 
 def _made_from(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, Recipe, Splits]:
-    """What a card tells of the bars, the settings and the days that a model was made from."""
+    """What a card records of the bars, the settings and the days that a model was made from."""
     data = data_of(card)
     lacking = [*(["data"] if data is None else []), *(name for name in ("recipe", "splits") if name not in card)]
     if data is None or lacking:
-        raise _refusal(
-            folder, f"its card tells nothing of {', '.join(lacking)}, so what it has seen is unknown; train it again"
-        )
+        raise _refusal(folder, f"its card has no {', '.join(lacking)}, so what it has seen is unknown; train it again")
     try:
         return data, read_recipe(card["recipe"], "its recipe"), splits_of(card)
     except ConfigurationError as error:
@@ -220,14 +218,14 @@ def _listed(statics: StaticFeatures) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Material:
-    """Bars, what is read of them, and what stands beside them."""
+    """Bars, what is read of them, and covariates."""
 
     bars: BarPanel
     """A long history."""
     features: FeatureSet
     """What the network reads."""
     covariates: CovariateSource = NO_SOURCE
-    """Files of what the features read beside the bars, and of facts of each symbol."""
+    """Files of the covariates that the features read, and of static covariates."""
     edges: Edges | None = None
     """Of a graph of the bars' symbols, in their order; None takes them from the training part's returns, or where the
     parent's were given, those among its own."""
@@ -235,7 +233,7 @@ class Material:
     """The artifact whose weights a training starts from; None for fresh ones."""
 
     def identity(self) -> Mapping[str, Json]:
-        """What a stopped training or search knows its material by."""
+        """What identifies the material to a stopped training or search."""
         return {
             "bars": bars_hash(self.bars),
             "covariates": self.covariates.digest(),

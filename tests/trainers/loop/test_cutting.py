@@ -88,7 +88,7 @@ def test_a_batch_without_a_common_first_dimension_is_one_sample(batch: object) -
     assert [piece.batch for piece in pieces(cutter_at(1), batch)] == [batch]
 
 
-def test_options_beside_the_tensors_do_not_keep_a_batch_whole() -> None:
+def test_options_next_to_the_tensors_do_not_keep_a_batch_whole() -> None:
     assert BySamples().samples({"x": torch.zeros(4, 3), "kind": "last", "rate": 0.5, "span": (1, 5)}) == 4
 
 

@@ -391,7 +391,7 @@ def test_counts_that_are_none_are_refused(returned: Mapping[str, int], message: 
         worked(Net(), [speech(2, 1)], accumulate=1, count=lambda _: returned)
 
 
-def test_a_plain_loss_beside_counts_is_refused() -> None:
+def test_a_plain_loss_with_counts_is_refused() -> None:
     net = Net()
     with pytest.raises(ContractError, match=r"returned Loss\(mean, count\), but the phase has counts"):
         worked(net, [speech(2, 1)], accumulate=1, loss=lambda batch: Loss(loss_of(net, batch).mean, 3))

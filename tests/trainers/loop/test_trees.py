@@ -133,7 +133,7 @@ def test_a_batch_is_moved_and_keeps_its_type(make: Callable[[], Any]) -> None:
     assert device_of(moved) == "meta"
 
 
-def test_what_a_batch_knows_beside_its_tensors_is_kept() -> None:
+def test_what_a_batch_holds_besides_its_tensors_is_kept() -> None:
     moved = move(MOVED["defaultdict"](), META)
     assert moved["new"] == []
     assert list(move(MOVED["OrderedDict"](), META)) == ["b", "x"]
@@ -246,7 +246,7 @@ def test_containers_are_cut_and_keep_their_type(kind: str) -> None:
 
 
 @pytest.mark.parametrize("make", [packed, MOVED["UserDict with .to"], MOVED["object with .to"]])
-def test_what_moves_itself_is_one_piece_together_with_what_stands_beside_it(make: Callable[[], Any]) -> None:
+def test_what_moves_itself_is_one_piece_together_with_what_is_next_to_it(make: Callable[[], Any]) -> None:
     assert BySamples().samples(make()) == 1
     assert BySamples().samples((make(), rows())) == 1
 

@@ -1,4 +1,4 @@
-"""Audits: what was tried to show that a model's skill is a leak, a lag, a cost or luck."""
+"""Audits: checks whether a model's skill is only a leak, a lag, a cost or luck."""
 
 from trainers.stock.audit.run import Depth, audit
 

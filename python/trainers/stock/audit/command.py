@@ -38,7 +38,7 @@ def audit_command(
     report: Report = None,
     run: Annotated[RunOptions, Only("as_json")],
 ) -> None:
-    """Try to refute a model's skill: as a leak, a lag, a cost or luck; the record stands beside the artifact."""
+    """Check whether a model's skill is only a leak, a lag, a cost or luck; the record is kept next to the artifact."""
     torch.set_num_threads(1)
     path = (subject.path or Path()).resolve()
     check_file(audit_path(path))
@@ -66,5 +66,5 @@ def _tell(record: AuditRecord, path: Path, *, as_json: bool) -> None:
         sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
         return
     console = Console(highlight=False)
-    console.print(audit_table(replace(record, warnings=())))  # they were told before the work
+    console.print(audit_table(replace(record, warnings=())))  # they were shown before the work
     console.print(f"Written to {path}", soft_wrap=True, markup=False)

@@ -36,7 +36,7 @@ class StagedHistory(Protocol):
     """A history of bars on its way to forecasts."""
 
     def at(self, position: int) -> Stages:
-        """What is made of the session at this position of the date axis, each array with its own shape.
+        """What is computed for the session at this position of the date axis, each array with its own shape.
 
         `FORECAST` is among it.
         """
@@ -53,7 +53,7 @@ class ModelStages:
 
     Args:
         model: of one network.
-        covariates: what stands beside the bars.
+        covariates: files of covariates.
         bars: the history.
     """
 

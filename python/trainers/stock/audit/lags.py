@@ -25,7 +25,7 @@ class AuditedForecasts:
     plain: FloatArray
     """[D, S, H, Q] its forecasts."""
     outcomes: tuple[FloatArray, ...]
-    """[D, S, H] what came, one a lag of `LAGS`."""
+    """[D, S, H] outcomes, one per lag of `LAGS`."""
     closes: FloatArray
     """[D, S] adjusted."""
     spread: FloatArray
@@ -36,7 +36,7 @@ class AuditedForecasts:
 
     @property
     def horizon(self) -> int:
-        """That is traded, in sessions."""
+        """The horizon that is traded, in sessions."""
         return self.terms.horizon
 
     @property
@@ -53,7 +53,7 @@ def gains(judged: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
 
 
 def check_lags(judged: AuditedForecasts) -> LagCheck:
-    """Fail where there is skill at lag 0 that a trader cannot use: none at lag 1, and the loss of it is no luck."""
+    """Fail where there is skill at lag 0 that a trader cannot use: none at lag 1, and its loss is not luck."""
     daily = {lag: gains(judged, judged.forecasts.values, lag) for lag in LAGS}
     skill = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
     lost = estimate(daily[0] - daily[1], judged.reach)

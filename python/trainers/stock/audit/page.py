@@ -1,4 +1,4 @@
-"""An audit as a page: one HTML file that loads nothing from anywhere."""
+"""An audit as a page: one self-contained HTML file."""
 
 from pathlib import Path
 from typing import Final
@@ -79,7 +79,7 @@ def lag_grid(record: AuditRecord) -> Grid:
 
 
 def trial_grid(record: AuditRecord) -> Grid:
-    """The Sharpe ratio beside that of the luckiest trial, and the probabilities of being above."""
+    """The Sharpe ratio, that of the luckiest trial, and the probabilities of being above."""
     check = record.trials
     cells = (
         number_cell(check.trials, "{:,}".format),

@@ -3,7 +3,7 @@
 A model that learns from shuffled labels can know no more of the future than the yardstick does. If its
 forecasts are still better, true outcomes reach them by another way than the labels: through the window's level and
 volatility, the calibration, the splits or the evaluation. What a network reads off its features it must learn from
-labels, so that a leak in features is found by noise in later bars, not here.
+labels, so a leak in features is detected by noise in later bars, not here.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ Retrain = Callable[[int], DailyForecasts]
 """From the seed of a shuffle to the forecasts, of the judged sessions, of a model trained on it."""
 
 MATERIAL = 0.01
-"""Skill below this share is not called a leak: chance correlations of inputs with outcomes come to as much."""
+"""Skill below this share is not called a leak: chance correlations of inputs with outcomes can reach it."""
 
 BLIND = 0.05
 """A leak that is worth this share of the loss must show, or nothing is decided. One that reads the outcome is worth
-more; with few days the error is so large that not even that could be told from luck."""
+more; with few days the error is so large that even that could be luck."""
 
 
 @final

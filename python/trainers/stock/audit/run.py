@@ -44,9 +44,9 @@ class Depth:
 
     sessions: Annotated[int, Flag("Sessions at which later bars are replaced by noise.", minimum=1)] = 12
     permutations: Annotated[int, Flag("Trainings on shuffled labels.", minimum=1)] = 3
-    epochs: Annotated[int, Flag("Epochs of each of them at most.", minimum=1)] = 3
+    epochs: Annotated[int, Flag("Epochs of each of these trainings at most.", minimum=1)] = 3
     trials: Annotated[
-        int | None, Flag("Configurations tried before this one; left out: as the card tells.", minimum=1)
+        int | None, Flag("Configurations tried before this one; if left out, as recorded in the card.", minimum=1)
     ] = None
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ def audit(
     announce: Announce,
     warn: Warn = to_nobody,
 ) -> AuditRecord:
-    """Try to show that a model's skill is a leak, a lag, a cost or luck.
+    """Check whether a model's skill is only a leak, a lag, a cost or luck.
 
     Args:
         source: an artifact of one network, or a recipe, which is trained first.
@@ -97,7 +97,7 @@ def audit(
         terms: horizon and costs of the strategy.
         tactic: the strategy.
         depth: how much is tried.
-        announce: told what begins.
+        announce: told which stage begins.
         warn: told what makes bars and files doubtful, before anything is tried; the record holds it too.
 
     Raises:
@@ -139,7 +139,7 @@ def _subject(source: ModelSource, bars: BarPanel, announce: Announce) -> _Subjec
     elif isinstance(source.standing.model, Model):
         splits, model = source.standing.splits, source.standing.model
     else:
-        raise ConfigurationError("an ensemble is audited member by member; name a folder in its folder members")
+        raise ConfigurationError("an ensemble is audited member by member; give a folder in its folder members")
     _check_reach(bars, splits)
     known = bars.between(splits.train.first, int(bars.sessions[-1]))
     return _Subject(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
@@ -188,7 +188,7 @@ def _judged(subject: _Subject, positions: NDArray[np.int64], terms: Terms, tacti
 
 
 def _refuse_unknown(judged: AuditedForecasts) -> None:
-    """Refuse days without forecasts, and prices that never move: nothing could be told of them."""
+    """Refuse days without forecasts, and prices that never move: they show nothing."""
     came = judged.outcomes[-1]
     known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
     days = int(known.any(axis=(1, 2)).sum())
@@ -211,7 +211,7 @@ def _book(judged: AuditedForecasts) -> Book:
 
 def _future(subject: _Subject, positions: NDArray[np.int64], depth: Depth, announce: Announce) -> FutureCheck:
     """Whether later bars change what is made of a session, at sessions among these positions [D]."""
-    announce(f"replacing the future by noise at {depth.sessions} sessions")
+    announce(f"replacing the future with noise at {depth.sessions} sessions")
     staging = partial(ModelStages, subject.model, subject.source.covariates)
     return check_future(subject.bars, staging, _spread(positions, depth.sessions), _fitting(subject))
 
@@ -248,7 +248,7 @@ def _permutation(subject: _Subject, judged: AuditedForecasts, depth: Depth, anno
 def _shuffled(
     subject: _Subject, judged: AuditedForecasts, depth: Depth, seed: int, announce: Announce
 ) -> DailyForecasts:
-    """What a model says that was trained on shuffled labels."""
+    """The forecasts of a model that was trained on shuffled labels."""
     announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}")
     source, optimisation = subject.source, subject.recipe.optimisation
     short = replace(optimisation, max_epochs=min(optimisation.max_epochs, depth.epochs))
@@ -273,14 +273,14 @@ def _notes(subject: _Subject, depth: Depth) -> tuple[str, ...]:
     lag = subject.recipe.target.lag
     least = 1 / (depth.permutations + 1)
     count = (
-        f"p of shuffled labels cannot fall below {least:.2g} with --permutations {depth.permutations} and decides "
-        "nothing; their skill and its error over the days do"
+        f"the p-value of shuffled labels cannot fall below {least:.2g} with --permutations {depth.permutations} and "
+        "decides nothing; their skill and its standard error over the days do"
     )
-    beside = "what stands beside the bars counts as known when its files say so"
+    beside = "covariates count as known when their files say so"
     return (
         f"skill is measured at lag {lag}, the model's own, where no lag is named",
         count,
-        "a stock that the bars file leaves out, because it was delisted say, is missing here too",
+        "stocks that the bars file leaves out, such as delisted ones, are missing here too",
         *([beside] if subject.model.pipeline.covariates else []),
         *(f"{note}; shuffled labels were learnt from fresh weights" for note in origin_notes(subject.source.card)),
     )

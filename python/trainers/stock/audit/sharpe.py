@@ -53,7 +53,7 @@ class Trials:
     counted_by: str
     """Who counted them, in words."""
     known: bool = True
-    """Whether anybody counted; a Sharpe ratio is never above the luck of trials that nobody counted."""
+    """Whether they were counted; a Sharpe ratio is never judged above the luck of uncounted trials."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -61,11 +61,11 @@ class Trials:
 
 
 def counted_trials(given: int | None, card: Mapping[str, Json]) -> Trials:
-    """As somebody said, or as the card's record of its tuning tells; else this one alone."""
+    """As given, or as in the card's record of its tuning; else this one alone."""
     if given is not None:
         return Trials(count=given, counted_by="as given")
     if "tuning" in card:
-        return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="by the card")
+        return Trials(count=Record(card, "card").record("tuning").integer("trials"), counted_by="from the card")
     return Trials(count=1, counted_by="nobody counted others: give --trials", known=False)
 
 
@@ -127,7 +127,7 @@ def probabilistic_sharpe(moments: Moments, benchmark: float) -> float:
 
 
 def expected_best(trials: int, sessions: int) -> float:
-    """The ratio of a session that the best of so many trials without skill is expected to show.
+    """The ratio of a session expected of the best of this many trials without skill.
 
     sqrt(V) ((1 - gamma) z(1 - 1/N) + gamma z(1 - 1/(N e))); the variance V of their ratios is that of an estimate from
     independent returns without mean, 1 / (T - 1), because the trials themselves are not known here.

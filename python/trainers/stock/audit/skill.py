@@ -23,8 +23,8 @@ FEWEST_STOCKS = 3
 YARDSTICK: Final = OWN_SCALE
 YARDSTICK_FIT: Final = Fit.CALIBRATED
 YARDSTICK_NAME: Final = YARDSTICK.named(YARDSTICK_FIT)
-"""The one baseline that an audit measures skill against. It shall say whether there is any that comes from inputs, and
-how much is left of it; whether it is worth a network is said by the best of all baselines, in a training's scores."""
+"""The one baseline that an audit measures skill against. It shows whether any comes from inputs, and how much
+is left of it; whether it is worth a network is shown by the best of all baselines, in a training's scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Estimate:
 
 
 def outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
-    """[T, S, H] what came after each session, counted from the close `lag` sessions later; NaN where unknown."""
+    """[T, S, H] outcome after each session, counted from the close `lag` sessions later; NaN where unknown."""
     labels = Target(kind=target.kind, lag=0, horizons=target.horizons).labels(bars).transpose(1, 0, 2)
     moved = np.full_like(labels, np.nan)
     moved[: len(labels) - lag] = labels[lag:]
@@ -54,7 +54,7 @@ def plain_quantiles(
     """[D, S, H, Q] forecasts of the yardstick: the same for every window, in units of the window's own volatility.
 
     They are quantiles of the training part's outcomes, moved on the calibration part, which is all that a network can
-    know that has found nothing in its inputs. NaN where a window has no volatility.
+    know that has learnt nothing from its inputs. NaN where a window has no volatility.
     """
     fitted = InformationSet.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)
@@ -67,7 +67,7 @@ def daily_losses(forecasts: DailyForecasts, values: FloatArray, outcome: FloatAr
     """[D] mean pinball loss of a day's stocks and horizons, each divided by its spread; NaN without any outcome.
 
     Args:
-        forecasts: tell the levels, and by their NaN which cells are judged.
+        forecasts: give the levels, and by their NaN which cells are judged.
         values: [D, S, H, Q] what is judged.
         outcome: [D, S, H]
         spread: [H]

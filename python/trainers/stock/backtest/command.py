@@ -38,7 +38,7 @@ RESULT: Final = "backtest.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is walked forward: an artifact, or a recipe that is fitted anew."""
+    """What is backtested: an artifact, or a recipe that is fitted anew."""
 
     artifact: Annotated[
         Path | None,
@@ -46,7 +46,7 @@ class Subject:
     ] = None
     recipe: Annotated[
         Path | None,
-        Flag("JSON of a recipe's settings, as an artifact's card has them, in its place.", metavar="FILE"),
+        Flag("JSON of a recipe's settings, as in an artifact's card, instead of an artifact.", metavar="FILE"),
     ] = None
     features: Annotated[
         str, Flag("With --recipe: a feature file, `default` or `alpha158`; an artifact brings its own.")
@@ -75,7 +75,7 @@ class Subject:
         return self.artifact or self.recipe
 
     def beside(self, suffix: str) -> Path:
-        """A name beside the artifact or the recipe.
+        """A name next to the artifact or the recipe.
 
         Raises:
             typer.BadParameter: there is neither.
@@ -101,12 +101,12 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     plan: WalkForwardPlan,
     terms: Given[Terms],
     tactic: Tactic,
-    workers: Annotated[int, Flag("Processes that refit folds beside each other.", minimum=1)] = 1,
-    out: Annotated[Path | None, Flag("Run folder; left out: beside the artifact or recipe, NAME.backtest.")] = None,
+    workers: Annotated[int, Flag("Processes that refit folds in parallel.", minimum=1)] = 1,
+    out: Annotated[Path | None, Flag("Run folder; if left out, NAME.backtest next to the artifact or recipe.")] = None,
     run: Annotated[RunOptions, Only("resume", "as_json")],
     report: Report = None,
 ) -> None:
-    """Walk forward over past days: forecast with what was known then, trade at the next close, and pay for it."""
+    """Walk forward over past days: forecast with what was known then, trade at the next close, and charge costs."""
     torch.set_num_threads(1)
     folder = Folder(path=out or subject.beside(".backtest"), resume=run.resume)
     check_folder(folder.path)
@@ -119,7 +119,7 @@ def backtest_command(  # noqa: PLR0913 - one argument a group of flags
     try:
         result = backtest(source, panel, plan, terms=whole, tactic=tactic, folder=folder, workers=workers, watch=watch)
     except KeyboardInterrupt:
-        sys.stderr.write("what is forecast so far is kept; go on with the same command and --resume\n")
+        sys.stderr.write("the forecasts so far are kept; continue with the same command and --resume\n")
         raise
     replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(result)))
     if report is not None:
@@ -157,7 +157,7 @@ def _json_lines(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
 
 def _tell_fold(fold: Fold) -> str:
     first, last, begun, ended = map(shown_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
-    return f"decides {first} to {last}, learnt {begun} to {ended}"
+    return f"decides {first} to {last}, learnt from {begun} to {ended}"
 
 
 def _tell(result: Backtest, folder: Path, *, as_json: bool) -> None:

@@ -34,7 +34,7 @@ class WalkForwardPlan:
 
     start: Annotated[
         int,
-        Flag("First session that is decided on, such as 2011-01-03.", metavar="DATE", read=partial(day_of, "--start")),
+        Flag("First decision day, such as 2011-01-03.", metavar="DATE", read=partial(day_of, "--start")),
     ]
     """After its close; the next session where there is none that day."""
     end: Annotated[int, Flag("Last session of the book.", metavar="DATE", read=partial(day_of, "--end"))]
@@ -55,7 +55,7 @@ class WalkForwardPlan:
     ] = None
     """None for all since the first bar."""
     embargo: Annotated[
-        int, Flag("Sessions left out between what a refit learns from and its first decision.", minimum=0)
+        int, Flag("Sessions left out between a refit's training data and its first decision.", minimum=0)
     ] = 0
 
     def __post_init__(self) -> None:
@@ -119,7 +119,7 @@ def _fold(sessions: NDArray[np.int32], plan: WalkForwardPlan, number: int, first
     known = first - 1 - plan.embargo
     if known < 0:
         raise ConfigurationError(
-            f"no session lies before {shown_date(int(sessions[first]))} to learn from; start later, or give more bars"
+            f"no session is before {shown_date(int(sessions[first]))} to learn from; start later, or give more bars"
         )
     oldest = 0 if plan.rolling is None else max(0, known + 1 - plan.rolling)
     return Fold(

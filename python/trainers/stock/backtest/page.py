@@ -1,4 +1,4 @@
-"""A backtest as a page: one HTML file that loads nothing from anywhere."""
+"""A backtest as a page: one self-contained HTML file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, Tactic, T
 SMOOTHED: Final = 21
 """Sessions that the turnover is averaged over, about a month."""
 COSTS_BPS: Final = (0.0, 5.0, 10.0, 20.0, 50.0)
-"""At which Sharpe ratios are shown beside the cost that was charged."""
+"""At which Sharpe ratios are shown, besides the cost that was charged."""
 
 
 def write_backtest(path: Path, name: str, backtest: Backtest) -> None:
@@ -27,7 +27,7 @@ def write_backtest(path: Path, name: str, backtest: Backtest) -> None:
     Args:
         path: the HTML file.
         name: what was traded on, such as `demo/1`.
-        backtest: what it came to.
+        backtest: its result.
 
     Raises:
         MissingPackageError: plotly or jinja2 is not installed.
@@ -67,7 +67,7 @@ def _strategy(tactic: Tactic) -> str:
     settings = {
         Strategy.RANK: f"the best and the worst {100 * tactic.share:g} % of the stocks, at least one each",
         Strategy.SIGN: f"flat where the median lies within {tactic.threshold_bps:g} basis points of 0",
-        Strategy.VOL_TARGET: f"aims at a volatility of {100 * tactic.volatility:g} % a year in each stock",
+        Strategy.VOL_TARGET: f"targets a yearly volatility of {100 * tactic.volatility:g} % in each stock",
     }
     return f"{tactic.strategy}: {settings[tactic.strategy]}"
 
@@ -75,7 +75,7 @@ def _strategy(tactic: Tactic) -> str:
 def _largest_fall(backtest: Backtest) -> tuple[int, int] | None:
     """Sessions of the peak and the trough of the strategy's largest fall, yyyymmdd; None where it never fell.
 
-    A fall from the start, before the first session, is told from that session.
+    A fall from the start, before the first session, is dated with that session.
     """
     fall, sessions = backtest.strategy.figures.net.drawdown, backtest.strategy.sessions
     return None if fall.trough < 0 else (int(sessions[max(fall.peak, 0)]), int(sessions[fall.trough]))
@@ -85,7 +85,7 @@ def _largest_fall(backtest: Backtest) -> tuple[int, int] | None:
 
 
 def equity_chart(backtest: Backtest, page: PageBuilder) -> str:
-    """What 1 has become: every book after costs, the strategy before them too."""
+    """The growth of 1: every book after costs, the strategy before them too."""
     strategy = backtest.strategy
     net = [BookCurve(name=track.name, values=track.net_equity, book=k) for k, track in enumerate(backtest.tracks)]
     before = BookCurve(name=f"{strategy.name}, before costs", values=strategy.gross_equity, book=0, is_gross=True)
@@ -99,7 +99,7 @@ def drawdown_chart(backtest: Backtest, page: PageBuilder) -> str:
 
 def turnover_chart(backtest: Backtest, page: PageBuilder) -> str:
     """What each book bought and sold per session, as a share of its equity."""
-    return _share_chart(backtest, page, lambda track: smoothed(track.book.traded), "traded a session")
+    return _share_chart(backtest, page, lambda track: smoothed(track.book.traded), "traded per session")
 
 
 def _share_chart(backtest: Backtest, page: PageBuilder, shares: Callable[[Track], FloatArray], axis: str) -> str:
@@ -127,7 +127,7 @@ def smoothed(daily: FloatArray) -> FloatArray:
 def figure_grid(backtest: Backtest) -> Grid:
     """Every book, the strategy first."""
     columns = (
-        "a year",
+        "annual return",
         "volatility",
         "Sharpe",
         "lead",
@@ -157,7 +157,7 @@ def _figures(backtest: Backtest, track: Track) -> tuple[Cell, ...]:
 
 def cost_grid(backtest: Backtest) -> Grid:
     """What every book earned and paid in a year."""
-    columns = ("before costs", "trading", "borrowing", "after costs", "breaks even at")
+    columns = ("before costs", "trading", "borrowing", "after costs", "break-even cost")
     return _grid(backtest, columns, lambda track: _bill(track, backtest.terms))
 
 
@@ -169,7 +169,7 @@ def _bill(track: Track, terms: Terms) -> tuple[Cell, ...]:
 
 
 def sensitivity_grid(backtest: Backtest) -> Grid:
-    """Sharpe ratios had trading cost something else."""
+    """Sharpe ratios at other trading costs."""
     costs = sorted({*COSTS_BPS, backtest.terms.cost_bps})
 
     def cells(track: Track) -> tuple[Cell, ...]:
@@ -199,7 +199,7 @@ def _ratio(ratio: float, error: float) -> Cell:
 
 
 def _signed(share: float) -> str:
-    """In percent with its sign; what rounds to zero has none of its own."""
+    """In percent with its sign; a value that rounds to zero loses its own."""
     return f"{round(100 * share, 2) + 0.0:+.2f} %"
 
 

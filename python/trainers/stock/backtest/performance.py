@@ -1,6 +1,6 @@
-"""What daily returns amount to, how much of their Sharpe ratio is luck, and what trading takes from them. NumPy alone.
+"""Figures of daily returns, how much of their Sharpe ratio is luck, and what trading costs. NumPy alone.
 
-Costs change no weight of a book, so that what would be left at any other cost follows from the same trades.
+Costs change no weight of a book, so the result at any other cost follows from the same trades.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class Drawdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """Daily returns in a few figures; NaN where they cannot be told, such as the Sharpe ratio of no movement."""
+    """Daily returns in a few figures; NaN where they are undefined, such as the Sharpe ratio of no movement."""
 
     annual_return: float
     """Compounded."""
@@ -57,7 +57,7 @@ def performance(returns: FloatArray) -> Performance:
 
 
 def equity(returns: FloatArray) -> FloatArray:
-    """[T] what 1 has become after each session."""
+    """[T] the growth of 1 up to each session."""
     return np.multiply.accumulate(1 + returns)
 
 

@@ -60,7 +60,7 @@ def refit_splits(bars: BarPanel, recipe: Recipe) -> Splits:
 
 
 def _lengths(recipe: Recipe) -> tuple[float, ...]:
-    """How long training, selection and calibration are, each relative to the others."""
+    """The relative lengths of training, selection and calibration."""
     if recipe.parts is None:
         return recipe.shares.train, recipe.shares.selection, recipe.shares.calibration
     return tuple(map(_days, recipe.parts.parts[:3]))
@@ -87,7 +87,7 @@ def refit(
         features: what the network reads.
         recipe: every other setting; its splits are not looked at.
         splits: of these bars.
-        covariates: files of what stands beside the bars.
+        covariates: files of covariates.
         edges: of a graph; None takes them from the training part's returns.
         labelled: what makes inputs and labels of bars.
 
@@ -171,7 +171,7 @@ def forecast_refit(job: RefitJob) -> DailyForecasts:
 
 
 def forecast_standing(model: Answering, fold: Fold, bars: BarPanel, covariates: CovariateSource) -> DailyForecasts:
-    """What a model that is not refitted says on the fold's days."""
+    """The forecasts of a model that is not refitted, on the fold's days."""
     return daily_forecasts(model, bars, fold_sessions(bars, fold), covariates)
 
 
@@ -211,7 +211,7 @@ def _in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) 
                 yield asked[done]
         except BrokenProcessPool as error:
             raise QuantraError(
-                "a process of the backtest was killed from outside, perhaps because memory ran out; go on with "
+                "a process of the backtest was killed from outside, perhaps because memory ran out; continue with "
                 "--resume and fewer --workers"
             ) from error
         finally:

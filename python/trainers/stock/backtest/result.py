@@ -1,4 +1,4 @@
-"""What a backtest came to: series and figures as values, and as JSON."""
+"""The result of a backtest: series and figures as values, and as JSON."""
 
 from dataclasses import asdict, dataclass
 from math import isfinite
@@ -51,18 +51,18 @@ class Track:
 
     @property
     def gross_equity(self) -> FloatArray:
-        """[T] what 1 has become before costs."""
+        """[T] the growth of 1 before costs."""
         return equity(self.book.gross)
 
     @property
     def net_equity(self) -> FloatArray:
-        """[T] what 1 has become after costs."""
+        """[T] the growth of 1 after costs."""
         return equity(self.book.net)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Backtest:
-    """A strategy on a model's forecasts, beside benchmarks on the same terms."""
+    """A strategy on a model's forecasts, and benchmarks on the same terms."""
 
     symbols: tuple[str, ...]
     """[S]"""
@@ -76,9 +76,9 @@ class Backtest:
     strategy: Track
     benchmarks: tuple[Track, ...]
     notes: tuple[str, ...]
-    """What a reader must know."""
+    """Notes for the reader."""
     warnings: tuple[str, ...] = ()
-    """What makes the bars or the files beside them doubtful."""
+    """What makes the bars or the covariate files doubtful."""
 
     @property
     def tracks(self) -> tuple[Track, ...]:
@@ -205,7 +205,7 @@ def sentence_of(backtest: Backtest) -> str:
 def leads_of(backtest: Backtest) -> str:
     """How far the strategy's Sharpe ratio lies above that of each benchmark, which markets that rise flatter too."""
     leads = (f"{track.name} {_pair(*lead_over(backtest, track))}" for track in backtest.benchmarks)
-    return f"Sharpe after costs less that of {', of '.join(leads)}; paired by day, ± one standard error."
+    return f"Sharpe after costs minus that of {', of '.join(leads)}; paired by day, ± one standard error."
 
 
 def lead_over(backtest: Backtest, benchmark: Track) -> tuple[float, float]:

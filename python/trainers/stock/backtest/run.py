@@ -23,17 +23,15 @@ from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.evaluation.bound_model import origins
 
 Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
-"""What shows how far the folds have come: takes them, and how many there will be, and hands them on."""
+"""Shows the progress of the folds: takes them and their number, and passes them on."""
 
 DEFAULT_HORIZON = 5
-CHOSEN = "on which days the recipe's settings were chosen is not known: if on these, the figures are too good"
-SURVIVORS = (
-    "the stocks are those of the bars file: stocks that it leaves out, because they were delisted say, are missing here"
-)
+CHOSEN = "it is not known on which days the recipe's settings were chosen: if on these, the figures are too good"
+SURVIVORS = "the stocks are those of the bars file: stocks that it leaves out, such as delisted ones, are missing here"
 
 GIVEN_EDGES = (
-    "the graph's edges were given when the artifact was trained and are the same on all days; nothing tells when they "
-    "became known"
+    "the graph's edges were given when the artifact was trained and are the same on all days; it is not recorded when "
+    "they became known"
 )
 
 
@@ -79,8 +77,8 @@ def backtest(
         terms: horizon, delay and costs.
         tactic: what is made of the forecasts.
         folder: where the forecasts of each fold are kept, so that a backtest that was stopped can go on.
-        workers: processes that refit folds beside each other.
-        watch: shows how far the folds have come.
+        workers: processes that refit folds in parallel.
+        watch: shows the progress of the folds.
 
     Raises:
         ConfigurationError: the settings contradict themselves or the bars, a decision is in sample, or the folder is
@@ -111,12 +109,12 @@ def _check_refits(source: ModelSource, plan: WalkForwardPlan) -> None:
     if plan.refit is not None and ancestors_of(source.card):
         raise ConfigurationError(
             "the artifact started from the weights of another one, which are not in it, so it cannot be trained again; "
-            "backtest it with --refit never, or give its recipe as JSON in place of the artifact, with --recipe FILE"
+            "backtest it with --refit never, or give its recipe as JSON instead of the artifact, with --recipe FILE"
         )
 
 
 def folds_for(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> tuple[Fold, ...]:
-    """The folds; of an artifact that is never refitted one, which learnt what its card tells."""
+    """The folds; one if the artifact is never refitted, which learnt what its card records."""
     if source.standing is None or plan.refit is not None:
         return folds_of(bars.sessions, plan)
     first, last = decision_span(bars.sessions, plan)

@@ -1,4 +1,4 @@
-"""What is backtested or audited: an artifact, or a recipe that nobody has trained yet."""
+"""What is backtested or audited: an artifact, or a recipe that has not been trained yet."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -32,11 +32,11 @@ from trainers.stock.splits import Splits
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainedModel:
-    """A trained model as it stands, and what it has seen."""
+    """A trained model as it is, and what it has seen."""
 
     model: Judgeable
     splits: Splits
-    """As its card tells them."""
+    """As recorded in its card."""
     last_seen: int
     """Session of the last label used for training, selection or calibration, also of a member's; yyyymmdd."""
 
@@ -61,7 +61,7 @@ class ModelSource:
     features: FeatureSet
     """What the recipe's network reads; of no use where there is no recipe."""
     covariates: CovariateSource
-    """Files of what stands beside the bars."""
+    """Files of covariates."""
     standing: TrainedModel | None
     """The trained model; None where there is only a recipe."""
     card: Mapping[str, Json]
@@ -75,13 +75,13 @@ class ModelSource:
         """
         if self.recipe is None:
             raise ConfigurationError(
-                "an ensemble has no recipe of its own that could train it again; take one of its members, in the "
+                "an ensemble has no recipe of its own that could train it again; use one of its members, in the "
                 "folder members, or backtest it with --refit never"
             )
         return self.recipe
 
     def doubts(self, bars: BarPanel) -> tuple[str, ...]:
-        """What makes these bars and the files beside them doubtful, to judge it by."""
+        """What makes these bars and the covariate files doubtful for judging it."""
         if self.standing is not None:
             return of_models(networks_of(self.standing.model), bars, self.covariates)
         return of_recipe(bars, self.features, self.covariates, self.known_recipe())
@@ -93,10 +93,10 @@ class ModelSource:
 
 
 def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSource = NO_SOURCE) -> ModelSource:
-    """An artifact, verified, with the recipe that its card tells; `covariates` are what it reads beside the bars.
+    """An artifact, verified, with the recipe that its card records; `covariates` are what it reads besides the bars.
 
     Raises:
-        ArtifactError: it is damaged, or its card tells no splits, or that of a single network no recipe.
+        ArtifactError: it is damaged, or its card records no splits, or that of a single network no recipe.
         ConfigurationError: the recipe is not one that this program knows.
     """
     model = _judgeable(load_model(folder, (folder.name, 0), Runtime(choose_device(device), MAX_ROWS)))
@@ -104,7 +104,7 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
     digest = hashlib.sha256((folder / artifact.MANIFEST).read_bytes()).hexdigest()
     single = isinstance(model, Model)
     if single and "recipe" not in manifest.card:
-        raise ArtifactError.of(artifact.MANIFEST, "its card tells no recipe; train the model again")
+        raise ArtifactError.of(artifact.MANIFEST, "its card records no recipe; train the model again")
     info = model.info((), is_default=False)
     return ModelSource(
         description=f"artifact {digest[:12]} ({info.kind}, trained with lag {info.lag})",
@@ -125,7 +125,7 @@ def _judgeable(model: Answering) -> Judgeable:
 
 
 def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
-    """A recipe in a JSON file, with the features that it does not tell.
+    """A recipe in a JSON file, with the features, which it does not name.
 
     Raises:
         ConfigurationError: the file holds no recipe.
@@ -164,5 +164,5 @@ def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start:
     first = "none of these bars" if allowed >= len(sessions) else shown_date(int(sessions[allowed]))
     raise InSampleError(
         f"{shown_date(start)} is in sample: labels up to {seen} were used for training, selection or calibration. The "
-        f"first session that may be decided on is {first}"
+        f"first allowed decision day is {first}"
     )

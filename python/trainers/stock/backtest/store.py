@@ -1,4 +1,4 @@
-"""A run folder: every fold's forecasts as they come, so that a backtest that was stopped goes on.
+"""A run folder: every fold's forecasts as they come, so that a backtest that was stopped can continue.
 
     settings.json                    what the forecasts follow from, and the digest of that
     forecasts/0001.safetensors       one file a fold
@@ -33,10 +33,10 @@ class ForecastStore:
     Args:
         folder: the run folder; made if it is not there.
         settings: everything that the forecasts follow from.
-        resume: go on with a folder of the same settings, if there is one; else one that is there is refused.
+        resume: continue a folder of the same settings, if there is one; else an existing one is refused.
 
     Raises:
-        ConfigurationError: the folder cannot be written, nobody asked to resume it, or it is of other settings.
+        ConfigurationError: the folder cannot be written, resuming was not requested, or its settings differ.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Json], *, resume: bool) -> None:
@@ -95,7 +95,7 @@ class ForecastStore:
 def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume: bool) -> None:
     if not resume:
         raise ConfigurationError(
-            f"{path.parent} holds a backtest already; go on with it (--resume), or choose another --out"
+            f"{path.parent} holds a backtest already; continue it (--resume), or choose another --out"
         )
     record = Record.from_bytes(path.read_bytes(), SETTINGS)
     if record.text("digest") == digest:
@@ -105,5 +105,5 @@ def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume
     keys = sorted({*made.keys(), *now.keys()})
     different = [key for key in keys if not (made.has(key) and now.has(key) and made.json(key) == now.json(key))]
     raise ConfigurationError(
-        f"{path.parent} holds a backtest of other settings: {', '.join(different)}; choose another --out"
+        f"{path.parent} holds a backtest with other settings: {', '.join(different)}; choose another --out"
     )

@@ -40,14 +40,14 @@ class Terms:
 
     horizon: Annotated[
         int,
-        Flag("Sessions that a position is held for; left out: 5 where the model has it, else its first.", minimum=1),
+        Flag("Sessions that a position is held for; if left out, 5 if the model has it, else its first.", minimum=1),
     ]
     """The forecast behind a decision reaches as far."""
     rebalance: Annotated[int, Flag("Sessions between decisions that are traded.", minimum=1)] = 1
     delay: int = 1
     """Sessions from the close that a decision is made after to the close that it is traded at."""
-    cost_bps: Annotated[float, Flag("Basis points on every unit of money bought or sold.")] = 10.0
-    borrow_bps: Annotated[float, Flag("Basis points a year on every unit sold short.")] = 50.0
+    cost_bps: Annotated[float, Flag("Trading cost: basis points of what is bought or sold.")] = 10.0
+    borrow_bps: Annotated[float, Flag("Borrowing cost: basis points a year of what is sold short.")] = 50.0
     """A session's share for each session held."""
     delisting_return: Annotated[
         float,
@@ -105,13 +105,13 @@ class Tactic:
 
     strategy: Annotated[
         Strategy,
-        Flag("rank: long the best, short the worst; sign: by the median's sign; vol-target: long, scaled."),
+        Flag("rank: long the best, short the worst; sign: by the median's sign; vol-target: long, scaled by risk."),
     ] = Strategy.RANK
-    share: Annotated[float, Flag("rank: of the day's stocks on each side, at least one.")] = 0.1
-    threshold_bps: Annotated[float, Flag("sign: medians within so many basis points of log return of 0 are flat.")] = (
-        0.0
-    )
-    volatility: Annotated[float, Flag("vol-target: a year's standard deviation aimed at in each stock.")] = 0.15
+    share: Annotated[float, Flag("rank: share of the day's stocks on each side, at least one stock.")] = 0.1
+    threshold_bps: Annotated[
+        float, Flag("sign: medians within this many basis points of log return of 0 are flat.")
+    ] = 0.0
+    volatility: Annotated[float, Flag("vol-target: targeted yearly volatility of each stock.")] = 0.15
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 0.5:  # noqa: PLR2004 - both sides together are all
@@ -134,7 +134,7 @@ def weights_of(forecasts: DailyForecasts, horizon: int, tactic: Tactic) -> Float
 def long_short(scores: FloatArray, share: float) -> FloatArray:
     """[D, S] half of the book long the largest scores [D, S] of a day, half short the smallest; NaN are left out.
 
-    On each side stands this share of the day's stocks, at least one; a day with fewer than two, or whose scores are
+    Each side holds this share of the day's stocks, at least one; a day with fewer than two, or whose scores are
     all the same, stays flat. Among equal scores the order of the stocks decides.
     """
     weights = np.zeros_like(scores)
@@ -194,7 +194,7 @@ def _require_returns(forecasts: DailyForecasts, strategy: Strategy) -> None:
     if forecasts.kind is not TargetKind.LOG_RETURN:
         raise ConfigurationError(
             f"strategy {strategy} trades on forecasts of log-return, but the model forecasts {forecasts.kind}; "
-            f"take {Strategy.VOL_TARGET}"
+            f"use {Strategy.VOL_TARGET}"
         )
 
 

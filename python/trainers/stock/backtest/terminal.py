@@ -1,4 +1,4 @@
-"""A backtest at a terminal: how far its folds have come, and what it came to."""
+"""A backtest in a terminal: the progress of its folds, and its result."""
 
 from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
@@ -13,13 +13,13 @@ from trainers.stock.backtest.result import Backtest, Track, leads_of, sentence_o
 from trainers.stock.backtest.strategies import LONGEST_HALT
 from trainers.stock.evaluation.tables import VERDICT_COLOURS, plain_table
 
-_COLUMNS: Final = ("a year", "vol.", "Sharpe", "gross", "fall", "turnover", "hits", "held")
+_COLUMNS: Final = ("annual", "vol.", "Sharpe", "gross", "drawdown", "turnover", "hits", "exposure")
 
 StepT = TypeVar("StepT")
 
 
 def backtest_tables(backtest: Backtest) -> RenderableType:
-    """What the strategy came to, beside the benchmarks, then what a reader must know."""
+    """The strategy and the benchmarks, then the notes."""
     sentence = Text(sentence_of(backtest), style=VERDICT_COLOURS[verdict_of(backtest)])
     return Group(
         _table(backtest),
@@ -62,17 +62,17 @@ def _lines(backtest: Backtest) -> Iterator[str]:
     trained = f"; {len(backtest.folds)} folds" if len(backtest.folds) > 1 else ""
     yield f"forecasts of {backtest.forecasts}{trained}; SHA-256 of settings and bars {backtest.digest[:12]}"
     yield (
-        f"{terms.cost_bps:g} bp are paid on every unit traded, {terms.borrow_bps:g} bp a year on shorts; a decision is "
-        f"traded {terms.delay} session after it and held for {terms.tranches * terms.rebalance}, in {terms.tranches} "
-        "tranches"
+        f"{terms.cost_bps:g} bp are charged on every unit traded, {terms.borrow_bps:g} bp a year on shorts; a decision "
+        f"is traded {terms.delay} session after it and held for {terms.tranches * terms.rebalance}, in "
+        f"{terms.tranches} tranches"
     )
     yield (
-        f"a halted stock is held on; after {LONGEST_HALT} sessions without a bar, or at the end, its position is "
+        f"a halted stock is kept; after {LONGEST_HALT} sessions without a bar, or at the end, its position is "
         f"closed at a return of {100 * terms.delisting_return:g} % on the last close seen"
     )
     yield (
         "Sharpe: after costs, ± one standard error; gross: before costs; turnover: bought and sold per session; hits: "
-        "sessions that earned; held: mean exposure"
+        "sessions with a gain; exposure: mean sum of absolute weights"
     )
     yield _fall(backtest.strategy)
     yield from backtest.notes
@@ -90,7 +90,7 @@ def _fall(track: Track) -> str:
 def watched(
     steps: Iterable[StepT], *, total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
 ) -> Iterator[StepT]:
-    """Hand steps on as they are done, and show each.
+    """Pass steps on as they are done, and show each.
 
     Args:
         steps: each comes when it is done.

@@ -1,4 +1,4 @@
-"""Ensembles: trained artifacts put together, calibrated as one, and judged beside each of them."""
+"""Ensembles: trained artifacts combined, calibrated as one, and judged against each of them."""
 
 from trainers.stock.ensembles.join import JoinedEnsemble, join
 

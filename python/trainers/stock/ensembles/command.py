@@ -28,10 +28,10 @@ def ensemble(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Put trained artifacts together as one model.
+    """Combine trained artifacts into one model.
 
     Its quantiles are the means of theirs, calibrated again on the days that all members were calibrated on, and scored
-    beside them on the days that none has seen.
+    against them on the days that none has seen.
     """
     torch.set_num_threads(threads)
     covariates = files.read()
@@ -43,7 +43,7 @@ def ensemble(
 
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:
-    """The folders by their names in the ensemble, such as `tft-1` for `models/tft/1`; told apart where one is taken."""
+    """The folders by their names in the ensemble, such as `tft-1` for `models/tft/1`; numbered if taken."""
     by_name: dict[str, Path] = {}
     for folder in folders:
         place = folder.resolve()
@@ -61,9 +61,9 @@ def _tell(joined: JoinedEnsemble, console: Console) -> None:
 
 
 def _beside_members(card: Card) -> str:
-    """How the ensemble stands among its members."""
+    """How the ensemble compares with its members."""
     best = card.best_member
     if best is None:
         return ""
     figures = f"{100 * best.improvement:+.1f} % ({100 * best.lower:+.1f} % to {100 * best.upper:+.1f} %)"
-    return f"Improvement on its best member, {best.rival}: {figures}."
+    return f"Improvement over its best member, {best.rival}: {figures}."

@@ -83,13 +83,13 @@ def _range(part: Part) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JoinedEnsemble:
-    """What came of putting artifacts together."""
+    """The result of combining artifacts."""
 
     folder: Path
     members: tuple[str, ...]
     """Their names in the ensemble."""
     card: dict[str, Json]
-    """As it stands in the manifest."""
+    """As in the manifest."""
 
     @property
     def summary(self) -> Card:
@@ -106,7 +106,7 @@ def join(
     announce: Callable[[str], None] = to_nobody,
     warn: Warn = to_nobody,
 ) -> JoinedEnsemble:
-    """Put artifacts together, calibrate them as one, score it beside its members, and save it.
+    """Combine artifacts, calibrate them as one model, score it against its members, and save it.
 
     The same bars and members give the same bytes, as in training.
 
@@ -114,14 +114,14 @@ def join(
         bars: a history that holds the members' training, calibration and test parts.
         folders: the artifact of each member, by the name that it gets in the ensemble.
         out: the ensemble's folder, which must not exist.
-        covariates: files of what the members read beside the bars.
-        announce: told what begins.
+        covariates: files of the covariates that the members read.
+        announce: told which stage begins.
         warn: told what makes bars and files doubtful; the card's notes on the data hold it too.
 
     Raises:
         ConfigurationError: `out` exists, the members do not fit together or are one model twice, they share no
             calibration or test days, or the bars do not hold them.
-        ArtifactError: a member is damaged, or its card does not tell what it was made from.
+        ArtifactError: a member is damaged, or its card does not say what it was made from.
     """
     artifact.check_place(out)
     announce(f"verifying {len(folders)} artifacts")
@@ -135,7 +135,7 @@ def join(
     doubts = heard(of_models([*models.values()], bars, covariates), warn)
     announce("computing features")
     members = Members.over(bars, models, covariates)
-    announce("calibrating, and scoring beside the members and the baselines")
+    announce("calibrating, and scoring against the members and the baselines")
     manifest = replace(manifest, conformal=_conformal(members, manifest, splits.calibration))
     manifest = replace(manifest, card=_card(members, manifest, splits, cards, doubts))
     announce("recording the golden instance, and saving")

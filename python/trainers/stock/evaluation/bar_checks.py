@@ -1,4 +1,4 @@
-"""What a reader must know about the bars that a model is judged on."""
+"""Checks of the bars that a model is judged on, and the notes on them."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
 
 
 def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: Splits) -> None:
-    """Refuse bars that no evaluation can be made of.
+    """Refuse bars that cannot be evaluated on.
 
     Raises:
         ConfigurationError: a bar lies on no session of the model's calendar, or none in the training part.

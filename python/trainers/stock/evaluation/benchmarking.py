@@ -22,7 +22,7 @@ from trainers.stock.evaluation.forecasts import Forecasts
 from trainers.stock.evaluation.scores import ModelScores, Role, score
 
 MOST_NAMED: Final = 5
-"""Symbols that a note names; of more it says how many."""
+"""Symbols that a note names; of the others it gives the number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +35,7 @@ class BenchmarkResult:
     """[N, H] pinball losses of the best baseline."""
     skill: SkillScore
     notes: tuple[str, ...]
-    """What a reader must know about the baselines, those that are left out included."""
+    """The notes on the baselines, those that are left out included."""
 
 
 def _unheard(_name: str, _losses: FloatArray) -> None:
@@ -51,7 +51,7 @@ def benchmark(
     *,
     hear: Callable[[str, FloatArray], None] = _unheard,
 ) -> BenchmarkResult:
-    """Score a model's forecasts beside the baselines; only one baseline's forecasts are held at a time.
+    """Score a model's forecasts and the baselines; only one baseline's forecasts are held at a time.
 
     Every row is scored on all of the windows: a baseline that cannot forecast one of them is left out, with a note.
 

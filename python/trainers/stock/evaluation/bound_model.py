@@ -59,7 +59,7 @@ class Members:
         return Windows(symbols=keys % stocks, positions=keys // stocks)
 
     def forecasts(self, windows: Windows) -> dict[str, Forecasts]:
-        """What each member says of the windows."""
+        """Each member's forecasts of the windows."""
         return {
             name: forecasts_of(
                 model.engine, output_map(model.manifest), self.histories[name], windows, model.manifest.universe
@@ -104,7 +104,7 @@ class BoundModel(Protocol):
         ...
 
     def forecasts(self, windows: Windows) -> Forecasts:
-        """What the model says of them."""
+        """The model's forecasts of them."""
         ...
 
 
@@ -131,16 +131,16 @@ def last_seen(model: Judgeable) -> int:
     An ensemble is calibrated on the days that its members share; one of them may have seen later days.
 
     Raises:
-        ArtifactError: a card does not tell.
+        ArtifactError: a card does not say.
     """
     return max(map(ever_seen, _cards(model)))
 
 
 def origins(model: Judgeable) -> tuple[str, ...]:
-    """What a reader must know of weights that the model, or a member of it, started from.
+    """The notes on weights that the model, or a member of it, started from.
 
     Raises:
-        ArtifactError: a card tells of some, but not what it must.
+        ArtifactError: a card names some, but its record is incomplete.
     """
     return tuple(dict.fromkeys(note for card in _cards(model) for note in origin_notes(card)))
 

@@ -122,7 +122,7 @@ class CalibrationEffect:
     """What moving the quantiles did, horizon by horizon."""
 
     effective_blocks: tuple[float, ...]
-    """[H] days of the calibration part over the horizon: so many of its outcomes do not overlap."""
+    """[H] days of the calibration part over the horizon: that many of its outcomes do not overlap."""
     before: ModelScores
     """The model without its conformal offsets."""
     after: ModelScores

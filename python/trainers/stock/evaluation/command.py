@@ -37,9 +37,9 @@ def evaluate_command(
     report: Report = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score an artifact beside the baselines, on days after everything that it has seen.
+    """Score an artifact against the baselines, on days after everything that it has seen.
 
-    One training can be lucky, so its recipe is trained with four other seeds too; --seeds 1 leaves that out.
+    One training can be lucky, so its recipe is trained with four other seeds too; --seeds 1 turns that off.
     """
     torch.set_num_threads(threads)
     model = _model(artifact, wanted.device)

@@ -1,4 +1,4 @@
-"""What forecasts cost, and against each other on the same windows: paired by day, with what may be luck.
+"""Losses of forecasts, and their comparison on the same windows: paired by day, with intervals.
 
 Shapes: N windows, H horizons, Q quantiles; NaN where the outcome is unknown.
 """
@@ -47,7 +47,7 @@ def overall(test: EvaluationSet, losses: FloatArray) -> FloatArray:
 
 
 def crps(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
-    """[N, H] continuous ranked probability score as far as Q quantiles tell it.
+    """[N, H] continuous ranked probability score as far as Q quantiles determine it.
 
     It is twice the integral of the pinball loss over the levels (Laio & Tamea 2007, eq. 6); each level stands for those
     up to halfway to its neighbours, the outermost for all beyond.
@@ -135,7 +135,7 @@ class SkillScore:
     """How much smaller a model's loss is than the best rival's on the same days, as a share of it."""
 
     baseline: str
-    """The rival with the least loss on these days."""
+    """The rival with the lowest loss on these days."""
     improvement: Interval
     rivals: tuple[str, ...]
     """All that it is the best of."""
@@ -149,7 +149,7 @@ class SkillScore:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the improvement can be told from luck."""
+        """Whether the improvement is distinguishable from luck."""
         if self.days_short:
             return Verdict.UNDECIDED
         if self.improvement.lower > 0:
@@ -176,12 +176,12 @@ class SkillScore:
             return f"Skill: {losses} better than that of {best}, by {figures}."
         if i.upper < 0:
             return f"No skill: {losses} worse than that of {best}; improvement {figures}."
-        return f"No skill shown: {losses} not told apart from that of {best}; improvement {figures}."
+        return f"No skill shown: {losses} not distinguishable from that of {best}; improvement {figures}."
 
 
 @final
 class Contest:
-    """A model against rivals on the same windows, who come one after the other: only the best one's losses are held.
+    """A model against rivals on the same windows, added one at a time: only the best one's losses are kept.
 
     Args:
         test: the windows.
@@ -208,7 +208,7 @@ class Contest:
 
     @property
     def skill(self) -> SkillScore:
-        """The model beside the best rival, paired by day. One at least must have been added."""
+        """The model against the best rival, paired by day. At least one must have been added."""
         first, last = self._judged.span
         return SkillScore(
             baseline=self._best,
@@ -222,7 +222,7 @@ class Contest:
 
 
 def compare(test: EvaluationSet, model: FloatArray, other: FloatArray, name: str) -> LossComparison:
-    """A model's losses [N, H] beside another's, which has this name."""
+    """A model's losses [N, H] against another's, which has this name."""
     ours, theirs = overall(test, model), overall(test, other)
     return LossComparison(
         baseline=name,

@@ -1,4 +1,4 @@
-"""Information coefficients: how the medians of forecasts go with what came.
+"""Information coefficients: the correlation of forecast medians with outcomes.
 
 Where a day has many symbols they are compared with each other (IC; RankIC by ranks, both as Qlib has them). With few
 symbols that would be noise, and each symbol's own days are compared instead.
@@ -29,7 +29,7 @@ ACROSS_DAYS: Final = f"across the days of a symbol, mean over symbols: fewer tha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlation:
-    """How forecasts of one horizon go with outcomes; None where forecasts or outcomes never differ."""
+    """The correlation of one horizon's forecasts with outcomes; None where forecasts or outcomes never differ."""
 
     ic: Interval | None
     rank_ic: Interval | None

@@ -38,7 +38,7 @@ OURS = "this model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationSettings:
-    """What an evaluation shall hold."""
+    """What an evaluation is to contain."""
 
     start: Annotated[
         int | None,
@@ -46,6 +46,7 @@ class EvaluationSettings:
             "First decision day; empty: the first that the artifact has not seen.",
             metavar="DATE",
             read=partial(day_of, "--start"),
+            none="",
         ),
     ] = None
     """Yyyymmdd, as `end`."""
@@ -55,13 +56,14 @@ class EvaluationSettings:
             "Last decision day; empty: the last whose outcome is known.",
             metavar="DATE",
             read=partial(day_of, "--end"),
+            none="",
         ),
     ] = None
     seeds: Annotated[
         int,
-        Flag("Trainings to tell luck from skill, the artifact's own among them; 1 trains none.", minimum=1),
+        Flag("Trainings from different seeds, the artifact's own included; 1 trains none.", minimum=1),
     ] = 5
-    adaptive: Annotated[bool, Flag("Also walk forward with adaptive conformal offsets.", spelling="--aci")] = False
+    adaptive: Annotated[bool, Flag("Also score adaptive conformal offsets, walking forward.", spelling="--aci")] = False
     device: AnsweringDevice = "auto"
     """What trains the other seeds, wherever the artifact itself was trained."""
 
@@ -78,7 +80,7 @@ class Exam:
     bound: BoundModel
     splits: Splits
     covariates: CovariateSource
-    """Files of what the model reads beside the bars."""
+    """Files of the covariates that the model reads."""
     calibration: ForecastWindows
     """Of the calibration part."""
     tested: ForecastWindows
@@ -86,7 +88,7 @@ class Exam:
 
     @property
     def test_set(self) -> EvaluationSet:
-        """The windows that are judged, with what came."""
+        """The windows that are judged, with their outcomes."""
         return EvaluationSet.of(self.bound.history, self.tested.windows, self.model.manifest.quantiles)
 
 
@@ -100,21 +102,21 @@ def evaluate(
     warn: Warn = to_nobody,
     covariates: CovariateSource = NO_SOURCE,
 ) -> Evaluation:
-    """Judge a model beside the baselines, on decision days after everything that it has seen.
+    """Judge a model against the baselines, on decision days after everything that it has seen.
 
     Args:
         model: of an artifact, or an ensemble.
         bars: from the training part on, on which baselines are fitted; those before the model's calendar are left out.
-        wanted: what the evaluation shall hold.
+        wanted: what the evaluation is to contain.
         consume: takes the reports of trainings with other seeds.
-        announce: told what begins.
+        announce: told which stage begins.
         warn: told what makes bars and files doubtful, before anything else; the evaluation holds it too.
-        covariates: files of what the model reads beside the bars.
+        covariates: files of the covariates that the model reads.
 
     Raises:
         InSampleError: the model has seen the days, or all of the bars.
         ConfigurationError: the bars do not fit the calendar, hold too few windows, or their outcomes never differ.
-        ArtifactError: the card does not tell what the model has seen.
+        ArtifactError: the card does not say what the model has seen.
         CovariateMissingError: the model reads a covariate that no file has.
     """
     doubts = heard(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
@@ -159,7 +161,7 @@ def _method(test: EvaluationSet) -> str:
     """How intervals are made, in words."""
     return (
         f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
-        f"{100 * (test.stretch - 1):.0f} % because so few blocks scatter too little"
+        f"{100 * (test.stretch - 1):.0f} % because few blocks understate the spread"
     )
 
 
@@ -192,8 +194,8 @@ def _forecast_part(bound: BoundModel, part: Part) -> ForecastWindows:
 def _beside_baselines(
     exam: Exam, announce: Callable[[str], None]
 ) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
-    """The model's standing, and the model beside each row of the baselines, the best one first."""
-    announce(f"scoring {len(exam.tested.windows)} windows beside the baselines")
+    """The model against the best baseline, and against each row of the baselines, the best one first."""
+    announce(f"scoring {len(exam.tested.windows)} windows against the baselines")
     test, forecasts = exam.test_set, exam.tested.forecasts
     ours, compared = pinball(test, forecasts.calibrated), dict[str, LossComparison]()
 
@@ -233,7 +235,7 @@ def _seeds(
 
     def trained() -> Iterator[tuple[int, FloatArray]]:
         for k, seed in enumerate(other_seeds(own, more)):
-            announce(f"training with seed {seed}, {k + 1} of {more} that tell luck from skill (--seeds 1: none)")
+            announce(f"training with seed {seed}, {k + 1} of {more} more seeds (--seeds 1: none)")
             yield seed, refitted_forecasts(refitting, seed, exam.tested.windows, consume)
 
     runs = chain([(own, exam.tested.forecasts.calibrated)], trained())

@@ -1,4 +1,4 @@
-"""What an evaluation comes to: one value with everything that a table, a page or a program wants of it."""
+"""The result of an evaluation: one value with everything that a table, a page or a program needs."""
 
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -62,7 +62,7 @@ class Evaluation:
     """The model and the baselines, best first."""
     skill: SkillScore
     comparisons: tuple[LossComparison, ...]
-    """The model beside each baseline, best baseline first."""
+    """The model against each baseline, best baseline first."""
     calibration: CalibrationEffect
     pit: tuple[Pit, ...]
     """[H]"""
@@ -71,7 +71,7 @@ class Evaluation:
     """None where no other seed was asked for."""
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    """What makes the bars or the files beside them doubtful."""
+    """What makes the bars or the covariate files doubtful."""
 
     def to_json(self) -> dict[str, Json]:
         """All of it for programs; what is not a number is null."""

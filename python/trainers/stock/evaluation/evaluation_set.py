@@ -42,7 +42,7 @@ class EvaluationSet:
 
     @classmethod
     def of(cls, history: History, windows: Windows, levels: tuple[float, ...]) -> "EvaluationSet":
-        """What came after these windows."""
+        """The outcomes of these windows."""
         return cls(
             outcomes=history.outcomes(windows),
             sessions=history.bars.sessions,
@@ -180,5 +180,5 @@ def block_weights(days: int, block: int) -> FloatArray:
     drawn = drawn.reshape(RESAMPLES, -1)[:, :days]
     weights = np.zeros((RESAMPLES, days))
     np.add.at(weights, (np.arange(RESAMPLES)[:, None], drawn), 1.0)
-    weights.setflags(write=False)  # it is the same for everybody who asks
+    weights.setflags(write=False)  # all callers share it
     return weights

@@ -43,7 +43,7 @@ def units_of(history: History, windows: Windows) -> Units:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Forecasts:
-    """What a model says of N windows."""
+    """A model's forecasts of N windows."""
 
     raw: FloatArray
     """[N, H, Q] quantiles in the target's unit as the network gives them, before the conformal offsets."""
@@ -56,7 +56,7 @@ class Forecasts:
 def forecasts_of(
     engine: Engine, output: OutputMap, history: History, windows: Windows, universe: Sequence[str] = ()
 ) -> Forecasts:
-    """What a model says of these windows of a history that its own pipeline has encoded.
+    """A model's forecasts of these windows of a history that its own pipeline has encoded.
 
     Args:
         engine: the network.

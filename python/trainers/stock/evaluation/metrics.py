@@ -1,4 +1,4 @@
-"""The scores beside the pinball loss that a target and its quantiles allow, and numbers as people read them."""
+"""The scores, besides the pinball loss, that a target and its quantiles allow, and numbers as people read them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores
 
 SCALE: Final = 10_000
-"""Losses are shown so many times larger."""
+"""Losses are multiplied by this for display."""
 _LARGE: Final = 1000
 
 _RISKS: Final = (0.5, 0.9)

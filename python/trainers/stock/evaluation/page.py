@@ -1,4 +1,4 @@
-"""An evaluation as a page: one HTML file that loads nothing from anywhere."""
+"""An evaluation as a page: one self-contained HTML file."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def write_evaluation(path: Path, name: str, evaluation: Evaluation) -> None:
     Args:
         path: the HTML file.
         name: what was evaluated, such as `demo/1`.
-        evaluation: what it came to.
+        evaluation: its result.
 
     Raises:
         MissingPackageError: plotly or jinja2 is not installed.
@@ -284,7 +284,7 @@ def score_grid(evaluation: Evaluation) -> Grid:
 
 
 def horizon_grid(evaluation: Evaluation) -> Grid:
-    """The model alone: one line per score, one column per horizon; the naive forecast's error stands last."""
+    """The model alone: one line per score, one column per horizon; the naive forecast's error is last."""
     ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     lines = (

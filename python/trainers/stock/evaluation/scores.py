@@ -35,7 +35,7 @@ from trainers.stock.evaluation.evaluation_set import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pit:
-    """The histogram of one horizon (Dawid 1984): one bin between two quantiles, which is as fine as Q quantiles tell.
+    """The histogram of one horizon (Dawid 1984): one bin between two quantiles, which is as fine as Q quantiles allow.
 
     Calibrated forecasts fill each bin with its expected share.
     """
@@ -122,7 +122,7 @@ def _mean(test: EvaluationSet, values: FloatArray) -> Interval:
 
 
 class Role(StrEnum):
-    """What a row of scores stands for."""
+    """What a row of scores describes."""
 
     MODEL = "model"
     VARIANT = "variant"
@@ -132,7 +132,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonScores:
-    """Means over the windows of one horizon. Losses are in the target's unit; less is better."""
+    """Means over the windows of one horizon. Losses are in the target's unit; lower is better."""
 
     horizon: int
     windows: int

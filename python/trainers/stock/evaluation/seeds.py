@@ -31,7 +31,7 @@ class Refitting:
     splits: Splits
     """Those of the artifact."""
     covariates: CovariateSource
-    """Files of what stands beside the bars."""
+    """Files of covariates."""
     edges: Edges | None
     """Those that the artifact's graph was given; None takes them from the training part's returns."""
 
@@ -73,7 +73,7 @@ class Seeds:
     winkler: tuple[Spread, ...]
     """[H]"""
     comparison: LossComparison
-    """Each window's loss averaged over the seeds, beside the best baseline's."""
+    """Each window's loss averaged over the seeds, against the best baseline's."""
 
 
 def over_seeds(

@@ -41,7 +41,7 @@ def ever_seen(card: Mapping[str, Json]) -> int:
 
 
 def origin_notes(card: Mapping[str, Json]) -> tuple[str, ...]:
-    """What a reader of scores must know of a model that started from another's weights; nothing of one that did not.
+    """The notes on a model that started from another's weights; none on one that did not.
 
     Raises:
         ArtifactError: the card tells of such weights, but not what it must.

@@ -33,7 +33,7 @@ from trainers.stock.evaluation.scores import HorizonScores, ModelScores, Role
 VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 _MOST_SYMBOLS: Final = 20
 _MOST_SCORES: Final = 7
-"""Beside each other, so that names have room too."""
+"""Side by side, so that names have room too."""
 
 
 def evaluation_tables(evaluation: Evaluation) -> Iterator[RenderableType]:
@@ -65,8 +65,8 @@ def _verdict(evaluation: Evaluation) -> Panel:
 
 
 def _losses(evaluation: Evaluation) -> Table:
-    """Pinball loss by horizon, and over all of them with its interval; the least of each column is bold."""
-    title = f"pinball loss of {evaluation.unit}, x {SCALE}; less is better"
+    """Pinball loss by horizon, and over all of them with its interval; the lowest of each column is bold."""
+    title = f"pinball loss of {evaluation.unit}, x {SCALE}; lower is better"
     table = plain_table(title, *_horizons(evaluation), "mean", "interval")
     losses = [[h.pinball.value for h in row.horizons] + [row.mean.value] for row in evaluation.rows]
     best = np.min(losses, axis=0)
@@ -83,14 +83,14 @@ def _losses(evaluation: Evaluation) -> Table:
 
 def _comparisons(evaluation: Evaluation) -> Table:
     """How much smaller the model's loss is than each baseline's, paired by day."""
-    title = "how far the model's loss lies below the baseline's, paired by day"
+    title = "improvement of the model's loss over the baseline's, paired by day"
     table = plain_table(title, *_horizons(evaluation), "all", "interval", "t")
     for row in evaluation.comparisons:
         _add_comparison(table, row, row.baseline, "")
     if evaluation.seeds is not None:
         mean = evaluation.seeds.comparison
         _add_comparison(table, mean, f"{mean.baseline}, by {len(evaluation.seeds.seeds)} seeds", "blue")
-    table.caption = "t: Diebold and Mariano's, with Newey-West errors; beyond ±1.64 it is told apart from luck"
+    table.caption = "t: Diebold-Mariano statistic, with Newey-West errors; beyond ±1.64 it is unlikely to be luck"
     return table
 
 
@@ -113,7 +113,7 @@ def _by_model(evaluation: Evaluation) -> Iterator[Table]:
 
 
 def _by_horizon(evaluation: Evaluation) -> Table:
-    """The model's scores at each horizon, and the naive forecast's error beside its own."""
+    """The model's scores at each horizon, and the naive forecast's error next to its own."""
     ours = next(row for row in evaluation.rows if row.role is Role.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     metrics = metrics_of(evaluation, (ours,))
@@ -144,7 +144,7 @@ def _calibration(evaluation: Evaluation) -> Table:
         _add_calibration(table, name, f"{made.effective_blocks[h]:.0f}", before, made.after.horizons[h], made.gain[h])
         if made.adaptive is not None and made.adaptive_gain is not None:
             _add_calibration(table, "adaptive", "", before, made.adaptive.horizons[h], made.adaptive_gain[h])
-    table.caption = "blocks: as many outcomes of the calibration days do not overlap"
+    table.caption = "blocks: how many outcomes of the calibration days do not overlap"
     return table
 
 
@@ -164,7 +164,7 @@ def _add_calibration(
 
 
 def _pit(evaluation: Evaluation) -> Table:
-    """The share of outcomes in each bin, beside the expected one."""
+    """The share of outcomes in each bin, and the expected one."""
     first = evaluation.pit[0]
     edges = [f"{100 * edge:g}" for edge in first.edges]
     bins = [f"{a}–{b} %" for a, b in pairwise(edges)]  # noqa: RUF001 - a range
@@ -190,7 +190,7 @@ def _symbols(evaluation: Evaluation) -> Table:
             span_text(row.improvement, gain_text),
         )
     if len(evaluation.by_symbol) > _MOST_SYMBOLS:
-        table.caption = f"and {len(evaluation.by_symbol) - _MOST_SYMBOLS} more, which --json has"
+        table.caption = f"and {len(evaluation.by_symbol) - _MOST_SYMBOLS} more; --json has them all"
     return table
 
 

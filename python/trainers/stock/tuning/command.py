@@ -1,4 +1,4 @@
-"""`quantra tune stock …`: a thin map from flags to a search, and the artifact of what it found."""
+"""`quantra tune stock …`: a thin map from flags to a search, and the artifact of its best recipe."""
 
 import json
 import sys
@@ -33,11 +33,11 @@ from trainers.stock.tuning.storage import Storage, require_optuna
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long is searched, and where the trials are kept."""
+    """How long the search is, and where its trials are kept."""
 
-    trials: Annotated[int, Flag("Trials in all, those of earlier runs included.", minimum=1)] = 30
-    seeds: Annotated[int, Flag("Seeds that the best one is fitted from again.", minimum=2)] = 5
-    storage: Annotated[str, Flag("Database of the trials; empty: SQLite beside the artifact, in OUT.tune.db.")] = ""
+    trials: Annotated[int, Flag("Trials in total, those of earlier runs included.", minimum=1)] = 30
+    seeds: Annotated[int, Flag("Seeds that the best trial's settings are refitted from.", minimum=2)] = 5
+    storage: Annotated[str, Flag("Database of the trials; empty: SQLite, in OUT.tune.db next to the artifact.")] = ""
 
     def kept(self, out: Path, kind: str) -> Storage:
         """The study in the database."""
@@ -49,7 +49,7 @@ class Effort:
 def tune_stock(  # noqa: PLR0913 - one argument a group of flags
     *,
     bars: BarsFlags,
-    out: Annotated[Path, Flag("Folder of the best one's artifact; it must not exist.")],
+    out: Annotated[Path, Flag("Folder of the best model's artifact; it must not exist.")],
     recipe: Given[Recipe],
     effort: Effort,
     target: Given[Target],
@@ -58,16 +58,16 @@ def tune_stock(  # noqa: PLR0913 - one argument a group of flags
     optimisation: Annotated[Given[Optimisation], Only("max_epochs", "patience", "precision", "device", "seed")],
     run: Annotated[RunOptions, Only("threads", "as_json")],
 ) -> None:
-    """Search for the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.
+    """Tune the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.
 
-    Trials are judged by the selection part. The same command goes on where a search was stopped; with a database
+    Trials are judged by the selection part. The same command continues a search that was stopped; with a database
     server as --storage, several machines search together.
     """
     require_optuna()
     asked = RecipeChanges(recipe=recipe, target=target, optimisation=optimisation)
     if not kind_named(asked.kind).learns:
         raise ConfigurationError(
-            f"model {asked.kind!r} has nothing to search for; quantra train stock --model {asked.kind} fits it"
+            f"model {asked.kind!r} has nothing to tune; quantra train stock --model {asked.kind} fits it"
         )
     artifact.check_place(out)
     torch.set_num_threads(run.threads)
@@ -82,14 +82,14 @@ def tune_stock(  # noqa: PLR0913 - one argument a group of flags
 def _searched(
     material: Material, recipe: Recipe, effort: Effort, out: Path, *, as_json: bool
 ) -> tuple[SearchResult, Trained]:
-    """What was found, and the artifact of the best."""
+    """The result, and the artifact of the best recipe."""
     announce, warn, consume = announcer(as_json=as_json), warner(as_json=as_json), _consumer(as_json=as_json)
     heard(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
     asked = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
     heard(of_steps(asked.history, asked.splits, recipe), warn)
     try:
         result = search(asked, effort.kept(out, recipe.kind), consume=consume, announce=announce)
-        announce("training the best one for its artifact")
+        announce("training the best recipe for its artifact")
         return result, train(material, result.recipe, out, consume=consume, tuning=result.card())
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
@@ -120,11 +120,11 @@ def _tell(result: SearchResult, trained: Trained, *, as_json: bool) -> None:
     console = Console()
     days = f"{shown_date(result.selection.first)} to {shown_date(result.selection.last)}"
     console.print(
-        f"{result.trials} trials, of which {result.pruned} fell behind and {result.failed} failed. Selection loss "
-        f"(pinball in units of each window's volatility, outcomes of {days}, beside no baseline) of the best trial "
+        f"{result.trials} trials, of which {result.pruned} were pruned and {result.failed} failed. Selection loss "
+        f"(pinball in units of each window's volatility, outcomes of {days}, no baseline) of the best trial "
         f"{result.best_trial_loss:.5f}; of the same settings from {len(result.seed_losses)} fresh seeds "
-        f"{result.mean:.5f} ± {result.deviation:.5f}: without the luck of a seed, still on the days they were "
-        "chosen by."
+        f"{result.mean:.5f} ± {result.deviation:.5f}: without the luck of one seed, but still on the days they were "
+        "chosen on."
     )
     console.print(judgement(trained.summary))
     console.print(f"Saved {trained.folder}. Next: quantra inspect {trained.folder}", soft_wrap=True, markup=False)

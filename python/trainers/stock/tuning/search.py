@@ -82,7 +82,7 @@ class Search:
         history: Inputs and labels.
         splits: Its parts; training and selection are looked at.
         recipe: What trials vary.
-        settings: Everything that the trials share, by which a stopped search knows itself.
+        settings: Everything that the trials share, which identifies a stopped search.
         trials: How many there are to be in all, those of earlier runs included.
         seeds: From how many seeds the best one is fitted again.
     """
@@ -97,13 +97,13 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The best recipe, and how much of its lead was luck.
+    """The best recipe, and how much of its advantage was luck.
 
     Attributes:
         recipe: The best trial's.
         selection: The part that losses are of: pinball, in units of each window's volatility.
         trials: How many were tried, whatever came of them.
-        pruned: How many of these fell behind and were stopped.
+        pruned: How many of these were stopped because they fell behind.
         failed: How many ended in an error, such as a loss that was not a number.
         best_trial_loss: Selection loss of the best trial: the smallest of many, so too good.
         seed_losses: Selection losses of the same recipe from fresh seeds: without the luck of a seed, though still on
@@ -129,7 +129,7 @@ class SearchResult:
         return float(np.std(self.seed_losses, ddof=1)) if len(self.seed_losses) > 1 else 0.0
 
     def card(self) -> dict[str, Json]:
-        """What an artifact's card tells of the search."""
+        """What an artifact's card records of the search."""
         return {
             "selection": {"first": self.selection.first, "last": self.selection.last},
             "trials": self.trials,
@@ -168,13 +168,13 @@ def search(
 
     while len(ended(complete, pruned, failed)) < asked.trials:
         announce(_told(len(ended(complete, pruned, failed)), asked.trials, ended(complete)))
-        # The first error is told: settings that no trial survives would fail every one of them.
+        # The first error is raised: settings that no trial survives would fail every one of them.
         forgiven = (LoopError,) if ended(complete) else ()
         study.optimize(partial(_loss_of_trial, asked, consume), n_trials=1, catch=forgiven)
     if not ended(complete):
         raise ConfigurationError(
-            f"none of the {len(ended(pruned, failed))} trials in study {storage.name!r} came to an end; mend what they "
-            "failed at and ask for more --trials, or choose another --storage"
+            f"none of the {len(ended(pruned, failed))} trials in study {storage.name!r} finished; fix what made them "
+            "fail and ask for more --trials, or choose another --storage"
         )
     recipe = suggested(study.best_trial, asked.recipe)
     return SearchResult(
@@ -224,7 +224,7 @@ class _Pruning:
         self._consume = consume
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
-        """Hand all reports on."""
+        """Pass all reports on."""
         from optuna import TrialPruned
 
         for report in self._consume(reports):

@@ -38,7 +38,7 @@ class Storage:
         """Refuse a password, which the command line would show to every user of the machine."""
         parts = urlsplit(self.uri)
         if parts.password or any(_SECRET.search(name) for name, _ in parse_qsl(parts.query)):
-            raise ConfigurationError("the storage's address holds a password; leave it to the database's password file")
+            raise ConfigurationError("the storage's address holds a password; put it into the database's password file")
 
 
 def require_optuna() -> None:
@@ -88,5 +88,5 @@ def _check_same(study: "Study", settings: Mapping[str, Json]) -> None:
     elif kept != digest:
         raise ConfigurationError(
             f"study {study.study_name!r} searched with other bars, features or settings; choose another --out or "
-            "--storage, or remove the old study to begin anew"
+            "--storage, or remove the old study to start over"
         )

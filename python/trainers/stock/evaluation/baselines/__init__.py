@@ -1,7 +1,7 @@
-"""Forecasts that need no network: every score stands beside theirs.
+"""Forecasts that need no network: every score is compared with theirs.
 
 All of them give quantiles [N, H, Q] in the target's unit for the same windows as the network, from what was known then,
-and from the same information: what is fitted stands twice, fitted and calibrated on the parts that the network was
+and from the same information: what is fitted appears twice, fitted and calibrated on the parts that the network was
 fitted and calibrated on, and refitted on all that it has seen.
 """
 

@@ -122,7 +122,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedBaseline:
-    """A baseline whose numbers stand."""
+    """A fitted baseline."""
 
     quantiles: Callable[[MeasuredWindows], FloatArray]
     """[n, H, Q] in the target's unit for a block of n windows, from what was known on the day of each."""
@@ -151,7 +151,7 @@ Raises:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A package beside the core ones, of the extra `baselines`."""
+    """A package of the extra `baselines`."""
 
     name: str
     """As it is installed."""
@@ -166,13 +166,13 @@ class BaselineModel:
     name: str
     estimator: Estimator
     fits: tuple[Fit, ...] = (Fit.CALIBRATED, Fit.REFITTED)
-    """In which ways it stands beside a model."""
+    """In which ways it is compared with a model."""
     kinds: tuple[TargetKind, ...] = tuple(TargetKind)
     """What it can forecast."""
     package: Package | None = None
     """What it needs."""
     most_quick_symbols: float = inf
-    """With more symbols its fit takes longer than a few seconds, and a training is not scored beside it."""
+    """With more symbols its fit takes longer than a few seconds, and a training is not scored against it."""
 
     def named(self, fit: Fit) -> str:
         """What its row of scores is called."""
@@ -212,7 +212,7 @@ class InformationSet:
         )
 
     def fitted(self, baseline: BaselineModel, fit: Fit) -> FittedBaseline:
-        """A baseline, fitted in one of the ways in which it stands beside the model.
+        """A baseline, fitted in one of the ways in which it is compared with the model.
 
         Raises:
             NoForecastError: it cannot be fitted.

@@ -53,7 +53,7 @@ def har(sample: Sample) -> FittedBaseline:
 
 
 def _volatility(history: History, windows: Windows) -> tuple[FloatArray, FloatArray]:
-    """Daily log volatility [S, T], and what the windows came to, [N, H]; a few symbols adjusted at a time."""
+    """Daily log volatility [S, T], and the windows' outcomes, [N, H]; a few symbols adjusted at a time."""
     target = replace(history.pipeline.target, kind=TargetKind.LOG_VOLATILITY)
     bars = history.bars
     daily, labels = np.empty(bars.close.shape), np.empty((len(windows), len(target.horizons)))

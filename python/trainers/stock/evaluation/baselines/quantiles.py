@@ -57,7 +57,7 @@ LAST_VALUE: Final = BaselineModel(
 NAIVE: Final = {kind: naive.name for naive in (ZERO_RETURN, LAST_VALUE) for kind in naive.kinds}
 """What the point forecast of each kind of target is called, which every other must beat.
 
-It stands as it is: moving its quantiles would make a forecast of the spread out of what has none.
+It stays as it is: moving its quantiles would make a forecast of the spread out of what has none.
 """
 
 
@@ -114,7 +114,7 @@ def _of_known(values: FloatArray, levels: FloatArray) -> FloatArray:
 EMPIRICAL: Final = BaselineModel(
     name=f"{SESSIONS}-day empirical quantiles", estimator=empirical, fits=(Fit.AS_IS, Fit.CALIBRATED)
 )
-"""Its days are always the last ones, so that nothing is to be refitted; moved it can be, as the model is."""
+"""Its days are always the last ones, so there is nothing to refit; it can be calibrated, as the model is."""
 
 
 # --- in units of what is forecast without a network, times the same of the window; with empirical quantiles it is
@@ -137,7 +137,7 @@ def relative_har(sample: Sample) -> FittedBaseline:
 
 
 def own_scale(sample: Sample) -> FittedBaseline:
-    """In the model's own units: all that a network can know that has found nothing in its inputs."""
+    """In the model's own units: all that a network can know that has learnt nothing from its inputs."""
     return _in_units(sample, lambda windows: units_of(sample.history, windows))
 
 

@@ -1,4 +1,4 @@
-"""The table of baselines, and which of them stand beside a model: those that target and installed packages allow."""
+"""The table of baselines, and which are compared with a model: those that target and installed packages allow."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ BASELINES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselinePlan:
-    """Baselines to fit, one after the other so that only one's forecasts need be held, and what is left out."""
+    """Baselines to fit, one at a time so that only one's forecasts are in memory, and what is left out."""
 
     baselines: tuple[BaselineModel, ...]
     notes: tuple[str, ...]
@@ -44,7 +44,7 @@ class BaselinePlan:
 
     @property
     def rows(self) -> Iterator[tuple[BaselineModel, Fit]]:
-        """Each baseline in each of the ways in which it stands beside a model."""
+        """Each baseline in each of the ways in which it is compared with a model."""
         return ((baseline, fit) for baseline in self.baselines for fit in baseline.fits)
 
 
@@ -54,7 +54,7 @@ def all_baselines(kind: TargetKind) -> BaselinePlan:
 
 
 def quick_baselines(kind: TargetKind, symbols: int) -> BaselinePlan:
-    """Those that take no longer than a few seconds for so many symbols; a training scores beside them."""
+    """Those that take no longer than a few seconds for so many symbols; a training is scored against them."""
     return _plan({baseline: _slow(baseline, symbols) or _missing(baseline) for baseline in _of_kind(kind)})
 
 
@@ -80,4 +80,4 @@ def _missing(baseline: BaselineModel) -> str:
 def _slow(baseline: BaselineModel, symbols: int) -> str:
     if symbols <= baseline.most_quick_symbols:
         return ""
-    return " of a training's scores, because it takes long; quantra evaluate has it"
+    return " of a training's scores, because it is slow; quantra evaluate includes it"
