@@ -21,6 +21,7 @@ from predictor.catalog import ModelInfo
 from predictor.covariates import Covariates
 from predictor.errors import (
     CallCancelledError,
+    ConfigurationError,
     DeadlineExceededError,
     ExplainUnsupportedError,
     InternalError,
@@ -34,6 +35,8 @@ from predictor.instance import Query, Question, importance_query, instance_of
 from predictor.wire import attributions, errors, forecasts, instances, models
 
 DEFAULT_TIMEOUT_S: Final = 30.0
+LONGEST_TIMEOUT_S: Final = 86_400.0
+"""A day, as in the .NET client. Centuries overflow gRPC's clock, and such a call ends before it begins."""
 
 # No bounds of our own: the server's hold.
 _OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
@@ -78,13 +81,17 @@ class QuantraClient:
     Args:
         target: "HOST:PORT".
         model: "NAME", "NAME@VERSION" or "NAME@ALIAS"; empty = the only model that the server has.
-        timeout_s: Seconds that one call may take.
+        timeout_s: Seconds that one call may take: above 0, at most LONGEST_TIMEOUT_S.
+
+    Raises:
+        ConfigurationError: the timeout is out of range.
     """
 
     def __init__(self, target: str, model: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self._target = target
         self._model = model
-        self._timeout_s = timeout_s
+        self._timeout_s = _checked_timeout(timeout_s)
+        self._closed = False
         self._channel = grpc.insecure_channel(target, options=_OPTIONS)
         self._stub = PredictionServiceStub(self._channel)
 
@@ -97,7 +104,8 @@ class QuantraClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; calls under way end as CallCancelledError."""
+        """Close the connection; calls under way end as CallCancelledError, later ones as UnavailableError."""
+        self._closed = True
         self._channel.close()
 
     def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
@@ -143,6 +151,10 @@ class QuantraClient:
             answer = call.method(self._stub)(call.request, timeout=self._timeout_s)
         except grpc.RpcError as failure:
             raise _error(failure, self._target, self._timeout_s) from failure
+        except ValueError as error:
+            if not self._closed:
+                raise
+            raise _closed(self._target) from error  # asked here and not before: another thread may close at any time
         return _read(self._target, call, answer)
 
 
@@ -153,7 +165,8 @@ class AsyncQuantraClient:
     def __init__(self, target: str, model: str = "", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self._target = target
         self._model = model
-        self._timeout_s = timeout_s
+        self._timeout_s = _checked_timeout(timeout_s)
+        self._closed = False
         self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
         self._stub = PredictionServiceStub(self._channel)
 
@@ -166,7 +179,8 @@ class AsyncQuantraClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; calls under way end as CallCancelledError."""
+        """Close the connection; calls under way end as CallCancelledError, later ones as UnavailableError."""
+        self._closed = True
         await self._channel.close()
 
     async def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
@@ -196,6 +210,8 @@ class AsyncQuantraClient:
         return await self._ask(_Call.model(reference or self._model))
 
     async def _ask(self, call: _Call[ValueT]) -> ValueT:
+        if self._closed:
+            raise _closed(self._target)
         try:
             answer = await call.method(self._stub)(call.request, timeout=self._timeout_s)
         except grpc.RpcError as failure:
@@ -206,6 +222,14 @@ class AsyncQuantraClient:
                 raise
             raise _cancelled(self._target) from None  # the connection was closed, nobody cancelled the task
         return _read(self._target, call, answer)
+
+
+def _checked_timeout(timeout_s: float) -> float:
+    if not 0 < timeout_s <= LONGEST_TIMEOUT_S:  # NaN is neither
+        raise ConfigurationError(
+            f"timeout_s is {timeout_s:g} seconds, but must be above 0 and at most {LONGEST_TIMEOUT_S:g}, which is a day"
+        )
+    return timeout_s
 
 
 def _outcomes(response: pb.PredictResponse, count: int) -> tuple[Outcome, ...]:
@@ -236,6 +260,10 @@ def _error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraErro
             if meant is not None:
                 return meant
     return _network_error(failure, target, timeout_s)
+
+
+def _closed(target: str) -> UnavailableError:
+    return UnavailableError(f"this client of {target} is closed; make another one")
 
 
 def _cancelled(target: str) -> CallCancelledError:

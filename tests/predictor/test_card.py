@@ -44,6 +44,12 @@ def test_what_baselines_were_given_is_read() -> None:
     assert card.notes == (NOTE,)
 
 
+def test_parts_are_read_in_the_order_of_time() -> None:
+    parts = card_of(full_card()).splits
+    assert [part.name for part in parts] == ["train", "selection", "calibration", "test"]
+    assert [part.first for part in parts] == sorted(part.first for part in parts)
+
+
 def test_a_card_from_before_is_read_as_it_was() -> None:
     card = card_of(full_card())
     assert card.scores is not None

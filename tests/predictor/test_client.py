@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,14 +13,17 @@ import grpc
 import numpy as np
 import pytest
 from artifacts import recent_bars, small_models
-from canned_service import CannedService, forecast_of
+from canned_service import CannedService, forecast, forecast_of
 from serving import server_process, serving
 
-from predictor.client import AsyncQuantraClient, QuantraClient
+from predictor._pb import prediction_pb2 as pb
+from predictor.client import LONGEST_TIMEOUT_S, AsyncQuantraClient, QuantraClient
 from predictor.errors import (
     CallCancelledError,
+    ConfigurationError,
     DeadlineExceededError,
     ExplainUnsupportedError,
+    InternalError,
     ModelNotFoundError,
     QuantraError,
     RequestTooLargeError,
@@ -33,6 +37,9 @@ from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.server import ServerLimits
+from predictor.server.servicer import SERVICE_NAME
+from predictor.service import PredictionService
+from predictor.wire import forecasts
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +194,95 @@ def test_the_asynchronous_client_raises_the_same_errors(target: str) -> None:
             return await asking.predict(recent_bars())
 
     with pytest.raises(ModelNotFoundError, match="small"):
+        asyncio.run(ask())
+
+
+@pytest.fixture(scope="module")
+def two_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of `one` and `two`, where no name means neither."""
+    folder = small_models(small_models(tmp_path_factory.mktemp("two"), name="one"), name="two")
+    with PredictionService.open(folder) as service, serving(service) as served:
+        yield served.target
+
+
+@pytest.mark.parametrize(("reference", "name"), [("", "one"), ("two", "two")])
+def test_the_model_told_is_the_one_named_else_the_clients_own(two_models: str, reference: str, name: str) -> None:
+    async def ask() -> str:
+        async with AsyncQuantraClient(two_models, "one") as asking:
+            return (await asking.model(reference)).name
+
+    with QuantraClient(two_models, "one") as asking:
+        assert asking.model(reference).name == name
+    assert asyncio.run(ask()) == name
+
+
+@pytest.fixture(scope="module")
+def long_answers() -> Iterator[str]:
+    """A server whose forecasts have 5 MiB, more than gRPC takes unless it is told to."""
+    note = "x" * (5 * 2**20)
+    with serving(CannedService(lambda one: dataclasses.replace(forecast_of(one), warnings=(note,)))) as served:
+        yield served.target
+
+
+def test_an_answer_of_more_than_4_mib_comes_through(long_answers: str) -> None:
+    with QuantraClient(long_answers) as asking:
+        assert len(asking.predict(recent_bars()).warnings[0]) == 5 * 2**20
+
+
+def test_an_asynchronous_answer_of_more_than_4_mib_comes_through(long_answers: str) -> None:
+    async def ask() -> Forecast:
+        async with AsyncQuantraClient(long_answers) as asking:
+            return await asking.predict(recent_bars())
+
+    assert len(asyncio.run(ask()).warnings[0]) == 5 * 2**20
+
+
+def test_an_answer_with_too_few_results_is_refused_with_both_counts() -> None:
+    def forgetful(_request: bytes, _context: grpc.ServicerContext) -> bytes:
+        one = pb.Result(forecast=forecasts.encode(forecast(("AAPL",))))
+        return pb.PredictResponse(results=[one]).SerializeToString()
+
+    handlers = {"Predict": grpc.unary_unary_rpc_method_handler(forgetful)}
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with (
+        QuantraClient(f"127.0.0.1:{port}") as asking,
+        pytest.raises(InternalError, match="results: have 1, need 2, one per instance"),
+    ):
+        asking.predict_many([recent_bars(), recent_bars()])
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize("kind", [QuantraClient, AsyncQuantraClient])
+@pytest.mark.parametrize("timeout_s", [float("nan"), float("inf"), -1.0, 0.0, 86_401.0, 1e300])
+def test_a_timeout_that_cannot_be_is_refused(
+    kind: type[QuantraClient] | type[AsyncQuantraClient], timeout_s: float
+) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"timeout_s is {timeout_s:g} seconds, but must")):
+        kind("127.0.0.1:1", timeout_s=timeout_s)
+
+
+def test_the_longest_timeout_is_a_day_and_works(target: str) -> None:
+    with QuantraClient(target, timeout_s=LONGEST_TIMEOUT_S) as patient:
+        assert patient.models()
+
+
+def test_a_closed_client_says_so(target: str) -> None:
+    asking = QuantraClient(target)
+    asking.close()
+    with pytest.raises(UnavailableError, match=f"this client of {target} is closed; make another one"):
+        asking.models()
+
+
+def test_an_asynchronous_client_that_is_closed_says_so(target: str) -> None:
+    async def ask() -> None:
+        asking = AsyncQuantraClient(target)
+        await asking.close()
+        await asking.models()
+
+    with pytest.raises(UnavailableError, match=f"this client of {target} is closed; make another one"):
         asyncio.run(ask())
 
 

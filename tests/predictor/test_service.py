@@ -1,8 +1,11 @@
 """The use cases without wire types: each instance its own answer, bounded queues, deadlines, and an orderly end."""
 
+import os
+import sys
 import threading
-from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Generator, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +23,7 @@ from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
     DeadlineExceededError,
+    MalformedRequestError,
     ModelNotFoundError,
     NoUsableSymbolError,
     QueueFullError,
@@ -29,11 +33,11 @@ from predictor.errors import (
     UnknownQuantileError,
     VersionNotFoundError,
 )
-from predictor.forecast import Forecast, TargetPoint
+from predictor.forecast import Forecast, Outcome, TargetPoint
 from predictor.instance import Deadline, Instance, Query
 from predictor.model import Model
 from predictor.registry import ModelLine, Registry
-from predictor.service import LONGEST_PAUSE_S, QUIET_S, PredictionService, Traffic, Worker, Yielding
+from predictor.service import LONGEST_PAUSE_S, LOW_PRIORITY, QUIET_S, PredictionService, Traffic, Worker, Yielding
 
 SOON_S = 30
 """A test that fails must not hold its process."""
@@ -107,6 +111,22 @@ def test_a_service_lists_its_models(service: PredictionService) -> None:
     assert [(info.name, info.version) for info in service.models()] == [("small", 1)]
     assert service.model("small@1") == service.models()[0]
     assert service.without_champion == ("small",)
+
+
+def test_a_model_does_not_wait_for_another(model: Model) -> None:
+    with _held_at_first(model, small_model(small_artifact(), "other")) as (service, held):
+        answered = service.predict("other", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
+        assert isinstance(answered[0], Forecast)
+        assert not held.done()
+
+
+def test_instances_of_which_none_could_be_read_do_not_wait_for_the_model(model: Model) -> None:
+    unread = MalformedRequestError("bytes that are no instance")
+    with _held_at_first(model) as (service, held):
+        answered = service.predict("small", [unread, unread], Deadline())
+        assert answered.done()
+        assert answered.result() == (unread, unread)
+        assert not held.done()
 
 
 # --- explanations
@@ -220,6 +240,20 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
     assert not pauses
     service.explain("small", _query(), Deadline()).result(SOON_S)
     assert len(pauses) >= 3  # at the start, before the forecasts at both ends, before the gradients
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities for single threads")
+def test_the_thread_that_explains_gives_way_and_the_one_that_predicts_does_not(model: Model) -> None:
+    seen: list[int] = []
+
+    def clock() -> datetime:
+        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return datetime.now(UTC)
+
+    with PredictionService(_registry(model), clock=clock) as service:
+        _predict(service, Instance(input=recent_bars("AAPL")))
+        service.explain("", _query(), Deadline()).result(SOON_S)
+    assert seen == [os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), LOW_PRIORITY]
 
 
 def test_a_prediction_is_noted_when_it_is_asked_for(
@@ -386,9 +420,30 @@ def test_a_device_without_float64_is_refused_before_it_is_looked_for(tmp_path: P
         PredictionService.open(tmp_path, device="mps")
 
 
-def _registry(model: Model) -> Registry:
-    line = ModelLine(versions={model.identity.version: model}, aliases={})
-    return Registry(lines={model.identity.name: line}, problems=())
+def _registry(*models: Model) -> Registry:
+    lines = {one.identity.name: ModelLine(versions={one.identity.version: one}, aliases={}) for one in models}
+    return Registry(lines=lines, problems=())
+
+
+@contextmanager
+def _held_at_first(*models: Model) -> Generator[tuple[PredictionService, "Future[tuple[Outcome, ...]]"]]:
+    """A service in which the first prediction, of the first model, is held at the clock until the block ends."""
+    begun, released = threading.Event(), threading.Event()
+
+    def clock() -> datetime:
+        if not begun.is_set():
+            begun.set()
+            released.wait(SOON_S)
+        return datetime.now(UTC)
+
+    with PredictionService(_registry(*models), clock=clock) as service:
+        asked = [Instance(input=recent_bars("AAPL"))]
+        try:
+            held = service.predict(models[0].identity.name, asked, Deadline())
+            assert begun.wait(SOON_S)
+            yield service, held
+        finally:
+            released.set()
 
 
 def _predict(service: PredictionService, *instances: Instance) -> tuple[object, ...]:

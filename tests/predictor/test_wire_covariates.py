@@ -1,5 +1,6 @@
 """Covariates over the wire: every bit comes back, and what is wrong is refused before any array is built."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
-from predictor.client import QuantraClient
+from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import CovariateMissingError, CovariatesError, MalformedRequestError, UnknownCovariateError
-from predictor.forecast import TargetPoint
+from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.service import PredictionService
@@ -127,3 +128,21 @@ def test_a_server_answers_as_the_process_itself(models: Path, files: CovariateSo
         assert caught.value.metadata["covariate"] == "rebalance"
         with pytest.raises(UnknownCovariateError, match="covariate news is not the model's"):
             client.predict(asked, replace(sent, observed={**sent.observed, "news": np.zeros((3, 200))}))
+
+
+def test_the_asynchronous_client_sends_covariates_too(models: Path, files: CovariateSource) -> None:
+    asked = bars().last(200)
+
+    async def ask(target: str, sent: Covariates) -> tuple[Forecast, Attribution]:
+        async with AsyncQuantraClient(target) as asking:
+            return await asking.predict(asked, sent), await asking.feature_importance(asked, 5, 0.5, sent)
+
+    with (
+        PredictionService.open(models) as service,
+        serving(service) as served,
+        QuantraClient(served.target) as client,
+    ):
+        sent = files.for_model(client.model(), asked)
+        forecast, importance = asyncio.run(ask(served.target, sent))
+        assert np.array_equal(forecast.values, client.predict(asked, sent).values)
+        assert np.array_equal(importance.per_row, client.feature_importance(asked, 5, 0.5, sent).per_row)

@@ -10,6 +10,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 import typer
+from audits import audit_record
 from market import bokeh_panel
 from numpy.typing import NDArray
 
@@ -579,6 +580,38 @@ def test_a_record_that_is_damaged_is_refused(record: AuditRecord, change: dict[s
     told = json.loads(record.to_bytes()) | change
     with pytest.raises(ArtifactError, match=problem):
         AuditRecord.from_bytes(json.dumps(told).encode(), "1.audit.json")
+
+
+@pytest.mark.parametrize("check", ["future", "permutation", "lags", "costs", "trials"])
+def test_a_key_that_a_check_lacks_is_refused(check: str) -> None:
+    told = json.loads(audit_record().to_bytes())
+    told[check]["stars"] = 5
+    with pytest.raises(ArtifactError, match=rf"1\.audit\.json: {check}\.stars is an unknown key"):
+        AuditRecord.from_bytes(json.dumps(told).encode(), "1.audit.json")
+
+
+def test_a_key_that_a_row_of_lags_lacks_is_refused_by_its_place() -> None:
+    told = json.loads(audit_record().to_bytes())
+    told["lags"]["rows"][1]["stars"] = 5
+    with pytest.raises(ArtifactError, match=r"lags\.rows\[1\]\.stars is an unknown key"):
+        AuditRecord.from_bytes(json.dumps(told).encode(), "1.audit.json")
+
+
+def test_a_record_without_any_training_on_shuffled_labels_is_refused() -> None:
+    told = json.loads(audit_record().to_bytes())
+    told["permutation"]["permuted"] = []
+    with pytest.raises(ArtifactError, match=r"permutation\.permuted is \[\], but must hold the skill of at least one"):
+        AuditRecord.from_bytes(json.dumps(told).encode(), "1.audit.json")
+
+
+def test_checks_are_shown_from_the_future_to_the_trials() -> None:
+    assert [check.name for check in audit_record().checks] == [
+        "future bars replaced by noise",
+        "labels permuted and retrained",
+        "skill by lag",
+        "cost at which it breaks even",
+        "trials counted, Sharpe deflated",
+    ]
 
 
 def test_any_check_that_fails_fails_the_audit(record: AuditRecord) -> None:

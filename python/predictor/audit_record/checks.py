@@ -82,7 +82,7 @@ class PermutationCheck:
     skill: float
     """Of the model itself: how much smaller its pinball loss is than the yardstick's, as a share."""
     permuted: tuple[float, ...]
-    """The same of each model that was trained on shuffled labels."""
+    """The same of each model that was trained on shuffled labels; at least one."""
     error: float
     """Standard error of the mean of `permuted`, by days."""
 

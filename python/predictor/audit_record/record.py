@@ -109,7 +109,7 @@ class AuditRecord:
             first_session=record.integer("first_session"),
             last_session=record.integer("last_session"),
             future=read_as(record.record("future"), FutureCheck, strict=True),
-            permutation=read_as(record.record("permutation"), PermutationCheck, absent=_EARLIER, strict=True),
+            permutation=_permutation(record.record("permutation")),
             lags=read_as(record.record("lags"), LagCheck, absent=_EARLIER, strict=True),
             costs=read_as(record.record("costs"), CostCheck, strict=True),
             trials=read_as(record.record("trials"), TrialsCheck, strict=True),
@@ -118,6 +118,15 @@ class AuditRecord:
         )
         record.end()
         return read
+
+
+def _permutation(record: Record) -> PermutationCheck:
+    read = read_as(record, PermutationCheck, absent=_EARLIER, strict=True)
+    if not read.permuted:
+        raise record.refusal(
+            "permuted", "is [], but must hold the skill of at least one training; audit the model again"
+        )
+    return read
 
 
 def audit_path(path: Path) -> Path:
