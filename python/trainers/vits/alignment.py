@@ -1,7 +1,7 @@
 """Monotonic alignment search: which token each frame belongs to, where tokens come in order and none is left out.
 
-Kim et al., "Glow-TTS" (2020), algorithm 1. The recursion over frames is sequential; each of its steps is one operation over
-all utterances and tokens. NumPy on the host is several times faster at it than small torch operations on any device.
+Kim et al., "Glow-TTS" (2020), algorithm 1. The recursion over frames is sequential; each of its steps is one
+operation over all utterances and tokens. NumPy on the host is several times faster at it than small torch operations.
 """
 
 import numpy as np

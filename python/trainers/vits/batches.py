@@ -61,7 +61,7 @@ class Speech(NamedTuple):
     Attributes:
         tokens: int64 [T].
         spectrum: linear magnitudes, float32 [bins, F].
-        wave: float32 [F × hop].
+        wave: float32 [F · hop].
     """
 
     tokens: Tensor
@@ -205,7 +205,9 @@ class Buckets(Sampler[list[int]]):
         yield batch
 
 
-def source_of(recorded: Recorded, buckets: Sampler[list[int]], collate: Collate, workers: int = 0) -> IterableSource[Utterances]:
+def source_of(
+    recorded: Recorded, buckets: Sampler[list[int]], collate: Collate, workers: int = 0
+) -> IterableSource[Utterances]:
     """A source of batches for the loop, read by worker processes if there are any."""
     return IterableSource(
         DataLoader(

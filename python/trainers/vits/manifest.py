@@ -3,8 +3,8 @@
     {"audio": "corrected/0007.wav", "text": "ez diçim malê", "rating": 5, "source": "Dilan"}
     {"clip": "ku0031", "rating": 1}
 
-A correction is a recording of how a text should sound; its rating says how much it weighs. A rating without audio weighs a
-clip of the base corpus, and 1 drops it. `source` is for people alone.
+A correction is a recording of how a text should sound; its rating says how much it weighs. A rating without
+audio weighs a clip of the base corpus, and 1 drops it. `source` is for people alone.
 """
 
 import json
@@ -107,7 +107,7 @@ def read_manifest(path: Path) -> Manifest:
         more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
         raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:SHOWN])}{more}")
     if not items:
-        raise FeedbackError(f"{path} has no line; a correction is {{\"audio\": …, \"text\": …, \"rating\": 1 to 5}}")
+        raise FeedbackError(f'{path} has no line; a correction is {{"audio": …, "text": …, "rating": 1 to 5}}')
     return Manifest(
         tuple(item for item in items if isinstance(item, Correction)),
         tuple(item for item in items if isinstance(item, Rating)),
@@ -119,7 +119,9 @@ def _item(line: int, told: Any, folder: Path) -> Correction | Rating:
         raise ValueError(f"expected an object, got {type(told).__name__}")  # noqa: TRY004 - a fault of the file
     strangers = sorted(set(told) - {"audio", "text", "rating", "source", "clip"})
     if strangers:
-        raise ValueError(f"{', '.join(strangers)} is not known; an item has audio, text, rating, source, or clip, rating")
+        raise ValueError(
+            f"{', '.join(strangers)} is not known; an item has audio, text, rating, source, or clip, rating"
+        )
     rating = told.get("rating", 5 if "audio" in told else None)
     if type(rating) is not int or rating not in SHARES:
         raise ValueError(f"rating is {rating!r}; it must be 1, 2, 3, 4 or 5")
@@ -147,7 +149,7 @@ def _doubled(items: list[Correction | Rating]) -> Iterator[str]:
         if isinstance(item, Rating):
             before = rated.setdefault(item.clip, item)
             if before.rating != item.rating:
-                yield f"line {item.line}: {item.clip} is rated {item.rating} here and {before.rating} on line {before.line}"
+                yield f"line {item.line}: {item.clip} is rated {item.rating}, and {before.rating} on line {before.line}"
 
 
 def _digest(*parts: object) -> str:

@@ -17,23 +17,27 @@ class SpeechRecipe(Computation):
     """How a voice is trained; the defaults suit a new small voice on an hour of recordings or less."""
 
     steps: Annotated[
-        int, Flag("Optimizer steps; rounded up to whole rounds of about 100, after each of which it is scored.", minimum=1)
+        int,
+        Flag("Optimizer steps; rounded up to whole rounds of about 100, after each of which it is scored.", minimum=1),
     ] = 3000
     batch_size: Annotated[int, Flag("Clips in a batch at most.", minimum=1)] = 12
-    batch_seconds: Annotated[
-        float, Flag("Seconds of speech in a batch at most, padding included.", minimum=1)
-    ] = 90.0
+    batch_seconds: Annotated[float, Flag("Seconds of speech in a batch at most, padding included.", minimum=1)] = 90.0
     learning_rate: Annotated[float, Flag("At the start; it halves until the end.", minimum=0)] = 1e-3
     slice_frames: Annotated[
         int, Flag("Frames of each clip that are decoded in a step; more costs time and memory.", minimum=8)
     ] = 32
     adversarial_from: Annotated[
         int | None,
-        Flag("The step from which discriminators judge what is decoded: crisper, and twice as slow; without: never.", minimum=0),
+        Flag(
+            "The step from which discriminators judge what is decoded: crisper, and twice as slow; without: never.",
+            minimum=0,
+        ),
     ] = None
     weight_norm: Annotated[bool, Flag("Train the decoder weight-normed, as large voices are.")] = False
     workers: Annotated[int, Flag("Processes that read clips ahead; 0 reads between the steps.", minimum=0)] = 0
-    clip: Annotated[float, Flag("Gradients longer than this are shortened to it; inf: never.", metavar="NORM", minimum=0)] = 50.0
+    clip: Annotated[
+        float, Flag("Gradients longer than this are shortened to it; inf: never.", metavar="NORM", minimum=0)
+    ] = 50.0
 
     @property
     def rounds(self) -> int:

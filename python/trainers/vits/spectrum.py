@@ -1,4 +1,4 @@
-"""Spectrograms of speech, differentiable, as VITS computes them: reflected edges, magnitudes, logarithms of mel bands."""
+"""Spectrograms of speech, differentiable, as VITS computes them: reflected edges, magnitudes, log mel bands."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ BANDS = 80
 """Mel bands, from 0 Hz to half the sample rate."""
 
 FLOOR = 1e-5
-"""The least energy of a band before its logarithm: silence is log(1e-5) = −11.5, not 0."""
+"""The least energy of a band before its logarithm: silence is log(1e-5) = -11.5, not 0."""
 
 SILENCE = math.log(FLOOR)
 """What a band of a silent frame is."""
@@ -47,7 +47,7 @@ def spectrogram(waves: Tensor, framing: Framing) -> Tensor:
     """Linear magnitudes.
 
     Args:
-        waves: float32 [N, T], in −1 to 1, of at least (fft − hop) / 2 + 1 samples.
+        waves: float32 [N, T], in -1 to 1, of at least (fft - hop) / 2 + 1 samples.
         framing: how they are framed.
 
     Returns:
@@ -56,9 +56,7 @@ def spectrogram(waves: Tensor, framing: Framing) -> Tensor:
     pad = (framing.fft - framing.hop) // 2
     padded = functional.pad(waves[:, None], (pad, pad), mode="reflect")[:, 0]
     window = torch.hann_window(framing.fft, device=waves.device)
-    transformed = torch.stft(
-        padded, framing.fft, framing.hop, framing.fft, window, center=False, return_complex=True
-    )
+    transformed = torch.stft(padded, framing.fft, framing.hop, framing.fft, window, center=False, return_complex=True)
     return torch.sqrt(transformed.real.square() + transformed.imag.square() + 1e-6)
 
 

@@ -84,7 +84,9 @@ def fit(
     with loop.running(checkpoints) as run:
         objective.judged = begins is not None and run.windows >= begins
         reports = run.epochs(
-            _training(lesson, recipe, voice), max_epochs=recipe.rounds, validation=_validation(lesson, recipe, voice, objective)
+            _training(lesson, recipe, voice),
+            max_epochs=recipe.rounds,
+            validation=_validation(lesson, recipe, voice, objective),
         )
         for _ in consume(reports):
             objective.judged = begins is not None and run.windows >= begins
@@ -101,7 +103,7 @@ def learnt_of(history: Sequence[EpochReport]) -> Learnt:
 
 
 def loop_of(objective: Objective, recipe: SpeechRecipe, discriminators: Discriminators | None) -> Loop[Utterances]:
-    """The training loop: the discriminators' phase, if there is one, and then the generator's, whose forward both use."""
+    """The loop: the discriminators' phase, if there is one, and then the generator's, whose forward both use."""
     model = objective.generator.model
     modules: dict[str, nn.Module] = {"generator": model}
     phases: list[Phase[Utterances]] = []
@@ -170,9 +172,7 @@ def _training(lesson: Lesson, recipe: SpeechRecipe, voice: Voice) -> Any:
     return source_of(lesson.clips, buckets, Collate(recipe.slice_frames, framing.hop), recipe.workers)
 
 
-def _validation(
-    lesson: Lesson, recipe: SpeechRecipe, voice: Voice, objective: Objective
-) -> Validation[Utterances]:
+def _validation(lesson: Lesson, recipe: SpeechRecipe, voice: Voice, objective: Objective) -> Validation[Utterances]:
     """The middle slices of the selection clips, in their order."""
     places = range(len(lesson.selection))
     batches = [list(places[first : first + recipe.batch_size]) for first in range(0, len(places), recipe.batch_size)]

@@ -1,8 +1,8 @@
 """The versions of a voice in one folder: which is current, and what each has learnt from; none is ever overwritten.
 
-    VOICE/voice.json      the current version, and the corrections that versions have learnt from
-    VOICE/1/              a folder that `VitsModel.from_pretrained` reads, with `training.json`
-    VOICE/2/              …
+VOICE/voice.json      the current version, and the corrections that versions have learnt from
+VOICE/1/              a folder that `VitsModel.from_pretrained` reads, with `training.json`
+VOICE/2/              …
 """
 
 import json
@@ -80,7 +80,9 @@ class Versions:
             VoiceError: there is no version.
         """
         if not self.index.current:
-            raise VoiceError(f"{self.folder} holds no voice; train one: quantra train vits train CORPUS --out {self.folder}")
+            raise VoiceError(
+                f"{self.folder} holds no voice; train one: quantra train vits train CORPUS --out {self.folder}"
+            )
         return self.folder / str(self.index.current)
 
     @property
@@ -140,7 +142,7 @@ class Versions:
 
 
 def voice_folder(path: Path) -> Path:
-    """The folder to load: the current version of a voice, or the folder itself if it is a version or any `VitsModel`."""
+    """The folder to load: the current version of a voice, or the folder itself if a `VitsModel` is in it."""
     return path if (path / "config.json").is_file() else Versions(path).current
 
 

@@ -13,7 +13,6 @@ from transformers import VitsConfig, VitsModel, VitsTokenizer
 
 from trainers.vits.errors import VoiceError
 from trainers.vits.sizes import framing_of
-from trainers.vits.spectrum import Framing
 from trainers.vits.vocabulary import tokenizer_in, tokenizer_of, tokens
 
 LONGEST_SECONDS: Final = 60.0
@@ -47,7 +46,7 @@ class Voice:
             )
         self.model = model
         self.tokenizer = tokenizer
-        self.framing: Framing = framing_of(model.config)
+        self.framing = framing_of(model.config)
 
     @classmethod
     def fresh(cls, config: VitsConfig, vocabulary: Mapping[str, int]) -> Self:
@@ -92,7 +91,7 @@ class Voice:
 
     @torch.no_grad()
     def speak(self, text: str, *, seed: int) -> Tensor:
-        """The wave of a text, float32 [T] in −1 to 1; the same for the same seed.
+        """The wave of a text, float32 [T] in -1 to 1; the same for the same seed.
 
         Raises:
             VoiceError: nothing of the text is in the vocabulary, or the voice would speak for more than a minute.
@@ -117,7 +116,7 @@ class Voice:
             spectrum: linear magnitudes, float32 [bins, F].
 
         Returns:
-            float32 [F × hop].
+            float32 [F · hop].
         """
         self.model.eval()
         mask = torch.ones(1, 1, spectrum.shape[1], device=self.model.device)
@@ -152,7 +151,10 @@ class Voice:
             The rate; lower is slower.
         """
         model = self.model.eval()
-        base = [(self._durations(text, seed) * model.speaking_rate, frames) for seed, (text, frames) in enumerate(sentences.items())]
+        base = [
+            (self._durations(text, seed) * model.speaking_rate, frames)
+            for seed, (text, frames) in enumerate(sentences.items())
+        ]
         errors = [
             float(np.mean([abs(np.log(float(torch.ceil(d / rate).sum()) / frames)) for d, frames in base]))
             for rate in RATES

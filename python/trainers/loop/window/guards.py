@@ -168,9 +168,9 @@ class GradientGuard:
         if not unused:
             return
         raise UnusedParameterError(
-            f"no loss reached {parameters_listed(unused)} in {self._windows} windows, so the optimizer would never train them; "
-            "a layer may be left out of forward or its output unused. Use it, freeze it (requires_grad_(False)) and "
-            "leave it out of the optimizer, or give more audit_windows if it is rare"
+            f"no loss reached {parameters_listed(unused)} in {self._windows} windows, so the optimizer would never "
+            "train them; a layer may be left out of forward or its output unused. Use it, freeze it "
+            "(requires_grad_(False)) and leave it out of the optimizer, or give more audit_windows if it is rare"
         )
 
     def check_moved(self, norm: float) -> None:
