@@ -6,6 +6,38 @@ It is kept in a folder of its own, beside the corpus that it learnt from:
 - `judge.safetensors`: its weights.
 """
 
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import Final, Self, final
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from trainers.progress import Chain, Consumer
+from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.errors import JudgeError
+from trainers.vits.measures import edit_distance
+from trainers.vits.recogniser import STEPS, Lessons, Recogniser, fit, real_mel, spelling
+from trainers.vits.spectrum import Framing
+
+FOLDER: Final = "judge"
+"""Where a prepared corpus keeps its judge."""
+FACTS: Final = "judge.json"
+WEIGHTS: Final = "judge.safetensors"
+VERSION: Final = 1
+SILENT: Final = Chain()
+"""Progress that nobody sees."""
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -203,7 +235,7 @@ def _damaged(folder: Path, problem: str) -> JudgeError:
 
 
 @contextmanager
-def _draft(folder: Path) -> Iterator[Path]:
+def _draft(folder: Path) -> Generator[Path]:
     """A folder that takes its place in the end, or is removed."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,8 @@ USUAL, SPREAD = -5.0, 2.5
 """Mean and standard deviation of speech's logarithms, roughly."""
 LOUDNESS, NOISE = 0.3, 0.3
 """Standard deviations of what is added in training to the logarithms: to a whole clip, and to every value."""
+SHOWN = 5
+"""Clips that a message names."""
 
 
 def spelling(text: str) -> str:
@@ -148,10 +150,10 @@ def _check_lengths(clips: Iterable[Clip]) -> None:
         if clip.frames < sum(1 + (a == b) for a, b in pairwise("\0" + spelling(clip.text)))
     ]
     if short:
+        more = f" and {len(short) - SHOWN} more" if len(short) > SHOWN else ""
         raise JudgeError(
-            f"a judge cannot learn from clips with more letters than frames: {', '.join(short[:5])}"
-            f"{f' and {len(short) - 5} more' if len(short) > 5 else ''}; their texts say more than they do: correct "
-            "or remove them, and prepare again"
+            f"a judge cannot learn from clips with more letters than frames: {', '.join(short[:SHOWN])}{more}; their "
+            "texts say more than they do: correct or remove them, and prepare again"
         )
 
 
@@ -176,7 +178,7 @@ def fit(network: Recogniser, lessons: Lessons, steps: int, consume: Consumer) ->
 
 
 def recognition_loss(heard: Tensor, batch: Transcribed) -> Loss:
-    """The mean over utterances of −log p(letters), each per letter.
+    """The mean over utterances of the negative logarithm of the letters' probability, each per letter.
 
     Args:
         heard: logarithms of probabilities, float32 [N, letters + 1, T].
