@@ -15,7 +15,7 @@ from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.errors import JudgeError
 from trainers.vits.judge import FACTS, WEIGHTS, Judge, error_rate, judge_of, train_judge
 from trainers.vits.preparation import Preparation, prepare
-from trainers.vits.recogniser import Lessons, Recogniser, Transcribed, real_mel, recognition_loss, spelling
+from trainers.vits.recogniser import Lessons, Recogniser, Transcribed, even_loss, real_mel, recognition_loss, spelling
 from trainers.vits.spectrum import BANDS
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
@@ -58,6 +58,22 @@ def test_the_loss_of_one_frame_is_the_letters_negative_logarithm() -> None:
     heard = torch.tensor([[[0.2], [0.3], [0.5]]]).log()
     batch = Transcribed(torch.zeros(1, BANDS, 1), torch.tensor([1]), torch.tensor([[2]]), torch.tensor([1]))
     assert float(recognition_loss(heard, batch).mean.detach()) == pytest.approx(0.693147, abs=1e-5)
+
+
+def test_letters_of_equal_length_take_their_share_of_a_clips_own_frames() -> None:
+    draw = torch.Generator().manual_seed(0)
+    heard = torch.randn(2, 4, 6, generator=draw).log_softmax(1)
+    letters, lengths = torch.tensor([[1, 3, 2], [2, 1, 0]]), torch.tensor([3, 2])
+    batch = Transcribed(torch.zeros(2, BANDS, 6), torch.tensor([6, 4]), letters, lengths)
+    first = sum(heard[0, letter, frame] for frame, letter in enumerate([1, 1, 3, 3, 2, 2])) / 6
+    second = sum(heard[1, letter, frame] for frame, letter in enumerate([2, 2, 1, 1])) / 4
+    loss = even_loss(heard, batch)
+    assert float(loss.mean) == pytest.approx(-float(first + second) / 2)
+    assert loss.count == 2
+
+
+def test_a_short_training_hears_sentences_that_it_has_not_learnt(corpus: Corpus) -> None:
+    assert train_judge(corpus, steps=60).error_rate < 0.4
 
 
 def test_only_the_training_part_is_learnt_from(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
