@@ -192,6 +192,15 @@ def test_a_place_that_cannot_be_written_is_named(judge: Judge, tmp_path: Path) -
         judge.save(tmp_path / "file" / "judge")
 
 
+def test_a_place_that_cannot_be_written_is_named_before_the_training(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("trainers.vits.judge.train_judge")
+    (tmp_path / "file").touch()
+    with pytest.raises(JudgeError, match="cannot be written"):
+        judge_of(corpus, tmp_path / "file" / "judge")
+
+
 def test_clips_with_more_letters_than_frames_are_named(corpus: Corpus) -> None:
     clips = tuple(replace(clip, frames=3) if clip.part == "train" else clip for clip in corpus.clips)
     with pytest.raises(JudgeError, match=f"{corpus.part('train')[0].name} .* more"):
