@@ -183,6 +183,7 @@ def judge_of(corpus: Corpus, folder: Path | None = None, *, consume: Consumer = 
     """
     place = folder or corpus.folder / FOLDER
     if not place.exists():
+        _check_written(place)
         judge = train_judge(corpus, consume=consume)
         if not place.exists():  # else another process was faster, with the same
             judge.save(place)
@@ -234,9 +235,15 @@ def _damaged(folder: Path, problem: str) -> JudgeError:
     return JudgeError(f"judge {folder} is damaged: {problem}; remove {folder}, and one is trained anew")
 
 
+def _check_written(folder: Path) -> None:
+    """Refuse before the training a folder that cannot be written after it."""
+    with _draft(folder, keep=False):
+        pass
+
+
 @contextmanager
-def _draft(folder: Path) -> Generator[Path]:
-    """A folder that takes its place in the end, or is removed."""
+def _draft(folder: Path, *, keep: bool = True) -> Generator[Path]:
+    """A folder that takes its place in the end if it is to be kept, or is removed."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
@@ -244,8 +251,9 @@ def _draft(folder: Path) -> Generator[Path]:
             yield draft
             for path in draft.iterdir():
                 _flush(path)
-            draft.chmod(0o755)
-            draft.rename(folder)
+            if keep:
+                draft.chmod(0o755)
+                draft.rename(folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:

@@ -1,0 +1,160 @@
+"""How well a voice says the texts of recordings."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainers.vits.corpus import Corpus
+from trainers.vits.errors import CorpusError, JudgeError, VoiceError
+from trainers.vits.judge import Judge, train_judge
+from trainers.vits.measures import edit_distance
+from trainers.vits.preparation import Preparation, prepare
+from trainers.vits.recogniser import spelling
+from trainers.vits.scoring import Scores, Speaker, score
+from trainers.vits.spectrum import Framing, spectrogram
+from trainers.vits.voice import Voice
+
+KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
+
+
+@dataclass
+class Parrot:
+    """Plays recordings; a text of `mute` it cannot say."""
+
+    framing: Framing
+    waves: Mapping[str, Tensor]
+    mute: frozenset[str] = frozenset()
+    scale: float = 1.0
+    left: Tensor | None = None
+    seeds: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+
+    def speak(self, text: str, *, seed: int) -> Tensor:
+        assert 0 <= seed < 2**32
+        self.seeds.setdefault(text, set()).add(seed)
+        if text in self.mute:
+            raise VoiceError("more than a minute")
+        return self.waves[text]
+
+    def reconstruct(self, spectrum: Tensor, /) -> Tensor:
+        if self.left is not None:
+            return self.left
+        return self.scale * next(
+            wave
+            for wave in self.waves.values()
+            if len(wave) // self.framing.hop == spectrum.shape[1]
+            and torch.allclose(spectrogram(wave[None], self.framing)[0], spectrum, rtol=1e-3, atol=1e-3)
+        )
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return prepare(KURDISH, tmp_path_factory.mktemp("scoring") / "prepared", Preparation(selection=4, held_out=4))
+
+
+@pytest.fixture(scope="module")
+def judge(corpus: Corpus) -> Judge:
+    return train_judge(corpus, steps=1)
+
+
+@pytest.fixture
+def parrot(corpus: Corpus) -> Parrot:
+    return Parrot(corpus.framing, {clip.text: corpus.wave(clip) for clip in corpus.part("held_out")})
+
+
+def test_a_voice_is_a_speaker() -> None:
+    speaker: type[Speaker] = Voice
+    assert speaker is Voice
+
+
+def test_a_parrot_is_as_good_as_the_recordings(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+    scores = score(parrot, corpus, corpus.part("held_out"), judge)
+    assert scores.error_rate == pytest.approx(scores.real_error_rate, abs=0.02)
+    assert scores.real_error_rate == pytest.approx(judge.error_rate)
+    assert (scores.distance, scores.reconstruction) == (pytest.approx(0, abs=0.01), pytest.approx(0, abs=0.01))
+    assert scores.length_error == 0
+    assert not scores.unspoken
+
+
+def test_slower_speech_is_longer(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+    parrot.waves = {text: torch.cat([wave, wave]) for text, wave in parrot.waves.items()}
+    parrot.reconstruct = lambda spectrum, /: torch.zeros(spectrum.shape[1] * corpus.framing.hop)
+    scores = score(parrot, corpus, corpus.part("held_out"), judge)
+    assert [one.log_length_ratio for one in scores.clips] == pytest.approx([math.log(2)] * len(scores.clips))
+    assert scores.reconstruction > 1
+
+
+def test_a_text_that_cannot_be_said_is_wrong_as_a_whole_and_listed(
+    corpus: Corpus, judge: Judge, parrot: Parrot
+) -> None:
+    clips = corpus.part("held_out")
+    parrot.mute = frozenset({clips[1].text})
+    whole, scores = (
+        score(replace(parrot, mute=mute), corpus, clips, judge) for mute in (frozenset[str](), parrot.mute)
+    )
+    (unspoken,) = scores.unspoken
+    assert (unspoken.clip, unspoken.fault) == (clips[1], "more than a minute")
+    assert unspoken.errors == unspoken.letters == len(spelling(clips[1].text))
+    assert (unspoken.heard, unspoken.distance, unspoken.log_length_ratio) == ("", None, None)
+    said = [one for one in whole.clips if one.clip != clips[1]]
+    assert [one for one in scores.clips if one is not unspoken] == said
+    assert scores.distance == pytest.approx(sum(one.distance or 0 for one in said) / len(said))
+    assert scores.error_rate == pytest.approx(sum(one.errors for one in (*said, unspoken)) / scores.letters)
+
+
+@pytest.mark.parametrize("wave", [torch.zeros(0), torch.full((512,), math.nan)])
+def test_what_is_no_sound_is_not_said(corpus: Corpus, judge: Judge, parrot: Parrot, wave: Tensor) -> None:
+    clip = corpus.part("held_out")[0]
+    speaker = replace(parrot, waves={clip.text: wave}, left=corpus.wave(clip))
+    (one,) = score(speaker, corpus, [clip], judge).unspoken
+    assert one.fault.startswith("the voice gives")
+
+
+def test_a_single_frame_can_be_heard(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+    clip = corpus.part("held_out")[0]
+    speaker = replace(parrot, waves={clip.text: torch.zeros(corpus.framing.hop)}, left=corpus.wave(clip))
+    (one,) = score(speaker, corpus, [clip], judge).clips
+    assert one.log_length_ratio == pytest.approx(-math.log(clip.frames))
+    assert one.distance is not None
+    assert one.distance > 1
+
+
+def test_where_nothing_is_said_there_is_no_distance(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+    scores = score(replace(parrot, mute=frozenset(parrot.waves)), corpus, corpus.part("held_out"), judge)
+    assert (scores.error_rate, scores.distance, scores.length_error) == (1.0, None, None)
+    assert json.loads(json.dumps(scores.as_json(), allow_nan=False)) == scores.as_json() | {
+        "clips": json.loads(json.dumps(scores.as_json()["clips"]))
+    }
+
+
+def test_a_clips_score_does_not_depend_on_its_place(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+    clips = corpus.part("held_out")
+    forth, back = score(parrot, corpus, clips, judge), score(parrot, corpus, clips[::-1], judge)
+    assert forth == Scores(back.clips[::-1])
+    assert all(len(drawn) == 1 for drawn in parrot.seeds.values())
+
+
+def test_errors_are_the_edits_of_what_was_heard_and_progress_is_told(
+    corpus: Corpus, judge: Judge, parrot: Parrot
+) -> None:
+    told = list[tuple[int, int]]()
+    scores = score(parrot, corpus, corpus.part("held_out"), judge, tell=lambda done, of: told.append((done, of)))
+    assert all(one.errors == edit_distance(one.heard, spelling(one.clip.text)) for one in scores.clips)
+    assert told == [(n + 1, len(scores.clips)) for n in range(len(scores.clips))]
+
+
+def test_what_does_not_fit_is_refused(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+    clips, other = corpus.part("held_out"), Framing(22_050, 256, 1024)
+    with pytest.raises(CorpusError, match="no clips"):
+        score(parrot, corpus, [], judge)
+    with pytest.raises(VoiceError, match="22050"):
+        score(replace(parrot, framing=other), corpus, clips, judge)
+    with pytest.raises(JudgeError, match="22050"):
+        score(parrot, corpus, clips, replace(judge, framing=other))
+    with pytest.raises(VoiceError, match="not finite"):
+        score(replace(parrot, scale=math.nan), corpus, clips, judge)
