@@ -92,7 +92,7 @@ def decode(path: Path, accepted: Accepted) -> Tensor:
         int16 [frames · hop].
 
     Raises:
-        CorpusError: The recording cannot be decoded, has several channels, another rate that is not to be converted,
+        CorpusError: The recording is missing, cannot be decoded, has several channels, another rate that is not to be converted,
             is too short, too long, silent, or louder than full scale.
     """
     wave = _at_rate(*_read(path, accepted), accepted.framing.rate)
@@ -123,6 +123,8 @@ def _missing(recordings: Recordings, name: str) -> str:
 
 def _read(path: Path, accepted: Accepted) -> tuple[NDArray[np.float64], int]:
     """Samples of the one channel, float64 [T], and their rate."""
+    if not path.is_file():
+        raise CorpusError(f"there is no file {path}; put the recording there, or leave it out")
     try:
         with soundfile.SoundFile(path) as file:
             _check_head(path, file, accepted)
