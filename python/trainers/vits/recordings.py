@@ -92,8 +92,8 @@ def decode(path: Path, accepted: Accepted) -> Tensor:
         int16 [frames · hop].
 
     Raises:
-        CorpusError: The recording is missing, cannot be decoded, has several channels, another rate that is not to be converted,
-            is too short, too long, silent, or louder than full scale.
+        CorpusError: The recording is missing, cannot be decoded, has several channels, another rate that is not to be
+            converted, is too short, too long, silent, or louder than full scale.
     """
     wave = _at_rate(*_read(path, accepted), accepted.framing.rate)
     frames = len(wave) // accepted.framing.hop
