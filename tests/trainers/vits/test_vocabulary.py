@@ -117,6 +117,6 @@ def test_a_tokenizer_that_needs_a_missing_package_is_refused_by_its_name(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = saved(tmp_path, {"a": 0}, phonemize=package == "phonemizer", is_uroman=package == "uroman")
-    monkeypatch.setattr("trainers.vits.vocabulary.find_spec", lambda _name: None)
+    monkeypatch.setattr("trainers.vits.vocabulary.find_spec", lambda _name: None)  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(VoiceError, match=f"pip install {package}"):
         tokenizer_in(folder)
