@@ -29,6 +29,9 @@ ENDINGS: Final = (".wav", ".flac")
 QUIETEST: Final = 1e-3
 """A clip whose samples stay nearer than this to their mean, -60 dB of full scale, is silence."""
 
+SLOWEST, FASTEST: Final = 4_000, 768_000
+"""Samples per second between which speech is recorded; to convert from far beyond takes minutes and gigabytes."""
+
 _CUT: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
 """How libsndfile tells of a WAV file that is shorter than its head says; it reads what is there."""
 
@@ -148,6 +151,8 @@ def _check_head(path: Path, file: "SoundFile", accepted: Accepted) -> None:
         raise CorpusError(f"{path} ends after {cut['has']} of {cut['says']} bytes of samples; copy it again")
     if file.channels != 1:
         raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
+    if not SLOWEST <= file.samplerate <= FASTEST:
+        raise CorpusError(f"{path} has {file.samplerate} samples per second, by its damaged head; copy it again")
     if file.samplerate != accepted.framing.rate and not accepted.resample:
         raise CorpusError(
             f"{path} has {file.samplerate} samples per second instead of {accepted.framing.rate}; "

@@ -133,7 +133,7 @@ def test_an_id_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Path
 
 
 def test_an_id_that_stands_twice_is_not_used_at_all(tmp_path: Path) -> None:
-    assert reasons(tmp_path, "a|yek\nb|du\na|sê\na|yek") == {
-        "a": "the id stands on lines 1, 3, 4 of metadata.csv; keep one"
-    }
+    told = "the id stands on lines {} of metadata.csv; keep one"
+    assert reasons(tmp_path, "a|yek\nb|du\na|yek") == {"a": told.format("1, 3")}
+    assert reasons(tmp_path, "a|yek\nb|du\na|sê\na|yek") == {"a": told.format("1, 3, 4")}
     assert [line.name for line in read_metadata(tmp_path)[0]] == ["b"]

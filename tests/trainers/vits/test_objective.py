@@ -198,9 +198,7 @@ def test_padding_changes_nothing_of_a_clip() -> None:
     model = tiny_model().eval()
     objective = objective_of(model)
     alone = ByFrames().piece(utterances(*WHOLE), 3, 4)
-    wide = alone._replace(
-        tokens=functional.pad(alone.tokens, (0, 4)), spectra=functional.pad(alone.spectra, (0, 6))
-    )
+    wide = alone._replace(tokens=functional.pad(alone.tokens, (0, 4)), spectra=functional.pad(alone.spectra, (0, 6)))
     terms = [objective.score(batch).terms for batch in (alone, wide)]
     for name in terms[0]:
         torch.testing.assert_close(terms[0][name].mean, terms[1][name].mean)

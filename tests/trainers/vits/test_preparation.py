@@ -15,7 +15,7 @@ from recordings import RATE, TEXTS, few, tones, write_clip_of, write_lines, writ
 from trainers.vits.corpus import Corpus
 from trainers.vits.errors import CorpusError
 from trainers.vits.notices import notices
-from trainers.vits.preparation import Entry, Preparation, prepare, prepare_clips
+from trainers.vits.preparation import Preparation, prepare
 from trainers.vits.spectrum import Framing
 from trainers.vits.vocabulary import characters
 
@@ -255,28 +255,3 @@ def test_clips_are_in_memory_one_at_a_time(tmp_path: Path) -> None:
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(CorpusError, match=told):
         Preparation(**settings)
-
-
-def entries_of(source: Path) -> list[Entry]:
-    return [Entry(name, f" {text}  ", source / "wavs" / f"{name}.wav") for name, text in TEXTS.items()]
-
-
-def test_recordings_named_one_by_one_give_the_clips_of_their_folder(source: Path, tmp_path: Path) -> None:
-    folder = prepare(source, tmp_path / "a", few())
-    assert prepare_clips(entries_of(source), tmp_path / "b", few()).clips == folder.clips
-
-
-def test_entries_of_one_name_without_text_or_without_file_are_bad(source: Path, tmp_path: Path) -> None:
-    good = entries_of(source)
-    recording = good[0].path
-    bad = [Entry("t01", "deng", recording), Entry("mute", " ", recording), Entry("gone", "deng", source / "gone.wav")]
-    corpus = prepare_clips([*good, *bad], tmp_path / "out", few(skip_bad=True))
-    told = [(one.name, one.reason) for one in corpus.refused]
-    assert [name for name, _ in told] == ["t01", "t01", "mute", "gone"]
-    parts = ("2 recordings of this name", "2 recordings of this name", "no text", "gone.wav cannot be decoded")
-    assert all(part in reason for part, (_, reason) in zip(parts, told, strict=True))
-
-
-def test_no_entries_make_no_corpus(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"there are no recordings to make .*out of; name some"):
-        prepare_clips([], tmp_path / "out", few())

@@ -91,6 +91,15 @@ def test_a_wave_whose_writer_did_not_know_its_length_is_read_to_its_end(length: 
     assert len(decode(path, accepted())) == len(TONE)
 
 
+@pytest.mark.parametrize("rate", [1, 3_999, 768_001, 1_700_000_000])
+def test_a_rate_at_which_nobody_records_is_not_converted(rate: int, tmp_path: Path) -> None:
+    path = recorded(tmp_path / "a.wav", TONE)
+    content = bytearray(path.read_bytes())
+    content[24:28] = rate.to_bytes(4, "little")
+    path.write_bytes(content)
+    assert f"has {rate} samples per second, by its damaged head; copy it again" in refusal(path, resample=True)
+
+
 def test_two_channels_are_refused(tmp_path: Path) -> None:
     assert "has 2 channels; mix them into one" in refusal(recorded(tmp_path / "a.wav", np.stack([TONE, TONE], 1)))
 
