@@ -29,8 +29,11 @@ ENDINGS: Final = (".wav", ".flac")
 QUIETEST: Final = 1e-3
 """A clip whose samples stay nearer than this to their mean, -60 dB of full scale, is silence."""
 
-SLOWEST, FASTEST: Final = 4_000, 768_000
-"""Samples per second between which speech is recorded; to convert from far beyond takes minutes and gigabytes."""
+SLOWEST: Final = 4_000
+"""The fewest samples per second at which anybody records speech."""
+
+FASTEST: Final = 768_000
+"""The most; to convert from far beyond takes minutes and gigabytes."""
 
 _CUT: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
 """How libsndfile tells of a WAV file that is shorter than its head says; it reads what is there."""
