@@ -25,7 +25,7 @@ from torch import Tensor
 from trainers.vits.contents import Clip, Part, Refused, damaged, read_contents
 from trainers.vits.errors import VoiceError
 from trainers.vits.spectrum import Framing, spectrogram
-from trainers.vits.vocabulary import VOCABULARY, characters, read_vocabulary
+from trainers.vits.vocabulary import VOCABULARY, characters, read_vocabulary, small_letters
 
 __all__ = ["CLIPS", "Clip", "Corpus", "Part", "Refused", "clip_path", "content_digest", "floats", "write_clip"]
 
@@ -119,7 +119,7 @@ class Corpus:
     def untaught(self) -> Mapping[str, int]:
         """Characters of the texts that no clip to learn from has, and how often the others have them."""
         taught = characters(clip.text for clip in self.part("train"))
-        others = "".join(clip.text.lower() for clip in self.clips if clip.part != "train")
+        others = "".join(small_letters(clip.text) for clip in self.clips if clip.part != "train")
         return Counter(sign for sign in others if sign in self.vocabulary and sign not in taught)
 
     def _tensor(self, clip: Clip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -83,6 +83,15 @@ def read_metadata(source: Path) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
     return _sorted_out(columns, rows)
 
 
+def problem_of_text(text: str) -> str:
+    """What is wrong with a text in its normal form, to be read after where it stands; empty where nothing is."""
+    if not text:
+        return "has no text; write what is said, or remove the line"
+    if _has_control(text):
+        return f"has the text {text!r} with a control character; remove it"
+    return ""
+
+
 def _content(source: Path) -> bytes:
     """The bytes of the file."""
     path = source / FILE
@@ -206,7 +215,7 @@ def _problem(columns: _Columns, row: _Row, numbers: Sequence[int]) -> str:
         return f"the id stands on lines {_listed([str(number) for number in numbers])} of {FILE}; keep one"
     if len(row.cells) != columns.count:
         return f"line {row.number} of {FILE} has {len(row.cells)} columns between |, most have {columns.count}; mend it"
-    problem = _problem_of_id(_name(row)) or _problem_of_text(_text_of(columns, row))
+    problem = _problem_of_id(_name(row)) or problem_of_text(_text_of(columns, row))
     return problem and f"line {row.number} of {FILE} {problem}"
 
 
@@ -217,14 +226,6 @@ def _problem_of_id(name: str) -> str:
         return f"has the id {name!r}, which leads out of the folder; name a recording in wavs"
     if _has_control(name):
         return f"has the id {name!r} with a control character; remove it"
-    return ""
-
-
-def _problem_of_text(text: str) -> str:
-    if not text:
-        return "has no text; write what is said, or remove the line"
-    if _has_control(text):
-        return f"has the text {text!r} with a control character; remove it"
     return ""
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, final
 from trainers.vits.contents import Clip, Contents, Refused, write_contents
 from trainers.vits.corpus import CLIPS, Corpus, content_digest, write_clip
 from trainers.vits.errors import CorpusError, SpeechError
-from trainers.vits.metadata import Line, read_metadata
+from trainers.vits.metadata import Line, problem_of_text, read_metadata
 from trainers.vits.parts import parts_of
 from trainers.vits.recordings import Accepted, Recordings, decode, find_recordings, the_recording
 from trainers.vits.spectrum import Framing
-from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters, write_vocabulary
+from trainers.vits.vocabulary import characters, normal_text, tokenizer_of, tokens, unknown_characters, write_vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,6 +24,21 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 20
 """How many bad clips a message lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A recording that is to become a clip.
+
+    Attributes:
+        name: of the clip; no two have the same.
+        text: what is said.
+        path: of the recording, a WAV or FLAC file.
+    """
+
+    name: str
+    text: str
+    path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,41 +98,54 @@ def prepare(
         CorpusError: The folder or its metadata.csv cannot be used; clips cannot and may not be left out (the message
             lists them); there are too few texts; `out` exists or cannot be written.
     """
-    if out.exists():
-        raise CorpusError(f"{out} exists already; name a folder that does not, or remove it")
+    _check_free(out)
     lines, refused = read_metadata(source)
     recordings = _found(source)
-    tokenizer = tokenizer_of(_vocabulary(settings, lines))
     named = {one.name for one in (*lines, *refused)}
-    with _draft(out) as draft:
-        work = _Work(out, draft, settings, recordings, tokenizer)
-        for done, line in enumerate(lines, start=1):
-            work.take(line)
-            tell(done, len(lines))
-        work.finish(refused, _unlisted(source, recordings, named))
-    return Corpus.open(out)
+    entries, missing = _with_recordings(lines, recordings)
+    work = _Work(out, settings, tell)
+    return work.write(entries, (*refused, *missing), _unlisted(source, recordings, named))
+
+
+def prepare_clips(
+    entries: Sequence[Entry],
+    out: Path,
+    settings: Preparation,
+    tell: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Corpus:
+    """Check recordings that are named one by one, and write them as a prepared corpus, as `prepare` does.
+
+    Args:
+        entries: names, texts and files; an entry whose name another one has is bad.
+        out: the folder to make; must not exist.
+        settings: what a clip must be, and how the texts are cut into parts.
+        tell: called after each clip with how many are done, and of how many.
+
+    Raises:
+        CorpusError: There are no entries; some cannot be used and may not be left out (the message lists them); there
+            are too few texts; `out` exists or cannot be written.
+    """
+    _check_free(out)
+    if not entries:
+        raise CorpusError(f"there are no recordings to make {out} of; name some")
+    usable, refused = _sorted_out(entries)
+    return _Work(out, settings, tell).write(usable, refused, ())
 
 
 @final
 class _Work:
-    """What becomes of the lines, one after another.
+    """What becomes of the entries, one after another.
 
     Args:
         out: where the corpus will be.
-        draft: where it is written.
         settings: what a clip must be.
-        recordings: the files of the source.
-        tokenizer: tells what of a text can be used.
+        tell: called after each clip with how many are done, and of how many.
     """
 
-    def __init__(
-        self, out: Path, draft: Path, settings: Preparation, recordings: Recordings, tokenizer: "VitsTokenizer"
-    ) -> None:
+    def __init__(self, out: Path, settings: Preparation, tell: Callable[[int, int], None]) -> None:
         self._out = out
-        self._draft = draft
         self._settings = settings
-        self._recordings = recordings
-        self._tokenizer = tokenizer
+        self._tell = tell
         self._accepted = Accepted(
             framing=settings.framing,
             resample=settings.resample,
@@ -128,53 +156,62 @@ class _Work:
         self._refused: list[Refused] = []
         self._unknown: Counter[str] = Counter()
 
-    def take(self, line: Line) -> None:
-        """Keep the clip of a line, or why it cannot be."""
+    def write(self, entries: Sequence[Entry], refused: Sequence[Refused], unlisted: tuple[str, ...]) -> Corpus:
+        """The corpus of entries, beside what was refused before."""
+        tokenizer = tokenizer_of(_vocabulary(self._settings, entries))
+        self._refused += refused
+        with _draft(self._out) as draft:
+            for done, entry in enumerate(entries, start=1):
+                self._take(draft, entry, tokenizer)
+                self._tell(done, len(entries))
+            self._finish(draft, unlisted)
+        return Corpus.open(self._out)
+
+    def _take(self, draft: Path, entry: Entry, tokenizer: "VitsTokenizer") -> None:
+        """Keep the clip of an entry, or why it cannot be."""
         try:
-            clip, samples = self._checked(line)
+            clip, samples = self._checked(entry, tokenizer)
         except SpeechError as error:
-            self._refused.append(Refused(line.name, error.message))
+            self._refused.append(Refused(entry.name, error.message))
             return
         with _writing(self._out):
-            write_clip(self._draft, clip.digest, samples, self._settings.framing)
+            write_clip(draft, clip.digest, samples, self._settings.framing)
         self._clips[clip.digest] = clip
-        self._unknown += unknown_characters(self._tokenizer, line.text)
+        self._unknown += unknown_characters(tokenizer, entry.text)
 
-    def finish(self, refused: Sequence[Refused], unlisted: tuple[str, ...]) -> None:
+    def _finish(self, draft: Path, unlisted: tuple[str, ...]) -> None:
         """Cut the clips into parts, write what else a corpus has, and put it into its place."""
-        refused = (*refused, *self._refused)
         clips = tuple(self._clips.values())
-        if refused and not (clips and self._settings.skip_bad):
-            raise CorpusError(_listed(refused, len(clips)))
+        if self._refused and not (clips and self._settings.skip_bad):
+            raise CorpusError(_listed(self._refused, len(clips)))
         parts = parts_of(_texts(clips), selection=self._settings.selection, held_out=self._settings.held_out)
         contents = Contents(
             framing=self._settings.framing,
             clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),
-            refused=refused,
+            refused=tuple(self._refused),
             unknown=self._unknown,
             unlisted=unlisted,
         )
         with _writing(self._out):
-            write_contents(self._draft, contents)
-            write_vocabulary(self._draft, _vocabulary(self._settings, clips))
-            self._draft.chmod(0o755)
-            self._draft.rename(self._out)
+            write_contents(draft, contents)
+            write_vocabulary(draft, _vocabulary(self._settings, clips))
+            draft.chmod(0o755)
+            draft.rename(self._out)
 
-    def _checked(self, line: Line) -> tuple[Clip, "Tensor"]:
-        """A line's clip, of which the part is not known yet, and its samples, int16 [frames · hop]."""
-        needed = len(tokens(self._tokenizer, line.text))
-        path = the_recording(self._recordings, line.name)
-        samples = decode(path, self._accepted)
+    def _checked(self, entry: Entry, tokenizer: "VitsTokenizer") -> tuple[Clip, "Tensor"]:
+        """An entry's clip, of which the part is not known yet, and its samples, int16 [frames · hop]."""
+        needed = len(tokens(tokenizer, entry.text))
+        samples = decode(entry.path, self._accepted)
         frames = len(samples) // self._settings.framing.hop
         if frames < needed:
             raise CorpusError(
-                f"{path} has {frames} frames for a text of {needed} characters and blanks, each of which needs one; "
-                "check that the text is the recording's"
+                f"{entry.path} has {frames} frames for a text of {needed} characters and blanks, each of which needs "
+                "one; check that the text is the recording's"
             )
-        digest = content_digest(line.text, samples)
+        digest = content_digest(entry.text, samples)
         if digest in self._clips:
-            raise CorpusError(f"{path} has samples and text of clip {self._clips[digest].name}; keep one of them")
-        return Clip(line.name, line.text, "train", frames, digest), samples
+            raise CorpusError(f"{entry.path} has samples and text of clip {self._clips[digest].name}; keep one of them")
+        return Clip(entry.name, entry.text, "train", frames, digest), samples
 
 
 @contextmanager
@@ -202,6 +239,40 @@ def _writing(out: Path) -> Generator[None]:
         ) from error
 
 
+def _check_free(out: Path) -> None:
+    if out.exists():
+        raise CorpusError(f"{out} exists already; name a folder that does not, or remove it")
+
+
+def _with_recordings(lines: Sequence[Line], recordings: Recordings) -> tuple[tuple[Entry, ...], tuple[Refused, ...]]:
+    """Lines with their files, and those that have none."""
+    entries: list[Entry] = []
+    missing: list[Refused] = []
+    for line in lines:
+        try:
+            entries.append(Entry(line.name, line.text, the_recording(recordings, line.name)))
+        except CorpusError as error:
+            missing.append(Refused(line.name, error.message))
+    return tuple(entries), tuple(missing)
+
+
+def _sorted_out(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[Refused, ...]]:
+    """Entries with their texts in the normal form, and those that say nothing usable."""
+    counts = Counter(entry.name for entry in entries)
+    usable: list[Entry] = []
+    refused: list[Refused] = []
+    for entry in entries:
+        text = normal_text(entry.text)
+        if counts[entry.name] > 1:
+            reason = f"{entry.path} is one of {counts[entry.name]} recordings of this name; name each differently"
+            refused.append(Refused(entry.name, reason))
+        elif problem := problem_of_text(text):
+            refused.append(Refused(entry.name, f"{entry.path} {problem}"))
+        else:
+            usable.append(replace(entry, text=text))
+    return tuple(usable), tuple(refused)
+
+
 def _found(source: Path) -> Recordings:
     try:
         return find_recordings(source)
@@ -209,7 +280,7 @@ def _found(source: Path) -> Recordings:
         raise CorpusError(f"{error.filename} cannot be read ({error.strerror})") from error
 
 
-def _vocabulary(settings: Preparation, having: Sequence[Line] | Sequence[Clip]) -> Mapping[str, int]:
+def _vocabulary(settings: Preparation, having: Sequence[Entry] | Sequence[Clip]) -> Mapping[str, int]:
     """The model's, or that of the texts."""
     return characters(_texts(having)) if settings.vocabulary is None else settings.vocabulary
 
@@ -223,7 +294,7 @@ def _check_framing(framing: Framing, min_frames: int) -> None:
         raise CorpusError(f"min_frames is {min_frames}; {framing} needs at least {edge // framing.hop + 1}")
 
 
-def _texts(having: Sequence[Line] | Sequence[Clip]) -> list[str]:
+def _texts(having: Sequence[Entry] | Sequence[Clip]) -> list[str]:
     return [one.text for one in having]
 
 

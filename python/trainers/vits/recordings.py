@@ -29,6 +29,12 @@ ENDINGS: Final = (".wav", ".flac")
 QUIETEST: Final = 1e-3
 """A clip whose samples stay nearer than this to their mean, -60 dB of full scale, is silence."""
 
+SLOWEST: Final = 4_000
+"""The fewest samples per second at which anybody records speech."""
+
+FASTEST: Final = 768_000
+"""The most; to convert from far beyond takes minutes and gigabytes."""
+
 _CUT: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
 """How libsndfile tells of a WAV file that is shorter than its head says; it reads what is there."""
 
@@ -92,8 +98,8 @@ def decode(path: Path, accepted: Accepted) -> Tensor:
         int16 [frames · hop].
 
     Raises:
-        CorpusError: The recording cannot be decoded, has several channels, another rate that is not to be converted,
-            is too short, too long, silent, or louder than full scale.
+        CorpusError: The recording is missing, cannot be decoded, has several channels, another rate that is not to be
+            converted, is too short, too long, silent, or louder than full scale.
     """
     wave = _at_rate(*_read(path, accepted), accepted.framing.rate)
     frames = len(wave) // accepted.framing.hop
@@ -123,6 +129,8 @@ def _missing(recordings: Recordings, name: str) -> str:
 
 def _read(path: Path, accepted: Accepted) -> tuple[NDArray[np.float64], int]:
     """Samples of the one channel, float64 [T], and their rate."""
+    if not path.is_file():
+        raise CorpusError(f"there is no file {path}; put the recording there, or leave it out")
     try:
         with soundfile.SoundFile(path) as file:
             _check_head(path, file, accepted)
@@ -146,6 +154,8 @@ def _check_head(path: Path, file: "SoundFile", accepted: Accepted) -> None:
         raise CorpusError(f"{path} ends after {cut['has']} of {cut['says']} bytes of samples; copy it again")
     if file.channels != 1:
         raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
+    if not SLOWEST <= file.samplerate <= FASTEST:
+        raise CorpusError(f"{path} has {file.samplerate} samples per second, by its damaged head; copy it again")
     if file.samplerate != accepted.framing.rate and not accepted.resample:
         raise CorpusError(
             f"{path} has {file.samplerate} samples per second instead of {accepted.framing.rate}; "

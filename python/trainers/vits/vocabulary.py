@@ -38,9 +38,14 @@ def normal_text(text: str) -> str:
     return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
 
 
+def small_letters(text: str) -> str:
+    """A text in its normal form as the tokenizer makes it small: letter by letter."""
+    return "".join(letter.lower() for letter in normal_text(text))
+
+
 def characters(texts: Iterable[str]) -> dict[str, int]:
     """A vocabulary of all that texts hold, lowercase: the blank is 0, the characters follow in code point order."""
-    found = {small for text in texts for letter in normal_text(text) for small in letter.lower()}
+    found = {sign for text in texts for sign in small_letters(text)}
     return {sign: number for number, sign in enumerate((PAD, *sorted(found), UNKNOWN))}
 
 
@@ -48,13 +53,13 @@ def tokenizer_of(vocabulary: Mapping[str, int]) -> "VitsTokenizer":
     """The tokenizer of a vocabulary: lowercase characters with a blank between any two, no phonemes.
 
     Raises:
-        VoiceError: The vocabulary's numbers are not 0, 1, 2 and so on.
+        VoiceError: The vocabulary's numbers are not 0, 1, 2 and so on, or no temporary file can be written.
     """
     from transformers import VitsTokenizer
 
     _check_numbers(vocabulary, "this one")
     with TemporaryDirectory() as folder:
-        write_vocabulary(Path(folder), vocabulary)
+        _write_for_a_moment(Path(folder), vocabulary)
         return VitsTokenizer(
             str(Path(folder) / VOCABULARY), phonemize=False, normalize=True, add_blank=True, is_uroman=False
         )
@@ -140,6 +145,16 @@ def tokens(tokenizer: "VitsTokenizer", text: str) -> list[int]:
     if not tokenizer.add_blank:
         return numbers
     return [0, *(number for pair in ((number, 0) for number in numbers) for number in pair)]
+
+
+def _write_for_a_moment(folder: Path, vocabulary: Mapping[str, int]) -> None:
+    """Write a vocabulary where a tokenizer can read it, which reads files alone."""
+    try:
+        write_vocabulary(folder, vocabulary)
+    except OSError as error:
+        raise VoiceError(
+            f"{folder} for temporary files cannot be written ({error.strerror}); make room there, or set TMPDIR"
+        ) from error
 
 
 def _check_numbers(vocabulary: Mapping[str, int], name: str) -> None:
