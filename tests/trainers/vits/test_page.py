@@ -247,6 +247,10 @@ def test_an_axis_is_marked_at_round_seconds(seconds: float, expected: tuple[floa
     assert marks(seconds) == expected
 
 
+def test_a_label_at_the_right_edge_stands_left_of_its_mark() -> None:
+    assert '<li class="end" style="left: 100.0%">0.8</li>' in render_page(evaluation(clip()))
+
+
 # --- what differs
 
 
