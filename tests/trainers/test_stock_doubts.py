@@ -41,7 +41,7 @@ RECIPE = Recipe(
 SPLIT = "IBM 2012-10-04: the price went to 0.333 times the close before (a 3:1 split would look like this)"
 SILENT = "AAPL: every volume that the model reads is 0"
 UNREAD = "the covariate files have columns that the model does not read: rate"
-STEPS = "optimizer steps per epoch"
+STEPS = "steps of the optimizer"
 EARLY = (SILENT, SPLIT)
 JUDGED = (SILENT, UNREAD, SPLIT)
 FEW = BaselinePlan(baselines=(ZERO_RETURN, SCALED), notes=())
@@ -131,7 +131,7 @@ def test_the_card_holds_what_there_was_to_doubt(doubtful: Doubtful) -> None:
 
 def test_400_bars_are_told_by_their_windows_and_steps(doubtful: Doubtful) -> None:
     (line,) = [line for line in doubtful.told if STEPS in line]
-    assert line.startswith("split train holds 196 windows, which is 4 optimizer steps per epoch")
+    assert line.startswith("split train holds 196 windows, which is 4 steps of the optimizer an epoch")
     assert "give a longer history, more symbols, or smaller batches" in line
 
 
@@ -262,7 +262,7 @@ def test_a_symbol_without_a_training_window_is_told_of_and_counts_as_unseen(tmp_
 
     made = train(Material(young, default_features()), har, tmp_path / "1", consume=iter, warn=told.append)
 
-    (line,) = [one for one in told if "too few bars for a window of the training part" in one]
+    (line,) = [one for one in told if "no bars enough for a window of the training part" in one]
     assert line.startswith("GOOG: ")
     data = made.summary.data
     assert data is not None

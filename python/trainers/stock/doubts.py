@@ -99,8 +99,8 @@ def of_untaught(history: History, splits: Splits, parent: Parent | None = None) 
     if not symbols:
         return ()
     line = (
-        f"{listed(symbols)}: too few bars for a window of the training part, {splits.train.first} to "
-        f"{splits.train.last}, so nothing is learnt about them; leave them out, give earlier bars, or move the parts "
+        f"{listed(symbols)}: no bars enough for a window of the training part, {splits.train.first} to "
+        f"{splits.train.last}, so nothing is learnt of them; leave them out, give earlier bars, or move the parts "
         "(--splits)"
     )
     return (line,)
@@ -119,8 +119,7 @@ def of_steps(history: History, splits: Splits, recipe: Recipe) -> tuple[str, ...
     if steps >= FEWEST_STEPS:
         return ()
     line = (
-        f"split train holds {len(windows)} windows, which is {steps} optimizer step{'' if steps == 1 else 's'} "
-        "per epoch: the network may barely move from its initial weights; give a longer history, more symbols, or "
-        "smaller batches"
+        f"split train holds {len(windows)} windows, which is {steps} step{'' if steps == 1 else 's'} of the optimizer "
+        "an epoch: the network may stay much as it starts; give a longer history, more symbols, or smaller batches"
     )
     return (line,)

@@ -266,9 +266,7 @@ def _start_notes(fitted: FittedNetwork) -> list[str]:
     """The note on a ranking model whose initial weights were kept."""
     if fitted.best_epoch or not (isinstance(fitted.network, PanelForecasting) and fitted.network.ranks_nobody):
         return []
-    return [
-        "no epoch was better than the initial weights, whose scores are untrained: the model ranks all stocks alike"
-    ]
+    return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
 
 
 def _gap_notes(history: History) -> list[str]:

@@ -176,7 +176,7 @@ class SkillScore:
             return f"Skill: {losses} better than that of {best}, by {figures}."
         if i.upper < 0:
             return f"No skill: {losses} worse than that of {best}; improvement {figures}."
-        return f"No skill shown: {losses} not distinguishable from that of {best}; improvement {figures}."
+        return f"No skill shown: {losses} not told apart from that of {best}; improvement {figures}."
 
 
 @final

@@ -161,7 +161,7 @@ def _method(test: EvaluationSet) -> str:
     """How intervals are made, in words."""
     return (
         f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
-        f"{100 * (test.stretch - 1):.0f} % because few blocks understate the spread"
+        f"{100 * (test.stretch - 1):.0f} % because so few blocks scatter too little"
     )
 
 

@@ -80,4 +80,4 @@ def _missing(baseline: BaselineModel) -> str:
 def _slow(baseline: BaselineModel, symbols: int) -> str:
     if symbols <= baseline.most_quick_symbols:
         return ""
-    return " of a training's scores, because it is slow; quantra evaluate includes it"
+    return " of a training's scores, because it takes long; quantra evaluate has it"
