@@ -1,8 +1,8 @@
 """What VITS learns: to reconstruct a slice of the wave, to expect its latents from the text, and how long sounds last.
 
 Kim, Kong & Son (2021), section 2. The posterior encoder reads the recording; the flow maps its latents to those that
-the text encoder expects; the alignment between the two says how long each token lasts; a random slice of the latents is decoded
-and compared with the same slice of the recording. Weights of the terms are the paper's.
+the text encoder expects; the alignment between the two says how long each token lasts; a random slice of the latents is
+decoded and compared with the same slice of the recording. Weights of the terms are the paper's.
 """
 
 import math

@@ -204,10 +204,15 @@ def _clip_score(speaker: Speaker, corpus: Corpus, clip: Clip, judge: Judge, seed
     )
 
 
+def wave_seed(clip: Clip, seed: int) -> int:
+    """The seed that a clip's text is spoken with: it follows the clip, not its place."""
+    return (seed + int(clip.digest[:8], 16)) % 2**32
+
+
 def _said(speaker: Speaker, clip: Clip, seed: int) -> tuple[Tensor | None, str]:
-    """What the voice says, or why it cannot; what it draws follows the clip, not its place."""
+    """What the voice says, or why it cannot."""
     try:
-        wave = speaker.speak(clip.text, seed=(seed + int(clip.digest[:8], 16)) % 2**32)
+        wave = speaker.speak(clip.text, seed=wave_seed(clip, seed))
     except VoiceError as error:
         return None, error.message
     if not len(wave):
