@@ -137,3 +137,8 @@ def test_an_id_that_stands_twice_is_not_used_at_all(tmp_path: Path) -> None:
     assert reasons(tmp_path, "a|yek\nb|du\na|yek") == {"a": told.format("1, 3")}
     assert reasons(tmp_path, "a|yek\nb|du\na|sê\na|yek") == {"a": told.format("1, 3, 4")}
     assert [line.name for line in read_metadata(tmp_path)[0]] == ["b"]
+
+
+def test_an_id_is_the_same_however_its_accents_were_typed(tmp_path: Path) -> None:
+    assert said(tmp_path, "c\u0327ar|yek\nb|du") == {"\u00e7ar": "yek", "b": "du"}
+    assert "lines 1, 2" in reasons(tmp_path, "c\u0327ar|yek\n\u00e7ar|du\nb|du")["\u00e7ar"]

@@ -171,6 +171,15 @@ def test_what_a_models_vocabulary_does_not_hold_is_counted(source: Path, tmp_pat
     assert notices(corpus) == ("the vocabulary does not hold, and nothing speaks: 'ş' (4 times), 'ê' (2 times)",)
 
 
+def test_a_prepared_folder_can_be_read_by_everybody_and_lists_unknown_characters_in_order(
+    source: Path, tmp_path: Path
+) -> None:
+    vocabulary = characters(text.replace("ş", "").replace("ê", "") for text in TEXTS.values())
+    corpus = prepare(source, tmp_path / "out", few(vocabulary=vocabulary))
+    assert corpus.folder.stat().st_mode & 0o777 == 0o755
+    assert list(Corpus.open(corpus.folder).unknown) == ["ê", "ş"]
+
+
 def test_a_text_of_which_a_model_knows_nothing_is_a_bad_clip(source: Path, tmp_path: Path) -> None:
     write_lines(source, [*lines_of(TEXTS), "t10|漢字"])
     write_clip_of(source / "wavs" / "t10.wav", "deng")
