@@ -8,7 +8,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "python"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-TABLES = {"module": "predictor", "part of `stock`": "trainers/stock", "part of `loop`": "trainers/loop"}
+TABLES = {
+    "module": "predictor",
+    "part of `stock`": "trainers/stock",
+    "part of `vits`": "trainers/vits",
+    "part of `loop`": "trainers/loop",
+}
 """The folder of which each table tells, by the head of its first column."""
 PAGES = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("**/*.md")), ROOT / "CONTRIBUTING.md"]
 

@@ -17,6 +17,7 @@ from trainers.loop.device import (
     choose_device,
     choose_precision,
     free_bytes,
+    full_precision,
     seed_everything,
 )
 from trainers.loop.errors import (
@@ -123,6 +124,7 @@ __all__ = [
     "choose_precision",
     "cosine",
     "free_bytes",
+    "full_precision",
     "launched_rank",
     "launched_size",
     "local_rank",

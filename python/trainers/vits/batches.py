@@ -1,6 +1,6 @@
 """Batches of clips: padded, bucketed by length, with the slice of each that its decoder is to draw."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, final
@@ -206,7 +206,7 @@ class Buckets(Sampler[list[int]]):
 
 
 def source_of(
-    recorded: Recorded, buckets: Sampler[list[int]], collate: Collate, workers: int = 0
+    recorded: Recorded, buckets: Iterable[list[int]], collate: Collate, workers: int = 0
 ) -> IterableSource[Utterances]:
     """A source of batches for the loop, read by worker processes if there are any."""
     return IterableSource(

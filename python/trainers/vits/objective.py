@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import VitsModel
 
-from trainers.loop import Loss, Term
+from trainers.loop import Loss, Term, full_precision
 from trainers.vits.alignment import monotonic_path
 from trainers.vits.batches import Utterances
 from trainers.vits.discriminators import Discriminators, adversarial_loss, discrimination_loss, matching_loss
@@ -73,7 +73,7 @@ class Generator:
         mean, log_deviation = self._posterior(batch.spectra, speech_mask)
         latents = (mean + self._noise(mean) * log_deviation.exp()) * speech_mask
         flowed = model.flow(latents, speech_mask, reverse=False)
-        with torch.autocast(batch.spectra.device.type, enabled=False):
+        with full_precision(batch.spectra.device):
             prior = Prior(encoded.prior_means.float(), encoded.prior_log_variances.float())
             flowed = flowed.float()
             path = monotonic_path(prior.log_likelihood(flowed), batch.token_lengths, batch.frame_lengths)
@@ -162,7 +162,7 @@ class Objective:
 
     def generator_loss(self, batch: Utterances, made: Made) -> Loss:
         """Every term over targets of its own: clips, frames or tokens."""
-        with torch.autocast(made.waves.device.type, enabled=False):
+        with full_precision(made.waves.device):
             terms = self._terms(batch, made)
             return Loss.of(**terms, **self._judgement(batch, made)) if self.judged else Loss.of(**terms)
 
@@ -176,7 +176,7 @@ class Objective:
     def discriminator_loss(self, batch: Utterances, made: Made) -> Loss:
         """How badly recorded and synthesised slices are told apart."""
         judge = self._judge()
-        with torch.autocast(made.waves.device.type, enabled=False):
+        with full_precision(made.waves.device):
             return Loss(discrimination_loss(judge(batch.slices), judge(made.waves)), len(batch.tokens))
 
     def score(self, batch: Utterances) -> Loss:

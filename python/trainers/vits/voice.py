@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import VitsConfig, VitsModel, VitsTokenizer
+from transformers.models.vits.modeling_vits import VitsHifiGan
 
 from trainers.vits.errors import VoiceError
 from trainers.vits.sizes import framing_of
@@ -63,10 +64,11 @@ class Voice:
         if not (folder / "config.json").is_file():
             raise VoiceError(f"{folder} is no voice: there is no config.json in it; give the folder of a version")
         try:
-            model, told = VitsModel.from_pretrained(folder, local_files_only=True, output_loading_info=True)
+            loaded: Any = VitsModel.from_pretrained(folder, local_files_only=True, output_loading_info=True)
             tokenizer = tokenizer_in(folder)
         except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
             raise VoiceError(f"{folder} cannot be read as a voice: {error}") from error
+        model, told = loaded
         wrong = {name: sorted(told[name]) for name in ("missing_keys", "unexpected_keys") if told[name]}
         if wrong:
             raise VoiceError(f"{folder} does not hold the weights of its configuration: {wrong}; it is damaged")
@@ -164,7 +166,7 @@ class Voice:
         return rate
 
 
-def weight_normed(decoder: nn.Module) -> None:
+def weight_normed(decoder: VitsHifiGan) -> None:
     """Train the decoder's convolutions by direction and length, as the paper does."""
     decoder.apply_weight_norm()
 

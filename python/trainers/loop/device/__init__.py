@@ -12,7 +12,7 @@ from trainers.loop.device.memory import (
     total_bytes,
     usage,
 )
-from trainers.loop.device.precision import LossScaler, Precision, PrecisionName, choose_precision
+from trainers.loop.device.precision import LossScaler, Precision, PrecisionName, choose_precision, full_precision
 from trainers.loop.device.seeding import (
     HostGenerators,
     LighterGenerators,
@@ -45,6 +45,7 @@ __all__ = [
     "deterministic",
     "device_generator",
     "free_bytes",
+    "full_precision",
     "is_out_of_memory",
     "keep_freed_memory",
     "made_current",

@@ -1,6 +1,7 @@
 """The precision that the forward computes in, and the scaler that float16 gradients need."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -112,3 +113,14 @@ def _asked(requested: str, device: torch.device, hardware: Hardware) -> str:
     if requested == "bf16" and device.type == "cuda" and not hardware.cuda_bf16:
         return "'bf16' was asked for; this GPU emulates it, which is slow: fp16 would be faster"
     return f"{requested!r} was asked for"
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """A context in which nothing is computed in 16 bits, for what needs all 32: spectra, divergences, logarithms.
+
+    What comes from outside is 16 bits still; call `.float()` on it.
+
+    Args:
+        device: Where it is computed.
+    """
+    return torch.autocast(device.type, enabled=False)
