@@ -9,9 +9,9 @@ import typer
 
 from predictor.cli.commands import COMMANDS
 from predictor.cli.program import Command
-from trainers.cli.commands import OURS, TRAIN, TUNE, app
+from trainers.cli.commands import OURS, TRAIN, TUNE, VITS, app
 
-ALL = (*COMMANDS, *OURS, *TRAIN, *TUNE)
+ALL = (*COMMANDS, *OURS, *TRAIN, *TUNE, *VITS)
 LOADED_BY_HELP = [
     "predictor",
     "predictor.cli",

@@ -47,6 +47,32 @@ TRAIN: Final = (
         "Example: quantra train stock --bars bars.csv --model lstm --calendar XNYS --out models/demo/1",
     ),
 )
+VITS: Final = (
+    Command(
+        "prepare",
+        "trainers.vits.command:prepare",
+        "Check recordings and their texts, and make a corpus of them.",
+        "Example: quantra train vits prepare recordings --out corpus",
+    ),
+    Command(
+        "train",
+        "trainers.vits.command:train",
+        "Train a voice on a prepared corpus.",
+        "Example: quantra train vits train corpus --out voices/mine",
+    ),
+    Command(
+        "synth",
+        "trainers.vits.command:synth",
+        "Say a text, and save the sound.",
+        'Example: quantra train vits synth voices/mine --text "ez diçim malê" --out a.wav',
+    ),
+    Command(
+        "evaluate",
+        "trainers.vits.command:evaluate",
+        "Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone.",
+        "Example: quantra train vits evaluate voices/mine --corpus corpus",
+    ),
+)
 TUNE: Final = (
     Command(
         "stock",
@@ -57,5 +83,9 @@ TUNE: Final = (
 )
 
 app = program((*COMMANDS, *OURS), text=TEXT)
-app.add_typer(program(TRAIN, text="Train a model: stock."), name="train")
+training = program(TRAIN, text="Train a model: stock, or vits for speech.")
+training.add_typer(
+    program(VITS, text="Train a voice on recordings, and let it speak; needs the extra tts."), name="vits"
+)
+app.add_typer(training, name="train")
 app.add_typer(program(TUNE, text="Tune the settings of a model: stock."), name="tune")

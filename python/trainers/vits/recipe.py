@@ -2,13 +2,18 @@
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 from predictor.flags import Flag
 from trainers.options import Computation
-from trainers.vits.sizes import Durations, Size
 
-ROUND: int = 100
+Size = Literal["fast", "small", "base"]
+Durations = Literal["deterministic", "stochastic"]
+
+FINE_TUNING: Final = 2e-5
+"""The learning rate for a voice that has been trained before, as MMS voices are."""
+
+ROUND: Final = 100
 """About so many steps lie between two looks at the selection clips."""
 
 
@@ -22,7 +27,9 @@ class SpeechRecipe(Computation):
     ] = 3000
     batch_size: Annotated[int, Flag("Clips in a batch at most.", minimum=1)] = 12
     batch_seconds: Annotated[float, Flag("Seconds of speech in a batch at most, padding included.", minimum=1)] = 90.0
-    learning_rate: Annotated[float, Flag("At the start; it halves until the end.", minimum=0)] = 1e-3
+    learning_rate: Annotated[float, Flag("At the start; it halves until the end. With --from 0.00002.", minimum=0)] = (
+        1e-3
+    )
     slice_frames: Annotated[
         int, Flag("Frames of each clip that are decoded in a step; more costs time and memory.", minimum=8)
     ] = 32

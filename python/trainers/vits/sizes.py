@@ -4,16 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 from transformers import VitsConfig
 
 from trainers.vits.errors import VoiceError
+from trainers.vits.recipe import Durations, Size
 from trainers.vits.spectrum import Framing
-
-Size = Literal["fast", "small", "base"]
-Durations = Literal["deterministic", "stochastic"]
-SIZES: Final[tuple[Size, ...]] = get_args(Size)
 
 
 @dataclass(frozen=True, slots=True)
