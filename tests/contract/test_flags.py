@@ -13,13 +13,14 @@ import typer
 
 from trainers.cli.commands import app
 from trainers.stock.__main__ import app as trainer
+from trainers.vits.__main__ import app as speech
 
 LIST = Path(__file__).with_name("flags.jsonl")
 
 
 def flags() -> list[str]:
     """One line of JSON a flag, by command and name."""
-    programs = {"quantra": app, "python -m trainers.stock": trainer}
+    programs = {"quantra": app, "python -m trainers.stock": trainer, "python -m trainers.vits": speech}
     found = [
         {"command": command, **facts}
         for name, program in programs.items()

@@ -1,13 +1,13 @@
 """A voice: a `VitsModel` and its tokenizer, as one folder that `from_pretrained` reads, and what it says."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final, Self, final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from safetensors import SafetensorError
+from torch import Tensor
 from torch.nn.utils import parametrize
 from transformers import VitsConfig, VitsModel, VitsTokenizer
 from transformers.models.vits.modeling_vits import VitsHifiGan
@@ -66,7 +66,7 @@ class Voice:
         try:
             loaded: Any = VitsModel.from_pretrained(folder, local_files_only=True, output_loading_info=True)
             tokenizer = tokenizer_in(folder)
-        except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
             raise VoiceError(f"{folder} cannot be read as a voice: {error}") from error
         model, told = loaded
         wrong = {name: sorted(told[name]) for name in ("missing_keys", "unexpected_keys") if told[name]}
@@ -76,11 +76,7 @@ class Voice:
 
     def save(self, folder: Path) -> None:
         """Write the folder, without weight norm on the decoder, as `from_pretrained` expects it."""
-        model = self.model
-        if any(parametrize.is_parametrized(module) for module in model.decoder.modules()):
-            model = deepcopy(model)
-            plain(model.decoder)
-        model.save_pretrained(folder)
+        self.model.save_pretrained(folder, state_dict=plain_weights(self.model))
         self.tokenizer.save_pretrained(folder)
 
     def tokens(self, text: str) -> list[int]:
@@ -171,8 +167,17 @@ def weight_normed(decoder: VitsHifiGan) -> None:
     decoder.apply_weight_norm()
 
 
-def plain(module: nn.Module) -> None:
-    """Take weight norm away from every part; what it computes stays the same."""
-    for part in module.modules():
-        if parametrize.is_parametrized(part):
-            parametrize.remove_parametrizations(part, "weight")
+def plain_weights(model: VitsModel) -> dict[str, Tensor]:
+    """The weights as a new model of the same configuration has them, with none of the decoder's apart.
+
+    The model itself stays as it is: taking weight norm away from a copy would take it from the model's own layers too,
+    whose class the copy shares.
+    """
+    weights: dict[str, Tensor] = model.state_dict()
+    for name, module in model.decoder.named_modules():
+        if parametrize.is_parametrized(module):
+            place = f"decoder.{name}"
+            for part in ("original0", "original1"):
+                del weights[f"{place}.parametrizations.weight.{part}"]
+            weights[f"{place}.weight"] = module.weight.detach().contiguous()
+    return weights
