@@ -201,8 +201,8 @@ def test_the_extra_of_a_missing_package_brings_it(package: str, extra: str) -> N
 
 
 def test_the_doctor_knows_every_extra_of_users() -> None:
-    """But those of all, the command line's own, without which it does not run, and a database that few have."""
-    assert set(doctor.OPTIONAL.values()) == set(EXTRAS) - {"all", "dev", "cli", "sqlserver"}
+    """But those of all, the command line's own, without which it does not run, a database that few have, and speech."""
+    assert set(doctor.OPTIONAL.values()) == set(EXTRAS) - {"all", "dev", "cli", "sqlserver", "tts"}
 
 
 def test_what_the_demo_does_not_bring_is_known() -> None:

@@ -128,7 +128,7 @@ def train(
     if run.as_json:
         _write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
         return
-    _say(f'Saved {place}, which speaks at rate {rate:g}. Next: quantra train vits synth {out} --text "…" --out a.wav')
+    _say(f"Saved {place}, which speaks at rate {rate:g}. Next: quantra train vits synth {out} --text hello --out a.wav")
 
 
 @with_flags

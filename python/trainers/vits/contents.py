@@ -118,7 +118,8 @@ def _json(folder: Path) -> object:
         return json.loads((folder / FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CorpusError(
-            f"{folder} is no prepared corpus: it has no {FILE}; make one by: quantra train vits prepare"
+            f"{folder} is no prepared corpus: it has no {FILE}; make one by: "
+            f"quantra train vits prepare RECORDINGS --out {folder}"
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(folder, f"{FILE} cannot be read ({error})") from error

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Self, final
+from typing import Any, Final, Self, cast, final
 
 import numpy as np
 import torch
@@ -164,7 +164,8 @@ class Voice:
 
 def weight_normed(decoder: VitsHifiGan) -> None:
     """Train the decoder's convolutions by direction and length, as the paper does."""
-    decoder.apply_weight_norm()
+    apply: Any = decoder.apply_weight_norm
+    apply()
 
 
 def plain_weights(model: VitsModel) -> dict[str, Tensor]:
@@ -179,5 +180,5 @@ def plain_weights(model: VitsModel) -> dict[str, Tensor]:
             place = f"decoder.{name}"
             for part in ("original0", "original1"):
                 del weights[f"{place}.parametrizations.weight.{part}"]
-            weights[f"{place}.weight"] = module.weight.detach().contiguous()
+            weights[f"{place}.weight"] = cast("Tensor", module.weight).detach().contiguous()
     return weights

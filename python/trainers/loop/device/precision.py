@@ -115,7 +115,7 @@ def _asked(requested: str, device: torch.device, hardware: Hardware) -> str:
     return f"{requested!r} was asked for"
 
 
-def full_precision(device: torch.device) -> AbstractContextManager[None]:
+def full_precision(device: torch.device) -> AbstractContextManager[Any]:
     """A context in which nothing is computed in 16 bits, for what needs all 32: spectra, divergences, logarithms.
 
     What comes from outside is 16 bits still; call `.float()` on it.
