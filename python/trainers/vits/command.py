@@ -95,7 +95,7 @@ def train(
         Path | None,
         Flag("A voice to start from, such as a local folder of MMS; nothing is downloaded.", spelling="--from"),
     ] = None,
-    build: Build,
+    build: Given[Build],
     recipe: Given[SpeechRecipe],
     run: RunOptions,
 ) -> None:
@@ -104,25 +104,28 @@ def train(
         from trainers.vits.corpus import Corpus
         from trainers.vits.versions import Versions
 
+        if start is not None and "durations" in build.flags:
+            raise typer.BadParameter("--durations comes with the voice of --from; leave it out, or train a new voice")
+        built = build.over(Build())
         chosen = recipe.over(SpeechRecipe() if start is None else SpeechRecipe(learning_rate=FINE_TUNING))
         torch.set_num_threads(run.threads)
         prepared, versions = Corpus.open(corpus), Versions(out)
         place = versions.following
         seed_everything(chosen.seed)
-        voice = _started(prepared, build, start)
+        voice = _started(prepared, built, start)
         folder = out / f"{place.name}.run"
-        settings = {"corpus": prepared.digest, "recipe": asdict(chosen), "build": asdict(build)}
+        settings = {"corpus": prepared.digest, "recipe": asdict(chosen), "build": asdict(built)}
         learnt = _fitted(
             voice,
             prepared,
-            build,
+            built,
             chosen,
             _checkpoints(folder, run, settings),
             consumer(run, folder, sys.stdout, rank=launched_rank()),
         )
         if launched_rank() > 0:
             return
-        rate = voice.settle_rate({clip.text: clip.frames for clip in prepared.part("selection")})
+        rate = voice.settle_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
         voice.model.cpu()
         place = versions.add(voice, {**settings, "curves": asdict(learnt), "speaking_rate": rate})
     if run.as_json:

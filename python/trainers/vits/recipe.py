@@ -61,7 +61,9 @@ class SpeechRecipe(Computation):
 class Build:
     """What a new voice is made of."""
 
-    size: Annotated[Size, Flag("Of the network: fast for trying, small, or base as the paper has it.")] = "fast"
+    size: Annotated[
+        Size, Flag("Fast for trying, small, or base as in the paper; with --from, of the discriminators alone.")
+    ] = "fast"
     durations: Annotated[
         Durations, Flag("The predictor of durations: deterministic learns from minutes, stochastic needs hours.")
     ] = "deterministic"

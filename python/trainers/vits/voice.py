@@ -1,6 +1,6 @@
 """A voice: a `VitsModel` and its tokenizer, as one folder that `from_pretrained` reads, and what it says."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, cast, final
 
@@ -137,21 +137,20 @@ class Voice:
             logs = model.duration_predictor(hidden, mask.mT)
         return logs.exp()[0, 0].cpu() / model.speaking_rate
 
-    def settle_rate(self, sentences: Mapping[str, int]) -> float:
+    def settle_rate(self, sentences: Sequence[tuple[str, int]]) -> float:
         """Find the speaking rate at which lengths are closest to recorded ones, and keep it in the configuration.
 
         The forward rounds the frames of every token up, so that a voice speaks too slowly at rate 1.
 
         Args:
-            sentences: frames of the recording of each text.
+            sentences: texts, each with the frames of its recording; a text may have several.
 
         Returns:
             The rate; lower is slower.
         """
         model = self.model.eval()
         base = [
-            (self._durations(text, seed) * model.speaking_rate, frames)
-            for seed, (text, frames) in enumerate(sentences.items())
+            (self._durations(text, seed) * model.speaking_rate, frames) for seed, (text, frames) in enumerate(sentences)
         ]
         errors = [
             float(np.mean([abs(np.log(float(torch.ceil(d / rate).sum()) / frames)) for d, frames in base]))

@@ -59,8 +59,9 @@ def test_a_training_that_is_stopped_goes_on_to_the_same_weights(corpus: Path, tm
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command(tmp_path / "stopped"), stdout=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stdout is not None
-        next(line for line in running.stdout if '"kind": "window"' in line or '"window": 1' in line)
+        next(line for line in running.stdout if json.loads(line)["kind"] == "checkpoint")
         running.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "stopped" / "1").exists()
     for out, more in ((tmp_path / "stopped", ["--resume"]), (tmp_path / "whole", [])):
         subprocess.run(command(out, *more), check=True, capture_output=True, env=environment)
     one, other = ((tmp_path / name / "1" / "model.safetensors").read_bytes() for name in ("stopped", "whole"))
@@ -104,6 +105,12 @@ def test_a_corpus_of_another_vocabulary_is_refused_by_the_voice(corpus: Path, tm
         "train", str(tmp_path / "fits"), "--out", str(tmp_path / "w"), "--from", str(tmp_path / "v"), "--steps", "1"
     )
     assert done.exit_code == 0
+
+
+def test_the_durations_of_a_voice_cannot_be_changed(corpus: Path, tmp_path: Path) -> None:
+    done = ran("train", str(corpus), "--out", str(tmp_path), "--from", "voices/a", "--durations", "stochastic")
+    assert done.exit_code == 2
+    assert "comes with the voice" in done.stderr
 
 
 def test_a_missing_package_is_one_line_that_says_how_to_get_it(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

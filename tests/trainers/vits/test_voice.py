@@ -52,11 +52,18 @@ def test_a_weight_normed_decoder_is_saved_plain_and_goes_on_weight_normed(tmp_pa
 def test_the_settled_rate_is_saved_and_brings_lengths_closest(tmp_path: Path) -> None:
     voice = tiny_voice()
     frames = len(voice.speak(TEXT, seed=0)) // voice.framing.hop
-    rate = voice.settle_rate({TEXT: 2 * frames})
+    rate = voice.settle_rate([(TEXT, 2 * frames)])
     assert rate < 1
     assert abs(len(voice.speak(TEXT, seed=0)) // voice.framing.hop - 2 * frames) <= len(TEXT)
     voice.save(tmp_path / "v")
     assert Voice.load(tmp_path / "v").model.speaking_rate == rate
+
+
+def test_every_take_of_a_text_has_a_say_in_the_rate() -> None:
+    voice = tiny_voice()
+    frames = len(voice.speak(TEXT, seed=0)) // voice.framing.hop
+    alone = voice.settle_rate([(TEXT, frames)])
+    assert voice.settle_rate([*[(TEXT, 2 * frames)] * 4, (TEXT, frames)]) < alone
 
 
 def test_a_reconstruction_is_as_long_as_the_recording() -> None:
