@@ -14,7 +14,8 @@ from trainers.vits.batches import Buckets, ByFrames, Collate, Recorded, Utteranc
 from trainers.vits.discriminators import Discriminators
 from trainers.vits.objective import Generator, Objective, TermWeights
 from trainers.vits.recipe import SpeechRecipe
-from trainers.vits.voice import Voice, weight_normed
+from trainers.vits.voice import Voice
+from trainers.vits.weights import weight_normed
 
 FINAL_RATE = 0.5
 """What part of the learning rate is left at the end."""
