@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 from benchmarks.report import Row, at_least, at_most
 from benchmarks.speaking.voices import FIXTURE, RATE, Workplace, run
 
-Wave = np.ndarray[Any, np.dtype[np.float64]]
+Wave = NDArray[np.floating[Any]]
 
 CLIPS: Final = 65
 """Of which a third are to judge by, a twentieth to choose by, and 40 to learn from."""
@@ -140,7 +141,7 @@ def _recorded(work: Workplace, *, quick: bool) -> tuple[list[str], list[Wave]]:
     changes = (word for old, new in CHANGED.items() for word in ("--changed", f"{old}={new}"))
     folder = FIXTURE if quick else work.record("recorded", "--clips", str(CLIPS), "--seed", "11", *changes)
     lines = [line.split("|") for line in (folder / "metadata.csv").read_text("utf-8").splitlines()]
-    waves: list[Wave] = [np.asarray(soundfile.read(folder / "wavs" / f"{name}.flac")[0]) for name, _ in lines]
+    waves: list[Wave] = [soundfile.read(folder / "wavs" / f"{name}.flac", dtype="float64")[0] for name, _ in lines]
     return [text for _, text in lines], [wave / 2 for wave in waves] if quick else waves
 
 
