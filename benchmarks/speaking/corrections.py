@@ -141,8 +141,13 @@ def _recorded(work: Workplace, *, quick: bool) -> tuple[list[str], list[Wave]]:
     changes = (word for old, new in CHANGED.items() for word in ("--changed", f"{old}={new}"))
     folder = FIXTURE if quick else work.record("recorded", "--clips", str(CLIPS), "--seed", "11", *changes)
     lines = [line.split("|") for line in (folder / "metadata.csv").read_text("utf-8").splitlines()]
-    waves: list[Wave] = [soundfile.read(folder / "wavs" / f"{name}.flac", dtype="float64")[0] for name, _ in lines]
+    waves = [_wave(folder / "wavs" / f"{name}.flac") for name, _ in lines]
     return [text for _, text in lines], [wave / 2 for wave in waves] if quick else waves
+
+
+def _wave(path: Path) -> Wave:
+    samples: Any = soundfile.read(path, dtype="float64")[0]
+    return samples
 
 
 def _manifest(work: Workplace, name: str, texts: Sequence[str], waves: Sequence[Wave]) -> Path:
