@@ -201,8 +201,8 @@ def test_the_extra_of_a_missing_package_brings_it(package: str, extra: str) -> N
 
 
 def test_the_doctor_knows_every_extra_of_users() -> None:
-    """But those of all, the command line's own, without which it does not run, a database that few have, and speech."""
-    assert set(doctor.OPTIONAL.values()) == set(EXTRAS) - {"all", "dev", "cli", "sqlserver", "tts"}
+    """But those of all, the command line's own, without which it does not run, a rare database, speech and images."""
+    assert set(doctor.OPTIONAL.values()) == set(EXTRAS) - {"all", "dev", "cli", "sqlserver", "tts", "dit"}
 
 
 def test_what_the_demo_does_not_bring_is_known() -> None:

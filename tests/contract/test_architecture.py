@@ -12,6 +12,7 @@ TABLES = {
     "module": "predictor",
     "part of `stock`": "trainers/stock",
     "part of `vits`": "trainers/vits",
+    "part of `dit`": "trainers/dit",
     "part of `loop`": "trainers/loop",
 }
 """The folder of which each table tells, by the head of its first column."""
