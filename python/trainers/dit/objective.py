@@ -220,6 +220,6 @@ def objective_for(scheduler: Any) -> Objective:
 
 def _named(kind: Any, settings: Mapping[str, Any]) -> str:
     """A kind of scheduler with the settings that decide what is sampled, those that are off left out."""
-    telling = ("prediction_type", "beta_schedule", "use_flow_sigmas", "num_train_timesteps", "shift", "flow_shift")
+    telling = ("num_train_timesteps", "prediction_type", "use_flow_sigmas", "shift", "flow_shift", "beta_schedule")
     told = ", ".join(f"{name}={settings[name]!r}" for name in telling if settings.get(name) not in (None, False))
     return f"{kind.__name__}({told})"

@@ -1,0 +1,189 @@
+"""What is frozen: a VAE between pixels and latents, and a text encoder with its tokenizer."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, final
+
+import torch
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
+from torch import Tensor, nn
+
+from trainers.dit.errors import DataError, ModelError
+from trainers.dit.images import Form
+from trainers.dit.metadata import normal_prompt
+from trainers.dit.networks import Condition
+
+UNTOLD: Final = frozenset(("architectures", "dtype", "torch_dtype", "transformers_version"))
+"""What saving adds to a configuration."""
+
+MOST_TOKENS: Final = 120
+"""As many as PixArt's pipeline gives its transformer of a prompt at most."""
+
+
+class Posterior(NamedTuple):
+    """Where the latents of images may lie, in the units of the transformer.
+
+    Attributes:
+        mean: float32 [N, channels, height, width].
+        deviation: of the same shape.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+
+class Tokens(NamedTuple):
+    """Prompts as their encoder reads them.
+
+    Attributes:
+        ids: int64 [N, tokens].
+        mask: int64 [N, tokens], 0 where padded.
+    """
+
+    ids: Tensor
+    mask: Tensor
+
+
+@final
+class LatentCoder:
+    """Pixels to latents and back.
+
+    Args:
+        module: the VAE, whose configuration says how latents are scaled.
+        side: latents from one edge of an image to the other.
+
+    Attributes:
+        module: as given, frozen.
+        form: of the images.
+
+    Raises:
+        ModelError: its latents are shifted, which PixArt's pipeline does not undo.
+    """
+
+    def __init__(self, module: AutoencoderKL, side: int) -> None:
+        config: Any = module.config
+        unknown = [name for name in ("shift_factor", "latents_mean", "latents_std") if config.get(name) is not None]
+        if unknown:
+            raise ModelError(
+                f"the VAE has {', '.join(unknown)}, and PixArt's pipeline knows scaling_factor alone; put the "
+                "statistics into the weights of its quantizing convolutions"
+            )
+        self.module = module.requires_grad_(False).eval()
+        pixels = side * scale_of(module)
+        self.form = Form(config.in_channels, pixels, pixels)
+        self._scaling = float(config.scaling_factor)
+
+    @torch.no_grad()
+    def encode(self, pixels: Tensor) -> Posterior:
+        """The posterior of images, float32 [N, channels, height, width], -1 to 1."""
+        found = self.module.encode(pixels, return_dict=False)[0]
+        return Posterior(found.mean * self._scaling, found.std * self._scaling)
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor) -> Tensor:
+        """Images of latents, float32 [N, channels, side, side]: [N, channels, height, width], 0 to 1."""
+        scaled: Any = latents / self._scaling
+        pixels: Tensor = self.module.decode(scaled, return_dict=False)[0]
+        return (pixels / 2 + 0.5).clamp(0, 1)
+
+    @property
+    def digest(self) -> str:
+        """Of configuration and weights."""
+        return digest_of(self.module)
+
+
+@final
+class PromptCoder:
+    """Prompts to embeddings, as PixArt's pipeline makes them: in small letters, padded to one length.
+
+    Args:
+        module: the text encoder.
+        tokenizer: from text to its tokens.
+
+    Attributes:
+        module: as given, frozen.
+        tokenizer: as given.
+        length: tokens of a prompt, its beginning and end included.
+        width: of the embeddings.
+
+    Raises:
+        ModelError: the tokenizer makes more tokens than the encoder reads.
+    """
+
+    def __init__(self, module: nn.Module, tokenizer: Any) -> None:
+        config: Any = module.config
+        self.module = module.requires_grad_(False).eval()
+        self.tokenizer = tokenizer
+        self.length = min(int(tokenizer.model_max_length), MOST_TOKENS)
+        self.width: int = config.hidden_size
+        most = getattr(config, "max_position_embeddings", None)  # T5 has none: its positions are relative
+        if most is not None and self.length > most:
+            raise ModelError(f"the tokenizer makes {self.length} tokens of a prompt, and the encoder reads {most}")
+
+    def check(self, prompt: str) -> None:
+        """Check that all of a prompt is read.
+
+        Raises:
+            DataError: it is too long, or the tokenizer does not know something in it.
+        """
+        text = written(prompt)
+        tokens = len(self.tokenizer(text).input_ids)
+        if tokens > self.length:
+            raise DataError(
+                f"the prompt {prompt!r} has {tokens} tokens, and the text encoder reads {self.length}; shorten it"
+            )
+        unknown = [word for word in text.split() if self.tokenizer.unk_token in self.tokenizer.tokenize(word)]
+        if unknown:
+            raise DataError(
+                f"the prompt {prompt!r} has {', '.join(map(repr, unknown))}, which the tokenizer does not know; "
+                "say it otherwise"
+            )
+
+    def tokens(self, prompts: Sequence[str]) -> Tokens:
+        """Prompts as tokens.
+
+        Raises:
+            DataError: one of them is too long, or has something unknown.
+        """
+        for prompt in prompts:
+            self.check(prompt)
+        texts = [written(prompt) for prompt in prompts]
+        found = self.tokenizer(texts, padding="max_length", max_length=self.length, return_tensors="pt")
+        return Tokens(found.input_ids, found.attention_mask)
+
+    @torch.no_grad()
+    def embed(self, tokens: Tokens) -> Condition:
+        """Embeddings of tokens, int64 [N, tokens], where the encoder is."""
+        device = next(self.module.parameters()).device
+        ids, mask = tokens.ids.to(device), tokens.mask.to(device)
+        return Condition(self.module(ids, attention_mask=mask)[0], mask)
+
+    @property
+    def digest(self) -> str:
+        """Of configuration, weights and tokenizer."""
+        spelled = self.tokenizer.backend_tokenizer.to_str()
+        return hashlib.sha256(f"{digest_of(self.module)}\n{self.length}\n{spelled}".encode()).hexdigest()
+
+
+def written(prompt: str) -> str:
+    """A prompt as the tokenizer is given it."""
+    return normal_prompt(prompt).lower()
+
+
+def scale_of(vae: AutoencoderKL) -> int:
+    """Pixels from one latent to the next."""
+    config: Any = vae.config
+    return 2 ** (len(config.block_out_channels) - 1)
+
+
+def digest_of(module: nn.Module) -> str:
+    """sha256 of a module's configuration and weights, in hexadecimal."""
+    config: Any = module.config
+    told = dict(config) if isinstance(config, Mapping) else config.to_dict()
+    plain = {name: value for name, value in told.items() if not name.startswith("_") and name not in UNTOLD}
+    found = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode())
+    for name, tensor in sorted(module.state_dict().items()):
+        found.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())
+        found.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()

@@ -1,0 +1,188 @@
+"""A folder of images with their prompts, checked one by one: all of the size and the channels that the model draws.
+
+Nothing is scaled, cropped or converted in silence.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from trainers.dit.errors import DataError, ImageError
+from trainers.dit.metadata import FILE, Line, Refused, read_metadata
+
+MODES: Final = {1: "L", 3: "RGB"}
+"""What Pillow calls images of so many channels, of 8 bits each."""
+
+SHOWN: Final = 20
+"""How many bad images a message lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What an image must be.
+
+    Attributes:
+        channels: 1 for grey, 3 for colours.
+        height: in pixels.
+        width: in pixels.
+    """
+
+    channels: int
+    height: int
+    width: int
+
+    def __str__(self) -> str:
+        """As in 28x28 in L."""
+        return f"{self.width}x{self.height} in {MODES.get(self.channels, f'{self.channels} channels')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One image with its prompt.
+
+    Attributes:
+        file: path below its folder.
+        prompt: what is to be seen.
+        digest: sha256 of prompt, size and pixels, in hexadecimal.
+    """
+
+    file: str
+    prompt: str
+    digest: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """The images of a folder, checked.
+
+    Attributes:
+        folder: where they are.
+        form: of each of them.
+        pictures: in the order of metadata.csv.
+        refused: what was left out, and why.
+    """
+
+    folder: Path
+    form: Form
+    pictures: tuple[Picture, ...]
+    refused: tuple[Refused, ...]
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """Each prompt once, in the order in which they come."""
+        return tuple(dict.fromkeys(picture.prompt for picture in self.pictures))
+
+    @property
+    def digest(self) -> str:
+        """Of prompts and pixels, in their order."""
+        return hashlib.sha256("\n".join(picture.digest for picture in self.pictures).encode()).hexdigest()
+
+    def pixels(self, index: Sequence[int]) -> Tensor:
+        """Some of the images, float32 [N, channels, height, width], -1 to 1.
+
+        Raises:
+            DataError: One of them is not as it was when it was checked.
+        """
+        return as_floats(torch.stack([self._read(self.pictures[place]) for place in index]))
+
+    def _read(self, picture: Picture) -> Tensor:
+        pixels = decode(self.folder / picture.file, self.form)
+        if content_digest(picture.prompt, pixels) != picture.digest:
+            raise DataError(f"{self.folder / picture.file} has changed since it was checked; start again")
+        return pixels
+
+
+def read_pictures(
+    source: Path,
+    form: Form,
+    check_prompt: Callable[[str], None],
+    *,
+    skip_bad: bool = False,
+    tell: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Pictures:
+    """Check every image of a folder, and its prompt.
+
+    Args:
+        source: the folder of metadata.csv.
+        form: what an image must be.
+        check_prompt: raises an `ImageError` for a prompt that cannot be read.
+        skip_bad: whether images that cannot be used are left out; else one is enough to refuse the folder.
+        tell: called after each image with how many are done, and of how many.
+
+    Raises:
+        DataError: The folder or its metadata.csv cannot be used, or images cannot and may not be left out; the message
+            lists them.
+    """
+    lines, refused = read_metadata(source)
+    bad, pictures = list(refused), list[Picture]()
+    for done, line in enumerate(lines, start=1):
+        try:
+            check_prompt(line.prompt)
+            pictures.append(_checked(source, line, form))
+        except ImageError as error:
+            bad.append(Refused(line.file, error.message))
+        tell(done, len(lines))
+    if bad and not (pictures and skip_bad):
+        raise DataError(_listed(bad, len(pictures)))
+    return Pictures(source, form, tuple(pictures), tuple(bad))
+
+
+def decode(path: Path, form: Form) -> Tensor:
+    """The pixels of an image, uint8 [channels, height, width].
+
+    Raises:
+        DataError: There is no such file, it cannot be decoded, or it has another form.
+    """
+    try:
+        with Image.open(path) as image:
+            _check_form(path, image, form)
+            pixels = np.array(image)
+    except FileNotFoundError as error:
+        raise DataError(f"there is no {path}; mend its line in {FILE}, or remove it") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} cannot be decoded as an image ({error}); replace it") from error
+    return torch.from_numpy(pixels.reshape(form.height, form.width, form.channels)).permute(2, 0, 1).contiguous()
+
+
+def as_floats(pixels: Tensor) -> Tensor:
+    """Pixels of 8 bits, uint8 [...], as a VAE reads them: float32 [...], -1 to 1."""
+    return pixels.float() / 127.5 - 1
+
+
+def content_digest(prompt: str, pixels: Tensor) -> str:
+    """What names an image by its content: of its prompt, and its pixels, uint8 [channels, height, width]."""
+    head = f"{prompt}\0{list(pixels.shape)}\0".encode()
+    return hashlib.sha256(head + pixels.numpy().tobytes()).hexdigest()
+
+
+def _checked(source: Path, line: Line, form: Form) -> Picture:
+    return Picture(line.file, line.prompt, content_digest(line.prompt, decode(source / line.file, form)))
+
+
+def _check_form(path: Path, image: Image.Image, form: Form) -> None:
+    if (image.width, image.height) != (form.width, form.height):
+        raise DataError(
+            f"{path} is {image.width}x{image.height}, and the model draws {form.width}x{form.height}; scale or crop it"
+        )
+    if image.mode != MODES.get(form.channels):
+        raise DataError(
+            f"{path} has mode {image.mode} ({len(image.getbands())} channels), and the VAE reads "
+            f"{MODES.get(form.channels, f'{form.channels} channels')}; convert it"
+        )
+
+
+def _listed(refused: Sequence[Refused], good: int) -> str:
+    """All bad images at once."""
+    lines = [f"  {one.name}: {one.reason}" for one in refused[:SHOWN]]
+    more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []
+    total = len(refused) + good
+    remedy = "mend them, or leave them out by --skip-bad" if good else "there is nothing to learn from"
+    return "\n".join([f"{len(refused)} of {total} images cannot be used; {remedy}:", *lines, *more])

@@ -1,0 +1,237 @@
+"""A folder in the layout of diffusers' pipelines, loaded by its configuration, and saved so that they read it.
+
+FOLDER/model_index.json    the pipeline, and the class of every part
+FOLDER/transformer/        what is trained
+FOLDER/vae/  text_encoder/  tokenizer/    what is frozen
+FOLDER/scheduler/          the sampler, which says what was learnt; a model that has learnt nothing may have none
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Self, final
+
+import torch
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
+from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
+from diffusers.schedulers.scheduling_ddim import DDIMScheduler
+from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
+from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+from safetensors import SafetensorError
+from torch import nn
+from transformers import AutoTokenizer, CLIPTextModel, T5EncoderModel
+
+from trainers.dit.encoders import LatentCoder, PromptCoder
+from trainers.dit.errors import ModelError
+from trainers.dit.images import Form
+from trainers.dit.networks import Condition, Network, PixArt
+from trainers.dit.objective import Objective, objective_for
+
+INDEX: Final = "model_index.json"
+PIPELINE: Final = "PixArtAlphaPipeline"
+
+PARTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "transformer": {"PixArtTransformer2DModel": PixArtTransformer2DModel},
+        "vae": {"AutoencoderKL": AutoencoderKL},
+        "text_encoder": {"CLIPTextModel": CLIPTextModel, "T5EncoderModel": T5EncoderModel},
+    }
+)
+"""The networks of a folder, and the classes that each may be of."""
+
+SCHEDULERS: Final[Mapping[str, Any]] = MappingProxyType(
+    {kind.__name__: kind for kind in (DPMSolverMultistepScheduler, DDIMScheduler, FlowMatchEulerDiscreteScheduler)}
+)
+"""Those that can be read; whether an objective has one is asked of `objective_for`."""
+
+
+@final
+class ImageModel:
+    """Everything that makes an image of a prompt.
+
+    Args:
+        network: the transformer.
+        latents: the VAE.
+        prompts: text encoder and tokenizer.
+        objective: what the transformer has learnt; None where it has learnt nothing yet.
+
+    Attributes:
+        network: as given.
+        latents: as given.
+        prompts: as given.
+        objective: as given.
+
+    Raises:
+        ModelError: the parts do not fit one another.
+    """
+
+    def __init__(
+        self, network: Network, latents: LatentCoder, prompts: PromptCoder, objective: Objective | None = None
+    ) -> None:
+        _check_fit(network, latents, prompts)
+        self.network = network
+        self.latents = latents
+        self.prompts = prompts
+        self.objective = objective
+
+    @classmethod
+    def of(
+        cls,
+        transformer: PixArtTransformer2DModel,
+        vae: AutoencoderKL,
+        encoder: nn.Module,
+        tokenizer: Any,
+        objective: Objective | None = None,
+    ) -> Self:
+        """A model of its parts.
+
+        Raises:
+            ModelError: they do not fit one another.
+        """
+        coder = LatentCoder(vae, _side(transformer))
+        return cls(PixArt(transformer, coder.form), coder, PromptCoder(encoder, tokenizer), objective)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The model of a folder; nothing is downloaded.
+
+        Raises:
+            ModelError: it is none, a part is of an unknown class or does not hold the weights of its configuration, or
+                the parts do not fit one another.
+            SchedulerError: its scheduler is no objective's.
+        """
+        index = _index(folder)
+        transformer, vae, encoder = (_network(folder, name, index) for name in PARTS)
+        return cls.of(transformer, vae, encoder, _tokenizer(folder), _objective(folder, index))
+
+    @property
+    def form(self) -> Form:
+        """Of the images that it draws."""
+        return self.latents.form
+
+    def unconditional(self) -> Condition:
+        """The condition of no prompt, of one row."""
+        return self.prompts.embed(self.prompts.tokens([""]))
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that `PixArtAlphaPipeline.from_pretrained` reads.
+
+        It appears whole or not at all, and is read once before.
+
+        Raises:
+            ModelError: there is such a folder, or it cannot be written.
+        """
+        if folder.exists():
+            raise ModelError(f"{folder} exists already; name a folder that does not, or remove it")
+        draft = folder.parent / f".{folder.name}.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            self._write(draft)
+            type(self).load(draft)
+            draft.rename(folder)
+        except OSError as error:
+            raise ModelError(f"{folder} cannot be written ({error.strerror}); make room, or name another") from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
+
+    def _write(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        modules: dict[str, Any] = {
+            "transformer": self.network.module,
+            "vae": self.latents.module,
+            "text_encoder": self.prompts.module,
+            "tokenizer": self.prompts.tokenizer,
+        }
+        if self.objective is not None:
+            modules["scheduler"] = self.objective.scheduler()
+        for name, module in modules.items():
+            module.save_pretrained(folder / name)
+        classes = {name: type(module) for name, module in modules.items()}
+        parts = {name: [kind.__module__.partition(".")[0], kind.__name__] for name, kind in classes.items()}
+        told = {"_class_name": PIPELINE, "scheduler": [None, None], **parts}
+        (folder / INDEX).write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", "utf-8")
+
+
+def _check_fit(network: Network, latents: LatentCoder, prompts: PromptCoder) -> None:
+    config: Any = latents.module.config
+    if config.latent_channels != network.channels:
+        raise ModelError(
+            f"the VAE makes latents of {config.latent_channels} channels, and the transformer reads "
+            f"{network.channels}; take the VAE that it was built for"
+        )
+    if config.in_channels != config.out_channels:
+        raise ModelError(
+            f"the VAE reads {config.in_channels} channels and draws {config.out_channels}; make them equal"
+        )
+    if prompts.width != network.caption_width:
+        raise ModelError(
+            f"the text encoder's embeddings are {prompts.width} wide, and the transformer reads "
+            f"{network.caption_width}; take the encoder that it was built for"
+        )
+
+
+def _side(transformer: PixArtTransformer2DModel) -> int:
+    config: Any = transformer.config
+    return config.sample_size
+
+
+def _index(folder: Path) -> Mapping[str, Any]:
+    """What model_index.json says of the parts."""
+    path = folder / INDEX
+    if not path.is_file():
+        raise ModelError(f"{folder} holds no model: there is no {INDEX} in it; name a folder in diffusers' layout")
+    try:
+        told = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged ({error}); restore it") from error
+    missing = [name for name in (*PARTS, "tokenizer") if not isinstance(told, dict) or name not in told]
+    if missing:
+        raise ModelError(f"{path} names no {', '.join(missing)}; restore it")
+    return told
+
+
+def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    """The class that the index names for a part."""
+    named = index[name][-1] if isinstance(index[name], list) and index[name] else index[name]
+    if named not in known:
+        raise ModelError(f"{folder / INDEX} names {named} as {name}; here it must be {' or '.join(known)}")
+    return known[named]
+
+
+def _network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
+    """A part, in evaluation mode."""
+    kind, place = _class_of(folder, name, index, PARTS[name]), folder / name
+    theirs = {"torch_dtype": torch.float32, "low_cpu_mem_usage": False}  # low use needs a package of its own
+    settings = {"dtype": torch.float32} if name == "text_encoder" else theirs
+    try:
+        model, told = kind.from_pretrained(
+            place, local_files_only=True, use_safetensors=True, output_loading_info=True, **settings
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+        raise ModelError(f"{place} cannot be read as a {kind.__name__}: {error}") from error
+    wrong = {part: sorted(told[part]) for part in ("missing_keys", "unexpected_keys") if told[part]}
+    if wrong:
+        raise ModelError(f"{place} does not hold the weights of its configuration: {wrong}; it is damaged")
+    return model.eval()
+
+
+def _tokenizer(folder: Path) -> Any:
+    place = folder / "tokenizer"
+    try:
+        return AutoTokenizer.from_pretrained(place, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{place} cannot be read as a tokenizer: {error}") from error
+
+
+def _objective(folder: Path, index: Mapping[str, Any]) -> Objective | None:
+    """What the folder's scheduler samples; None where there is none."""
+    if index.get("scheduler") in (None, [None, None]):
+        return None
+    kind, place = _class_of(folder, "scheduler", index, SCHEDULERS), folder / "scheduler"
+    try:
+        scheduler = kind.from_pretrained(place, local_files_only=True)
+    except (OSError, ValueError, TypeError) as error:
+        raise ModelError(f"{place} cannot be read as a {kind.__name__}: {error}") from error
+    return objective_for(scheduler)

@@ -1,0 +1,132 @@
+"""Images of prompts, as the matching pipeline of diffusers draws them: the same noise, steps and guidance."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+from typing import final
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from trainers.dit.errors import SchedulerError
+from trainers.dit.models import ImageModel
+from trainers.dit.networks import Condition, Network
+
+UNGUIDED = 1.0
+"""Guidance up to this asks the network once and not twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How images are drawn.
+
+    Attributes:
+        steps: how many times the network is asked.
+        guidance: how far to go beyond what the prompt adds to no prompt; 1 for the prompt alone.
+        seed: of the noise.
+        at_once: images that are drawn together.
+    """
+
+    steps: int = 20
+    guidance: float = 2.0
+    seed: int = 0
+    at_once: int = 256
+
+
+@final
+class Guided:
+    """Asks a network with prompts and without, and goes on from the one beyond the other.
+
+    Args:
+        network: who is asked.
+        condition: of each image.
+        nothing: the condition of no prompt, of one row.
+        guidance: as `Sampling` has it.
+    """
+
+    def __init__(self, network: Network, condition: Condition, nothing: Condition, guidance: float) -> None:
+        self._network = network
+        self._guidance = guidance
+        count = len(condition.mask)
+        blank = nothing.rows(torch.zeros(count, dtype=torch.long, device=condition.mask.device))
+        self._condition = blank.joined(condition) if guidance > UNGUIDED else condition
+
+    def __call__(self, latents: Tensor, timesteps: Tensor) -> Tensor:
+        """What it says of latents, float32 [N, channels, side, side], at timesteps [N]; of their shape."""
+        if self._guidance <= UNGUIDED:
+            return self._network.predict(latents, timesteps, self._condition)
+        both = self._network.predict(torch.cat([latents] * 2), torch.cat([timesteps] * 2), self._condition)
+        without, prompted = both.chunk(2)
+        return without + self._guidance * (prompted - without)
+
+
+def noise_of(model: ImageModel, count: int, seed: int) -> Tensor:
+    """Where images begin: float32 [count, channels, side, side], the same on every device."""
+    network = model.network
+    return torch.randn(
+        count, network.channels, network.side, network.side, generator=torch.Generator().manual_seed(seed)
+    )
+
+
+@torch.no_grad()
+def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, sampling: Sampling) -> Tensor:
+    """Latents, float32 [N, channels, side, side], from noise of that shape, one for each row of the condition.
+
+    Raises:
+        SchedulerError: the model has learnt nothing yet, or its scheduler cannot take exactly so many steps.
+    """
+    if model.objective is None:
+        raise SchedulerError("the model has no scheduler: it has learnt nothing yet; train it first")
+    device = noise.device
+    nothing = Condition(*(part.to(device) for part in model.unconditional()))
+    with evaluating(model.network.module):
+        guided = Guided(model.network, condition, nothing, sampling.guidance)
+        return model.objective.sample(guided, noise, sampling.steps)
+
+
+@torch.no_grad()
+def draw_images(model: ImageModel, prompts: Sequence[str], sampling: Sampling) -> Tensor:
+    """Images of prompts, float32 [N, channels, height, width], 0 to 1, on the CPU; the same for the same seed.
+
+    Raises:
+        DataError: a prompt is too long.
+        SchedulerError: the model has learnt nothing yet, or its scheduler cannot take exactly so many steps.
+    """
+    device = next(model.network.module.parameters()).device
+    tokens, noise = model.prompts.tokens(prompts), noise_of(model, len(prompts), sampling.seed)
+    drawn: list[Tensor] = []
+    for first in range(0, len(prompts), sampling.at_once):
+        rows = slice(first, first + sampling.at_once)
+        condition = model.prompts.embed(type(tokens)(*(part[rows].to(device) for part in tokens)))
+        latents = draw_latents(model, condition, noise[rows].to(device), sampling)
+        drawn.append(model.latents.decode(latents).cpu())
+    return torch.cat(drawn)
+
+
+def as_image(pixels: Tensor) -> Image.Image:
+    """One image of pixels, float [channels, height, width], 0 to 1."""
+    whole = (pixels * 255).round().to(torch.uint8).permute(1, 2, 0).squeeze(-1)
+    return Image.fromarray(whole.cpu().numpy())
+
+
+def grid(images: Tensor, columns: int) -> Tensor:
+    """Images, float [N, channels, height, width], as one: [channels, rows · height, columns · width], white behind."""
+    count, channels, height, width = images.shape
+    rows = ceil(count / columns)
+    filled = torch.cat([images, images.new_ones(rows * columns - count, channels, height, width)])
+    split = filled.view(rows, columns, channels, height, width)
+    return split.permute(2, 0, 3, 1, 4).reshape(channels, rows * height, columns * width)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Generator[None]:
+    """Evaluation mode inside; after it every part is as it was."""
+    before = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in before.items():
+            part.training = training

@@ -1,0 +1,201 @@
+"""Images that were encoded once are the same to learn from as images that are encoded in every step."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_images import PROMPTS, bar, tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae, write_images
+from torch import Tensor
+
+from trainers.dit.batches import Encoded, PlainImages, Rounds
+from trainers.dit.cache import Cache, write_cache
+from trainers.dit.denoising import Denoising, Draws
+from trainers.dit.errors import CacheError
+from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.models import ImageModel
+from trainers.dit.objective import objective_of
+
+
+def some_pictures(folder: Path, model: ImageModel, count: int = 12) -> Pictures:
+    return read_pictures(write_images(folder, count), model.form, model.prompts.check)
+
+
+@pytest.fixture(scope="module")
+def model() -> ImageModel:
+    made = tiny_model()
+    made.objective = objective_of("flow")
+    return made
+
+
+@pytest.fixture
+def cache(tmp_path: Path, model: ImageModel) -> Cache:
+    """Twelve images of four prompts."""
+    return write_cache(some_pictures(tmp_path / "images", model), model, tmp_path / "cache")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_loss_is_the_same_at_an_equal_random_state(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+    plain = PlainImages(some_pictures(tmp_path / "images", model), model.prompts)
+    learnt = Denoising(model, Draws(objective_of("flow"), dropout=0.3))
+    for places in (torch.arange(12), torch.tensor([3, 3, 7])):
+        losses: list[float] = []
+        for batch in (cache.gather(places), plain.gather(places)):
+            torch.manual_seed(9)
+            losses.append(float(learnt.loss(batch).mean))
+        assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+        assert losses[0] != pytest.approx(float(learnt.loss(cache.gather(places)).mean), abs=1e-3)
+
+
+def test_it_keeps_the_posterior_and_not_one_draw(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+    pixels = some_pictures(tmp_path / "images", model).pixels(range(12))
+    vae: Any = model.latents.module
+    found = vae.encode(pixels).latent_dist
+    batch = cache.gather(torch.arange(12))
+    torch.testing.assert_close(batch.posterior.mean, 0.7 * found.mean)
+    torch.testing.assert_close(batch.posterior.deviation, 0.7 * found.std)
+
+
+def test_every_image_has_the_embedding_of_its_own_prompt(cache: Cache, model: ImageModel) -> None:
+    batch = cache.gather(torch.tensor([6, 1]))
+    wanted = model.prompts.embed(model.prompts.tokens([PROMPTS[2], PROMPTS[1]]))
+    torch.testing.assert_close(batch.condition.embeddings, wanted.embeddings)
+    assert torch.equal(batch.condition.mask, wanted.mask)
+
+
+def test_the_same_images_give_the_same_bytes(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+    again = write_cache(some_pictures(tmp_path / "images", model), model, tmp_path / "again")
+    assert content(again.folder) == content(cache.folder)
+
+
+def test_what_was_left_out_stays_visible(model: ImageModel, tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "images", 3, ["gone.png|a bar on the top"])
+    pictures = read_pictures(folder, model.form, model.prompts.check, skip_bad=True)
+    (refused,) = Cache.open(write_cache(pictures, model, tmp_path / "cache").folder).contents.refused
+    assert refused.name == "gone.png"
+    assert "there is no" in refused.reason
+
+
+def test_it_appears_whole_or_not_at_all(model: ImageModel, tmp_path: Path) -> None:
+    pictures = some_pictures(tmp_path / "images", model)
+    bar(PROMPTS[0], 77).save(tmp_path / "images" / "images" / "0008.png")
+    with pytest.raises(Exception, match=r"0008.png has changed"):
+        write_cache(pictures, model, tmp_path / "cache")
+    assert [path.name for path in tmp_path.iterdir()] == ["images"]
+
+
+def test_it_is_never_written_over(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match="exists already"):
+        write_cache(some_pictures(tmp_path / "images", model), model, cache.folder)
+
+
+def test_it_fits_the_model_that_made_it_whatever_its_transformer_has_learnt(cache: Cache) -> None:
+    other = ImageModel.of(tiny_transformer(seed=1), tiny_vae(), tiny_encoder(), tiny_tokenizer())
+    cache.check_model(other)
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ((tiny_vae(seed=6), tiny_encoder()), "by another VAE than"),
+        ((tiny_vae(), tiny_encoder(seed=4)), "by another text encoder than"),
+        ((tiny_vae(seed=6), tiny_encoder(seed=4)), "by another VAE and another text encoder than"),
+    ],
+)
+def test_another_models_encoders_are_refused_by_name(parts: tuple[Any, Any], told: str, cache: Cache) -> None:
+    with pytest.raises(CacheError, match=told):
+        cache.check_model(ImageModel.of(tiny_transformer(), *parts, tiny_tokenizer()))
+
+
+def test_other_images_are_refused_by_the_first_that_differs(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+    same = some_pictures(tmp_path / "images", model)
+    cache.check_pictures(same)
+    bar(PROMPTS[1], 88).save(tmp_path / "images" / "images" / "0005.png")
+    other = read_pictures(tmp_path / "images", model.form, model.prompts.check)
+    with pytest.raises(CacheError, match=r"made of other images .*the first difference: images/0005.png"):
+        cache.check_pictures(other)
+
+
+def cut(folder: Path) -> None:
+    path = folder / "encoded.safetensors"
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def with_other_numbers(folder: Path) -> None:
+    path = folder / "encoded.safetensors"
+    tensors = load_file(path)
+    save_file({**tensors, "mean": tensors["mean"] + 1e-3}, path)
+
+
+def with_an_image_less(folder: Path) -> None:
+    told = json.loads((folder / "cache.json").read_text())
+    (folder / "cache.json").write_text(json.dumps({**told, "pictures": told["pictures"][1:]}))
+
+
+def of_another_version(folder: Path) -> None:
+    told = json.loads((folder / "cache.json").read_text())
+    (folder / "cache.json").write_text(json.dumps({**told, "version": 7}))
+
+
+def without_its_file(folder: Path) -> None:
+    (folder / "cache.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (cut, "encoded.safetensors is not the one that was written"),
+        (with_other_numbers, "encoded.safetensors is not the one that was written"),
+        (with_an_image_less, "names 11 images, encoded.safetensors has 12"),
+        (of_another_version, "made in version 7"),
+        (without_its_file, "is no cache: it has no cache.json"),
+    ],
+)
+def test_a_folder_that_is_damaged_or_none_is_refused(spoil: Callable[[Path], None], told: str, cache: Cache) -> None:
+    spoil(cache.folder)
+    with pytest.raises(CacheError, match=told):
+        Cache.open(cache.folder)
+
+
+class Numbers:
+    """Images that are their own places."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def gather(self, index: Tensor) -> list[int]:
+        return index.tolist()
+
+
+def test_rounds_go_through_all_images_before_any_comes_again() -> None:
+    rounds = Rounds(Numbers(10), size=4, batches=5, seed=3)
+    seen = [place for epoch in range(2) for batch in rounds.batches(epoch) for place in batch]
+    assert len(seen) == 40
+    assert all(sorted(seen[first : first + 10]) == list(range(10)) for first in range(0, 40, 10))
+    assert seen[:10] != seen[10:20]
+
+
+def test_a_batch_of_a_round_is_the_same_from_wherever_the_round_is_read() -> None:
+    rounds = Rounds(Numbers(7), size=9, batches=6, seed=3)
+    whole = list(rounds.batches(4))
+    assert [len(batch) for batch in whole] == [9] * 6
+    assert list(rounds.batches(4, start=1, step=2)) == whole[1::2]
+
+
+def test_a_batch_is_encoded_or_plain_and_both_can_be_cut(cache: Cache) -> None:
+    from trainers.loop import BySamples
+
+    batch = cache.gather(torch.arange(6))
+    assert BySamples().samples(batch) == 6
+    piece: Encoded = BySamples().piece(batch, 2, 5)
+    assert torch.equal(piece.posterior.mean, batch.posterior.mean[2:5])

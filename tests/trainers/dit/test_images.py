@@ -1,0 +1,145 @@
+"""A folder of images is checked one by one; what cannot be used is listed, and left out only where that is wanted."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tiny_images import PROMPTS, bar, tiny_model, write_images
+
+from trainers.dit.errors import DataError
+from trainers.dit.images import Form, Pictures, as_floats, read_pictures
+
+FORM = Form(1, 8, 8)
+
+
+def anything(_prompt: str) -> None:
+    """Every prompt can be read."""
+
+
+def read(folder: Path, *, skip_bad: bool = False) -> Pictures:
+    return read_pictures(folder, FORM, anything, skip_bad=skip_bad)
+
+
+def test_images_come_with_their_prompts_in_the_order_of_metadata(tmp_path: Path) -> None:
+    pictures = read(write_images(tmp_path, 6))
+    assert [one.file for one in pictures.pictures] == [f"images/{number:04d}.png" for number in range(6)]
+    assert [one.prompt for one in pictures.pictures] == [*PROMPTS, *PROMPTS[:2]]
+    assert pictures.prompts == PROMPTS
+    whole = torch.from_numpy(np.array(bar(PROMPTS[1], 1)))
+    torch.testing.assert_close(pictures.pixels([1])[0, 0], as_floats(whole))
+    assert (float(pictures.pixels(range(6)).min()), float(pictures.pixels(range(6)).max())) >= (-1, -1)
+
+
+def test_the_digest_follows_pixels_and_prompts_and_not_names(tmp_path: Path) -> None:
+    first, again = read(write_images(tmp_path / "a", 3)), read(write_images(tmp_path / "b", 3))
+    assert first.digest == again.digest
+    write_images(tmp_path / "c", 3)
+    bar(PROMPTS[0], 99).save(tmp_path / "c" / "images" / "0000.png")
+    assert read(tmp_path / "c").digest != first.digest
+    (tmp_path / "b" / "metadata.csv").write_text(
+        (tmp_path / "b" / "metadata.csv").read_text().replace("|a bar on the left", "|a bar on the right")
+    )
+    assert read(tmp_path / "b").digest != first.digest
+
+
+def spoilt(folder: Path) -> dict[str, str]:
+    """Nine ways to be bad beside three good images; what is told of each."""
+    Image.new("L", (8, 9)).save(folder / "tall.png")
+    Image.new("RGB", (8, 8)).save(folder / "colours.png")
+    Image.new("P", (8, 8)).save(folder / "palette.png")
+    Image.new("I;16", (8, 8)).save(folder / "deep.png")
+    (folder / "broken.png").write_bytes(b"no image")
+    whole = (folder / "images" / "0000.png").read_bytes()
+    (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
+    names = ("tall", "colours", "palette", "deep", "broken", "cut", "gone")
+    lines = [f"{name}.png|a bar on the left" for name in names]
+    lines += ["images/0001.png|again", "../out.png|a bar", "wordless.png|", "one|two|three"]
+    with (folder / "metadata.csv").open("a", encoding="utf-8") as file:
+        file.write("\n".join(lines))
+    return {
+        "tall.png": "is 8x9, and the model draws 8x8",
+        "colours.png": "has mode RGB (3 channels), and the VAE reads L",
+        "palette.png": "has mode P",
+        "deep.png": "has mode I;16",
+        "broken.png": "cannot be decoded as an image",
+        "cut.png": "cannot be decoded as an image",
+        "gone.png": "there is no ",
+        "images/0001.png": "stands on lines 3, 13",
+        "../out.png": "leads out of the folder",
+        "wordless.png": "has no prompt",
+        "one": "is not file|prompt",
+    }
+
+
+def test_bad_images_are_told_all_together(tmp_path: Path) -> None:
+    expected = spoilt(write_images(tmp_path, 4))
+    with pytest.raises(DataError) as refused:
+        read(tmp_path)
+    first, *others = refused.value.message.splitlines()
+    assert first == "11 of 14 images cannot be used; mend them, or leave them out by --skip-bad:"
+    assert len(others) == len(expected)
+    assert all(any(f"  {name}: " in line and told in line for line in others) for name, told in expected.items())
+
+
+def test_bad_images_are_left_out_where_that_is_wanted_and_stay_visible(tmp_path: Path) -> None:
+    expected = spoilt(write_images(tmp_path, 4))
+    pictures = read(tmp_path, skip_bad=True)
+    assert [one.file for one in pictures.pictures] == ["images/0000.png", "images/0002.png", "images/0003.png"]
+    assert {one.name: expected[one.name] in one.reason for one in pictures.refused} == dict.fromkeys(expected, True)
+
+
+def test_one_bad_image_of_a_thousand_is_found_and_named(tmp_path: Path) -> None:
+    folder = write_images(tmp_path, 1000)
+    (folder / "images" / "0617.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"1 of 1000 images .*\n  images/0617.png: .* cannot be decoded"):
+        read(folder)
+    assert len(read(folder, skip_bad=True).pictures) == 999
+
+
+def test_a_prompt_longer_than_the_encoder_reads_is_refused_by_its_count(tmp_path: Path) -> None:
+    model = tiny_model()
+    folder = write_images(tmp_path, 3, ["images/0000.png|a", "long.png|" + "a bar on the left " * 3])
+    bar(PROMPTS[0], 7).save(folder / "long.png")
+    with pytest.raises(DataError, match="has 17 tokens, and the text encoder reads 12"):
+        read_pictures(folder, model.form, model.prompts.check)
+    left = read_pictures(folder, model.form, model.prompts.check, skip_bad=True).refused
+    assert "long.png" in [one.name for one in left]
+
+
+def test_a_prompt_with_something_unknown_is_refused() -> None:
+    model = tiny_model()
+    with pytest.raises(DataError, match="has 'ß7', which the tokenizer does not know"):
+        model.prompts.check("a bar ß7")
+
+
+@pytest.mark.parametrize("column", ["source_images", "source"])
+def test_images_as_a_condition_are_refused_by_name(column: str, tmp_path: Path) -> None:
+    (tmp_path / "metadata.csv").write_text(f"file|prompt|{column}\na.png|a bar|b.png\n")
+    with pytest.raises(DataError, match=f"has a column {column}: images as a condition are not supported"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "has no metadata.csv"),
+        (b"", "names no image"),
+        (b"file|prompt\n", "names no image"),
+        (b"file|text\na.png|b\n", "has the columns file|text"),
+        (b"a.png|\xff\n", "is not in UTF-8 .line 1, byte 0xff"),
+    ],
+)
+def test_a_folder_without_usable_metadata_is_refused(content: bytes | None, told: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "metadata.csv").write_bytes(content)
+    with pytest.raises(DataError, match=told.replace("|", r"\|")):
+        read(tmp_path)
+
+
+def test_an_image_that_changes_between_check_and_use_is_refused(tmp_path: Path) -> None:
+    pictures = read(write_images(tmp_path, 2))
+    bar(PROMPTS[0], 50).save(tmp_path / "images" / "0000.png")
+    with pytest.raises(DataError, match=r"0000.png has changed since it was checked"):
+        pictures.pixels([0, 1])

@@ -1,0 +1,194 @@
+"""A model is a folder of diffusers'; what is drawn here, the matching pipeline draws too."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from diffusers.pipelines.pixart_alpha.pipeline_pixart_alpha import PixArtAlphaPipeline
+from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+from safetensors.torch import load_file, save_file
+from tiny_images import LENGTH, PROMPTS, tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae
+
+from trainers.dit.encoders import LatentCoder
+from trainers.dit.errors import DataError, ImageError, ModelError, SchedulerError
+from trainers.dit.models import ImageModel
+from trainers.dit.objective import ObjectiveName, objective_of
+from trainers.dit.sampling import Sampling, as_image, draw_images, grid
+
+NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
+
+
+def trained(name: ObjectiveName = "flow") -> ImageModel:
+    """As if it had learnt: random weights, large enough that the prompts count."""
+    model = tiny_model()
+    model.objective = objective_of(name)
+    draw = torch.Generator().manual_seed(11)
+    with torch.no_grad():
+        for weight in model.network.module.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=draw))
+    return model
+
+
+@pytest.mark.parametrize("guidance", [1.0, 2.5])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pipeline_of_diffusers_draws_the_same_images(name: ObjectiveName, guidance: float, tmp_path: Path) -> None:
+    trained(name).save(tmp_path / "model")
+    pipeline: Any = PixArtAlphaPipeline.from_pretrained(tmp_path / "model", low_cpu_mem_usage=False)
+    pipeline.set_progress_bar_config(disable=True)
+    theirs = pipeline(
+        prompt=list(PROMPTS),
+        num_inference_steps=8,
+        guidance_scale=guidance,
+        generator=torch.Generator().manual_seed(4),
+        use_resolution_binning=False,
+        clean_caption=False,
+        max_sequence_length=LENGTH,
+        output_type="pt",
+    ).images
+    sampling = Sampling(steps=8, guidance=guidance, seed=4)
+    ours = draw_images(ImageModel.load(tmp_path / "model"), PROMPTS, sampling)
+    assert float((ours - theirs).abs().max()) <= 1e-4
+    other = draw_images(ImageModel.load(tmp_path / "model"), PROMPTS[::-1], sampling)
+    assert float((other - theirs).abs().max()) > 1e-3
+
+
+def test_a_saved_model_is_the_same_when_it_is_read(tmp_path: Path) -> None:
+    model = trained("velocity")
+    model.save(tmp_path / "model")
+    read = ImageModel.load(tmp_path / "model")
+    assert (read.latents.digest, read.prompts.digest) == (model.latents.digest, model.prompts.digest)
+    assert read.objective is not None
+    assert read.objective.name == "velocity"
+    sampling = Sampling(steps=5, seed=3)
+    assert torch.equal(draw_images(read, PROMPTS, sampling), draw_images(model, PROMPTS, sampling))
+
+
+def test_images_are_the_same_for_a_seed_however_many_are_drawn_at_once() -> None:
+    model = trained()
+    together, apart = (draw_images(model, PROMPTS, Sampling(steps=5, at_once=size)) for size in (4, 1))
+    torch.testing.assert_close(together, apart, atol=1e-5, rtol=0)
+    assert not torch.equal(together, draw_images(model, PROMPTS, Sampling(steps=5, seed=1)))
+
+
+def test_drawing_touches_neither_the_random_stream_nor_the_mode() -> None:
+    model = trained()
+    model.network.module.train()
+    before = torch.get_rng_state()
+    draw_images(model, PROMPTS, Sampling(steps=5))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(part.training for part in model.network.module.modules())
+
+
+def test_a_model_that_has_learnt_nothing_draws_nothing(tmp_path: Path) -> None:
+    tiny_model().save(tmp_path / "model")
+    model = ImageModel.load(tmp_path / "model")
+    assert model.objective is None
+    with pytest.raises(SchedulerError, match="it has learnt nothing yet"):
+        draw_images(model, PROMPTS, Sampling())
+
+
+def test_a_prompt_to_draw_is_never_cut() -> None:
+    with pytest.raises(DataError, match="has 17 tokens"):
+        draw_images(trained(), ["a bar on the left " * 3], Sampling())
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = trained()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(model.prompts.tokenizer, "save_pretrained", full)
+    with pytest.raises(ModelError, match="No space left on device"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ModelError, match="exists already"):
+        trained().save(tmp_path / "model")
+
+
+def without_a_weight(folder: Path) -> None:
+    path = folder / "transformer" / "diffusion_pytorch_model.safetensors"
+    weights = load_file(path)
+    weights.pop("proj_out.bias")
+    save_file(weights, path, {"format": "pt"})
+
+
+def of_another_class(folder: Path) -> None:
+    path = folder / "model_index.json"
+    path.write_text(path.read_text().replace("PixArtTransformer2DModel", "DiTTransformer2DModel"))
+
+
+def with_another_scheduler(folder: Path) -> None:
+    FlowMatchEulerDiscreteScheduler(1000).save_pretrained(folder / "scheduler")
+    path = folder / "model_index.json"
+    path.write_text(path.read_text().replace("DPMSolverMultistepScheduler", "FlowMatchEulerDiscreteScheduler"))
+
+
+def with_another_setting(folder: Path) -> None:
+    path = folder / "scheduler" / "scheduler_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"prediction_type": "epsilon"}))
+
+
+def without_index(folder: Path) -> None:
+    (folder / "model_index.json").unlink()
+
+
+def of_another_vae(folder: Path) -> None:
+    tiny_vae(channels=2).save_pretrained(folder / "vae")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (without_a_weight, "does not hold the weights of its configuration.*proj_out.bias"),
+        (of_another_class, "names DiTTransformer2DModel as transformer; here it must be PixArtTransformer2DModel"),
+        (with_another_scheduler, r"FlowMatchEuler\w+\(.*is the sampler of no objective here: flow \(DPMSolver"),
+        (with_another_setting, r"DPMSolver\w+\(.*prediction_type='epsilon'.*is the sampler of no objective"),
+        (without_index, "holds no model: there is no model_index.json"),
+        (of_another_vae, "makes latents of 2 channels, and the transformer reads 4"),
+    ],
+)
+def test_a_folder_that_is_no_model_is_refused(spoil: Callable[[Path], None], told: str, tmp_path: Path) -> None:
+    trained().save(tmp_path / "model")
+    spoil(tmp_path / "model")
+    with pytest.raises(ImageError, match=told):
+        ImageModel.load(tmp_path / "model")
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ModelError, match="makes latents of 2 channels, and the transformer reads 4"):
+        ImageModel.of(tiny_transformer(), tiny_vae(channels=2), tiny_encoder(), tiny_tokenizer())
+    with pytest.raises(ModelError, match="embeddings are 32 wide, and the transformer reads 16"):
+        ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(width=32), tiny_tokenizer())
+
+
+def test_latents_that_the_pipeline_would_not_shift_back_are_refused() -> None:
+    vae: Any = tiny_vae()
+    vae.register_to_config(shift_factor=0.1)
+    with pytest.raises(ModelError, match="the VAE has shift_factor, and PixArt's pipeline knows scaling_factor alone"):
+        LatentCoder(vae, 4)
+
+
+def test_encoding_is_undone_by_decoding_up_to_what_the_vae_loses() -> None:
+    """Latents are scaled on the way in as they are on the way out."""
+    coder = tiny_model().latents
+    pixels = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(2)) * 2 - 1
+    module: Any = coder.module
+    plain = module.decode(module.encode(pixels).latent_dist.mean).sample
+    torch.testing.assert_close(coder.decode(coder.encode(pixels).mean), (plain / 2 + 0.5).clamp(0, 1))
+
+
+def test_a_grid_has_its_images_row_by_row() -> None:
+    images = torch.arange(5.0).view(5, 1, 1, 1).expand(5, 1, 2, 3) / 10
+    found = grid(images, 3)
+    assert found.shape == (1, 4, 9)
+    torch.testing.assert_close(found[0, ::2, ::3], torch.tensor([[0, 0.1, 0.2], [0.3, 0.4, 1.0]]))
+    assert as_image(found).size == (9, 4)
