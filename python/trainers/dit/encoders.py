@@ -78,7 +78,8 @@ class LatentCoder:
     def encode(self, pixels: Tensor) -> Posterior:
         """The posterior of images, float32 [N, channels, height, width], -1 to 1."""
         found = self.module.encode(pixels, return_dict=False)[0]
-        return Posterior(found.mean * self._scaling, found.std * self._scaling)
+        # Numbers drawn for them come in the order in which they lie in memory, which must be the same from a cache.
+        return Posterior(*((part * self._scaling).contiguous() for part in (found.mean, found.std)))
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
