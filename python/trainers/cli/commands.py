@@ -73,6 +73,26 @@ VITS: Final = (
         "Example: quantra train vits evaluate voices/mine --corpus corpus",
     ),
 )
+DIT: Final = (
+    Command(
+        "cache",
+        "trainers.dit.command:cache",
+        "Check images and their prompts, and encode them once.",
+        "Example: quantra train dit cache images --model base --out cached",
+    ),
+    Command(
+        "train",
+        "trainers.dit.command:train",
+        "Train a model's transformer on images.",
+        "Example: quantra train dit train cached --model base --out drawings/mine",
+    ),
+    Command(
+        "sample",
+        "trainers.dit.command:sample",
+        "Draw images of a prompt, and save them.",
+        'Example: quantra train dit sample drawings/mine --prompt "a handwritten digit seven" --out seven.png',
+    ),
+)
 TUNE: Final = (
     Command(
         "stock",
@@ -83,9 +103,10 @@ TUNE: Final = (
 )
 
 app = program((*COMMANDS, *OURS), text=TEXT)
-training = program(TRAIN, text="Train a model: stock, or vits for speech.")
+training = program(TRAIN, text="Train a model: stock, vits for speech, or dit for images.")
 training.add_typer(
     program(VITS, text="Train a voice on recordings, and let it speak; needs the extra tts."), name="vits"
 )
+training.add_typer(program(DIT, text="Train a model on images, and let it draw; needs the extra dit."), name="dit")
 app.add_typer(training, name="train")
 app.add_typer(program(TUNE, text="Tune the settings of a model: stock."), name="tune")

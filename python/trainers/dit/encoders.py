@@ -163,7 +163,9 @@ class PromptCoder:
     @property
     def digest(self) -> str:
         """Of configuration, weights and tokenizer."""
-        spelled = self.tokenizer.backend_tokenizer.to_str()
+        told: dict[str, Any] = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        told |= {"padding": None, "truncation": None}  # those of its last call
+        spelled = json.dumps(told, sort_keys=True)
         return hashlib.sha256(f"{digest_of(self.module)}\n{self.length}\n{spelled}".encode()).hexdigest()
 
 

@@ -27,7 +27,8 @@ from trainers.dit.encoders import LatentCoder, PromptCoder
 from trainers.dit.errors import ModelError
 from trainers.dit.images import Form
 from trainers.dit.networks import Condition, Network, PixArt
-from trainers.dit.objective import Objective, objective_for
+from trainers.dit.objective import Objective, objective_for, objective_of
+from trainers.dit.recipe import ObjectiveName
 
 INDEX: Final = "model_index.json"
 PIPELINE: Final = "PixArtAlphaPipeline"
@@ -115,10 +116,27 @@ class ImageModel:
         """The condition of no prompt, of one row."""
         return self.prompts.embed(self.prompts.tokens([""]))
 
-    def save(self, folder: Path) -> None:
+    def learning(self, name: ObjectiveName | None) -> Self:
+        """This model with an objective to learn: its own, or where it has none, the one of that name or flow matching.
+
+        Raises:
+            SchedulerError: its scheduler is another one's than the objective that is asked for.
+        """
+        wanted = objective_of(name or "flow")
+        if self.objective is None:
+            return type(self)(self.network, self.latents, self.prompts, wanted)
+        if name is not None:
+            wanted.check(self.objective.scheduler())
+        return self
+
+    def save(self, folder: Path, notes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> None:
         """Write a folder that `PixArtAlphaPipeline.from_pretrained` reads.
 
         It appears whole or not at all, and is read once before.
+
+        Args:
+            folder: where; must not exist.
+            notes: further files of JSON, by name.
 
         Raises:
             ModelError: there is such a folder, or it cannot be written.
@@ -129,6 +147,8 @@ class ImageModel:
         shutil.rmtree(draft, ignore_errors=True)
         try:
             self._write(draft)
+            for name, note in notes.items():
+                (draft / name).write_text(json.dumps(note, indent=1, sort_keys=True) + "\n", "utf-8")
             type(self).load(draft)
             draft.rename(folder)
         except OSError as error:

@@ -6,7 +6,7 @@ error that names both; nothing falls back on a schedule of its own.
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, final
+from typing import Any, Final, final
 
 import torch
 from diffusers.schedulers.scheduling_ddim import DDIMScheduler
@@ -15,8 +15,7 @@ from torch import Tensor
 
 from trainers.dit.errors import SchedulerError
 from trainers.dit.processes import Diffusion, FlowMatching, Noised, Process
-
-ObjectiveName = Literal["flow", "epsilon", "velocity"]
+from trainers.dit.recipe import ObjectiveName
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 """What a network says of latents, float [N, channels, height, width], at timesteps [N]; of the latents' shape."""

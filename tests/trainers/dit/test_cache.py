@@ -49,9 +49,9 @@ def test_the_loss_is_the_same_at_an_equal_random_state(cache: Cache, model: Imag
         losses: list[float] = []
         for batch in (cache.gather(places), plain.gather(places)):
             torch.manual_seed(9)
-            losses.append(float(learnt.loss(batch).mean))
+            losses.append(learnt.loss(batch).mean.item())
         assert losses[0] == pytest.approx(losses[1], abs=1e-6)
-        assert losses[0] != pytest.approx(float(learnt.loss(cache.gather(places)).mean), abs=1e-3)
+        assert losses[0] != pytest.approx(learnt.loss(cache.gather(places)).mean.item(), abs=1e-3)
 
 
 def test_it_keeps_the_posterior_and_not_one_draw(cache: Cache, model: ImageModel, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from torch import Tensor
 
 from trainers.dit.errors import SchedulerError
-from trainers.dit.objective import Objective, ObjectiveName, Predict, objective_for, objective_of, objectives
+from trainers.dit.objective import Objective, Predict, objective_for, objective_of, objectives
 from trainers.dit.processes import Diffusion, FlowMatching, Process
+from trainers.dit.recipe import ObjectiveName
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 IMAGE = torch.randn(1, 4, 4, 4, generator=torch.Generator().manual_seed(0))

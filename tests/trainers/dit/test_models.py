@@ -15,7 +15,8 @@ from tiny_images import LENGTH, PROMPTS, tiny_encoder, tiny_model, tiny_tokenize
 from trainers.dit.encoders import LatentCoder
 from trainers.dit.errors import DataError, ImageError, ModelError, SchedulerError
 from trainers.dit.models import ImageModel
-from trainers.dit.objective import ObjectiveName, objective_of
+from trainers.dit.objective import objective_of
+from trainers.dit.recipe import ObjectiveName
 from trainers.dit.sampling import Sampling, as_image, draw_images, grid
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")

@@ -1,0 +1,21 @@
+"""`python -m trainers.dit …`: the image trainer as a script of its own."""
+
+from predictor.interruption import loading
+
+with loading():
+    from predictor.cli import run  # first: where typer is missing, it says what to install
+
+    # isort: split
+    import typer
+
+    from trainers.dit.command import cache, sample, train
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a model on images, and let it draw.")
+app.command(epilog="Example: python -m trainers.dit cache images --model base --out cached")(cache)
+app.command(epilog="Example: python -m trainers.dit train cached --model base --out drawings/mine")(train)
+app.command(
+    epilog='Example: python -m trainers.dit sample drawings/mine --prompt "a handwritten digit seven" --out seven.png'
+)(sample)
+
+if __name__ == "__main__":
+    run(app, name="python -m trainers.dit")

@@ -1,0 +1,246 @@
+"""`quantra train dit …` and `python -m trainers.dit …`: from a folder of images to a model that draws.
+
+What needs the extra `dit` is imported when a command runs, so that a missing package is one line.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import torch
+import typer
+
+from predictor.cli.flags import with_flags
+from predictor.errors import ConfigurationError
+from predictor.flags import Flag, Given
+from trainers.dit.errors import DataError, ImageError, ModelError, require_packages
+from trainers.dit.recipe import Build, ImageRecipe
+from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
+from trainers.options import RunOptions, Threads, consumer
+
+if TYPE_CHECKING:
+    from trainers.dit.batches import Encoded, Images, Plain
+    from trainers.dit.images import Pictures
+    from trainers.dit.models import ImageModel
+
+ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
+SkipBad = Annotated[bool, Flag("Leave out images that cannot be used, and list them.")]
+AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", spelling="--json")]
+
+CACHE = "cache.json"
+"""What tells a cache from a folder of images."""
+
+TRAINING = "training.json"
+"""How a model came to be, beside its parts."""
+
+
+@with_flags
+def cache(
+    *,
+    images: Annotated[
+        Path,
+        typer.Argument(metavar="IMAGES", help="Folder of metadata.csv (file|prompt) and images.", show_default=False),
+    ],
+    model: ModelFlag,
+    out: Annotated[Path, Flag("Folder of the cache; it must not exist.")],
+    skip_bad: SkipBad = False,
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Check images and their prompts, and encode them once."""
+    with _failing():
+        from trainers.dit.cache import write_cache
+        from trainers.dit.models import ImageModel
+
+        torch.set_num_threads(threads)
+        loaded = ImageModel.load(model)
+        pictures = _pictures(images, loaded, skip_bad=skip_bad, silent=as_json)
+        write_cache(pictures, loaded, out, _counter("encoded", silent=as_json))
+    facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
+    if as_json:
+        _write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
+        return
+    _say(f"{facts['images']} images of {facts['prompts']} prompts, {len(pictures.refused)} left out.")
+    _say(f"Saved {out}. Next: quantra train dit train {out} --model {model} --out drawings/mine")
+
+
+@with_flags
+def train(
+    *,
+    images: Annotated[
+        Path,
+        typer.Argument(
+            metavar="IMAGES", help="Folder that `cache` made, or of images to encode in every step.", show_default=False
+        ),
+    ],
+    model: ModelFlag,
+    out: Annotated[Path, Flag("Folder of the trained model; it must not exist.")],
+    made_of: Annotated[
+        Path | None, Flag("Images that the cache must have been made of, all of which are read to check.")
+    ] = None,
+    skip_bad: SkipBad = False,
+    build: Given[Build],
+    recipe: Given[ImageRecipe],
+    run: RunOptions,
+) -> None:
+    """Train a model's transformer on images."""
+    with _failing():
+        from trainers.dit.models import ImageModel
+        from trainers.dit.training import fit
+
+        chosen = recipe.over(ImageRecipe())
+        torch.set_num_threads(run.threads)
+        _check_free(out)
+        loaded = ImageModel.load(model).learning(build.over(Build()).objective if build.flags else None)
+        source = _source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
+        seed_everything(chosen.seed)
+        folder = out.with_name(f"{out.name}.run")
+        settings = {"recipe": asdict(chosen), "objective": str(loaded.objective), "images": len(source)}
+        checkpoints = _checkpoints(folder, run, settings)
+        learnt = fit(loaded, source, chosen, checkpoints, consumer(run, folder, sys.stdout, rank=launched_rank()))
+        if launched_rank() > 0:
+            return
+        loaded.network.module.cpu()
+        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt)}})
+    if run.as_json:
+        _write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1]})
+        return
+    prompt = "a handwritten digit seven"
+    _say(f'Saved {out}. Next: quantra train dit sample {out} --prompt "{prompt}" --out seven.png')
+
+
+@with_flags
+def sample(  # noqa: PLR0913 - one argument a flag
+    *,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.", show_default=False)],
+    prompt: Annotated[str, Flag("What is to be seen.")],
+    out: Annotated[Path, Flag("The picture's file: .png.", metavar="FILE")],
+    count: Annotated[int, Flag("Images, side by side in a square.", minimum=1)] = 1,
+    steps: Annotated[int, Flag("How many times the network is asked.", minimum=1)] = 20,
+    guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 2.0,
+    scale: Annotated[int, Flag("Pixels of the file per pixel of the image.", minimum=1)] = 1,
+    seed: Annotated[int, Flag("Of the noise that images begin with.", minimum=0, maximum=2**32 - 1)] = 0,
+    threads: Threads = 1,
+) -> None:
+    """Draw images of a prompt, and save them."""
+    with _failing():
+        from trainers.dit.models import ImageModel
+        from trainers.dit.sampling import Sampling, as_image, draw_images, grid
+
+        if out.suffix.lower() != ".png":
+            raise typer.BadParameter(f"--out {out} must end in .png")
+        torch.set_num_threads(threads)
+        sampling = Sampling(steps=steps, guidance=guidance, seed=seed)
+        drawn = draw_images(ImageModel.load(model), [prompt] * count, sampling)
+        picture = as_image(grid(drawn, columns=_columns(count)))
+        picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
+        try:
+            picture.save(out)
+        except OSError as error:
+            raise DataError(f"{out} cannot be written ({error.strerror}); name another file") from error
+    _say(f"Saved {out}, {count} of {prompt!r}")
+
+
+def _columns(count: int) -> int:
+    """Of a square that holds so many."""
+    return next(columns for columns in range(1, count + 1) if columns * columns >= count)
+
+
+def _pictures(images: Path, model: "ImageModel", *, skip_bad: bool, silent: bool) -> "Pictures":
+    """The images of a folder, checked; what was left out is told."""
+    from trainers.dit.images import read_pictures
+
+    tell = _counter("checked", silent=silent)
+    pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, tell=tell)
+    for one in pictures.refused:
+        _say(f"! {one.name} was left out: {one.reason}")
+    return pictures
+
+
+def _source(
+    images: Path, model: "ImageModel", made_of: Path | None, *, skip_bad: bool, silent: bool
+) -> "Images[Encoded] | Images[Plain]":
+    """A cache, checked to be this model's, or images to encode in every step."""
+    from trainers.dit.batches import PlainImages
+    from trainers.dit.cache import Cache
+
+    if not (images / CACHE).exists() and (images / "metadata.csv").exists():
+        if made_of is not None:
+            raise typer.BadParameter(f"--made-of is for a cache, and {images} is a folder of images; leave it out")
+        return PlainImages(_pictures(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
+    opened = Cache.open(images)
+    opened.check_model(model)
+    left = len(opened.contents.refused)
+    if left:
+        _say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; {CACHE} in it says why")
+    if made_of is not None:
+        opened.check_pictures(_pictures(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
+    return opened
+
+
+def _check_free(out: Path) -> None:
+    """Before hours are spent on what cannot be saved."""
+    if out.exists():
+        raise ModelError(f"{out} exists already; name a folder that does not, or remove it")
+
+
+def _checkpoints(folder: Path, run: RunOptions, settings: dict[str, Any]) -> Checkpoints:
+    """Where the training goes on from.
+
+    Raises:
+        ModelError: there are checkpoints that nobody asked to go on from.
+    """
+    place = folder / "checkpoints"
+    if place.is_dir() and any(place.iterdir()) and not run.resume:
+        raise ModelError(
+            f"{place} holds checkpoints of a training that was stopped; continue it (--resume), or remove the folder"
+        )
+    return Checkpoints(place, keep=run.keep, every_seconds=run.checkpoint_seconds, settings=settings)
+
+
+@contextmanager
+def _failing() -> Generator[None]:
+    """What goes wrong inside ends the command with one line."""
+    try:
+        require_packages()
+        _quieten()
+        yield
+    except StoppedError as error:
+        _say(f"{error.message}; go on with the same command and --resume")
+        raise typer.Exit(128 + error.signal) from error
+    except (ImageError, LoopError) as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _quieten() -> None:
+    """No progress bars and no advice of the libraries', which read and write a model in a moment."""
+    from diffusers.utils import logging as diffusers_logging
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    diffusers_logging.disable_progress_bar()
+    diffusers_logging.set_verbosity_error()
+
+
+def _counter(done: str, *, silent: bool) -> Callable[[int, int], None]:
+    """Shows how many images are done, on one line of a terminal."""
+    shown = sys.stderr.isatty() and not silent
+
+    def tell(count: int, total: int) -> None:
+        if shown:
+            sys.stderr.write(f"\r{done} {count} of {total} images" + ("\n" if count == total else ""))
+            sys.stderr.flush()
+
+    return tell
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _write(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

@@ -1,0 +1,171 @@
+"""From images to a drawing by the command line, as a person would go."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tiny_images import PROMPTS, bar, tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae, write_images
+from typer.testing import CliRunner
+
+from trainers.cli.commands import app
+from trainers.dit.models import ImageModel
+
+RUNNER = CliRunner()
+SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
+
+
+def ran(*words: str | Path) -> Any:
+    """What `quantra train dit …` ends with."""
+    return RUNNER.invoke(app, ["train", "dit", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learnt nothing."""
+    place = tmp_path_factory.mktemp("base") / "base"
+    tiny_model().save(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_images(tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="module")
+def cached(base: Path, images: Path) -> Path:
+    out = base.parent / "cache"
+    done = ran("cache", images, "--model", base, "--out", out, "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert (told["images"], told["prompts"], told["refused"]) == (12, 4, [])
+    return out
+
+
+def test_images_become_a_model_that_draws(base: Path, images: Path, cached: Path, tmp_path: Path) -> None:
+    first, second, drawing = tmp_path / "first", tmp_path / "second", tmp_path / "a.png"
+    trained = ran("train", cached, "--model", base, "--made-of", images, "--out", first, *SHORT)
+    assert trained.exit_code == 0, trained.output
+    assert "Next: quantra train dit sample" in trained.stderr
+    assert json.loads((first / "training.json").read_text())["recipe"]["steps"] == 4
+    assert ran("train", images, "--model", first, "--out", second, *SHORT).exit_code == 0
+    drawn = ran(
+        "sample", second, "--prompt", PROMPTS[0], "--out", drawing, "--count", "5", "--steps", "4", "--scale", "3"
+    )
+    assert drawn.exit_code == 0, drawn.output
+    with Image.open(drawing) as picture:
+        assert (picture.size, picture.mode) == ((3 * 3 * 8, 2 * 3 * 8), "L")
+
+
+def test_a_cache_and_its_images_teach_the_same(base: Path, images: Path, cached: Path, tmp_path: Path) -> None:
+    losses: list[float] = []
+    for name, source in (("cached", cached), ("plain", images)):
+        done = ran("train", source, "--model", base, "--out", tmp_path / name, *SHORT, "--json")
+        losses.append(json.loads(done.stdout.splitlines()[-1])["loss"])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_goes_on_to_the_same_weights(base: Path, cached: Path, tmp_path: Path) -> None:
+    def words(out: str, *more: str) -> list[str]:
+        steps = ["--steps", "30", "--batch-size", "4", "--checkpoint-seconds", "0.01", "--device", "cpu", "--json"]
+        return ["train", str(cached), "--model", str(base), "--out", str(tmp_path / out), *steps, *more]
+
+    command, environment = [sys.executable, "-m", "trainers.dit", *words("killed")], {**os.environ}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stdout is not None
+        next(line for line in running.stdout if json.loads(line)["kind"] == "checkpoint")
+        running.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "killed").exists()
+    assert "continue it (--resume)" in str(ran(*words("killed")).exception)
+    assert ran(*words("killed", "--resume")).exit_code == 0
+    assert ran(*words("whole")).exit_code == 0
+    weights = "transformer/diffusion_pytorch_model.safetensors"
+    assert (tmp_path / "killed" / weights).read_bytes() == (tmp_path / "whole" / weights).read_bytes()
+
+
+def test_bad_images_stop_a_cache_and_are_left_out_where_that_is_wanted(base: Path, tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "images", 5)
+    (folder / "images" / "0003.png").write_bytes(b"no image")
+    done = ran("cache", folder, "--model", base, "--out", tmp_path / "cache")
+    assert done.exit_code == 1
+    assert "1 of 5 images cannot be used" in str(done.exception)
+    done = ran("cache", folder, "--model", base, "--out", tmp_path / "cache", "--skip-bad")
+    assert "! images/0003.png was left out: " in done.stderr
+    assert "4 images of 3 prompts, 1 left out." in done.stderr
+    shown = ran("train", tmp_path / "cache", "--model", base, "--out", tmp_path / "model", *SHORT)
+    assert "! 1 image was left out of the cache" in shown.stderr
+
+
+def of_another_vae(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
+    ImageModel.of(tiny_transformer(), tiny_vae(seed=9), tiny_encoder(), tiny_tokenizer()).save(place / "other")
+    assert ran("cache", images, "--model", place / "other", "--out", place / "cache").exit_code == 0
+    return place / "cache", base, "was made by another VAE than this model's"
+
+
+def of_other_images(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
+    write_images(place / "others")
+    bar(PROMPTS[2], 40).save(place / "others" / "images" / "0002.png")
+    assert ran("cache", place / "others", "--model", base, "--out", place / "cache").exit_code == 0
+    return place / "cache", base, f"was made of other images than {images} holds"
+
+
+def of_nothing(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
+    assert images.exists()
+    return place / "nowhere", base, "is no cache"
+
+
+def by_no_model(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
+    assert base.exists()
+    return images, place, "holds no model"
+
+
+@pytest.mark.parametrize("case", [of_another_vae, of_other_images, of_nothing, by_no_model])
+def test_what_cannot_be_trained_on_is_refused_before_a_training_starts(
+    case: Callable[[Path, Path, Path], tuple[Path, Path, str]], base: Path, images: Path, tmp_path: Path
+) -> None:
+    source, model, told = case(base, images, tmp_path)
+    more = () if source == images else ("--made-of", images)
+    done = ran("train", source, "--model", model, "--out", tmp_path / "out", *SHORT, *more)
+    assert done.exit_code == 1
+    assert told in str(done.exception)
+    assert not (tmp_path / "out.run").exists()
+
+
+def test_an_objective_that_the_models_scheduler_contradicts_is_refused_by_both_names(
+    base: Path, cached: Path, tmp_path: Path
+) -> None:
+    first = tmp_path / "first"
+    assert ran("train", cached, "--model", base, "--out", first, "--objective", "velocity", *SHORT).exit_code == 0
+    done = ran("train", cached, "--model", first, "--out", tmp_path / "second", "--objective", "flow", *SHORT)
+    assert "DDIMScheduler is not the sampler of objective flow, which is DPMSolverMultistep" in str(done.exception)
+    assert ran("train", cached, "--model", first, "--out", tmp_path / "second", *SHORT).exit_code == 0
+    assert "velocity" in json.loads((tmp_path / "second" / "training.json").read_text())["objective"]
+
+
+def test_a_model_is_never_written_over(base: Path, cached: Path) -> None:
+    done = ran("train", cached, "--model", base, "--out", base, *SHORT)
+    assert "exists already" in str(done.exception)
+
+
+def test_a_missing_package_is_one_line_that_says_how_to_get_it(
+    base: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.dit.errors.PACKAGES", ("no_such_package",))
+    done = ran("train", cached, "--model", base, "--out", "m")
+    assert "no_such_package" in str(done.exception)
+    assert "pip install 'quantra[dit]'" in str(done.exception)
+
+
+@pytest.mark.parametrize("package", ["torchvision", "lpips", "torchaudio"])
+def test_what_breaks_images_is_not_installed(package: str) -> None:
+    """Those of another build than torch's stop transformers and diffusers from loading."""
+    assert importlib.util.find_spec(package) is None

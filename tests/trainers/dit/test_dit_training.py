@@ -1,0 +1,204 @@
+"""A step moves the transformer and nothing else, and moves it alike however its images are cut up and encoded."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from rank_processes import results_on_ranks
+from tiny_images import tiny_model, write_images
+from torch import Tensor, nn
+
+from trainers.dit.batches import Encoded, Plain, PlainImages
+from trainers.dit.cache import Cache, write_cache
+from trainers.dit.denoising import Denoising, Drawn, Draws
+from trainers.dit.encoders import Posterior
+from trainers.dit.images import read_pictures
+from trainers.dit.models import ImageModel
+from trainers.dit.networks import Condition
+from trainers.dit.objective import objective_of
+from trainers.dit.recipe import ImageRecipe, ObjectiveName
+from trainers.dit.sampling import evaluating
+from trainers.dit.training import TRANSFORMER, fit, loop_of, phase_of
+from trainers.loop import Frozen, IterableSource, Loop, seed_everything
+
+NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
+
+
+def a_model(name: ObjectiveName = "flow") -> ImageModel:
+    return tiny_model().learning(name)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve images, and their cache beside them."""
+    place = tmp_path_factory.mktemp("images")
+    model = tiny_model()
+    write_cache(read_pictures(write_images(place), model.form, model.prompts.check), model, place / "cache")
+    return place
+
+
+def sources(folder: Path, model: ImageModel) -> tuple[Cache, PlainImages]:
+    """Encoded and plain."""
+    pictures = read_pictures(folder, model.form, model.prompts.check)
+    return Cache.open(folder / "cache"), PlainImages(pictures, model.prompts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("encoded", [True, False])
+def test_the_transformer_gets_every_gradient_and_what_encodes_gets_none(
+    name: ObjectiveName, folder: Path, *, encoded: bool
+) -> None:
+    model = a_model(name)
+    cache, plain = sources(folder, model)
+    batch: Encoded | Plain = (cache if encoded else plain).gather(torch.arange(12))
+    torch.manual_seed(1)
+    Denoising(model, Draws(objective_of(name), 0.3)).loss(batch).mean.backward()
+    weights = dict(model.network.module.named_parameters())
+    assert [key for key, weight in weights.items() if weight.grad is None or not weight.grad.any()] == []
+    frozen = [*model.latents.module.parameters(), *model.prompts.module.parameters()]
+    assert all(weight.grad is None and not weight.requires_grad for weight in frozen)
+
+
+class Told(NamedTuple):
+    """A batch with what chance has decided of it, so that it is the same in any company."""
+
+    posterior: Posterior
+    condition: Condition
+    drawn: Drawn
+
+
+class Learning:
+    """The loss of a batch that brings its own chance."""
+
+    def __init__(self, model: ImageModel) -> None:
+        self.now: Any = None
+        self._denoising = Denoising(model, lambda _: self.now)
+
+    def loss(self, batch: Told) -> Any:
+        self.now = batch.drawn
+        return self._denoising.loss(Encoded(batch.posterior, batch.condition))
+
+
+def told(cache: Cache, places: Tensor) -> Told:
+    """Some images, each with draws of its own."""
+    batch = cache.gather(places)
+    draw = torch.Generator().manual_seed(5)
+    noise = torch.randn(2, 12, *batch.posterior.mean.shape[1:], generator=draw)
+    times, dropped = torch.rand(12, generator=draw), torch.rand(12, generator=draw) < 0.3
+    return Told(*batch, Drawn(noise[0, places], noise[1, places], times[places], dropped[places]))
+
+
+class Recording(torch.optim.SGD):
+    """Keeps the gradients of its last step."""
+
+    def step(self, closure: Any = None) -> Any:
+        self.seen = torch.cat([weight.grad.flatten() for weight in self.param_groups[0]["params"]])
+        return super().step(closure)
+
+
+def gradient(folder: Path, parts: list[Tensor], *, limit: int | None = None) -> Tensor:
+    """That of one window of batches."""
+    model = a_model()
+    cache, transformer = Cache.open(folder / "cache"), model.network.module
+    learning: Any = Learning(model)
+    phase = phase_of(transformer, learning, ImageRecipe(steps=100))
+    optimizer = Recording(transformer.parameters(), lr=0.0)
+    object.__setattr__(phase, "optimizer", optimizer)
+    object.__setattr__(phase, "scheduler", None)
+    object.__setattr__(phase, "clip", None)
+    modules: dict[str, nn.Module | Frozen] = {TRANSFORMER: transformer}
+    loop = Loop([phase], modules=modules, device="cpu", accumulate=len(parts))
+    with loop.running() as run:
+        for one in run._phases:
+            one.cutter.limit = limit
+        for _ in run.epochs(IterableSource([told(cache, part) for part in parts]), max_epochs=1):
+            pass
+    return optimizer.seen
+
+
+def test_pieces_and_accumulated_batches_give_the_gradient_of_the_batch(folder: Path) -> None:
+    whole = gradient(folder, [torch.arange(12)])
+    for found in (
+        gradient(folder, [torch.arange(12)], limit=5),
+        gradient(folder, [torch.arange(8), torch.arange(8, 12)]),
+    ):
+        assert float((found - whole).norm() / whole.norm()) < 1e-5
+    assert float((gradient(folder, [torch.arange(8)]) - whole).norm() / whole.norm()) > 1e-2
+
+
+def ranks_gradient(folder: Path) -> Any:
+    """On each rank, the gradient of both halves, one a rank."""
+    model = a_model()
+    cache, learning = Cache.open(folder / "cache"), Learning(model)
+    transformer = model.network.module
+    recipe: Any = learning
+    phase = phase_of(transformer, recipe, ImageRecipe(steps=100))
+    optimizer = Recording(transformer.parameters(), lr=0.0)
+    object.__setattr__(phase, "optimizer", optimizer)
+    object.__setattr__(phase, "scheduler", None)
+    object.__setattr__(phase, "clip", None)
+    loop = Loop([phase], modules={TRANSFORMER: transformer}, device="cpu")
+    halves = [told(cache, part) for part in (torch.arange(8), torch.arange(8, 12))]
+    with loop.running() as run:
+        for _ in run.epochs(IterableSource(halves), max_epochs=1):
+            pass
+    return optimizer.seen.numpy()
+
+
+def test_two_ranks_give_the_gradient_of_one_batch(folder: Path) -> None:
+    whole = gradient(folder, [torch.arange(12)])
+    for found in results_on_ranks(ranks_gradient, folder):
+        assert float((torch.from_numpy(found) - whole).norm() / whole.norm()) < 1e-5
+
+
+def score(model: ImageModel, cache: Cache) -> float:
+    """The loss over many draws, always the same ones."""
+    assert model.objective is not None
+    learnt = Denoising(model, Draws(model.objective, 0.1))
+    torch.manual_seed(77)
+    with torch.no_grad(), evaluating(model.network.module):
+        return sum(learnt.loss(cache.gather(torch.arange(12))).mean.item() for _ in range(40)) / 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_learns_and_the_encoders_stay_as_they_were(name: ObjectiveName, folder: Path) -> None:
+    model, cache = a_model(name), Cache.open(folder / "cache")
+    digests, before = (model.latents.digest, model.prompts.digest), score(model, cache)
+    recipe = ImageRecipe(steps=100, batch_size=12, learning_rate=5e-3, ema=0.9, device="cpu")
+    seed_everything(recipe.seed)
+    fit(model, cache, recipe, None, iter)
+    assert score(model, cache) < 0.9 * before
+    assert (model.latents.digest, model.prompts.digest) == digests
+
+
+def test_the_loop_averages_the_transformer_and_ends_with_the_average(folder: Path) -> None:
+    results: list[Tensor] = []
+    for ema in (None, 0.9):
+        model = a_model()
+        recipe = ImageRecipe(steps=20, batch_size=8, ema=ema, device="cpu")
+        seed_everything(0)
+        fit(model, Cache.open(folder / "cache"), recipe, None, iter)
+        results.append(model.network.module.state_dict()["proj_out.weight"])
+    assert not torch.equal(*results)
+
+
+def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
+    model = a_model()
+    batch = Cache.open(folder / "cache").gather(torch.arange(12))
+    dropped = torch.arange(12) % 3 == 0
+    found = batch.condition.where(dropped, model.unconditional())
+    blank = model.unconditional()
+    for row in range(12):
+        wanted = blank.rows(torch.tensor([0])) if dropped[row] else batch.condition.rows(torch.tensor([row]))
+        torch.testing.assert_close(found.embeddings[row], wanted.embeddings[0])
+        assert torch.equal(found.mask[row], wanted.mask[0])
+    draws = Draws(objective_of("flow"), 0.25)(torch.zeros(20_000, 1, 1, 1))
+    assert float(draws.dropped.float().mean()) == pytest.approx(0.25, abs=0.02)
+
+
+def test_what_encodes_is_frozen_in_the_loop() -> None:
+    model = a_model()
+    loop = loop_of(model, ImageRecipe(device="cpu"))
+    assert set(loop._settings.trained) == {TRANSFORMER}
+    assert set(loop._settings.frozen) == {"vae", "text_encoder"}
