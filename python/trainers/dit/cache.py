@@ -27,6 +27,7 @@ from trainers.dit.images import Picture, Pictures
 from trainers.dit.metadata import Refused
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition
+from trainers.dit.priors import gathered_priors
 
 FILE: Final = "cache.json"
 ENCODED: Final = "encoded.safetensors"
@@ -65,7 +66,8 @@ class Cache:
         folder: where it is.
         contents: what its file says.
         tensors: mean and deviation, float32 [images, channels, side, side]; embeddings, float32 [prompts, tokens,
-            width], and mask, int64 [prompts, tokens], of which row 0 is of no prompt; prompts, int64 [images].
+            width], and mask, int64 [prompts, tokens], of which row 0 is of no prompt; prompts, int64 [images], and
+            priors, int64 [images, priors].
 
     Attributes:
         folder: as given.
@@ -76,8 +78,8 @@ class Cache:
         self.folder = folder
         self.contents = contents
         self._posterior = Posterior(tensors["mean"], tensors["deviation"])
-        self._condition = Condition(tensors["embeddings"], tensors["mask"])
-        self._prompts = tensors["prompts"]
+        self._condition = Condition.of(tensors["embeddings"], tensors["mask"])
+        self._prompts, self._priors = tensors["prompts"], tensors["priors"]
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -103,7 +105,7 @@ class Cache:
     def gather(self, index: Tensor) -> Encoded:
         """The batch of some places, int64 [N]."""
         posterior = Posterior(*(part[index] for part in self._posterior))
-        return Encoded(posterior, self._condition.rows(self._prompts[index]))
+        return Encoded(posterior, self._condition.rows(self._prompts[index]).with_priors(self._priors[index]))
 
     def check_model(self, model: ImageModel) -> None:
         """Check that a model's encoders made it.
@@ -142,6 +144,8 @@ def write_cache(
     model: ImageModel,
     out: Path,
     tell: Callable[[int, int], None] = lambda _done, _total: None,
+    *,
+    priors: Mapping[str, Tensor] | None = None,
 ) -> Cache:
     """Encode images and prompts; the folder appears whole or not at all.
 
@@ -150,14 +154,17 @@ def write_cache(
         model: of which VAE and text encoder are used.
         out: the folder to make; must not exist.
         tell: called after each batch with how many images are done, and of how many.
+        priors: tokens of a plan for each image, int64 [priors], by its file, for a model that reads them.
 
     Raises:
+        PriorError: the model reads priors and those of an image are missing or none; or it reads none.
         CacheError: `out` exists or cannot be written.
         DataError: An image has changed since it was checked, or a prompt is too long.
     """
     if out.exists():
         raise CacheError(f"{out} exists already; name a folder that does not, or remove it")
-    tensors = _encoded(pictures, model, tell)
+    plans = gathered_priors(priors, [picture.file for picture in pictures.pictures], model.network)
+    tensors = {**_encoded(pictures, model, tell), "priors": plans}
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))

@@ -97,5 +97,5 @@ class Denoising:
 
     def _nothing_on(self, device: torch.device) -> Condition:
         if self._nothing.mask.device != device:
-            self._nothing = Condition(*(part.to(device) for part in self._nothing))
+            self._nothing = self._nothing.on(device)
         return self._nothing

@@ -45,46 +45,72 @@ class Tokens(NamedTuple):
     mask: Tensor
 
 
+class Units(NamedTuple):
+    """How latents of a VAE are counted by a transformer.
+
+    Attributes:
+        center: what it takes as 0, by channels: [channels] or [1].
+        unit: what it takes as 1 from there on, of the same shape.
+    """
+
+    center: Tensor
+    unit: Tensor
+
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Both there, [channels, 1, 1] or [1, 1, 1]."""
+        return self.center.to(device)[:, None, None], self.unit.to(device)[:, None, None]
+
+
+def scaled(vae: AutoencoderKL) -> Units:
+    """The units of a VAE with one number for all channels, as PixArt's pipeline takes them.
+
+    Raises:
+        ModelError: its latents are shifted, which that pipeline does not undo.
+    """
+    config: Any = vae.config
+    unknown = [name for name in ("shift_factor", "latents_mean", "latents_std") if config.get(name) is not None]
+    if unknown:
+        raise ModelError(
+            f"the VAE has {', '.join(unknown)}, and PixArt's pipeline knows scaling_factor alone; put the "
+            "statistics into the weights of its quantizing convolutions"
+        )
+    return Units(torch.zeros(1), torch.tensor([1 / float(config.scaling_factor)]))
+
+
 @final
 class LatentCoder:
     """Pixels to latents and back.
 
     Args:
-        module: the VAE, whose configuration says how latents are scaled.
+        module: the VAE.
         side: latents from one edge of an image to the other.
+        units: of its latents for the transformer.
 
     Attributes:
         module: as given, frozen.
         form: of the images.
-
-    Raises:
-        ModelError: its latents are shifted, which PixArt's pipeline does not undo.
     """
 
-    def __init__(self, module: AutoencoderKL, side: int) -> None:
+    def __init__(self, module: AutoencoderKL, side: int, units: Units) -> None:
         config: Any = module.config
-        unknown = [name for name in ("shift_factor", "latents_mean", "latents_std") if config.get(name) is not None]
-        if unknown:
-            raise ModelError(
-                f"the VAE has {', '.join(unknown)}, and PixArt's pipeline knows scaling_factor alone; put the "
-                "statistics into the weights of its quantizing convolutions"
-            )
         self.module = module.requires_grad_(False).eval()
         pixels = side * scale_of(module)
         self.form = Form(config.in_channels, pixels, pixels)
-        self._scaling = float(config.scaling_factor)
+        self._units = units
 
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Posterior:
         """The posterior of images, float32 [N, channels, height, width], -1 to 1."""
         found = self.module.encode(pixels, return_dict=False)[0]
+        center, unit = self._units.on(pixels.device)
         # Numbers drawn for them come in the order in which they lie in memory, which must be the same from a cache.
-        return Posterior(*((part * self._scaling).contiguous() for part in (found.mean, found.std)))
+        return Posterior(((found.mean - center) / unit).contiguous(), (found.std / unit).contiguous())
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
         """Images of latents, float32 [N, channels, side, side]: [N, channels, height, width], 0 to 1."""
-        scaled: Any = latents / self._scaling
+        center, unit = self._units.on(latents.device)
+        scaled: Any = latents * unit + center
         pixels: Tensor = self.module.decode(scaled, return_dict=False)[0]
         return (pixels / 2 + 0.5).clamp(0, 1)
 
@@ -158,7 +184,7 @@ class PromptCoder:
         """Embeddings of tokens, int64 [N, tokens], where the encoder is."""
         device = next(self.module.parameters()).device
         ids, mask = tokens.ids.to(device), tokens.mask.to(device)
-        return Condition(self.module(ids, attention_mask=mask)[0], mask)
+        return Condition.of(self.module(ids, attention_mask=mask)[0], mask)
 
     @property
     def digest(self) -> str:

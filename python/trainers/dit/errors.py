@@ -34,6 +34,10 @@ class ModelError(ImageError):
     """A folder that holds no model, or parts that do not fit one another."""
 
 
+class PriorError(ImageError):
+    """Prior tokens that are missing, that say nothing, or that a model does not read."""
+
+
 class SchedulerError(ImageError):
     """A scheduler that does not belong to the objective, or steps that it cannot take exactly."""
 

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoTokenizer, CLIPTextModel, T5EncoderModel
 
-from trainers.dit.encoders import LatentCoder, PromptCoder
+from trainers.dit.encoders import LatentCoder, PromptCoder, scaled
 from trainers.dit.errors import ModelError
 from trainers.dit.images import Form
 from trainers.dit.networks import Condition, Network, PixArt
@@ -91,7 +91,7 @@ class ImageModel:
         Raises:
             ModelError: they do not fit one another.
         """
-        coder = LatentCoder(vae, _side(transformer))
+        coder = LatentCoder(vae, _side(transformer), scaled(vae))
         return cls(PixArt(transformer, coder.form), coder, PromptCoder(encoder, tokenizer), objective)
 
     @classmethod
@@ -114,7 +114,9 @@ class ImageModel:
 
     def unconditional(self) -> Condition:
         """The condition of no prompt, of one row."""
-        return self.prompts.embed(self.prompts.tokens([""]))
+        condition = self.prompts.embed(self.prompts.tokens([""]))
+        priors = torch.zeros(1, self.network.priors, dtype=torch.long, device=condition.mask.device)
+        return condition._replace(priors=priors, blank=torch.ones_like(condition.blank))
 
     def learning(self, name: ObjectiveName | None) -> Self:
         """This model with an objective to learn: its own, or where it has none, the one of that name or flow matching.

@@ -19,14 +19,29 @@ class Condition(NamedTuple):
     Attributes:
         embeddings: of prompts, float32 [N, tokens, width].
         mask: int64 [N, tokens], 0 where padded.
+        priors: tokens of what a language model plans for the image, int64 [N, priors]; none for most networks.
+        blank: whose prompts say nothing, and whose priors are then not looked at, bool [N].
     """
 
     embeddings: Tensor
     mask: Tensor
+    priors: Tensor
+    blank: Tensor
 
-    def joined(self, other: Self) -> Self:
-        """The rows of both, one after the other."""
-        return type(self)(*(torch.cat([one, two]) for one, two in zip(self, other, strict=True)))
+    @classmethod
+    def of(cls, embeddings: Tensor, mask: Tensor) -> Self:
+        """Of prompts alone: float32 [N, tokens, width] and int64 [N, tokens]."""
+        count, device = len(mask), mask.device
+        none = torch.zeros(count, 0, dtype=torch.long, device=device)
+        return cls(embeddings, mask, none, torch.zeros(count, dtype=torch.bool, device=device))
+
+    def with_priors(self, priors: Tensor) -> Self:
+        """These prompts with tokens of a plan, int64 [N, priors]."""
+        return self._replace(priors=priors)
+
+    def on(self, device: torch.device | str) -> Self:
+        """These, there."""
+        return type(self)(*(part.to(device) for part in self))
 
     def rows(self, index: Tensor) -> Self:
         """Some of the rows, int64 [N]."""
@@ -47,11 +62,15 @@ class Network(Protocol):
         channels: of latents.
         side: latents from one edge of an image to the other.
         caption_width: of the embeddings that it reads.
+        priors: tokens of a plan that it reads for an image; 0 for none.
+        codebook: how many tokens a plan is written in; 0 for none.
     """
 
     channels: int
     side: int
     caption_width: int
+    priors: int
+    codebook: int
 
     @property
     def module(self) -> nn.Module:
@@ -81,6 +100,7 @@ class PixArt:
         self.channels: int = config.in_channels
         self.side: int = config.sample_size
         self.caption_width: int = config.caption_channels
+        self.priors = self.codebook = 0
         if config.use_additional_conditions and self.side != TOLD_ITS_SIZE:
             raise ModelError(
                 f"the transformer has use_additional_conditions with a sample_size of {self.side}; its pipeline tells "

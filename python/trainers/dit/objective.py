@@ -35,6 +35,10 @@ _DIFFUSION: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
+def _own_timetable(scheduler: Any, steps: int) -> None:
+    scheduler.set_timesteps(steps)
+
+
 @final
 class Objective:
     """Noising, target, weight, times and sampler, of one piece.
@@ -43,14 +47,18 @@ class Objective:
         name: of the objective.
         process: noising, target and weight.
         scheduler: a scheduler of diffusers' that undoes it; its configuration is kept, not itself.
+        timetable: sets a scheduler to so many steps, as the pipeline of the model does.
 
     Attributes:
         name: as given.
     """
 
-    def __init__(self, name: str, process: Process, scheduler: Any) -> None:
+    def __init__(
+        self, name: str, process: Process, scheduler: Any, timetable: Callable[[Any, int], None] = _own_timetable
+    ) -> None:
         self.name = name
         self._process = process
+        self._timetable = timetable
         self._kind: Any = type(scheduler)
         self._settings = settings_of(scheduler)
 
@@ -91,7 +99,7 @@ class Objective:
             SchedulerError: it would round the times of so many, so that the network is asked at others than it is told.
         """
         scheduler = self.scheduler()
-        scheduler.set_timesteps(count)
+        self._timetable(scheduler, count)
         if not self._process.agrees(scheduler, count):
             raise SchedulerError(
                 f"{count} steps of {_named(self._kind, self._settings)} do not fall on whole times, which the network "
@@ -115,7 +123,7 @@ class Objective:
         scheduler = self.steps(steps)
         latents = noise * scheduler.init_noise_sigma
         for time in scheduler.timesteps.to(noise.device):
-            told = time[None].expand(len(latents))
+            told = self._process.told(time[None]).expand(len(latents))
             said = predict(scheduler.scale_model_input(latents, time), told)
             if said.shape != latents.shape:
                 raise SchedulerError(
@@ -166,7 +174,7 @@ class Objective:
 
     def _can_take(self, count: int) -> bool:
         scheduler = self.scheduler()
-        scheduler.set_timesteps(count)
+        self._timetable(scheduler, count)
         return self._process.agrees(scheduler, count)
 
 

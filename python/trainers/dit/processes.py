@@ -43,6 +43,10 @@ class Process(Protocol):
         """The times, [N], of what a network is told, [N]."""
         ...
 
+    def told(self, timesteps: Tensor) -> Tensor:
+        """What a network is told at a scheduler's timesteps, [N]."""
+        ...
+
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> Noised:
         """Latents and noise, both float [N, channels, height, width], at times, [N]."""
         ...
@@ -55,35 +59,48 @@ class Process(Protocol):
 @final
 @dataclass(frozen=True)
 class FlowMatching:
-    """A straight line from latents to noise; the network predicts its direction. Times are the share of noise, 0 to 1.
+    """A straight line from latents to noise; the network predicts its direction. Times are from 0 to 1.
 
     Attributes:
-        units: what the network is told of time 1.
+        units: what the network is told of time 1, but for the offset.
+        shift: how much sooner there is more noise than latents: at a time t, noise has the share
+            shift · t / (shift · t + 1 - t).
+        offset: what is added to what the network is told.
     """
 
     units: int
+    shift: float = 1.0
+    offset: int = 0
 
     def times(
         self, count: int, *, device: torch.device | str = "cpu", generator: torch.Generator | None = None
     ) -> Tensor:
-        """Logit-normal shares of noise, float32 [count]: the middle, where it is hardest, more often than the ends."""
+        """Logit-normal times, float32 [count]: the middle, where it is hardest, more often than the ends."""
         return torch.randn(count, generator=generator, device=device).sigmoid()
 
     def times_of(self, timesteps: Tensor) -> Tensor:
-        """Shares of noise, float32 [N], of timesteps [N]."""
-        return timesteps.float() / self.units
+        """Times, float32 [N], of timesteps [N]."""
+        return (timesteps.float() - self.offset) / self.units
+
+    def told(self, timesteps: Tensor) -> Tensor:
+        """What the network is told at a scheduler's timesteps, [N]."""
+        return timesteps + self.offset
+
+    def share(self, times: Tensor) -> Tensor:
+        """Of noise at times, float [N]."""
+        return self.shift * times / (self.shift * times + 1 - times)
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> Noised:
-        """Latents and noise, float [N, channels, height, width], mixed by shares of noise [N]."""
-        share = _wide(times)
+        """Latents and noise, float [N, channels, height, width], mixed as at times, float [N]."""
+        share = _wide(self.share(times))
         return Noised(
             (1 - share) * latents + share * noise, noise - latents, torch.ones_like(times), times * self.units
         )
 
     def agrees(self, scheduler: Any, steps: int) -> bool:  # noqa: ARG002  the scheduler's own times tell
         """Whether its timesteps, which are whole numbers, say exactly how much noise it takes there to be."""
-        told, taken = scheduler.timesteps.double(), scheduler.sigmas[:-1].double() * self.units
-        return len(told) == len(taken) and float((told - taken).abs().max()) < EXACT
+        told, taken = scheduler.timesteps.double() / self.units, scheduler.sigmas[:-1].double()
+        return len(told) == len(taken) and float((self.share(told) - taken).abs().max()) * self.units < EXACT
 
 
 @final
@@ -110,6 +127,10 @@ class Diffusion:
     def times_of(self, timesteps: Tensor) -> Tensor:
         """The timesteps, int64 [N], themselves."""
         return timesteps.long()
+
+    def told(self, timesteps: Tensor) -> Tensor:
+        """The scheduler's timesteps, int64 [N], themselves."""
+        return timesteps
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> Noised:
         """Latents and noise, float [N, channels, height, width], mixed as at times, int64 [N]."""

@@ -49,16 +49,15 @@ class Guided:
     def __init__(self, network: Network, condition: Condition, nothing: Condition, guidance: float) -> None:
         self._network = network
         self._guidance = guidance
-        count = len(condition.mask)
-        blank = nothing.rows(torch.zeros(count, dtype=torch.long, device=condition.mask.device))
-        self._condition = blank.joined(condition) if guidance > UNGUIDED else condition
+        self._condition = condition
+        self._nothing = nothing.rows(torch.zeros(len(condition.mask), dtype=torch.long, device=condition.mask.device))
 
     def __call__(self, latents: Tensor, timesteps: Tensor) -> Tensor:
         """What it says of latents, float32 [N, channels, side, side], at timesteps [N]; of their shape."""
+        prompted = self._network.predict(latents, timesteps, self._condition)
         if self._guidance <= UNGUIDED:
-            return self._network.predict(latents, timesteps, self._condition)
-        both = self._network.predict(torch.cat([latents] * 2), torch.cat([timesteps] * 2), self._condition)
-        without, prompted = both.chunk(2)
+            return prompted
+        without = self._network.predict(latents, timesteps, self._nothing)
         return without + self._guidance * (prompted - without)
 
 
@@ -79,10 +78,8 @@ def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, samplin
     """
     if model.objective is None:
         raise SchedulerError("the model has no scheduler: it has learnt nothing yet; train it first")
-    device = noise.device
-    nothing = Condition(*(part.to(device) for part in model.unconditional()))
     with evaluating(model.network.module):
-        guided = Guided(model.network, condition, nothing, sampling.guidance)
+        guided = Guided(model.network, condition, model.unconditional().on(noise.device), sampling.guidance)
         return model.objective.sample(guided, noise, sampling.steps)
 
 

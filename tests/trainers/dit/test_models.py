@@ -12,7 +12,7 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from safetensors.torch import load_file, save_file
 from tiny_images import LENGTH, PROMPTS, tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae
 
-from trainers.dit.encoders import LatentCoder
+from trainers.dit.encoders import scaled
 from trainers.dit.errors import DataError, ImageError, ModelError, SchedulerError
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
@@ -175,7 +175,7 @@ def test_latents_that_the_pipeline_would_not_shift_back_are_refused() -> None:
     vae: Any = tiny_vae()
     vae.register_to_config(shift_factor=0.1)
     with pytest.raises(ModelError, match="the VAE has shift_factor, and PixArt's pipeline knows scaling_factor alone"):
-        LatentCoder(vae, 4)
+        scaled(vae)
 
 
 def test_encoding_is_undone_by_decoding_up_to_what_the_vae_loses() -> None:

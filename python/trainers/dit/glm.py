@@ -1,0 +1,210 @@
+"""GLM-Image's transformer: it reads the text that is to be written into an image, and a plan of the image in tokens.
+
+Its pipeline tells it times that are counted before they are shifted, and one less than they are; the noise itself is
+shifted, the more the larger the image is.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
+from diffusers.models.transformers.transformer_glm_image import GlmImageTransformer2DModel
+from torch import Tensor
+
+from trainers.dit.encoders import Tokens, Units, digest_of
+from trainers.dit.errors import DataError, ModelError, SchedulerError
+from trainers.dit.images import Form
+from trainers.dit.networks import Condition
+from trainers.dit.objective import Objective, settings_of
+from trainers.dit.processes import FlowMatching
+
+QUOTES: Final = tuple(re.compile(quoted) for quoted in (r"'([^']*)'", r"“([^“”]*)”", r'"([^"]*)"', r"「([^「」]*)」"))
+MOST_GLYPHS: Final = 2048
+"""Tokens of a written text that its pipeline reads at most."""
+
+UNSUPPORTED: Final = (
+    "shift_terminal",
+    "invert_sigmas",
+    "use_karras_sigmas",
+    "use_exponential_sigmas",
+    "use_beta_sigmas",
+    "stochastic_sampling",
+)
+"""Settings of its scheduler that would move the noise elsewhere."""
+
+
+@final
+class Glm:
+    """Asks a GLM-Image transformer as its pipeline does.
+
+    Args:
+        module: the transformer.
+        form: of the images.
+        side: latents from one edge of an image to the other.
+
+    Raises:
+        ModelError: the image is not cut into whole patches.
+    """
+
+    def __init__(self, module: GlmImageTransformer2DModel, form: Form, side: int) -> None:
+        config: Any = module.config
+        if side % config.patch_size:
+            raise ModelError(f"latents of {side}x{side} are not cut into patches of {config.patch_size}")
+        self.module = module
+        self.channels: int = config.in_channels
+        self.side = side
+        self.caption_width: int = config.text_embed_dim
+        self.priors: int = (side // config.patch_size) ** 2
+        self.codebook: int = config.prior_vq_quantizer_codebook_size
+        self._form = form
+
+    def predict(self, latents: Tensor, timesteps: Tensor, condition: Condition) -> Tensor:
+        """What it says of latents, float [N, channels, side, side], at timesteps [N]; of the latents' shape."""
+        count = len(latents)
+        size = latents.new_tensor([[self._form.height, self._form.width]]).expand(count, -1)
+        return self.module(
+            hidden_states=latents,
+            encoder_hidden_states=_padded_to_longest(condition),
+            prior_token_id=condition.priors,
+            prior_token_drop=condition.blank[:, None].expand(-1, self.priors),
+            timestep=timesteps,
+            target_size=size,
+            crop_coords=torch.zeros_like(size),
+            return_dict=False,
+        )[0]
+
+
+@final
+class GlyphCoder:
+    """What a prompt has in quotation marks, to embeddings, as GLM-Image's pipeline makes them; the rest is in the plan.
+
+    Args:
+        module: the text encoder, a T5.
+        tokenizer: of bytes.
+        length: tokens of a text at most; a longer one is refused.
+
+    Attributes:
+        module: as given, frozen.
+        tokenizer: as given.
+        length: as given.
+        width: of the embeddings.
+    """
+
+    def __init__(self, module: Any, tokenizer: Any, length: int = 256) -> None:
+        self.module = module.requires_grad_(False).eval()
+        self.tokenizer = tokenizer
+        self.length = min(length, MOST_GLYPHS)
+        self.width: int = module.config.d_model
+
+    def check(self, prompt: str) -> None:
+        """Check that all that is to be written is read.
+
+        Raises:
+            DataError: the text is too long, or there is more than one.
+        """
+        tokens = len(self.tokenizer(glyphs(prompt)).input_ids)
+        if tokens > self.length:
+            raise DataError(
+                f"the text to write in {prompt!r} has {tokens} tokens, and {self.length} are read; shorten it"
+            )
+
+    def tokens(self, prompts: Sequence[str]) -> Tokens:
+        """What is to be written, as tokens.
+
+        Raises:
+            DataError: one of the texts is too long, or a prompt has more than one.
+        """
+        for prompt in prompts:
+            self.check(prompt)
+        texts = [glyphs(prompt) for prompt in prompts]
+        found = self.tokenizer(texts, padding="max_length", max_length=self.length, return_tensors="pt")
+        return Tokens(found.input_ids, found.attention_mask)
+
+    @torch.no_grad()
+    def embed(self, tokens: Tokens) -> Condition:
+        """Embeddings of tokens, int64 [N, tokens], with zeros before them and not behind, as the transformer has it."""
+        device = next(self.module.parameters()).device
+        ids, mask = tokens.ids.to(device), tokens.mask.to(device)
+        found = self.module(ids, attention_mask=mask).last_hidden_state * mask[..., None]
+        missing = (mask == 0).sum(1).tolist()
+        rows = [torch.roll(row, empty, dims=0) for row, empty in zip(found, missing, strict=True)]
+        return Condition.of(torch.stack(rows), mask.flip(1))
+
+    @property
+    def digest(self) -> str:
+        """Of configuration and weights; the tokenizer's tokens are bytes."""
+        return digest_of(self.module)
+
+
+def glyphs(prompt: str) -> str:
+    """The text that a prompt wants written; empty where it wants none.
+
+    Raises:
+        DataError: it wants more than one.
+    """
+    found = [text for quoted in QUOTES for text in quoted.findall(prompt)]
+    if len(found) > 1:
+        raise DataError(f"the prompt {prompt!r} has {len(found)} texts in quotation marks; one is what can be written")
+    return found[0] if found else ""
+
+
+def standardized(vae: AutoencoderKL) -> Units:
+    """The units of a VAE with statistics of each channel, as GLM-Image's pipeline takes them.
+
+    Raises:
+        ModelError: it has none.
+    """
+    config: Any = vae.config
+    if config.latents_mean is None or config.latents_std is None:
+        raise ModelError("the VAE has no latents_mean and latents_std, which GLM-Image's pipeline needs")
+    return Units(torch.tensor(config.latents_mean), torch.tensor(config.latents_std))
+
+
+def glm_objective(scheduler: Any, patches: int) -> Objective:
+    """Flow matching as a scheduler of GLM-Image's samples it.
+
+    Args:
+        scheduler: a `FlowMatchEulerDiscreteScheduler`.
+        patches: of an image.
+
+    Raises:
+        SchedulerError: it is another, or has a setting that moves the noise elsewhere.
+    """
+    settings = settings_of(scheduler)
+    moved = [name for name in UNSUPPORTED if settings.get(name)]
+    if type(scheduler).__name__ != "FlowMatchEulerDiscreteScheduler" or moved:
+        raise SchedulerError(
+            f"{type(scheduler).__name__}{f' with {moved}' if moved else ''} is not the sampler of GLM-Image, which is "
+            "FlowMatchEulerDiscreteScheduler with a plain shift"
+        )
+    units, mu = int(settings["num_train_timesteps"]), _mu(settings, patches)
+    process = FlowMatching(units, shift=_shift(settings, mu), offset=-1)
+    return Objective("glm-flow", process, scheduler, partial(_timetable, units=units, mu=mu))
+
+
+def _mu(settings: dict[str, Any], patches: int) -> float:
+    """How far an image of so many patches is shifted."""
+    return math.sqrt(patches / settings["base_image_seq_len"]) * settings["max_shift"] + settings["base_shift"]
+
+
+def _shift(settings: dict[str, Any], mu: float) -> float:
+    if not settings["use_dynamic_shifting"]:
+        return float(settings["shift"])
+    return math.exp(mu) if settings["time_shift_type"] == "exponential" else mu
+
+
+def _timetable(scheduler: Any, steps: int, *, units: int, mu: float) -> None:
+    """Whole times, evenly; each is also the share of noise before it is shifted."""
+    times = np.linspace(units, 1.0, steps + 1)[:-1].astype(np.int64).astype(np.float32)
+    scheduler.set_timesteps(steps, timesteps=times, sigmas=times / units, mu=mu)
+
+
+def _padded_to_longest(condition: Condition) -> Tensor:
+    """Embeddings without what is padded in all rows: the transformer has no mask, and reads padding as its pipeline."""
+    longest = int(condition.mask.sum(1).max())
+    return condition.embeddings[:, condition.mask.shape[1] - longest :]

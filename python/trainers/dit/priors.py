@@ -1,0 +1,60 @@
+"""Prior tokens: a plan of an image that a language model has written, for networks that read one, as GLM-Image's.
+
+They come from the caller. Tokens that are all zero are no plan: a network that is trained on them learns to look past
+its plans, and nothing else shows it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from trainers.dit.errors import PriorError
+from trainers.dit.networks import Network
+
+SHOWN: Final = 5
+
+
+def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], network: Network) -> Tensor:
+    """The plans of images by their names, each int64 [priors], in order: int64 [images, priors].
+
+    Raises:
+        PriorError: some are missing or are no plan; or the network reads none.
+    """
+    if not network.priors:
+        if priors is not None:
+            raise PriorError("this model reads no prior tokens; leave them out")
+        return torch.zeros(len(names), 0, dtype=torch.long)
+    given = priors or {}
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise PriorError(
+            f"{len(missing)} of {len(names)} images have no prior tokens, {', '.join(missing[:SHOWN])} the first; this "
+            f"model reads {network.priors} for each, from the language model that it was made with"
+        )
+    for name in names:
+        check_priors(given[name][None], network, name)
+    return torch.stack([given[name] for name in names])
+
+
+def check_priors(priors: Tensor, network: Network, name: str = "a prompt") -> None:
+    """Check that tokens, int64 [N, priors], are plans that a network can read.
+
+    Raises:
+        PriorError: they are of another number or type, outside the codebook, or all zero.
+    """
+    if priors.dtype != torch.long or priors.ndim != 2 or priors.shape[1] != network.priors:  # noqa: PLR2004  a table
+        raise PriorError(
+            f"the prior tokens of {name} are {priors.dtype} {list(priors.shape[1:])}; this model reads int64 "
+            f"[{network.priors}], one for each patch of the image"
+        )
+    if int(priors.min()) < 0 or int(priors.max()) >= network.codebook:
+        raise PriorError(
+            f"the prior tokens of {name} go from {int(priors.min())} to {int(priors.max())}; they must be from 0 to "
+            f"{network.codebook - 1}"
+        )
+    if bool((priors == 0).all(dim=1).any()):
+        raise PriorError(
+            f"the prior tokens of {name} are all zero, which is no plan of an image; give those of the language model"
+        )
