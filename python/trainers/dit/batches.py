@@ -6,7 +6,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, final
 import torch
 from torch import Tensor
 
-from trainers.dit.encoders import Posterior, PromptCoder, Tokens
+from trainers.dit.encoders import Posterior, Prompts, Tokens
 from trainers.dit.images import Pictures
 from trainers.dit.networks import Condition
 from trainers.loop import permutation
@@ -32,10 +32,12 @@ class Plain(NamedTuple):
     Attributes:
         pixels: float32 [N, channels, height, width], -1 to 1.
         tokens: of the prompts.
+        priors: plans of the images, int64 [N, priors].
     """
 
     pixels: Tensor
     tokens: Tokens
+    priors: Tensor
 
 
 class Images(Protocol[Batch_co]):
@@ -55,10 +57,12 @@ class PlainImages:
     Args:
         pictures: the images.
         prompts: who reads their prompts.
+        priors: plans of the images, int64 [images, priors]; None for a network that reads none.
     """
 
-    def __init__(self, pictures: Pictures, prompts: PromptCoder) -> None:
+    def __init__(self, pictures: Pictures, prompts: Prompts, priors: Tensor | None = None) -> None:
         self._pictures = pictures
+        self._priors = torch.zeros(len(pictures.pictures), 0, dtype=torch.long) if priors is None else priors
         distinct = pictures.prompts
         self._tokens = prompts.tokens(distinct)
         rows = {prompt: row for row, prompt in enumerate(distinct)}
@@ -70,7 +74,8 @@ class PlainImages:
     def gather(self, index: Tensor) -> Plain:
         """The batch of some places, int64 [N]."""
         rows = self._rows[index]
-        return Plain(self._pictures.pixels(index.tolist()), Tokens(*(part[rows] for part in self._tokens)))
+        tokens = Tokens(*(part[rows] for part in self._tokens))
+        return Plain(self._pictures.pixels(index.tolist()), tokens, self._priors[index])
 
 
 @final

@@ -93,7 +93,8 @@ class Denoising:
     def _encoded(self, batch: Plain) -> Encoded:
         """In full precision, as caches are made."""
         with full_precision(batch.pixels.device):
-            return Encoded(self._model.latents.encode(batch.pixels), self._model.prompts.embed(batch.tokens))
+            condition = self._model.prompts.embed(batch.tokens).with_priors(batch.priors)
+            return Encoded(self._model.latents.encode(batch.pixels), condition)
 
     def _nothing_on(self, device: torch.device) -> Condition:
         if self._nothing.mask.device != device:

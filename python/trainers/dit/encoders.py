@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, Protocol, final
 
 import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
@@ -120,6 +120,42 @@ class LatentCoder:
         return digest_of(self.module)
 
 
+class Prompts(Protocol):
+    """Prompts to what a transformer reads of them.
+
+    Attributes:
+        tokenizer: from text to its tokens.
+        length: tokens of a prompt.
+        width: of the embeddings.
+    """
+
+    tokenizer: Any
+    length: int
+    width: int
+
+    @property
+    def module(self) -> nn.Module:
+        """The text encoder, frozen."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Of all that embeddings depend on."""
+        ...
+
+    def check(self, prompt: str) -> None:
+        """Raise a `DataError` unless all of a prompt is read."""
+        ...
+
+    def tokens(self, prompts: Sequence[str]) -> Tokens:
+        """Prompts as tokens, checked."""
+        ...
+
+    def embed(self, tokens: Tokens) -> Condition:
+        """Embeddings of tokens, int64 [N, tokens]."""
+        ...
+
+
 @final
 class PromptCoder:
     """Prompts to embeddings, as PixArt's pipeline makes them: in small letters, padded to one length.
@@ -129,7 +165,6 @@ class PromptCoder:
         tokenizer: from text to its tokens.
 
     Attributes:
-        module: as given, frozen.
         tokenizer: as given.
         length: tokens of a prompt, its beginning and end included.
         width: of the embeddings.

@@ -61,6 +61,7 @@ class Glm:
         self.caption_width: int = config.text_embed_dim
         self.priors: int = (side // config.patch_size) ** 2
         self.codebook: int = config.prior_vq_quantizer_codebook_size
+        self.pipeline = "GlmImagePipeline"
         self._form = form
 
     def predict(self, latents: Tensor, timesteps: Tensor, condition: Condition) -> Tensor:
@@ -89,7 +90,6 @@ class GlyphCoder:
         length: tokens of a text at most; a longer one is refused.
 
     Attributes:
-        module: as given, frozen.
         tokenizer: as given.
         length: as given.
         width: of the embeddings.

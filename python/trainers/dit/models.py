@@ -16,6 +16,7 @@ from typing import Any, Final, Self, final
 import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
+from diffusers.models.transformers.transformer_glm_image import GlmImageTransformer2DModel
 from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
@@ -23,24 +24,36 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoTokenizer, CLIPTextModel, T5EncoderModel
 
-from trainers.dit.encoders import LatentCoder, PromptCoder, scaled
+from trainers.dit.encoders import LatentCoder, PromptCoder, Prompts, scale_of, scaled
 from trainers.dit.errors import ModelError
+from trainers.dit.glm import Glm, GlyphCoder, glm_objective, standardized
 from trainers.dit.images import Form
 from trainers.dit.networks import Condition, Network, PixArt
 from trainers.dit.objective import Objective, objective_for, objective_of
 from trainers.dit.recipe import ObjectiveName
 
 INDEX: Final = "model_index.json"
-PIPELINE: Final = "PixArtAlphaPipeline"
+PARTS: Final = ("transformer", "vae", "text_encoder")
+"""The networks of a folder."""
 
-PARTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+PIPELINES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = MappingProxyType(
     {
-        "transformer": {"PixArtTransformer2DModel": PixArtTransformer2DModel},
-        "vae": {"AutoencoderKL": AutoencoderKL},
-        "text_encoder": {"CLIPTextModel": CLIPTextModel, "T5EncoderModel": T5EncoderModel},
+        "PixArtAlphaPipeline": {
+            "transformer": {"PixArtTransformer2DModel": PixArtTransformer2DModel},
+            "vae": {"AutoencoderKL": AutoencoderKL},
+            "text_encoder": {"CLIPTextModel": CLIPTextModel, "T5EncoderModel": T5EncoderModel},
+        },
+        "GlmImagePipeline": {
+            "transformer": {"GlmImageTransformer2DModel": GlmImageTransformer2DModel},
+            "vae": {"AutoencoderKL": AutoencoderKL},
+            "text_encoder": {"T5EncoderModel": T5EncoderModel},
+        },
     }
 )
-"""The networks of a folder, and the classes that each may be of."""
+"""The pipelines whose transformers can be trained, and the classes that each network may be of."""
+
+CARRIED: Final = ("processor", "vision_language_encoder")
+"""What GLM-Image plans images with: neither read nor trained, but saved with the rest."""
 
 SCHEDULERS: Final[Mapping[str, Any]] = MappingProxyType(
     {kind.__name__: kind for kind in (DPMSolverMultistepScheduler, DDIMScheduler, FlowMatchEulerDiscreteScheduler)}
@@ -57,6 +70,7 @@ class ImageModel:
         latents: the VAE.
         prompts: text encoder and tokenizer.
         objective: what the transformer has learnt; None where it has learnt nothing yet.
+        carried: folders of further parts, by name, which are saved as they are.
 
     Attributes:
         network: as given.
@@ -69,9 +83,15 @@ class ImageModel:
     """
 
     def __init__(
-        self, network: Network, latents: LatentCoder, prompts: PromptCoder, objective: Objective | None = None
+        self,
+        network: Network,
+        latents: LatentCoder,
+        prompts: Prompts,
+        objective: Objective | None = None,
+        carried: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
         _check_fit(network, latents, prompts)
+        self._carried = dict(carried)
         self.network = network
         self.latents = latents
         self.prompts = prompts
@@ -86,13 +106,35 @@ class ImageModel:
         tokenizer: Any,
         objective: Objective | None = None,
     ) -> Self:
-        """A model of its parts.
+        """A model of the parts of PixArt's pipeline.
 
         Raises:
             ModelError: they do not fit one another.
         """
         coder = LatentCoder(vae, _side(transformer), scaled(vae))
         return cls(PixArt(transformer, coder.form), coder, PromptCoder(encoder, tokenizer), objective)
+
+    @classmethod
+    def of_glm(
+        cls,
+        transformer: GlmImageTransformer2DModel,
+        vae: AutoencoderKL,
+        encoder: nn.Module,
+        tokenizer: Any,
+        scheduler: Any,
+        carried: Mapping[str, Path] = MappingProxyType({}),
+    ) -> Self:
+        """A model of the parts of GLM-Image's pipeline; images are of the size that its VAE was made for.
+
+        Raises:
+            ModelError: they do not fit one another.
+            SchedulerError: the scheduler is not GLM-Image's.
+        """
+        config: Any = vae.config
+        side = config.sample_size // scale_of(vae)
+        coder = LatentCoder(vae, side, standardized(vae))
+        network = Glm(transformer, coder.form, side)
+        return cls(network, coder, GlyphCoder(encoder, tokenizer), glm_objective(scheduler, network.priors), carried)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -105,7 +147,11 @@ class ImageModel:
         """
         index = _index(folder)
         transformer, vae, encoder = (_network(folder, name, index) for name in PARTS)
-        return cls.of(transformer, vae, encoder, _tokenizer(folder), _objective(folder, index))
+        tokenizer, scheduler = _tokenizer(folder), _scheduler(folder, index)
+        if index["_class_name"] == "GlmImagePipeline":
+            carried = {name: folder / name for name in CARRIED if (folder / name).is_dir()}
+            return cls.of_glm(transformer, vae, encoder, tokenizer, scheduler, carried)
+        return cls.of(transformer, vae, encoder, tokenizer, None if scheduler is None else objective_for(scheduler))
 
     @property
     def form(self) -> Form:
@@ -126,13 +172,13 @@ class ImageModel:
         """
         wanted = objective_of(name or "flow")
         if self.objective is None:
-            return type(self)(self.network, self.latents, self.prompts, wanted)
+            return type(self)(self.network, self.latents, self.prompts, wanted, self._carried)
         if name is not None:
             wanted.check(self.objective.scheduler())
         return self
 
     def save(self, folder: Path, notes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> None:
-        """Write a folder that `PixArtAlphaPipeline.from_pretrained` reads.
+        """Write a folder that the matching pipeline's `from_pretrained` reads.
 
         It appears whole or not at all, and is read once before.
 
@@ -172,11 +218,19 @@ class ImageModel:
             module.save_pretrained(folder / name)
         classes = {name: type(module) for name, module in modules.items()}
         parts = {name: [kind.__module__.partition(".")[0], kind.__name__] for name, kind in classes.items()}
-        told = {"_class_name": PIPELINE, "scheduler": [None, None], **parts}
+        told = {"_class_name": self.network.pipeline, "scheduler": [None, None], **parts, **self._carry(folder)}
         (folder / INDEX).write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", "utf-8")
 
+    def _carry(self, folder: Path) -> Mapping[str, Any]:
+        """Copy what is carried; its classes as the index has them, none for what GLM-Image's pipeline wants besides."""
+        found: dict[str, Any] = {} if not self.network.priors else {name: [None, None] for name in CARRIED}
+        for name, place in self._carried.items():
+            shutil.copytree(place, folder / name)
+            found[name] = _index(place.parent)[name]
+        return found
 
-def _check_fit(network: Network, latents: LatentCoder, prompts: PromptCoder) -> None:
+
+def _check_fit(network: Network, latents: LatentCoder, prompts: Prompts) -> None:
     config: Any = latents.module.config
     if config.latent_channels != network.channels:
         raise ModelError(
@@ -208,9 +262,11 @@ def _index(folder: Path) -> Mapping[str, Any]:
         told = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise ModelError(f"{path} is damaged ({error}); restore it") from error
-    missing = [name for name in (*PARTS, "tokenizer") if not isinstance(told, dict) or name not in told]
+    missing = [name for name in ("_class_name", *PARTS, "tokenizer") if not isinstance(told, dict) or name not in told]
     if missing:
         raise ModelError(f"{path} names no {', '.join(missing)}; restore it")
+    if told["_class_name"] not in PIPELINES:
+        raise ModelError(f"{path} is of a {told['_class_name']}; those that can be trained are {', '.join(PIPELINES)}")
     return told
 
 
@@ -224,7 +280,7 @@ def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[
 
 def _network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
     """A part, in evaluation mode."""
-    kind, place = _class_of(folder, name, index, PARTS[name]), folder / name
+    kind, place = _class_of(folder, name, index, PIPELINES[index["_class_name"]][name]), folder / name
     theirs = {"torch_dtype": torch.float32, "low_cpu_mem_usage": False}  # low use needs a package of its own
     settings = {"dtype": torch.float32} if name == "text_encoder" else theirs
     try:
@@ -247,13 +303,12 @@ def _tokenizer(folder: Path) -> Any:
         raise ModelError(f"{place} cannot be read as a tokenizer: {error}") from error
 
 
-def _objective(folder: Path, index: Mapping[str, Any]) -> Objective | None:
-    """What the folder's scheduler samples; None where there is none."""
+def _scheduler(folder: Path, index: Mapping[str, Any]) -> Any:
+    """The folder's scheduler; None where there is none."""
     if index.get("scheduler") in (None, [None, None]):
         return None
     kind, place = _class_of(folder, "scheduler", index, SCHEDULERS), folder / "scheduler"
     try:
-        scheduler = kind.from_pretrained(place, local_files_only=True)
+        return kind.from_pretrained(place, local_files_only=True)
     except (OSError, ValueError, TypeError) as error:
         raise ModelError(f"{place} cannot be read as a {kind.__name__}: {error}") from error
-    return objective_for(scheduler)

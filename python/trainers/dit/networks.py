@@ -64,6 +64,7 @@ class Network(Protocol):
         caption_width: of the embeddings that it reads.
         priors: tokens of a plan that it reads for an image; 0 for none.
         codebook: how many tokens a plan is written in; 0 for none.
+        pipeline: the class of diffusers' that asks it.
     """
 
     channels: int
@@ -71,6 +72,7 @@ class Network(Protocol):
     caption_width: int
     priors: int
     codebook: int
+    pipeline: str
 
     @property
     def module(self) -> nn.Module:
@@ -101,6 +103,7 @@ class PixArt:
         self.side: int = config.sample_size
         self.caption_width: int = config.caption_channels
         self.priors = self.codebook = 0
+        self.pipeline = "PixArtAlphaPipeline"
         if config.use_additional_conditions and self.side != TOLD_ITS_SIZE:
             raise ModelError(
                 f"the transformer has use_additional_conditions with a sample_size of {self.side}; its pipeline tells "

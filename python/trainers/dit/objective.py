@@ -121,10 +121,10 @@ class Objective:
                 shape.
         """
         scheduler = self.steps(steps)
-        latents = noise * scheduler.init_noise_sigma
+        latents = noise  # none of these schedulers scales it, nor what the network is given
         for time in scheduler.timesteps.to(noise.device):
             told = self._process.told(time[None]).expand(len(latents))
-            said = predict(scheduler.scale_model_input(latents, time), told)
+            said = predict(latents, told)
             if said.shape != latents.shape:
                 raise SchedulerError(
                     f"the network says {list(said.shape)} of latents {list(latents.shape)}; objective {self.name} "

@@ -58,3 +58,13 @@ def check_priors(priors: Tensor, network: Network, name: str = "a prompt") -> No
         raise PriorError(
             f"the prior tokens of {name} are all zero, which is no plan of an image; give those of the language model"
         )
+
+
+def priors_of(priors: Tensor | None, count: int, network: Network) -> Tensor:
+    """The plans of so many images in their order, int64 [count, priors], checked.
+
+    Raises:
+        PriorError: they are missing or are no plans; or the network reads none.
+    """
+    by_name = None if priors is None else {f"image {number}": plan for number, plan in enumerate(priors)}
+    return gathered_priors(by_name, [f"image {number}" for number in range(count)], network)

@@ -93,9 +93,8 @@ class FlowMatching:
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> Noised:
         """Latents and noise, float [N, channels, height, width], mixed as at times, float [N]."""
         share = _wide(self.share(times))
-        return Noised(
-            (1 - share) * latents + share * noise, noise - latents, torch.ones_like(times), times * self.units
-        )
+        mixed = (1 - share) * latents + share * noise
+        return Noised(mixed, noise - latents, torch.ones_like(times), times * self.units + self.offset)
 
     def agrees(self, scheduler: Any, steps: int) -> bool:  # noqa: ARG002  the scheduler's own times tell
         """Whether its timesteps, which are whole numbers, say exactly how much noise it takes there to be."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition, Network
+from trainers.dit.priors import priors_of
 
 UNGUIDED = 1.0
 """Guidance up to this asks the network once and not twice."""
@@ -84,19 +85,28 @@ def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, samplin
 
 
 @torch.no_grad()
-def draw_images(model: ImageModel, prompts: Sequence[str], sampling: Sampling) -> Tensor:
+def draw_images(model: ImageModel, prompts: Sequence[str], sampling: Sampling, priors: Tensor | None = None) -> Tensor:
     """Images of prompts, float32 [N, channels, height, width], 0 to 1, on the CPU; the same for the same seed.
 
+    Args:
+        model: trained.
+        prompts: one for each image.
+        sampling: how.
+        priors: plans of the images, int64 [N, priors], for a network that reads them.
+
     Raises:
+        PriorError: the network reads plans and these are none, or it reads none.
         DataError: a prompt is too long.
         SchedulerError: the model has learnt nothing yet, or its scheduler cannot take exactly so many steps.
     """
     device = next(model.network.module.parameters()).device
     tokens, noise = model.prompts.tokens(prompts), noise_of(model, len(prompts), sampling.seed)
+    plans = priors_of(priors, len(prompts), model.network)
     drawn: list[Tensor] = []
     for first in range(0, len(prompts), sampling.at_once):
         rows = slice(first, first + sampling.at_once)
         condition = model.prompts.embed(type(tokens)(*(part[rows].to(device) for part in tokens)))
+        condition = condition.with_priors(plans[rows].to(device))
         latents = draw_latents(model, condition, noise[rows].to(device), sampling)
         drawn.append(model.latents.decode(latents).cpu())
     return torch.cat(drawn)
