@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
 SkipBad = Annotated[bool, Flag("Leave out images that cannot be used, and list them.")]
+Priors = Annotated[
+    Path | None,
+    Flag(
+        "Prior tokens for GLM-Image: a safetensors file with a tensor per image, by its file name in metadata.csv.",
+        metavar="FILE",
+    ),
+]
 AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", spelling="--json")]
 
 CACHE = "cache.json"
@@ -48,6 +55,7 @@ def cache(
     model: ModelFlag,
     out: Annotated[Path, Flag("Folder of the cache; it must not exist.")],
     skip_bad: SkipBad = False,
+    priors: Priors = None,
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -55,11 +63,13 @@ def cache(
     with _failing():
         from trainers.dit.cache import write_cache
         from trainers.dit.models import ImageModel
+        from trainers.dit.priors import read_priors
 
         torch.set_num_threads(threads)
         loaded = ImageModel.load(model)
         pictures = _pictures(images, loaded, skip_bad=skip_bad, silent=as_json)
-        write_cache(pictures, loaded, out, _counter("encoded", silent=as_json))
+        plans = None if priors is None else read_priors(priors)
+        write_cache(pictures, loaded, out, _counter("encoded", silent=as_json), priors=plans)
     facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
     if as_json:
         _write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
@@ -121,6 +131,9 @@ def sample(  # noqa: PLR0913 - one argument a flag
     out: Annotated[Path, Flag("The picture's file: .png.", metavar="FILE")],
     count: Annotated[int, Flag("Images, side by side in a square.", minimum=1)] = 1,
     steps: Annotated[int, Flag("How many times the network is asked.", minimum=1)] = 20,
+    priors: Annotated[
+        Path | None, Flag("Prior tokens for GLM-Image: a safetensors file, a tensor per image.", metavar="FILE")
+    ] = None,
     guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 2.0,
     scale: Annotated[int, Flag("Pixels of the file per pixel of the image.", minimum=1)] = 1,
     seed: Annotated[int, Flag("Of the noise that images begin with.", minimum=0, maximum=2**32 - 1)] = 0,
@@ -129,13 +142,15 @@ def sample(  # noqa: PLR0913 - one argument a flag
     """Draw images of a prompt, and save them."""
     with _failing():
         from trainers.dit.models import ImageModel
+        from trainers.dit.priors import read_priors
         from trainers.dit.sampling import Sampling, as_image, draw_images, grid
 
         if out.suffix.lower() != ".png":
             raise typer.BadParameter(f"--out {out} must end in .png")
         torch.set_num_threads(threads)
         sampling = Sampling(steps=steps, guidance=guidance, seed=seed)
-        drawn = draw_images(ImageModel.load(model), [prompt] * count, sampling)
+        plans = None if priors is None else [*read_priors(priors).values()]
+        drawn = draw_images(ImageModel.load(model), [prompt] * count, sampling, plans)
         picture = as_image(grid(drawn, columns=_columns(count)))
         picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
         try:
@@ -171,6 +186,8 @@ def _source(
     if not (images / CACHE).exists() and (images / "metadata.csv").exists():
         if made_of is not None:
             raise typer.BadParameter(f"--made-of is for a cache, and {images} is a folder of images; leave it out")
+        if model.network.priors:
+            raise DataError(f"this model reads prior tokens, which {images} has not; make a cache with --priors")
         return PlainImages(_pictures(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
     opened = Cache.open(images)
     opened.check_model(model)

@@ -5,15 +5,30 @@ its plans, and nothing else shows it.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from trainers.dit.errors import PriorError
 from trainers.dit.networks import Network
 
 SHOWN: Final = 5
+
+
+def read_priors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, by their names.
+
+    Raises:
+        PriorError: it cannot be read.
+    """
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise PriorError(f"{path} cannot be read as a safetensors file ({error}); name another") from error
 
 
 def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], network: Network) -> Tensor:
@@ -60,7 +75,7 @@ def check_priors(priors: Tensor, network: Network, name: str = "a prompt") -> No
         )
 
 
-def priors_of(priors: Tensor | None, count: int, network: Network) -> Tensor:
+def priors_of(priors: Tensor | Sequence[Tensor] | None, count: int, network: Network) -> Tensor:
     """The plans of so many images in their order, int64 [count, priors], checked.
 
     Raises:

@@ -85,14 +85,16 @@ def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, samplin
 
 
 @torch.no_grad()
-def draw_images(model: ImageModel, prompts: Sequence[str], sampling: Sampling, priors: Tensor | None = None) -> Tensor:
+def draw_images(
+    model: ImageModel, prompts: Sequence[str], sampling: Sampling, priors: Tensor | Sequence[Tensor] | None = None
+) -> Tensor:
     """Images of prompts, float32 [N, channels, height, width], 0 to 1, on the CPU; the same for the same seed.
 
     Args:
         model: trained.
         prompts: one for each image.
         sampling: how.
-        priors: plans of the images, int64 [N, priors], for a network that reads them.
+        priors: plans of the images, each int64 [priors], for a network that reads them.
 
     Raises:
         PriorError: the network reads plans and these are none, or it reads none.

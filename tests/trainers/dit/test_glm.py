@@ -10,9 +10,12 @@ from diffusers.models.transformers.transformer_glm_image import GlmImageTransfor
 from diffusers.pipelines.glm_image.pipeline_glm_image import GlmImagePipeline
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from PIL import Image
+from safetensors.torch import save_file
 from torch import Tensor
 from transformers import ByT5Tokenizer, T5Config, T5EncoderModel
+from typer.testing import CliRunner
 
+from trainers.cli.commands import app
 from trainers.dit.batches import PlainImages
 from trainers.dit.cache import write_cache
 from trainers.dit.denoising import Denoising, Draws
@@ -246,6 +249,30 @@ def test_what_plans_images_is_saved_with_the_rest_as_it_was(tmp_path: Path) -> N
     ImageModel.load(tmp_path / "model").save(tmp_path / "again")
     assert (tmp_path / "again" / "processor" / "preprocessor_config.json").read_text() == "{}"
     assert (tmp_path / "again" / "model_index.json").read_text() == told
+
+
+def test_the_command_line_takes_plans_from_a_file(tmp_path: Path) -> None:
+    def ran(*words: str | Path) -> Any:
+        return CliRunner().invoke(app, ["train", "dit", *map(str, words)])
+
+    (tmp_path / "images").mkdir()
+    model = a_model()
+    model.save(tmp_path / "base")
+    pictures = some_pictures(tmp_path / "images", model)
+    save_file({one.file: plan for one, plan in zip(pictures.pictures, plans(4), strict=True)}, tmp_path / "plans")
+    save_file({"0": plans(1)[0]}, tmp_path / "plan")
+    base, cached, images = tmp_path / "base", tmp_path / "cache", tmp_path / "images"
+    steps = ("--steps", "2", "--batch-size", "2", "--device", "cpu")
+    assert "have no prior tokens" in str(ran("cache", images, "--model", base, "--out", cached).exception)
+    assert "with --priors" in str(ran("train", images, "--model", base, "--out", tmp_path / "m", *steps).exception)
+    done = ran("cache", images, "--model", base, "--out", cached, "--priors", tmp_path / "plans")
+    assert done.exit_code == 0, done.output
+    assert ran("train", cached, "--model", base, "--out", tmp_path / "m", *steps).exit_code == 0
+    drawn = ("sample", tmp_path / "m", "--prompt", PROMPTS[0], "--out", tmp_path / "a.png", "--steps", "3")
+    assert ran(*drawn, "--priors", tmp_path / "plan").exit_code == 0
+    assert "cannot be read as a safetensors file" in str(ran(*drawn, "--priors", tmp_path / "a.png").exception)
+    with Image.open(tmp_path / "a.png") as picture:
+        assert (picture.size, picture.mode) == ((16, 16), "RGB")
 
 
 def test_a_vae_without_statistics_is_refused() -> None:
