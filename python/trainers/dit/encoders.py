@@ -190,7 +190,7 @@ class PromptCoder:
             DataError: it is too long, or the tokenizer does not know something in it.
         """
         text = written(prompt)
-        tokens = len(self.tokenizer(text).input_ids)
+        tokens = len(self.tokenizer(text, verbose=False).input_ids)
         if tokens > self.length:
             raise DataError(
                 f"the prompt {prompt!r} has {tokens} tokens, and the text encoder reads {self.length}; shorten it"

@@ -122,8 +122,8 @@ class Objective:
         """
         scheduler = self.steps(steps)
         latents = noise  # none of these schedulers scales it, nor what the network is given
-        for time in scheduler.timesteps.to(noise.device):
-            told = self._process.told(time[None]).expand(len(latents))
+        for time in scheduler.timesteps:
+            told = self._process.told(time[None]).to(noise.device).expand(len(latents))
             said = predict(latents, told)
             if said.shape != latents.shape:
                 raise SchedulerError(

@@ -21,6 +21,11 @@ def _share(value: float) -> None:
         raise ValueError(f"{value:g} is not a share of prompts to drop; it must be 0 or more and below 1")
 
 
+def _decay(decay: float) -> None:
+    if not 0 <= decay < 1:
+        raise ValueError(f"{decay:g} is not a decay; it must be 0 for no average, or below 1, such as 0.999")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImageRecipe(Computation):
     """How a model learns to draw; the defaults suit a small transformer on some thousand small images."""
@@ -35,7 +40,11 @@ class ImageRecipe(Computation):
     ] = 0.1
     ema: Annotated[
         float | None,
-        Flag("Keep an exponential moving average of the weights, with this decay per step.", metavar="DECAY"),
+        Flag(
+            "Keep an exponential moving average of the weights, with this decay per step; 0: the last weights.",
+            metavar="DECAY",
+            check=_decay,
+        ),
     ] = 0.999
 
     @property

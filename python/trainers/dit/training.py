@@ -80,7 +80,7 @@ def loop_of(model: ImageModel, recipe: ImageRecipe) -> Loop[Any]:
         accumulate=recipe.accumulate,
         oom=recipe.oom,
         nonfinite=recipe.nonfinite,
-        ema=None if recipe.ema is None else {TRANSFORMER: recipe.ema},
+        ema={TRANSFORMER: recipe.ema} if recipe.ema else None,
         compile=recipe.compiled,
         deterministic=recipe.deterministic,
     )

@@ -174,13 +174,15 @@ def test_it_learns_and_the_encoders_stay_as_they_were(name: ObjectiveName, folde
 
 def test_the_loop_averages_the_transformer_and_ends_with_the_average(folder: Path) -> None:
     results: list[Tensor] = []
-    for ema in (None, 0.9):
+    for ema in (None, 0.0, 0.9):
         model = a_model()
         recipe = ImageRecipe(steps=20, batch_size=8, ema=ema, device="cpu")
         seed_everything(0)
         fit(model, Cache.open(folder / "cache"), recipe, None, iter)
         results.append(model.network.module.state_dict()["proj_out.weight"])
-    assert not torch.equal(*results)
+    last, also_last, average = results
+    assert torch.equal(last, also_last)
+    assert not torch.equal(last, average)
 
 
 def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
