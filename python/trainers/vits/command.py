@@ -6,7 +6,7 @@ What needs the extra `tts` is imported when a command runs, so that a missing pa
 import json
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +32,7 @@ CorpusArgument = Annotated[
 VoiceArgument = Annotated[
     Path, typer.Argument(metavar="VOICE", help="Folder of a voice, or of one of its versions.", show_default=False)
 ]
+_NEXT = "quantra train vits synth {} --text hello --out a.wav"
 AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", spelling="--json")]
 
 
@@ -102,6 +103,7 @@ def train(
     """Train a voice on a prepared corpus."""
     with _failing():
         from trainers.vits.corpus import Corpus
+        from trainers.vits.course import checkpoints_of, finished, run_folder
         from trainers.vits.versions import Versions
 
         if start is not None and "durations" in build.flags:
@@ -113,25 +115,26 @@ def train(
         place = versions.following
         seed_everything(chosen.seed)
         voice = _started(prepared, built, start)
-        folder = out / f"{place.name}.run"
-        settings = {"corpus": prepared.digest, "recipe": asdict(chosen), "build": asdict(built)}
-        learnt = _fitted(
-            voice,
-            prepared,
-            built,
-            chosen,
-            _checkpoints(folder, run, settings),
-            consumer(run, folder, sys.stdout, rank=launched_rank()),
-        )
-        if launched_rank() > 0:
+        settings = _settings(prepared, built, chosen, None if start is None else voice)
+        done = finished(versions, settings) if run.resume else None
+        if done is not None:
+            _tell_finished(done, out, as_json=run.as_json)
             return
-        rate = voice.settle_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
-        voice.model.cpu()
-        place = versions.add(voice, {**settings, "curves": asdict(learnt), "speaking_rate": rate})
+        checkpoints = checkpoints_of(place, run, settings)
+        with checkpoints.open() if launched_rank() == 0 else nullcontext():
+            consume = consumer(run, run_folder(place), sys.stdout, rank=launched_rank())
+            learnt = _fitted(voice, prepared, built, chosen, checkpoints, consume)
+            if launched_rank() > 0:
+                return
+            rate = voice.settle_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
+            voice.model.cpu()
+            told = {**settings, "weights": _digest(voice), "curves": asdict(learnt), "speaking_rate": rate}
+            place = versions.add(voice, told)
+            checkpoints.clear()
     if run.as_json:
         _write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
         return
-    _say(f"Saved {place}, which speaks at rate {rate:g}. Next: quantra train vits synth {out} --text hello --out a.wav")
+    _say(f"Saved {place}, which speaks at rate {rate:g}. Next: {_NEXT.format(out)}")
 
 
 @with_flags
@@ -240,18 +243,34 @@ def _fitted(
     return fit(voice, lesson, recipe, checkpoints, consume, discriminators=judging)
 
 
-def _checkpoints(folder: Path, run: RunOptions, settings: dict[str, Any]) -> Checkpoints:
-    """Where the training goes on from.
+def _settings(corpus: "Corpus", build: Build, recipe: SpeechRecipe, parent: "Voice | None") -> dict[str, Any]:
+    """What decides what a training comes to, as JSON: its checkpoints and its version are known by it."""
+    from trainers.vits.course import as_settings
 
-    Raises:
-        VoiceError: there are checkpoints that nobody asked to go on from.
-    """
-    place = folder / "checkpoints"
-    if place.is_dir() and any(place.iterdir()) and not run.resume:
-        raise VoiceError(
-            f"{place} holds checkpoints of a training that was stopped; continue it (--resume), or remove the folder"
-        )
-    return Checkpoints(place, keep=run.keep, every_seconds=run.checkpoint_seconds, settings=settings)
+    return {
+        "corpus": corpus.digest,
+        "recipe": as_settings(asdict(recipe)),
+        "build": asdict(build),
+        "parent": None if parent is None else _digest(parent),
+    }
+
+
+def _digest(voice: "Voice") -> str:
+    """What names a voice by its weights, as they are saved."""
+    from trainers.vits.course import weights_digest
+    from trainers.vits.voice import plain_weights
+
+    return weights_digest(plain_weights(voice.model))
+
+
+def _tell_finished(version: Path, voice: Path, *, as_json: bool) -> None:
+    """That there is nothing to go on with."""
+    if launched_rank() > 0:
+        return
+    if as_json:
+        _write({"kind": "finished", "voice": str(version)})
+        return
+    _say(f"{version} is finished; there is nothing to resume. Next: {_NEXT.format(voice)}")
 
 
 def _facts_of(corpus: "Corpus") -> dict[str, Any]:
