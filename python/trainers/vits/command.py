@@ -20,7 +20,7 @@ from predictor.flags import Flag, Given
 from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
 from trainers.options import RunOptions, Threads, consumer
 from trainers.vits.errors import SpeechError, VoiceError, require_packages
-from trainers.vits.recipe import FINE_TUNING, Build, SpeechRecipe
+from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, Build, SpeechRecipe
 
 if TYPE_CHECKING:
     from trainers.vits.corpus import Corpus
@@ -109,7 +109,7 @@ def train(
         if start is not None and "durations" in build.flags:
             raise typer.BadParameter("--durations comes with the voice of --from; leave it out, or train a new voice")
         built = build.over(Build())
-        chosen = recipe.over(SpeechRecipe() if start is None else SpeechRecipe(learning_rate=FINE_TUNING))
+        chosen = recipe.over(SpeechRecipe(learning_rate=FINE_TUNING if start else LEARNING_RATES[built.size]))
         torch.set_num_threads(run.threads)
         prepared, versions = Corpus.open(corpus), Versions(out)
         place = versions.following
@@ -258,7 +258,7 @@ def _settings(corpus: "Corpus", build: Build, recipe: SpeechRecipe, parent: "Voi
 def _digest(voice: "Voice") -> str:
     """What names a voice by its weights, as they are saved."""
     from trainers.vits.course import weights_digest
-    from trainers.vits.voice import plain_weights
+    from trainers.vits.weights import plain_weights
 
     return weights_digest(plain_weights(voice.model))
 

@@ -180,7 +180,7 @@ def descending(monkeypatch: pytest.MonkeyPatch) -> None:
 def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps in proportion to the gradient: AdamW makes as much of its rounding errors as of the gradient itself."""
 
-    def sgd(module: nn.Module, _: SpeechRecipe) -> torch.optim.SGD:
+    def sgd(module: nn.Module, _: float) -> torch.optim.SGD:
         return torch.optim.SGD(module.parameters(), lr=0.01)
 
     monkeypatch.setattr("trainers.vits.training._optimizer", sgd)
