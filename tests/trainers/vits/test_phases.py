@@ -1,5 +1,6 @@
 """Both phases of speech under what the loop must bear: overflows, short memory, several processes, 16 bits."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -250,7 +251,9 @@ def test_a_step_in_16_bits_is_finite_moves_every_weight_and_keeps_its_islands_in
     decoded: set[torch.dtype] = set()
     _note_outputs(training.model.decoder.conv_pre, decoded)
     before = {name: weight.detach().clone() for name, weight in _named(training)}
-    reports = training.reports(BATCHES[:1])
+    with training.loop.running() as run:
+        reports = windows_of(run, BATCHES[:1])
+        assert math.isfinite(run.validate(training.objective.score, IterableSource(BATCHES)).mean)
     assert [report.phase for report in reports if report.stepped] == list(PHASES)
     assert all(torch.tensor([report.loss, report.grad_norm]).isfinite().all() for report in reports)
     assert decoded == {torch.float16 if precision == "fp16" else torch.bfloat16}

@@ -52,19 +52,34 @@ def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_a_training_that_is_stopped_goes_on_to_the_same_weights(corpus: Path, tmp_path: Path) -> None:
+def test_a_training_killed_before_the_discriminators_judge_goes_on_to_the_same_weights(
+    corpus: Path, tmp_path: Path
+) -> None:
     def command(out: Path, *more: str) -> list[str]:
-        steps = ["--steps", "6", "--checkpoint-seconds", "0.01", "--json"]
-        return [sys.executable, "-m", "trainers.vits", "train", str(corpus), "--out", str(out), *steps, *more]
+        steps = ["--steps", "4", "--batch-size", "4", "--adversarial-from", "2", "--workers", "1"]
+        saving = ["--checkpoint-seconds", "0.01", "--json"]
+        return [sys.executable, "-m", "trainers.vits", "train", str(corpus), "--out", str(out), *steps, *saving, *more]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command(tmp_path / "stopped"), stdout=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stdout is not None
-        next(line for line in running.stdout if json.loads(line)["kind"] == "checkpoint")
+        told = [json.loads(running.stdout.readline()) for _ in range(3)]
+        while told[-1]["kind"] != "checkpoint":
+            told.append(json.loads(running.stdout.readline()))
         running.send_signal(signal.SIGKILL)
+    assert {line["phase"] for line in told if line["kind"] == "window"} == {"generator"}
     assert not (tmp_path / "stopped" / "1").exists()
-    for out, more in ((tmp_path / "stopped", ["--resume"]), (tmp_path / "whole", [])):
-        subprocess.run(command(out, *more), check=True, capture_output=True, env=environment)
+    ended = [
+        subprocess.run(command(tmp_path / name, *more), check=True, capture_output=True, text=True, env=environment)
+        for name, more in (("stopped", ["--resume"]), ("whole", []))
+    ]
+    windows = [
+        [line["phase"] for line in map(json.loads, done.stdout.splitlines()) if line["kind"] == "window"]
+        for done in ended
+    ]
+    assert windows[0] == windows[1][len(windows[1]) - len(windows[0]) :]
+    assert 0 < windows[0].count("generator") < 4
+    assert windows[0].count("discriminators") == 2
     one, other = ((tmp_path / name / "1" / "model.safetensors").read_bytes() for name in ("stopped", "whole"))
     assert one == other
 
