@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.report import common_options, publish
-from benchmarks.speaking import learning, search, steps
+from benchmarks.speaking import corrections, learning, search, steps
 from benchmarks.speaking.voices import workplace
 
 
@@ -25,6 +25,7 @@ def main() -> int:
         *search.rows(quick=given.quick),
         *steps.rows(work, quick=given.quick),
         *learning.rows(work, quick=given.quick),
+        *corrections.rows(work, work.folder / "long", quick=given.quick),
     ]
     return publish(rows, given.json)
 

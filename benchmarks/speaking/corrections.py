@@ -1,0 +1,164 @@
+"""What corrections do to a voice: of changed words, of noise, of other sentences than the texts.
+
+Some words are recorded from another spelling, while their text stays: what a listener would record who wants them said
+otherwise. The base corpus says them as before, and is repeated beside the corrections; the judge is told neither. Noise
+is as loud as the recordings that it takes the place of, and wrong texts are those of other recordings.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from benchmarks.report import Row, at_least, at_most
+from benchmarks.speaking.voices import FIXTURE, RATE, Workplace, run
+
+Wave = NDArray[np.floating[Any]]
+
+CLIPS: Final = 65
+"""Of which a third are to judge by, a twentieth to choose by, and 40 to learn from."""
+
+CHANGED: Final = {"mal": "meyl", "nan": "noyn", "roj": "royş", "şev": "şoyv", "dest": "deyst", "ser": "soyr"}
+SEEDS: Final = (0, 1, 2)
+NEARER, WORSE = 10.0, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `feedback` said.
+
+    Attributes:
+        accepted: whether there is a new version.
+        changes: of each figure, in per cent.
+        values: of each figure, before and after.
+    """
+
+    accepted: bool
+    changes: Mapping[str, float]
+    values: Mapping[str, tuple[float, float]]
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Outcome":
+        """What `feedback --json` says."""
+        lines: Sequence[Mapping[str, Any]] = [line for line in told["lines"] if line["change"] is not None]
+        return cls(
+            accepted=told["accepted"],
+            changes={line["what"]: 100 * line["change"] for line in lines},
+            values={line["what"]: (line["before"], line["after"]) for line in lines},
+        )
+
+
+def rows(work: Workplace, voice: Path, *, quick: bool) -> list[Row]:
+    """Of three manifests and three seeds each; a quick run has one of each and a tenth of the steps."""
+    seeds = SEEDS[:1] if quick else SEEDS
+    steps = ("--steps", "2") if quick else ()
+    manifests = _manifests(work, quick=quick)
+    found = {
+        name: [corrected(work, voice, manifest, f"{name}-{seed}", "--seed", str(seed), *steps) for seed in seeds]
+        for name, manifest in manifests.items()
+    }
+    return [
+        *(
+            row
+            for seed, one in zip(seeds, found["changed"], strict=True)
+            for row in _of_changed(seed, one, judged=not quick)
+        ),
+        *(_of_refused(name, found[name], judged=not quick) for name in ("noise", "wrong texts")),
+    ]
+
+
+def corrected(work: Workplace, voice: Path, manifest: Path, name: str, *words: str) -> Outcome:
+    """What `feedback` says of a copy of the voice; what was said before is read."""
+    kept = work.folder / f"corrected {name}.json"
+    if not kept.is_file():
+        copy = work.folder / f"corrected {name}"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(voice, copy)
+        command = ("feedback", copy, "--corpus", work.corpus, "--manifest", manifest, "--json", *words)
+        kept.write_text(run(*command, allowed=(0, 1)).splitlines()[-1], "utf-8")
+    return Outcome.of(json.loads(kept.read_text("utf-8")))
+
+
+def _of_changed(seed: int, outcome: Outcome, *, judged: bool) -> list[Row]:
+    title = f"corrections, seed {seed}"
+    accepted = "accepted" if outcome.accepted else "refused"
+    return [
+        at_least(
+            f"{title}: distance from them falls by, %",
+            -outcome.changes["corrections, distance"],
+            NEARER,
+            detail=f"{accepted}; {_from(outcome, 'corrections, distance')}",
+            judged=judged,
+        ),
+        *(
+            at_most(
+                f"{title}: {what} grows by, %",
+                outcome.changes[what],
+                WORSE,
+                detail=_from(outcome, what),
+                judged=judged,
+            )
+            for what in ("base, distance", "base, error rate")
+        ),
+    ]
+
+
+def _of_refused(name: str, outcomes: Sequence[Outcome], *, judged: bool) -> Row:
+    refused = sum(not one.accepted for one in outcomes)
+    figures = "; ".join(
+        ", ".join(f"{what} {change:+.0f} %" for what, change in one.changes.items()) for one in outcomes
+    )
+    return at_least(
+        f"{name} as corrections: refused, of {len(outcomes)}", refused, len(outcomes), detail=figures, judged=judged
+    )
+
+
+def _from(outcome: Outcome, what: str) -> str:
+    before, after = outcome.values[what]
+    return f"from {before:.3f} to {after:.3f}"
+
+
+def _manifests(work: Workplace, *, quick: bool) -> dict[str, Path]:
+    """Of changed words, of noise, and of wrong texts."""
+    texts, waves = _recorded(work, quick=quick)
+    draw = np.random.default_rng(0)
+    noise = [draw.normal(0, np.sqrt(np.mean(wave**2)), len(wave)) for wave in waves]
+    return {
+        "changed": _manifest(work, "changed", texts, waves),
+        "noise": _manifest(work, "noise", texts, noise),
+        "wrong texts": _manifest(work, "wrong texts", [*texts[1:], texts[0]], waves),
+    }
+
+
+def _recorded(work: Workplace, *, quick: bool) -> tuple[list[str], list[Wave]]:
+    """Texts and recordings of changed words; a quick run has those of the tests, softer."""
+    changes = (word for old, new in CHANGED.items() for word in ("--changed", f"{old}={new}"))
+    folder = FIXTURE if quick else work.record("recorded", "--clips", str(CLIPS), "--seed", "11", *changes)
+    lines = [line.split("|") for line in (folder / "metadata.csv").read_text("utf-8").splitlines()]
+    waves = [_wave(folder / "wavs" / f"{name}.flac") for name, _ in lines]
+    return [text for _, text in lines], [wave / 2 for wave in waves] if quick else waves
+
+
+def _wave(path: Path) -> Wave:
+    samples: Any = soundfile.read(path, dtype="float64")[0]
+    return samples
+
+
+def _manifest(work: Workplace, name: str, texts: Sequence[str], waves: Sequence[Wave]) -> Path:
+    """A manifest of these recordings, beside them."""
+    folder = work.folder / f"manifest of {name}"
+    folder.mkdir(exist_ok=True)
+    lines: list[str] = []
+    for number, (text, wave) in enumerate(zip(texts, waves, strict=True)):
+        audio = f"{number}.flac"
+        soundfile.write(folder / audio, np.clip(wave, -1, 1), RATE)
+        lines.append(json.dumps({"audio": audio, "text": text, "rating": 5}, ensure_ascii=False))
+    place = folder / "feedback.jsonl"
+    place.write_text("\n".join(lines) + "\n", "utf-8")
+    return place
