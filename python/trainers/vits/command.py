@@ -16,14 +16,17 @@ import typer
 
 from predictor.cli.flags import with_flags
 from predictor.errors import ConfigurationError
-from predictor.flags import Flag, Given
-from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
+from predictor.flags import Flag, Given, Only
+from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, launched_size, seed_everything
 from trainers.options import RunOptions, Threads, consumer
-from trainers.vits.errors import SpeechError, VoiceError, require_packages
-from trainers.vits.recipe import FINE_TUNING, Build, SpeechRecipe
+from trainers.vits.errors import FeedbackError, SpeechError, VoiceError, require_packages
+from trainers.vits.recipe import FINE_TUNING, Build, FeedbackRecipe, SpeechRecipe
 
 if TYPE_CHECKING:
     from trainers.vits.corpus import Corpus
+    from trainers.vits.correcting import Corrected
+    from trainers.vits.feedback import Material
+    from trainers.vits.versions import Versions
     from trainers.vits.voice import Voice
 
 CorpusArgument = Annotated[
@@ -201,6 +204,129 @@ def evaluate(
     _say(f"Saved {place}: open it to listen")
 
 
+@with_flags
+def feedback(
+    *,
+    voice: VoiceArgument,
+    manifest: Annotated[
+        Path,
+        Flag(
+            'Lines of {"audio": FILE, "text": TEXT, "rating": 1 to 5}, or {"clip": ID, "rating": 1 to 5}.',
+            metavar="FILE",
+        ),
+    ],
+    corpus: Annotated[Path, Flag("Folder that `prepare` made, on which the voice was trained.")],
+    resample: Annotated[bool, Flag("Convert recordings of another rate.")] = False,
+    skip_bad: Annotated[bool, Flag("Leave out corrections that cannot be used, and list them.")] = False,
+    build: Annotated[Build, Only("size")],
+    recipe: FeedbackRecipe,
+    run: RunOptions,
+) -> None:
+    """Correct a voice by recordings of how it should sound, and keep it if held-out ones show that it is better."""
+    with _failing():
+        from trainers.vits.correcting import Correcting
+        from trainers.vits.judge import judge_of
+        from trainers.vits.versions import Versions
+
+        _check_correctable(voice)
+        torch.set_num_threads(run.threads)
+        versions = Versions(voice)
+        material = _material(versions, manifest, corpus, recipe.share, resample=resample, skip_bad=skip_bad)
+        if material is None:
+            _tell_nothing_new(manifest, voice, run)
+            return
+        _tell_material(material)
+        correcting = Correcting(versions, material, recipe, build)
+        checkpoints = _checkpoints(correcting.folder, run, correcting.settings)
+        judge = judge_of(material.base)
+        seed_everything(recipe.seed)
+        done = correcting.run(
+            judge,
+            checkpoints,
+            consumer(run, correcting.folder, sys.stdout),
+            _counter("judged", silent=run.as_json),
+        )
+    _tell_corrected(done, voice, run)
+
+
+def _check_correctable(voice: Path) -> None:
+    """That a voice can be corrected here.
+
+    Raises:
+        FeedbackError: it is one version, or several processes would correct it.
+    """
+    if (voice / "config.json").is_file():
+        raise FeedbackError(
+            f"{voice} is one version of a voice, and a correction makes another; name the voice's folder"
+        )
+    if launched_size() > 1:
+        raise FeedbackError(
+            f"{launched_size()} processes were started, and one corrects a voice; start it without torchrun"
+        )
+
+
+def _material(
+    versions: "Versions", manifest: Path, corpus: Path, share: float, *, resample: bool, skip_bad: bool
+) -> "Material | None":
+    """What there is to learn; None if nothing is new."""
+    from trainers.vits.corpus import Corpus
+    from trainers.vits.correcting import run_folder
+    from trainers.vits.corrections import CORRECTIONS, kept_of, news_of, prepared
+    from trainers.vits.feedback import Material
+    from trainers.vits.manifest import read_manifest
+    from trainers.vits.voice import Voice
+
+    base, told = Corpus.open(corpus), read_manifest(manifest)
+    _check_fits(Voice.load(versions.current), base, versions.current)
+    kept = kept_of(versions)
+    news = news_of(told, base, versions.index.consumed, kept)
+    if not news.count:
+        return None
+    folder = run_folder(versions) / CORRECTIONS
+    rated = prepared(news, base, folder, resample=resample, skip_bad=skip_bad)
+    material = Material(base=base, rated=rated, kept=kept, news=news, share=share)
+    material.check()
+    return material
+
+
+def _tell_nothing_new(manifest: Path, voice: Path, run: RunOptions) -> None:
+    if run.as_json:
+        _write({"kind": "unchanged", "voice": str(voice)})
+    _say(f"{voice} has learnt from all of {manifest} before; there is nothing new, and it stays as it is")
+
+
+def _tell_material(material: "Material") -> None:
+    """What is learnt from and what is not, for a person."""
+    from trainers.vits.notices import notices_of_corrections
+
+    for notice in notices_of_corrections(material.rated.corpus, material.news.idle):
+        _say(f"! {notice}")
+    corpus = material.rated.corpus
+    _say(
+        f"{material.news.count} new lines, {material.news.known} learnt before. New corrections: "
+        f"{len(corpus.part('train'))} to learn from, {len(corpus.part('selection'))} to choose by, "
+        f"{len(material.judged()[1])} to judge by."
+    )
+
+
+def _tell_corrected(done: "Corrected", voice: Path, run: RunOptions) -> None:
+    """The figures and the verdict.
+
+    Raises:
+        Exit: 1, where the voice was refused.
+    """
+    accepted = done.decision.accepted
+    if run.as_json:
+        facts = {"voice": str(voice), "place": str(done.place), "speaking_rate": done.speaking_rate}
+        _write({"kind": "corrected" if accepted else "refused", **facts, **done.decision.as_json()})
+    for line in done.decision.lines:
+        _say(f"{'!' if line.holds is False else ' '} {line}")
+    if not accepted:
+        _say(f"Refused: {voice} stays as it was, and nothing counts as learnt. The figures are in {done.place}")
+        raise typer.Exit(1)
+    _say(f"Saved {done.place}, which speaks at rate {done.speaking_rate:g}; the version before stays beside it")
+
+
 def _started(corpus: "Corpus", build: Build, start: Path | None) -> "Voice":
     """A voice to train: a new one, or that of a folder."""
     from trainers.vits.sizes import config_of
@@ -211,13 +337,22 @@ def _started(corpus: "Corpus", build: Build, start: Path | None) -> "Voice":
         config = config_of(build.size, build.durations, corpus.framing, corpus.vocabulary)
         return Voice.fresh(config, corpus.vocabulary)
     voice = Voice.load(voice_folder(start))
+    _check_fits(voice, corpus, start)
+    return voice
+
+
+def _check_fits(voice: "Voice", corpus: "Corpus", place: Path) -> None:
+    """That a voice can learn from a corpus.
+
+    Raises:
+        VoiceError: they have other frames or other characters.
+    """
     if voice.framing != corpus.framing:
-        raise VoiceError(f"{start} has {voice.framing} and {corpus.folder} {corpus.framing}; prepare with its rate")
+        raise VoiceError(f"{place} has {voice.framing} and {corpus.folder} {corpus.framing}; prepare with its rate")
     if dict(voice.tokenizer.encoder) != dict(corpus.vocabulary):
         raise VoiceError(
-            f"{start} and {corpus.folder} have other vocabularies; prepare again with --vocabulary-of {start}"
+            f"{place} and {corpus.folder} have other vocabularies; prepare again with --vocabulary-of {place}"
         )
-    return voice
 
 
 def _fitted(

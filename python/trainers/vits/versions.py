@@ -8,7 +8,7 @@ VOICE/2/              …
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, final
@@ -90,7 +90,13 @@ class Versions:
         """The folder that the next version is to have."""
         return self.folder / str(self.index.versions + 1)
 
-    def add(self, voice: Voice, training: Mapping[str, Any], consumed: frozenset[str] = frozenset()) -> Path:
+    def add(
+        self,
+        voice: Voice,
+        training: Mapping[str, Any],
+        consumed: frozenset[str] = frozenset(),
+        beside: Callable[[Path], None] = lambda _folder: None,
+    ) -> Path:
         """Keep a voice as the next version, which is then the current one.
 
         The folder appears whole or not at all, and the index changes last.
@@ -99,6 +105,7 @@ class Versions:
             voice: what it speaks with.
             training: how it came to be, as JSON.
             consumed: digests of the corrections and ratings that it has learnt from.
+            beside: writes into the folder, which it is given, what else belongs to the version.
 
         Returns:
             The version's folder.
@@ -114,6 +121,7 @@ class Versions:
         shutil.rmtree(draft, ignore_errors=True)
         voice.save(draft)
         (draft / TRAINING).write_text(_json(training), "utf-8")
+        beside(draft)
         Voice.load(draft)  # what is kept can be read again
         draft.rename(place)
         number = self.index.versions + 1
