@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import chain
@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from trainers.loop import Checkpoints
 from trainers.progress import Consumer
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.corrections import CORRECTIONS, taken
 from trainers.vits.discriminators import Discriminators
 from trainers.vits.feedback import Judged, Material, length_error, settle
@@ -107,7 +107,7 @@ class Correcting:
         place = self._accept(voice, facts) if decision.accepted else self._refuse(facts)
         for name in (CHECKPOINTS, CORRECTIONS):
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        return Corrected(decision, rate, place)
+        return Corrected(decision=decision, speaking_rate=rate, place=place)
 
     def _accept(self, voice: Voice, facts: Mapping[str, Any]) -> Path:
         """A new version, which keeps the corrections that it has learnt from."""
@@ -145,8 +145,8 @@ def judged(before: Voice, after: Voice, material: Material, judge: Judge, tell: 
     base = (material.base, material.base.part("held_out"))
     count = _Count(2 * sum(len(clips) for _, clips in (new, base, *earlier)), tell)
 
-    def comparison(sets: Iterable[Judged]) -> Comparison:
-        return Comparison(*(_spoken(voice, sets, judge, count) for voice in (before, after)))
+    def comparison(sets: Sequence[Judged]) -> Comparison:
+        return Comparison(_spoken(before, sets, judge, count), _spoken(after, sets, judge, count))
 
     return decide(
         comparison([new]),
@@ -162,7 +162,7 @@ def _spoken(voice: Voice, sets: Iterable[Judged], judge: Judge, count: "_Count")
     return Spoken.of(Scores(tuple(chain.from_iterable(told))))
 
 
-def _scores(voice: Voice, corpus: Corpus, clips: Any, judge: Judge, count: "_Count") -> Scores:
+def _scores(voice: Voice, corpus: Corpus, clips: Iterable[Clip], judge: Judge, count: "_Count") -> Scores:
     return score(voice, corpus, clips, judge, tell=lambda _done, _total: count.one())
 
 
