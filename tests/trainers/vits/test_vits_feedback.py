@@ -3,8 +3,7 @@
 import json
 import os
 import signal
-import subprocess
-import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def told(done: Any) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_better_voice_is_a_new_version_beside_the_one_before(corpus: Path, fresh: Path, corrected: Path) -> None:
+def test_a_better_voice_is_a_new_version_beside_the_one_before(fresh: Path, corrected: Path) -> None:
     index = json.loads((corrected / "voice.json").read_text())
     assert (index["current"], index["versions"], len(index["consumed"])) == (2, 2, 12)
     assert set(index["consumed"].values()) == {2}
@@ -106,32 +105,33 @@ def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, correcte
     assert {names[digest]: rating for digest, rating in kept.base.items()} == {"ku0000": 1, "ku0001": 2}
 
 
-def test_a_correction_that_a_signal_stops_goes_on_to_the_same_bits(corpus: Path, fresh: Path, tmp_path: Path) -> None:
-    path = manifest(tmp_path, TEN)
-
-    def command(voice: Path, *more: str) -> list[str]:
-        words = ["feedback", str(voice), "--corpus", str(corpus), "--manifest", str(path), "--json"]
-        return [sys.executable, "-m", "trainers.vits", *words, *EAGER, "--checkpoint-seconds", "0.01", *more]
-
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+def test_a_correction_that_a_signal_stops_goes_on_to_the_same_bits(
+    corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, often = manifest(tmp_path, TEN), ("--checkpoint-seconds", "0.01")
     stopped, whole = (copied(fresh, tmp_path / name) for name in ("stopped", "whole"))
     before = (stopped / "voice.json").read_bytes()
-    with subprocess.Popen(
-        command(stopped), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as running:
-        assert running.stdout is not None
-        next(line for line in running.stdout if json.loads(line)["kind"] == "checkpoint")
-        running.send_signal(signal.SIGINT)
-        _, errors = running.communicate()
-    assert running.returncode == 128 + signal.SIGINT
-    assert "go on with the same command and --resume" in errors
+    with monkeypatch.context() as patch:
+        patch.setattr("trainers.vits.command.consumer", lambda *_: interrupted)
+        done = feedback(stopped, corpus, path, *EAGER, *often)
+    assert done.exit_code == 128 + signal.SIGINT
+    assert "go on with the same command and --resume" in done.stderr
     assert (stopped / "voice.json").read_bytes() == before
-    refused = feedback(stopped, corpus, path, *EAGER)
-    assert "continue it (--resume)" in str(refused.exception)
-    assert feedback(stopped, corpus, path, *EAGER, "--resume").exit_code == 0
+    assert "continue it (--resume)" in str(feedback(stopped, corpus, path, *EAGER).exception)
+    going_on = feedback(stopped, corpus, path, *EAGER, *often, "--resume")
+    assert going_on.exit_code == 0
+    assert sum('"kind": "window"' in line for line in going_on.stdout.splitlines()) < 8
     assert feedback(whole, corpus, path, *EAGER).exit_code == 0
     for name in ("model.safetensors", "training.json", "config.json"):
         assert (stopped / "2" / name).read_bytes() == (whole / "2" / name).read_bytes()
+
+
+def interrupted(reports: Iterable[Any]) -> Iterator[Any]:
+    """Takes reports, and has the process interrupted after the third window."""
+    for number, report in enumerate(reports):
+        if number == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        yield report
 
 
 def test_characters_without_a_sound_are_told(corpus: Path, fresh: Path, tmp_path: Path) -> None:
@@ -176,6 +176,11 @@ def test_a_bad_recording_is_named_by_its_line_before_anything_is_learnt(
     with pytest.raises(Exception, match=expected):
         raise done.exception
     assert sorted(one.name for one in voice.iterdir() if one.suffix != ".run") == ["1", "voice.json"]
+
+
+def test_a_bad_recording_can_be_left_out_and_is_not_consumed(corpus: Path, fresh: Path, tmp_path: Path) -> None:
+    voice = copied(fresh, tmp_path / "v")
+    path = manifest(tmp_path, [*TEN, bad(tmp_path, "rate")])
     skipped = feedback(voice, corpus, path, "--skip-bad", *EAGER)
     assert skipped.exit_code == 0, skipped.output
     assert "1 of 11 clips were left out" in skipped.stderr
