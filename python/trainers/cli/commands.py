@@ -74,7 +74,7 @@ VITS: Final = (
     ),
     Command(
         "feedback",
-        "trainers.vits.command:feedback",
+        "trainers.vits.feedback_command:feedback",
         "Correct a voice by recordings of how it should sound, and keep it if held-out ones show that it is better.",
         "Example: quantra train vits feedback voices/mine --corpus corpus --manifest feedback.jsonl",
     ),

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
@@ -13,6 +12,7 @@ from trainers.loop import Checkpoints
 from trainers.progress import Consumer
 from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.corrections import CORRECTIONS, taken
+from trainers.vits.course import as_settings, run_folder, weights_digest
 from trainers.vits.discriminators import Discriminators
 from trainers.vits.feedback import Judged, Material, length_error, settle
 from trainers.vits.gate import Comparison, Decision, Spoken, decide
@@ -20,14 +20,13 @@ from trainers.vits.judge import Judge
 from trainers.vits.recipe import Build, FeedbackRecipe
 from trainers.vits.scoring import Scores, score
 from trainers.vits.sizes import discriminator_channels
-from trainers.vits.training import fit
+from trainers.vits.training import Learnt, fit
 from trainers.vits.versions import Versions
 from trainers.vits.voice import Voice
+from trainers.vits.weights import plain_weights
 
 REFUSED: Final = "refused.json"
 """The figures of a voice that was refused, in the folder of its run."""
-
-CHECKPOINTS: Final = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +53,6 @@ class Correcting:
         material: what it learns from, and is judged by.
         recipe: how it learns.
         build: the size of the discriminators, where the recipe wants them.
-
-    Attributes:
-        folder: of the run.
     """
 
     def __init__(self, versions: Versions, material: Material, recipe: FeedbackRecipe, build: Build) -> None:
@@ -64,18 +60,16 @@ class Correcting:
         self._material = material
         self._recipe = recipe
         self._build = build
-        self.folder = run_folder(versions)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What identifies the training, as JSON."""
-        weights = (self._versions.current / "model.safetensors").read_bytes()
+        """What decides what the training comes to, as JSON."""
         return {
             "corpus": self._material.base.digest,
             "lesson": self._material.digest,
-            "recipe": asdict(self._recipe),
+            "recipe": as_settings(asdict(self._recipe)),
             "build": asdict(self._build),
-            "from": {"version": self._versions.index.current, "weights": sha256(weights).hexdigest()},
+            "parent": _digest(Voice.load(self._versions.current)),
         }
 
     def run(
@@ -94,20 +88,38 @@ class Correcting:
             LoopError: the training failed.
             SpeechError: a voice or a clip cannot be used.
         """
-        settings, base = self.settings, self._material.base.part("selection")
-        before, voice = Voice.load(self._versions.current), Voice.load(self._versions.current)
+        with checkpoints.open():
+            before, voice = Voice.load(self._versions.current), Voice.load(self._versions.current)
+            learnt = self._learn(voice, checkpoints, consume)
+            rate = self._settle(before, voice)
+            decision = judged(before, voice, self._material, judge, tell)
+            facts = {
+                **self.settings,
+                "weights": _digest(voice),
+                "curves": asdict(learnt),
+                "speaking_rate": rate,
+                "corrects": self._versions.index.current,
+                "decision": decision.as_json(),
+            }
+            folder = run_folder(self._versions.following)
+            place = self._accept(voice, facts) if decision.accepted else self._refuse(folder, facts)
+            checkpoints.clear()
+            shutil.rmtree(folder / CORRECTIONS)
+        return Corrected(decision=decision, speaking_rate=rate, place=place)
+
+    def _learn(self, voice: Voice, checkpoints: Checkpoints, consume: Consumer) -> Learnt:
+        """Train a voice in place, and have it on the CPU then."""
         channels = discriminator_channels(self._build.size)
         judging = None if self._recipe.adversarial_from is None else Discriminators(channels)
         lesson = self._material.lesson(voice.tokens)
         learnt = fit(voice, lesson, self._recipe, checkpoints, consume, discriminators=judging)
         voice.model.cpu()
-        rate = settle(voice, base, self._material.rated.corpus.part("selection"), length_error(before, base))
-        decision = judged(before, voice, self._material, judge, tell)
-        facts = {**settings, "curves": asdict(learnt), "speaking_rate": rate, "decision": decision.as_json()}
-        place = self._accept(voice, facts) if decision.accepted else self._refuse(facts)
-        for name in (CHECKPOINTS, CORRECTIONS):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        return Corrected(decision=decision, speaking_rate=rate, place=place)
+        return learnt
+
+    def _settle(self, before: Voice, voice: Voice) -> float:
+        """The speaking rate of a voice that has learnt."""
+        base, new = (corpus.part("selection") for corpus in (self._material.base, self._material.rated.corpus))
+        return settle(voice, base, new, length_error(before, base))
 
     def _accept(self, voice: Voice, facts: Mapping[str, Any]) -> Path:
         """A new version, which keeps the corrections that it has learnt from."""
@@ -118,17 +130,15 @@ class Correcting:
 
         return self._versions.add(voice, facts, consumed=taken(news, rated), beside=beside)
 
-    def _refuse(self, facts: Mapping[str, Any]) -> Path:
+    def _refuse(self, folder: Path, facts: Mapping[str, Any]) -> Path:
         """The figures alone; the voice stays as it was."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        place = self.folder / REFUSED
+        place = folder / REFUSED
         place.write_text(json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
         return place
 
 
-def run_folder(versions: Versions) -> Path:
-    """The folder of the run that the next version comes of."""
-    return versions.following.with_suffix(".run")
+def _digest(voice: Voice) -> str:
+    return weights_digest(plain_weights(voice.model))
 
 
 def judged(before: Voice, after: Voice, material: Material, judge: Judge, tell: Callable[[int, int], None]) -> Decision:

@@ -1,7 +1,9 @@
 """The settings of a speech training, each with its flag."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
+from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
 from predictor.flags import Flag
@@ -9,6 +11,9 @@ from trainers.options import Computation
 
 Size = Literal["fast", "small", "base"]
 Durations = Literal["deterministic", "stochastic"]
+
+LEARNING_RATES: Final[Mapping[Size, float]] = MappingProxyType({"fast": 2e-3, "small": 1e-3, "base": 2e-4})
+"""Of new voices; the larger, the lower, to the paper's."""
 
 FINE_TUNING: Final = 2e-5
 """The learning rate for a voice that has been trained before, as MMS voices are."""
@@ -30,9 +35,9 @@ class SpeechRecipe(Computation):
     ] = 3000
     batch_size: Annotated[int, Flag("Clips in a batch at most.", minimum=1)] = 12
     batch_seconds: Annotated[float, Flag("Seconds of speech in a batch at most, padding included.", minimum=1)] = 90.0
-    learning_rate: Annotated[float, Flag("At the start; it halves until the end. With --from 0.00002.", minimum=0)] = (
-        1e-3
-    )
+    learning_rate: Annotated[
+        float, Flag("At the start; it halves until the end. Size small 0.001, base 0.0002, --from 0.00002.", minimum=0)
+    ] = 2e-3
     slice_frames: Annotated[
         int, Flag("Frames of each clip that are decoded in a step; more costs time and memory.", minimum=8)
     ] = 32

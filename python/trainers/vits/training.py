@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from torch import nn
 from torch.optim import AdamW, Optimizer
@@ -14,12 +14,16 @@ from trainers.vits.batches import Buckets, ByFrames, Collate, Recordings, Uttera
 from trainers.vits.discriminators import Discriminators
 from trainers.vits.objective import Generator, Objective, TermWeights
 from trainers.vits.recipe import SpeechRecipe
-from trainers.vits.voice import Voice, weight_normed
+from trainers.vits.voice import Voice
+from trainers.vits.weights import weight_normed
 
-FINAL_RATE = 0.5
+FINAL_RATE: Final = 0.5
 """What part of the learning rate is left at the end."""
 
-BETAS = (0.8, 0.99)
+DISCRIMINATING: Final = 2e-4
+"""The paper's learning rate, above which discriminators of a few steps tell everything apart, and teach nothing."""
+
+BETAS: Final = (0.8, 0.99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +113,7 @@ def loop_of(objective: Objective, recipe: SpeechRecipe, discriminators: Discrimi
     phases: list[Phase[Utterances]] = []
     if discriminators is not None and recipe.adversarial_from is not None:
         modules["discriminators"] = discriminators
-        judging = _optimizer(discriminators, recipe)
+        judging = _optimizer(discriminators, min(recipe.learning_rate, DISCRIMINATING))
         phases.append(
             Phase(
                 "discriminators",
@@ -122,7 +126,7 @@ def loop_of(objective: Objective, recipe: SpeechRecipe, discriminators: Discrimi
                 after=recipe.adversarial_from,
             )
         )
-    optimizer = _optimizer(model, recipe)
+    optimizer = _optimizer(model, recipe.learning_rate)
     phases.append(
         Phase(
             "generator",
@@ -150,8 +154,8 @@ def loop_of(objective: Objective, recipe: SpeechRecipe, discriminators: Discrimi
     )
 
 
-def _optimizer(module: nn.Module, recipe: SpeechRecipe) -> AdamW:
-    return AdamW(module.parameters(), lr=recipe.learning_rate, betas=BETAS, eps=1e-9, weight_decay=0.01)
+def _optimizer(module: nn.Module, learning_rate: float) -> AdamW:
+    return AdamW(module.parameters(), lr=learning_rate, betas=BETAS, eps=1e-9, weight_decay=0.01)
 
 
 def _schedule(optimizer: Optimizer, steps: int) -> ExponentialLR:

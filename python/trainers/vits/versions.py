@@ -99,7 +99,8 @@ class Versions:
     ) -> Path:
         """Keep a voice as the next version, which is then the current one.
 
-        The folder appears whole or not at all, and the index changes last.
+        The folder appears whole or not at all, and the index changes last. Where the folder of this very training is
+        there already, because a kill came between the two, the index alone changes.
 
         Args:
             voice: what it speaks with.
@@ -114,16 +115,10 @@ class Versions:
             VoiceError: the folder of that version exists, which no index speaks of.
         """
         place = self.following
-        if place.exists():
+        if not place.exists():
+            self._appear(place, voice, training, beside)
+        elif _told(place) != _json(training):
             raise VoiceError(f"{place} exists and {self.folder / INDEX} does not know it; move it away")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f".{place.name}.draft"
-        shutil.rmtree(draft, ignore_errors=True)
-        voice.save(draft)
-        (draft / TRAINING).write_text(_json(training), "utf-8")
-        beside(draft)
-        Voice.load(draft)  # what is kept can be read again
-        draft.rename(place)
         number = self.index.versions + 1
         known = dict(self.index.consumed) | dict.fromkeys(consumed, number)
         self._write(replace(self.index, current=number, versions=number, consumed=known))
@@ -139,6 +134,17 @@ class Versions:
             raise VoiceError(f"{self.folder} has versions 1 to {self.index.versions}, not {version}")
         self._write(replace(self.index, current=version))
 
+    def _appear(self, place: Path, voice: Voice, training: Mapping[str, Any], beside: Callable[[Path], None]) -> None:
+        """Write a version's folder under another name, and give it its own when it can be read again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f".{place.name}.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        voice.save(draft)
+        (draft / TRAINING).write_text(_json(training), "utf-8")
+        beside(draft)
+        Voice.load(draft)
+        draft.rename(place)
+
     def _write(self, index: Index) -> None:
         draft = self.folder / f".{INDEX}.draft"
         with draft.open("w", encoding="utf-8") as file:
@@ -147,6 +153,12 @@ class Versions:
             os.fsync(file.fileno())
         draft.replace(self.folder / INDEX)
         self.index = index
+
+
+def _told(version: Path) -> str | None:
+    """How a version came to be, as its folder says; None where it does not."""
+    path = version / TRAINING
+    return path.read_text("utf-8") if path.is_file() else None
 
 
 def voice_folder(path: Path) -> Path:

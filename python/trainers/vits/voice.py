@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self, cast, final
+from typing import Any, Final, Self, final
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from torch.nn.utils import parametrize
 from transformers import VitsConfig, VitsModel, VitsTokenizer
-from transformers.models.vits.modeling_vits import VitsHifiGan
 
 from trainers.vits.errors import VoiceError
 from trainers.vits.sizes import framing_of
 from trainers.vits.vocabulary import tokenizer_in, tokenizer_of, tokens
+from trainers.vits.weights import draw_first, plain_weights
 
 LONGEST_SECONDS: Final = 60.0
 """More than this for one sentence means a voice whose durations have not been learnt."""
@@ -52,7 +51,9 @@ class Voice:
     @classmethod
     def fresh(cls, config: VitsConfig, vocabulary: Mapping[str, int]) -> Self:
         """A voice with random weights, drawn from torch's generator."""
-        return cls(VitsModel(config), tokenizer_of(vocabulary))
+        model = VitsModel(config)
+        draw_first(model)
+        return cls(model, tokenizer_of(vocabulary))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -172,25 +173,3 @@ class Voice:
 
 def _length_error(lengths: Sequence[tuple[Tensor, int]], rate: float) -> float:
     return float(np.mean([abs(np.log(float(torch.ceil(d / rate).sum()) / frames)) for d, frames in lengths]))
-
-
-def weight_normed(decoder: VitsHifiGan) -> None:
-    """Train the decoder's convolutions by direction and length, as the paper does."""
-    apply: Any = decoder.apply_weight_norm
-    apply()
-
-
-def plain_weights(model: VitsModel) -> dict[str, Tensor]:
-    """The weights as a new model of the same configuration has them, with none of the decoder's apart.
-
-    The model itself stays as it is: taking weight norm away from a copy would take it from the model's own layers too,
-    whose class the copy shares.
-    """
-    weights: dict[str, Tensor] = model.state_dict()
-    for name, module in model.decoder.named_modules():
-        if parametrize.is_parametrized(module):
-            place = f"decoder.{name}"
-            for part in ("original0", "original1"):
-                del weights[f"{place}.parametrizations.weight.{part}"]
-            weights[f"{place}.weight"] = cast("Tensor", module.weight).detach().contiguous()
-    return weights

@@ -3,11 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 import torch
-from rank_processes import results_on_ranks
 from tiny_voice import BINS, HOP, PARTS, SLICE, tiny_model, utterances
 from torch import Tensor, nn
 from torch.nn import functional
@@ -105,17 +103,6 @@ def test_the_mean_of_the_halves_means_would_be_another() -> None:
     mean = torch.cat([((one + other) / 2).flatten() for one, other in zip(first, second, strict=True)])
     wanted = torch.cat([tensor.flatten() for tensor in whole])
     assert float((mean - wanted).norm() / wanted.norm()) > 1e-3
-
-
-def ranks_gradient() -> list[Any]:
-    """On each rank, the gradient of both halves, one a rank."""
-    return [tensor.numpy() for tensor in gradients(halves(), accumulate=1)[0]]
-
-
-def test_two_ranks_give_the_gradient_of_one_batch() -> None:
-    wanted, _ = gradients([utterances(*WHOLE)], accumulate=1)
-    for found in results_on_ranks(ranks_gradient):
-        assert_same([torch.from_numpy(array) for array in found], wanted)
 
 
 def test_the_stochastic_predictor_keeps_its_count_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_a_better_voice_is_a_new_version_beside_the_one_before(fresh: Path, corr
     assert (corrected / "1" / name).read_bytes() == (fresh / "1" / name).read_bytes()
     assert (corrected / "2" / name).read_bytes() != (fresh / "1" / name).read_bytes()
     training = json.loads((corrected / "2" / "training.json").read_text())
-    assert training["from"]["version"] == 1
+    assert training["corrects"] == 1
     assert training["decision"]["accepted"]
     assert [line["holds"] for line in training["decision"]["lines"]][:2] == [True, True]
     assert not (corrected / "2.run" / "checkpoints").exists()
@@ -112,7 +112,7 @@ def test_a_correction_that_a_signal_stops_goes_on_to_the_same_bits(
     stopped, whole = (copied(fresh, tmp_path / name) for name in ("stopped", "whole"))
     before = (stopped / "voice.json").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr("trainers.vits.command.consumer", lambda *_: interrupted)
+        patch.setattr("trainers.vits.feedback_command.consumer", lambda *_: interrupted)
         done = feedback(stopped, corpus, path, *EAGER, *often)
     assert done.exit_code == 128 + signal.SIGINT
     assert "go on with the same command and --resume" in done.stderr

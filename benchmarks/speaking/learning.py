@@ -1,0 +1,211 @@
+"""How well voices speak after so many steps, beside untrained ones and the control; and which parts have learnt."""
+
+import math
+from collections import Counter
+from statistics import mean
+from typing import Final
+
+from benchmarks.report import Row, at_least, at_most, shown
+from benchmarks.speaking import control
+from benchmarks.speaking.steps import Adversaries
+from benchmarks.speaking.voices import Figures, Workplace, first_voice
+from trainers.vits.batches import Collate, Recorded, Utterances
+from trainers.vits.corpus import Corpus
+from trainers.vits.recipe import SpeechRecipe
+from trainers.vits.versions import Versions
+from trainers.vits.voice import Voice
+
+SHORT, MEDIUM, LONG = 300, 1500, 3000
+SEEDS: Final = (0, 1, 2)
+RECONSTRUCTION_FALL, DISTANCE_FALL = 45.0, 15.0
+MEDIUM_ERRORS, MEDIUM_DISTANCE, LONG_ERRORS, LENGTHS = 0.45, 0.75, 0.36, 0.15
+
+
+def rows(work: Workplace, *, quick: bool) -> list[Row]:
+    """All of them; a quick run has a hundredth of the steps, one seed, and is not judged."""
+    share = 100 if quick else 1
+    seeds = SEEDS[:1] if quick else SEEDS
+    return [
+        *coverage(work),
+        *(row for seed in seeds for row in short(work, seed, SHORT // share, judged=not quick)),
+        *controlled(work, SHORT // share),
+        *medium(work, MEDIUM // share, judged=not quick),
+        *long(work, LONG // share, judged=not quick),
+        *adversarial(work, LONG // share),
+    ]
+
+
+def coverage(work: Workplace) -> list[Row]:
+    """The share of each part's parameters that a second step gives a gradient; the first leaves the flow's at zero."""
+    corpus = Corpus.open(work.corpus)
+    adversaries = Adversaries.fresh(corpus, judged=False)
+    objective, model = adversaries.objective, adversaries.objective.generator.model
+    optimizer = adversaries.optimizer(model)
+    batch = _some(corpus)
+    for _ in range(2):
+        optimizer.zero_grad()
+        objective.generator_loss(batch, objective.generator(batch)).mean.backward()
+        optimizer.step()
+    parts = Counter(name.split(".")[0] for name, _ in model.named_parameters())
+    having = Counter(
+        name.split(".")[0] for name, one in model.named_parameters() if one.grad is not None and one.grad.any()
+    )
+    refused = control.refused_parts(work)
+    return [
+        *(
+            at_least(
+                f"coverage: {part}, %", 100 * having[part] / count, 100, detail=f"{having[part]} of {count} parameters"
+            )
+            for part, count in parts.items()
+        ),
+        at_least(
+            "coverage: parts named when the control's loss is refused",
+            len(refused),
+            2,
+            detail=" and ".join(refused) or "it was not refused",
+        ),
+    ]
+
+
+def short(work: Workplace, seed: int, steps: int, *, judged: bool) -> list[Row]:
+    """What little training does, one seed."""
+    before = work.judged(work.untrained(seed))
+    after = work.judged(work.trained(f"short-{seed}", "--steps", str(steps), "--seed", str(seed)))
+    title = f"{steps} steps, seed {seed}"
+    fallen, nearer = _fall(before.reconstruction, after.reconstruction), _fall(before.distance, after.distance)
+    return [
+        at_least(
+            f"{title}: reconstruction falls by, %",
+            fallen,
+            RECONSTRUCTION_FALL,
+            detail=_from(before.reconstruction, after.reconstruction),
+            judged=judged,
+        ),
+        at_least(
+            f"{title}: distance of speech falls by, %",
+            nearer,
+            DISTANCE_FALL,
+            detail=_from(before.distance, after.distance),
+            judged=judged,
+        ),
+        _heard(title, before, after),
+    ]
+
+
+def controlled(work: Workplace, steps: int) -> list[Row]:
+    """The same of the recipe that compares waves frame by frame."""
+    before = work.judged(work.untrained(0))
+    after = work.judged(control.trained(work, "control", steps=steps, seed=0))
+    return [
+        shown(
+            f"control, {steps} steps: reconstruction falls by, %",
+            _fall(before.reconstruction, after.reconstruction),
+            detail=_from(before.reconstruction, after.reconstruction),
+        ),
+        shown(
+            f"control, {steps} steps: distance of speech falls by, %",
+            _fall(before.distance, after.distance),
+            detail=_from(before.distance, after.distance),
+        ),
+        _heard(f"control, {steps} steps", before, after),
+    ]
+
+
+def medium(work: Workplace, steps: int, *, judged: bool) -> list[Row]:
+    """What some minutes of training do."""
+    found = work.judged(work.trained("medium", "--steps", str(steps)))
+    return [
+        _errors(f"{steps} steps", found, MEDIUM_ERRORS, judged=judged),
+        at_most(
+            f"{steps} steps: distance of speech",
+            found.distance,
+            MEDIUM_DISTANCE,
+            detail=f"reconstruction {found.reconstruction:.3f}",
+            judged=judged,
+        ),
+        *_lengths(work, "medium", f"{steps} steps", found, judged=judged),
+    ]
+
+
+def long(work: Workplace, steps: int, *, judged: bool) -> list[Row]:
+    """What the defaults do."""
+    found = work.judged(work.trained("long", "--steps", str(steps)))
+    return [
+        _errors(f"{steps} steps", found, LONG_ERRORS, judged=judged),
+        shown(
+            f"{steps} steps: distance of speech", found.distance, detail=f"reconstruction {found.reconstruction:.3f}"
+        ),
+    ]
+
+
+def adversarial(work: Workplace, steps: int) -> list[Row]:
+    """The same with discriminators in its second half."""
+    begin = steps // 2
+    found = work.judged(work.trained("adversarial", "--steps", str(steps), "--adversarial-from", str(begin)))
+    title = f"{steps} steps, adversarial from {begin}"
+    return [
+        shown(f"{title}: characters heard wrongly", found.error_rate, detail=f"judge {found.judge_error_rate:.3f}"),
+        shown(f"{title}: distance of speech", found.distance, detail=f"reconstruction {found.reconstruction:.3f}"),
+    ]
+
+
+def _lengths(work: Workplace, voice: str, title: str, found: Figures, *, judged: bool) -> list[Row]:
+    """Lengths as they are kept, and at rate 1, as they were before the search."""
+    plain = _log_ratios(Corpus.open(work.corpus), Voice.load(Versions(work.folder / voice).current))
+    return [
+        at_most(
+            f"{title}: mean |log length ratio|",
+            found.length_error,
+            LENGTHS,
+            detail="at the rate that was found on the selection clips",
+            judged=judged,
+        ),
+        shown(
+            f"{title}: mean |log length ratio| at rate 1",
+            mean(abs(one) for one in plain),
+            detail=f"with its sign {mean(plain):+.3f}",
+        ),
+    ]
+
+
+def _log_ratios(corpus: Corpus, voice: Voice) -> list[float]:
+    """Of the held-out clips, at speaking rate 1."""
+    voice.model.speaking_rate = 1.0
+    return [
+        math.log(len(voice.speak(clip.text, seed=0)) / (clip.frames * corpus.framing.hop))
+        for clip in corpus.part("held_out")
+    ]
+
+
+def _errors(title: str, found: Figures, reach: float, *, judged: bool) -> Row:
+    return at_most(
+        f"{title}: characters heard wrongly",
+        found.error_rate,
+        reach,
+        detail=f"unseen sentences, one seed; the judge alone {found.judge_error_rate:.3f}",
+        judged=judged,
+    )
+
+
+def _heard(title: str, before: Figures, after: Figures) -> Row:
+    return shown(
+        f"{title}: characters heard wrongly",
+        after.error_rate,
+        detail=f"untrained {before.error_rate:.2f}; lengths {after.length_error:.3f}",
+    )
+
+
+def _fall(before: float, after: float) -> float:
+    """In per cent."""
+    return 100 * (1 - after / before)
+
+
+def _from(before: float, after: float) -> str:
+    return f"from {before:.3f} to {after:.3f}"
+
+
+def _some(corpus: Corpus) -> Utterances:
+    """A batch of clips."""
+    voice, clips = first_voice(corpus, 0), corpus.part("train")[:8]
+    recorded = Recorded(corpus, clips, voice.tokens)
+    return Collate(SpeechRecipe().slice_frames, voice.framing.hop)([recorded[place] for place in range(len(clips))])

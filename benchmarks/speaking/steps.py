@@ -1,0 +1,251 @@
+"""What a step of the training costs: in the loop and by hand, with a forward that both phases share and with two.
+
+All subjects have the same first weights and the same clips; time is that of one thread.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, final
+
+import torch
+from torch import nn
+from torch.optim import AdamW, Optimizer
+
+from benchmarks.report import Row, at_most, shown
+from benchmarks.speaking.voices import Workplace, first_voice
+from trainers.loop import IterableSource
+from trainers.vits import objective as objectives
+from trainers.vits.alignment import monotonic_path
+from trainers.vits.batches import Collate, Recorded, Utterances
+from trainers.vits.corpus import Corpus
+from trainers.vits.discriminators import Discriminators
+from trainers.vits.objective import Generator, Made, Objective, TermWeights
+from trainers.vits.recipe import SpeechRecipe
+from trainers.vits.sizes import discriminator_channels
+from trainers.vits.training import BETAS, loop_of
+
+WARM: Final = 2
+SHARED_REACH, LOOP_REACH, SEARCH_REACH = 0.85, 1.02, 0.02
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Adversaries:
+    """A voice's network and its judges, at the start of a training.
+
+    Attributes:
+        objective: losses of both.
+        discriminators: None where nothing judges.
+        recipe: settings.
+    """
+
+    objective: Objective
+    discriminators: Discriminators | None
+    recipe: SpeechRecipe
+
+    @classmethod
+    def fresh(cls, corpus: Corpus, *, judged: bool) -> "Adversaries":
+        """The same ones each time."""
+        voice = first_voice(corpus, 0)
+        recipe = SpeechRecipe(adversarial_from=0 if judged else None)
+        discriminators = Discriminators(discriminator_channels("fast")) if judged else None
+        generator = Generator(voice.model.train(), frames=recipe.slice_frames)
+        objective = Objective(generator, voice.framing, TermWeights(), discriminators)
+        objective.judged = judged
+        return cls(objective, discriminators, recipe)
+
+    def optimizer(self, module: nn.Module) -> AdamW:
+        """As the trainer has it."""
+        return AdamW(module.parameters(), lr=self.recipe.learning_rate, betas=BETAS, eps=1e-9, weight_decay=0.01)
+
+
+def rows(work: Workplace, *, quick: bool) -> list[Row]:
+    """The ratios of pairs, and the milliseconds behind them."""
+    rounds, steps = (2, 3) if quick else (9, 10)
+    corpus = Corpus.open(work.corpus)
+    batches = _batches(corpus, WARM + steps)
+    ways: dict[str, Callable[[], float]] = {
+        "in the loop": partial(_in_loop, corpus, batches, judged=False),
+        "by hand": partial(_by_hand, corpus, batches, _plain_step, judged=False),
+        "adversarial, in the loop": partial(_in_loop, corpus, batches, judged=True),
+        "adversarial, one forward by hand": partial(_by_hand, corpus, batches, _shared_step, judged=True),
+        "adversarial, two forwards by hand": partial(_by_hand, corpus, batches, _apart_step, judged=True),
+    }
+    seconds = _rounds(ways, rounds)
+    searching = statistics.median(_search_share(corpus, batches) for _ in range(rounds))
+    detail, judged = f"median of {rounds} pairs of {steps} steps, processor time", not quick
+    return [
+        at_most(
+            "step: in the loop / by hand",
+            _ratio(seconds, "in the loop", "by hand"),
+            LOOP_REACH,
+            detail=detail,
+            judged=judged,
+        ),
+        at_most(
+            "adversarial step: in the loop / one forward by hand",
+            _ratio(seconds, "adversarial, in the loop", "adversarial, one forward by hand"),
+            LOOP_REACH,
+            detail=detail,
+            judged=judged,
+        ),
+        at_most(
+            "adversarial step: in the loop / two forwards by hand",
+            _ratio(seconds, "adversarial, in the loop", "adversarial, two forwards by hand"),
+            SHARED_REACH,
+            detail=detail,
+            judged=judged,
+        ),
+        at_most(
+            "alignment: share of the step by hand", searching, SEARCH_REACH, detail="processor time", judged=judged
+        ),
+        *(
+            shown(f"step {name}, ms", 1e3 * statistics.median(taken), detail="processor time")
+            for name, taken in seconds.items()
+        ),
+    ]
+
+
+def _rounds(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Seconds a step of every way, all of them in turn in every round."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            seconds[name].append(way())
+    return seconds
+
+
+def _ratio(seconds: dict[str, list[float]], of: str, to: str) -> float:
+    return statistics.median(one / other for one, other in zip(seconds[of], seconds[to], strict=True))
+
+
+def _batches(corpus: Corpus, count: int) -> list[Utterances]:
+    """The same for everybody, of the trainer's size."""
+    recipe, clips = SpeechRecipe(), corpus.part("train")
+    voice = first_voice(corpus, 0)
+    recorded = Recorded(corpus, clips, voice.tokens)
+    collate = Collate(recipe.slice_frames, voice.framing.hop)
+    draw = torch.Generator().manual_seed(1)
+    places = torch.randint(len(clips), (count, recipe.batch_size), generator=draw).tolist()
+    return [collate([recorded[place] for place in some]) for some in places]
+
+
+def _in_loop(corpus: Corpus, batches: Sequence[Utterances], *, judged: bool) -> float:
+    """Seconds a step."""
+    adversaries = Adversaries.fresh(corpus, judged=judged)
+    clock = _Clocked(batches)
+    loop = loop_of(adversaries.objective, replace(adversaries.recipe, device="cpu"), adversaries.discriminators)
+    with loop.running() as run:
+        for _ in run.epochs(IterableSource(clock), max_epochs=1):
+            pass
+    return clock.seconds / (len(batches) - WARM)
+
+
+@final
+class _Clocked:
+    """Batches that take the time from when the first that counts is asked for until all have been worked on."""
+
+    def __init__(self, batches: Sequence[Utterances]) -> None:
+        self._batches = batches
+        self.seconds = 0.0
+
+    def __iter__(self) -> Iterator[Utterances]:
+        yield from self._batches[:WARM]
+        start = time.thread_time()
+        yield from self._batches[WARM:]
+        self.seconds = time.thread_time() - start
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Optimizers:
+    generator: Optimizer
+    discriminators: Optimizer | None
+
+
+Step = Callable[[Adversaries, _Optimizers, Utterances], None]
+
+
+def _by_hand(corpus: Corpus, batches: Sequence[Utterances], step: Step, *, judged: bool) -> float:
+    """Seconds a step."""
+    adversaries = Adversaries.fresh(corpus, judged=judged)
+    judges = adversaries.discriminators
+    optimizers = _Optimizers(
+        adversaries.optimizer(adversaries.objective.generator.model),
+        None if judges is None else adversaries.optimizer(judges),
+    )
+    start = 0.0
+    for number, batch in enumerate(batches):
+        if number == WARM:
+            start = time.thread_time()
+        step(adversaries, optimizers, batch)
+    return (time.thread_time() - start) / (len(batches) - WARM)
+
+
+def _plain_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances) -> None:
+    _learn(adversaries, optimizers, batch, adversaries.objective.generator(batch))
+
+
+def _shared_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances) -> None:
+    """One forward: the discriminators judge its waves, detached, and then the generator learns from it."""
+    made = adversaries.objective.generator(batch)
+    _judge(adversaries, optimizers, batch, made._replace(waves=made.waves.detach()))
+    _learn(adversaries, optimizers, batch, made)
+
+
+def _apart_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances) -> None:
+    """A forward for each."""
+    with torch.no_grad():
+        made = adversaries.objective.generator(batch)
+    _judge(adversaries, optimizers, batch, made)
+    _learn(adversaries, optimizers, batch, adversaries.objective.generator(batch))
+
+
+def _judge(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances, made: Made) -> None:
+    judges, optimizer = adversaries.discriminators, optimizers.discriminators
+    assert judges is not None
+    assert optimizer is not None
+    optimizer.zero_grad()
+    float(_stepped(adversaries.objective.discriminator_loss(batch, made).mean, judges, optimizer, adversaries.recipe))
+
+
+def _learn(adversaries: Adversaries, optimizers: _Optimizers, batch: Utterances, made: Made) -> None:
+    """The generator's step; its judges are held still, so that they get no gradient of it."""
+    judges = adversaries.discriminators
+    optimizers.generator.zero_grad()
+    if judges is not None:
+        judges.requires_grad_(requires_grad=False)
+    loss = adversaries.objective.generator_loss(batch, made).mean
+    model = adversaries.objective.generator.model
+    float(_stepped(loss, model, optimizers.generator, adversaries.recipe))
+    if judges is not None:
+        judges.requires_grad_(requires_grad=True)
+
+
+def _stepped(loss: torch.Tensor, module: nn.Module, optimizer: Optimizer, recipe: SpeechRecipe) -> torch.Tensor:
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(module.parameters(), recipe.clip)
+    optimizer.step()
+    return loss.detach()
+
+
+def _search_share(corpus: Corpus, batches: Sequence[Utterances]) -> float:
+    """What part of the steps by hand passes in the alignment search."""
+    taken = 0.0
+
+    def timed(*arguments: torch.Tensor) -> torch.Tensor:
+        nonlocal taken
+        start = time.thread_time()
+        path = monotonic_path(*arguments)
+        taken += time.thread_time() - start
+        return path
+
+    objectives.monotonic_path = timed
+    try:
+        whole = _by_hand(corpus, batches, _plain_step, judged=False) * (len(batches) - WARM)
+    finally:
+        objectives.monotonic_path = monotonic_path
+    return taken * (len(batches) - WARM) / len(batches) / whole

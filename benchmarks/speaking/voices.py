@@ -1,0 +1,124 @@
+"""Voices that are trained and judged by the commands that a user has, each once in a folder that is kept.
+
+A run that was stopped goes on where it was: finished voices and judgements are read, an unfinished training is resumed.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from typing import Any, Final, final
+
+from benchmarks.training.asking import ROOT
+from trainers.loop import seed_everything
+from trainers.vits.corpus import Corpus
+from trainers.vits.sizes import config_of
+from trainers.vits.versions import Versions
+from trainers.vits.voice import Voice
+
+RECORDER: Final = ROOT / "examples" / "make_kurdish_corpus.py"
+CLIPS, PART = 288, 24
+"""Clips in all, of which so many each to choose and to judge by; the rest is learnt from."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the judge says of a voice on held-out clips.
+
+    Attributes:
+        error_rate: of characters.
+        distance: mean absolute difference of log mel, along the best warping path, of what it says.
+        reconstruction: the same without warping, of what encoder and decoder leave of a recording.
+        length_error: mean |log length ratio|.
+        judge_error_rate: of characters, of the judge itself on held-out recordings.
+    """
+
+    error_rate: float
+    distance: float
+    reconstruction: float
+    length_error: float
+    judge_error_rate: float
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Figures":
+        """What `evaluate --json` says."""
+        return cls(*(told[name] for name in cls.__slots__))
+
+
+@final
+class Workplace:
+    """A folder with a corpus and the voices that were trained on it.
+
+    Args:
+        folder: what is there is used again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.corpus = folder / "corpus"
+
+    def prepare(self, recordings: Path, *words: str) -> None:
+        """Make the corpus of a folder of recordings, unless it is there."""
+        if not self.corpus.is_dir():
+            run("prepare", recordings, "--out", self.corpus, *words)
+
+    def record(self, name: str, *words: str) -> Path:
+        """Have espeak-ng say sentences; their folder."""
+        folder = self.folder / name
+        if not folder.is_dir():
+            subprocess.run([sys.executable, RECORDER, folder, *words], check=True)
+        return folder
+
+    def untrained(self, seed: int) -> Path:
+        """The voice that a training with this seed begins with; its speaking rate is searched for too."""
+        place = self.folder / f"untrained-{seed}"
+        if not (place / "voice.json").is_file():
+            corpus = Corpus.open(self.corpus)
+            voice = first_voice(corpus, seed)
+            voice.settle_rate([(clip.text, clip.frames) for clip in corpus.part("selection")])
+            Versions(place).add(voice, {"seed": seed})
+        return place
+
+    def trained(self, name: str, *words: str) -> Path:
+        """A voice by `train` with these flags."""
+        place = self.folder / name
+        if not (place / "voice.json").is_file():
+            run("train", self.corpus, "--out", place, "--resume", "--json", *words)
+        return place
+
+    def judged(self, voice: Path) -> Figures:
+        """What `evaluate` says of a voice."""
+        kept = self.folder / f"{voice.name}.json"
+        if not kept.is_file():
+            kept.write_text(run("evaluate", voice, "--corpus", self.corpus, "--json"), "utf-8")
+        return Figures.of(json.loads(kept.read_text("utf-8")))
+
+
+def first_voice(corpus: Corpus, seed: int) -> Voice:
+    """A new voice of size `fast`, as a training with this seed draws it."""
+    seed_everything(seed)
+    return Voice.fresh(config_of("fast", "deterministic", corpus.framing, corpus.vocabulary), corpus.vocabulary)
+
+
+def workplace(folder: Path, *, quick: bool) -> Workplace:
+    """The corpus of the figures, or for a quick run that of the tests, which needs no espeak-ng."""
+    place = Workplace(folder / ("quick" if quick else "whole"))
+    place.folder.mkdir(parents=True, exist_ok=True)
+    if quick:
+        place.prepare(ROOT / "tests" / "fixtures" / "kurdish", "--selection", "6", "--held-out", "6")
+        return place
+    if which("espeak-ng") is None:
+        raise SystemExit("espeak-ng makes the recordings and is not there; install it (apt install espeak-ng)")
+    recordings = place.record("recordings", "--clips", str(CLIPS))
+    place.prepare(recordings, "--selection", str(PART), "--held-out", str(PART))
+    return place
+
+
+def run(command: str, *words: object) -> str:
+    """What a command of `python -m trainers.vits` writes; its messages are shown."""
+    line: Sequence[str] = [sys.executable, "-m", "trainers.vits", command, *(str(word) for word in words)]
+    return subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8").stdout
