@@ -122,7 +122,7 @@ def test_lines_tell_figures_change_interval_and_verdict() -> None:
 @pytest.mark.parametrize("spread", ["even", "heavy"])
 def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, spread: str) -> None:
     draw = np.random.default_rng(count)
-    trials, accepted = 200, 0
+    trials, accepted = 120, 0
     for _ in range(trials):
         level = draw.lognormal(0, 0.3, size=(count, 1))
         noise = draw.normal(size=(count, 2)) if spread == "even" else draw.standard_t(3, size=(count, 2))
