@@ -20,12 +20,12 @@ from trainers.vits.scoring import Scores
 
 LEVEL: Final = 0.95
 """Of the interval. If nothing changed, a difference is as likely below 0 as above, and the whole interval lies below 0
-in about one case of forty; with as few pairs as `FEWEST`, in one of thirty-two."""
+in about one case of forty; with as few pairs as `FEWEST`, in one of twenty-eight."""
 
 ACCEPTED_BY_CHANCE: Final = 0.05
 """The share of voices like the one before that are accepted at most."""
 
-FEWEST: Final = 5
+FEWEST: Final = 6
 """Corrections to judge by: with fewer, luck alone gives a lower distance in all of them too often."""
 
 DRAWS: Final = 10_000

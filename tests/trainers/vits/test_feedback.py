@@ -77,29 +77,29 @@ def test_the_share_of_corrections_is_drawn_and_each_by_its_rating(corpus: Corpus
 
 
 def test_items_are_known_by_their_content_whatever_their_file_is_called(corpus: Corpus, tmp_path: Path) -> None:
-    lines = [*rated(LATER[:8]), {"clip": BASE[0], "rating": 2}]
+    lines = [*rated(LATER[:9]), {"clip": BASE[0], "rating": 2}]
     first = news(tmp_path, corpus, lines)
-    assert (first.count, first.known) == (9, 0)
+    assert (first.count, first.known) == (10, 0)
     copy = tmp_path / "renamed.flac"
     copy.write_bytes(recording(LATER[0]).read_bytes())
     consumed = first.others | first.corrections.keys()
     again = news(tmp_path, corpus, [{"audio": "renamed.flac", "text": TEXTS[LATER[0]]}, *lines], consumed)
-    assert (again.count, again.known) == (0, 9)
-    other_rating = news(tmp_path, corpus, [{"clip": BASE[0], "rating": 3}, *lines[:8]], consumed)
-    assert (other_rating.count, other_rating.known) == (1, 8)
+    assert (again.count, again.known) == (0, 10)
+    other_rating = news(tmp_path, corpus, [{"clip": BASE[0], "rating": 3}, *lines[:9]], consumed)
+    assert (other_rating.count, other_rating.known) == (1, 9)
 
 
 def test_a_correction_rated_1_is_consumed_and_not_learnt(corpus: Corpus, tmp_path: Path) -> None:
-    lines = [*rated(LATER[:8]), correction(LATER[8], rating=1)]
+    lines = [*rated(LATER[:9]), correction(LATER[9], rating=1)]
     new = news(tmp_path, corpus, lines)
-    assert (len(new.corrections), new.count) == (8, 9)
+    assert (len(new.corrections), new.count) == (9, 10)
     made = prepared(new, corpus, tmp_path / "work")
-    assert TEXTS[LATER[8]] not in {clip.text for clip in made.corpus.clips}
-    assert len(taken(new, made)) == 9
+    assert TEXTS[LATER[9]] not in {clip.text for clip in made.corpus.clips}
+    assert len(taken(new, made)) == 10
 
 
-def test_a_third_of_the_texts_and_five_at_least_are_to_judge_by(corpus: Corpus, tmp_path: Path) -> None:
-    for count, expected in ((8, (2, 1, FEWEST)), (30, (19, 1, 10))):
+def test_a_third_of_the_texts_and_six_at_least_are_to_judge_by(corpus: Corpus, tmp_path: Path) -> None:
+    for count, expected in ((9, (2, 1, FEWEST)), (30, (19, 1, 10))):
         made = prepared(news(tmp_path, corpus, rated(LATER[:count])), corpus, tmp_path / "work").corpus
         assert tuple(len(made.part(part)) for part in ("train", "selection", "held_out")) == expected
 
@@ -144,7 +144,7 @@ def test_what_was_learnt_before_is_not_judged_by(corpus: Corpus, tmp_path: Path)
     learnt = sorted(clip.text for clip in before.corrections[0].corpus.part("train"))
     again = [{**correction(LATER[20 + number]), "text": text} for number, text in enumerate(learnt[:9])]
     one = material(tmp_path, corpus, again, kept=before)
-    with pytest.raises(FeedbackError, match="0 of the new corrections can be judged by, and 5 are needed"):
+    with pytest.raises(FeedbackError, match="0 of the new corrections can be judged by, and 6 are needed"):
         one.check()
 
 
@@ -167,7 +167,7 @@ def test_corrections_of_a_version_that_are_gone_are_an_error(corpus: Corpus, tmp
 
 def test_ratings_of_clips_that_choose_or_judge_are_told(corpus: Corpus, tmp_path: Path) -> None:
     clip = corpus.part("held_out")[0]
-    new = news(tmp_path, corpus, [*rated(LATER[:8]), {"clip": clip.name, "rating": 2}])
+    new = news(tmp_path, corpus, [*rated(LATER[:9]), {"clip": clip.name, "rating": 2}])
     assert new.idle == (clip.name,)
     assert clip.digest not in new.base
 

@@ -27,7 +27,7 @@ def spoken(*distances: float | None, errors: float = 0.4, length: float | None =
 
 
 SAME = Comparison(spoken(1.0, 0.8, 1.2), spoken(1.0, 0.8, 1.2))
-LEARNT = Comparison(spoken(1.0, 0.8, 1.2, 0.9, 1.1, 1.0), spoken(0.8, 0.7, 1.0, 0.8, 0.9, 0.9))
+LEARNT = Comparison(spoken(1.0, 0.8, 1.2, 0.9, 1.1, 1.0, 1.0), spoken(0.8, 0.7, 1.0, 0.8, 0.9, 0.9, 0.85))
 
 
 def after(comparison: Comparison, **changes: Any) -> Comparison:
@@ -48,7 +48,7 @@ def test_what_is_nearer_to_every_correction_and_as_good_elsewhere_is_accepted() 
     assert decision.accepted
     first = decision.lines[0]
     assert first.before == pytest.approx(1.0)
-    assert first.after == pytest.approx(5.1 / 6)
+    assert first.after == pytest.approx(0.85)
     assert first.change == pytest.approx(-0.15)
     assert first.interval is not None
     assert -0.25 < first.interval[0] < -0.15 < first.interval[1] < -0.05
@@ -122,7 +122,7 @@ def test_lines_tell_figures_change_interval_and_verdict() -> None:
 @pytest.mark.parametrize("spread", ["even", "heavy"])
 def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, spread: str) -> None:
     draw = np.random.default_rng(count)
-    trials, accepted = 120, 0
+    trials, accepted = 200, 0
     for _ in range(trials):
         level = draw.lognormal(0, 0.3, size=(count, 1))
         noise = draw.normal(size=(count, 2)) if spread == "even" else draw.standard_t(3, size=(count, 2))
