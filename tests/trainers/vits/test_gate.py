@@ -107,7 +107,7 @@ def test_a_text_that_is_said_for_the_first_time_is_neither_gain_nor_loss() -> No
     gained = replace(SAME, before=spoken(None, 0.8, 1.2))
     assert gained.pairs == ((0.8, 0.8), (1.2, 1.2))
     assert failing(base=gained) == []
-    nothing = Comparison(spoken(*[None] * 6, length=None), LEARNT.after)
+    nothing = Comparison(spoken(*[None] * 7, length=None), LEARNT.after)
     assert failing(nothing) == ["corrections, distance"]
 
 
