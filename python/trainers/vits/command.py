@@ -3,10 +3,8 @@
 What needs the extra `tts` is imported when a command runs, so that a missing package is one line.
 """
 
-import json
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,25 +13,17 @@ import torch
 import typer
 
 from predictor.cli.flags import with_flags
-from predictor.errors import ConfigurationError
 from predictor.flags import Flag, Given
-from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
+from trainers.loop import Checkpoints, launched_rank, seed_everything
 from trainers.options import RunOptions, Threads, consumer
-from trainers.vits.errors import SpeechError, VoiceError, require_packages
+from trainers.vits.console import AsJson, CorpusArgument, VoiceArgument, counter, failing, say, write
 from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, Build, SpeechRecipe
 
 if TYPE_CHECKING:
     from trainers.vits.corpus import Corpus
     from trainers.vits.voice import Voice
 
-CorpusArgument = Annotated[
-    Path, typer.Argument(metavar="CORPUS", help="Folder that `prepare` made.", show_default=False)
-]
-VoiceArgument = Annotated[
-    Path, typer.Argument(metavar="VOICE", help="Folder of a voice, or of one of its versions.", show_default=False)
-]
 _NEXT = "quantra train vits synth {} --text hello --out a.wav"
-AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", spelling="--json")]
 
 
 @with_flags
@@ -56,7 +46,7 @@ def prepare(  # noqa: PLR0913 - one argument a flag
     as_json: AsJson = False,
 ) -> None:
     """Check recordings and their texts, and make a corpus of them."""
-    with _failing():
+    with failing():
         from trainers.vits.notices import notices
         from trainers.vits.preparation import Preparation
         from trainers.vits.preparation import prepare as prepared
@@ -73,18 +63,18 @@ def prepare(  # noqa: PLR0913 - one argument a flag
             max_seconds=max_seconds,
             vocabulary=None if vocabulary_of is None else read_vocabulary(voice_folder(vocabulary_of) / VOCABULARY),
         )
-        corpus = prepared(recordings, out, settings, _counter("prepared", silent=as_json))
+        corpus = prepared(recordings, out, settings, counter("prepared", silent=as_json))
     facts = _facts_of(corpus)
     if as_json:
-        _write({"kind": "prepared", "corpus": str(out), **facts})
+        write({"kind": "prepared", "corpus": str(out), **facts})
         return
     for notice in notices(corpus):
-        _say(f"! {notice}")
-    _say(
+        say(f"! {notice}")
+    say(
         f"{len(corpus.clips)} clips, {facts['seconds']:.0f} seconds: {facts['train']} to learn from, "
         f"{facts['selection']} to choose by, {facts['held_out']} to judge by."
     )
-    _say(f"Saved {out}. Next: quantra train vits train {out} --out voices/mine")
+    say(f"Saved {out}. Next: quantra train vits train {out} --out voices/mine")
 
 
 @with_flags
@@ -101,7 +91,7 @@ def train(
     run: RunOptions,
 ) -> None:
     """Train a voice on a prepared corpus."""
-    with _failing():
+    with failing():
         from trainers.vits.corpus import Corpus
         from trainers.vits.course import checkpoints_of, finished, run_folder
         from trainers.vits.versions import Versions
@@ -132,9 +122,9 @@ def train(
             place = versions.add(voice, told)
             checkpoints.clear()
     if run.as_json:
-        _write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
+        write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
         return
-    _say(f"Saved {place}, which speaks at rate {rate:g}. Next: {_NEXT.format(out)}")
+    say(f"Saved {place}, which speaks at rate {rate:g}. Next: {_NEXT.format(out)}")
 
 
 @with_flags
@@ -147,8 +137,8 @@ def synth(
     threads: Threads = 1,
 ) -> None:
     """Say a text, and save the sound."""
-    with _failing():
-        from soundfile import write
+    with failing():
+        from soundfile import write as write_sound
 
         from trainers.vits.versions import voice_folder
         from trainers.vits.vocabulary import unknown_characters
@@ -160,10 +150,10 @@ def synth(
         speaker = Voice.load(voice_folder(voice))
         unknown = unknown_characters(speaker.tokenizer, text)
         if unknown:
-            _say(f"! the voice has no sound for {', '.join(map(repr, sorted(unknown)))}, which it leaves out")
+            say(f"! the voice has no sound for {', '.join(map(repr, sorted(unknown)))}, which it leaves out")
         wave = speaker.speak(text, seed=seed)
-        write(out, wave.numpy(), speaker.framing.rate, subtype="PCM_16")
-    _say(f"Saved {out}, {len(wave) / speaker.framing.rate:.1f} seconds")
+        write_sound(out, wave.numpy(), speaker.framing.rate, subtype="PCM_16")
+    say(f"Saved {out}, {len(wave) / speaker.framing.rate:.1f} seconds")
 
 
 @with_flags
@@ -177,7 +167,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone."""
-    with _failing():
+    with failing():
         from trainers.vits.corpus import Corpus
         from trainers.vits.evaluation import page_of, scores_of
         from trainers.vits.judge import judge_of
@@ -190,22 +180,23 @@ def evaluate(
         speaker, prepared = Voice.load(folder), Corpus.open(corpus)
         place = folder.parent / f"{folder.name}.html" if page is None else page
         judge = judge_of(prepared)
-        scores = scores_of(speaker, prepared, "held_out", judge, tell=_counter("judged", silent=as_json), seed=seed)
+        scores = scores_of(speaker, prepared, "held_out", judge, tell=counter("judged", silent=as_json), seed=seed)
         write_page(place, page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed))
     if as_json:
-        _write({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
+        write({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
         return
-    _say(
+    say(
         f"{scores.error_rate:.1%} of characters are heard wrongly in what it says (in held-out recordings: "
         f"{judge.error_rate:.1%})"
     )
     for one in scores.unspoken:
-        _say(f"! {one.clip.name} was not said: {one.fault}")
-    _say(f"Saved {place}: open it to listen")
+        say(f"! {one.clip.name} was not said: {one.fault}")
+    say(f"Saved {place}: open it to listen")
 
 
 def _started(corpus: "Corpus", build: Build, start: Path | None) -> "Voice":
     """A voice to train: a new one, or that of a folder."""
+    from trainers.vits.course import check_fits
     from trainers.vits.sizes import config_of
     from trainers.vits.versions import voice_folder
     from trainers.vits.voice import Voice
@@ -214,12 +205,7 @@ def _started(corpus: "Corpus", build: Build, start: Path | None) -> "Voice":
         config = config_of(build.size, build.durations, corpus.framing, corpus.vocabulary)
         return Voice.fresh(config, corpus.vocabulary)
     voice = Voice.load(voice_folder(start))
-    if voice.framing != corpus.framing:
-        raise VoiceError(f"{start} has {voice.framing} and {corpus.folder} {corpus.framing}; prepare with its rate")
-    if dict(voice.tokenizer.encoder) != dict(corpus.vocabulary):
-        raise VoiceError(
-            f"{start} and {corpus.folder} have other vocabularies; prepare again with --vocabulary-of {start}"
-        )
+    check_fits(voice, corpus, start)
     return voice
 
 
@@ -268,9 +254,9 @@ def _tell_finished(version: Path, voice: Path, *, as_json: bool) -> None:
     if launched_rank() > 0:
         return
     if as_json:
-        _write({"kind": "finished", "voice": str(version)})
+        write({"kind": "finished", "voice": str(version)})
         return
-    _say(f"{version} is finished; there is nothing to resume. Next: {_NEXT.format(voice)}")
+    say(f"{version} is finished; there is nothing to resume. Next: {_NEXT.format(voice)}")
 
 
 def _facts_of(corpus: "Corpus") -> dict[str, Any]:
@@ -285,44 +271,3 @@ def _facts_of(corpus: "Corpus") -> dict[str, Any]:
         "unknown": dict(corpus.unknown),
         "unlisted": list(corpus.unlisted),
     }
-
-
-@contextmanager
-def _failing() -> Generator[None]:
-    """What goes wrong inside ends the command with one line."""
-    try:
-        require_packages()
-        _quieten()
-        yield
-    except StoppedError as error:
-        _say(f"{error.message}; go on with the same command and --resume")
-        raise typer.Exit(128 + error.signal) from error
-    except (SpeechError, LoopError) as error:
-        raise ConfigurationError(str(error)) from error
-
-
-def _quieten() -> None:
-    """No progress bars of transformers', which reads and writes a voice in a moment."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-
-
-def _counter(done: str, *, silent: bool) -> Callable[[int, int], None]:
-    """Shows how many clips are done, on one line of a terminal."""
-    shown = sys.stderr.isatty() and not silent
-
-    def tell(count: int, total: int) -> None:
-        if shown:
-            sys.stderr.write(f"\r{done} {count} of {total} clips" + ("\n" if count == total else ""))
-            sys.stderr.flush()
-
-    return tell
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-def _write(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

@@ -17,8 +17,10 @@ from torch import Tensor
 from trainers.loop import Checkpoints, launched_rank
 from trainers.loop.checkpoint.compatibility import differences, plain
 from trainers.options import RunOptions
+from trainers.vits.corpus import Corpus
 from trainers.vits.errors import VoiceError
 from trainers.vits.versions import TRAINING, Versions
+from trainers.vits.voice import Voice
 
 CHECKPOINTS: Final = "checkpoints"
 PARENT: Final = "parent"
@@ -87,6 +89,20 @@ def finished(versions: Versions, settings: Mapping[str, Any]) -> Path | None:
         with checkpoints.open():
             checkpoints.clear()
     return newest
+
+
+def check_fits(voice: Voice, corpus: Corpus, place: Path) -> None:
+    """That a voice can learn from a corpus.
+
+    Raises:
+        VoiceError: they have other frames or other characters.
+    """
+    if voice.framing != corpus.framing:
+        raise VoiceError(f"{place} has {voice.framing} and {corpus.folder} {corpus.framing}; prepare with its rate")
+    if dict(voice.tokenizer.encoder) != dict(corpus.vocabulary):
+        raise VoiceError(
+            f"{place} and {corpus.folder} have other vocabularies; prepare again with --vocabulary-of {place}"
+        )
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:

@@ -44,10 +44,24 @@ class Correction:
         """Of what it says, sounds like and weighs; the file's name does not matter.
 
         Raises:
-            OSError: the file cannot be read.
+            FeedbackError: the file cannot be read.
         """
-        sound = sha256(self.audio.read_bytes()).hexdigest()
-        return _digest("correction", self.text, sound, self.rating)
+        return _digest("correction", self.content, self.rating)
+
+    @property
+    def content(self) -> str:
+        """Of what it says and sounds like.
+
+        Raises:
+            FeedbackError: the file cannot be read.
+        """
+        try:
+            sound = sha256(self.audio.read_bytes()).hexdigest()
+        except OSError as error:
+            raise FeedbackError(
+                f"line {self.line}: {self.audio} cannot be read ({error.strerror}); copy it again, or remove the line"
+            ) from error
+        return _digest("content", self.text, sound)
 
 
 @dataclass(frozen=True, slots=True)

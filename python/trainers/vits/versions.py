@@ -8,7 +8,7 @@ VOICE/2/              …
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, final
@@ -90,7 +90,13 @@ class Versions:
         """The folder that the next version is to have."""
         return self.folder / str(self.index.versions + 1)
 
-    def add(self, voice: Voice, training: Mapping[str, Any], consumed: frozenset[str] = frozenset()) -> Path:
+    def add(
+        self,
+        voice: Voice,
+        training: Mapping[str, Any],
+        consumed: frozenset[str] = frozenset(),
+        beside: Callable[[Path], None] = lambda _folder: None,
+    ) -> Path:
         """Keep a voice as the next version, which is then the current one.
 
         The folder appears whole or not at all, and the index changes last. Where the folder of this very training is
@@ -100,6 +106,7 @@ class Versions:
             voice: what it speaks with.
             training: how it came to be, as JSON.
             consumed: digests of the corrections and ratings that it has learnt from.
+            beside: writes into the folder, which it is given, what else belongs to the version.
 
         Returns:
             The version's folder.
@@ -109,7 +116,7 @@ class Versions:
         """
         place = self.following
         if not place.exists():
-            self._appear(place, voice, training)
+            self._appear(place, voice, training, beside)
         elif _told(place) != _json(training):
             raise VoiceError(f"{place} exists and {self.folder / INDEX} does not know it; move it away")
         number = self.index.versions + 1
@@ -127,13 +134,14 @@ class Versions:
             raise VoiceError(f"{self.folder} has versions 1 to {self.index.versions}, not {version}")
         self._write(replace(self.index, current=version))
 
-    def _appear(self, place: Path, voice: Voice, training: Mapping[str, Any]) -> None:
+    def _appear(self, place: Path, voice: Voice, training: Mapping[str, Any], beside: Callable[[Path], None]) -> None:
         """Write a version's folder under another name, and give it its own when it can be read again."""
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self.folder / f".{place.name}.draft"
         shutil.rmtree(draft, ignore_errors=True)
         voice.save(draft)
         (draft / TRAINING).write_text(_json(training), "utf-8")
+        beside(draft)
         Voice.load(draft)
         draft.rename(place)
 

@@ -150,13 +150,26 @@ class Voice:
             The rate; lower is slower.
         """
         model = self.model.eval()
-        base = [
-            (self._durations(text, seed) * model.speaking_rate, frames) for seed, (text, frames) in enumerate(sentences)
-        ]
-        errors = [
-            float(np.mean([abs(np.log(float(torch.ceil(d / rate).sum()) / frames)) for d, frames in base]))
-            for rate in RATES
-        ]
+        lengths = self._lengths(sentences)
+        errors = [_length_error(lengths, rate) for rate in RATES]
         rate = round(float(RATES[int(np.argmin(errors))]), 4)
         model.speaking_rate = model.config.speaking_rate = rate
         return rate
+
+    def length_error(self, sentences: Sequence[tuple[str, int]]) -> float:
+        """The mean of |log of the length over the recorded one|, at the rate of the model.
+
+        Args:
+            sentences: texts, each with the frames of its recording.
+        """
+        self.model.eval()
+        return _length_error(self._lengths(sentences), self.model.speaking_rate)
+
+    def _lengths(self, sentences: Sequence[tuple[str, int]]) -> list[tuple[Tensor, int]]:
+        """Frames of every token at rate 1, float32 [T], and those of the recording."""
+        rate = self.model.speaking_rate
+        return [(self._durations(text, seed) * rate, frames) for seed, (text, frames) in enumerate(sentences)]
+
+
+def _length_error(lengths: Sequence[tuple[Tensor, int]], rate: float) -> float:
+    return float(np.mean([abs(np.log(float(torch.ceil(d / rate).sum()) / frames)) for d, frames in lengths]))
