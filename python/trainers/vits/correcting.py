@@ -118,7 +118,7 @@ class Correcting:
 
     def _settle(self, before: Voice, voice: Voice) -> float:
         """The speaking rate of a voice that has learnt."""
-        base, new = (corpus.part("selection") for corpus in (self._material.base, self._material.rated.corpus))
+        base, new = self._material.base_part("selection"), self._material.rated.corpus.part("selection")
         return settle(voice, base, new, length_error(before, base))
 
     def _accept(self, voice: Voice, facts: Mapping[str, Any]) -> Path:
@@ -152,7 +152,7 @@ def judged(before: Voice, after: Voice, material: Material, judge: Judge, tell: 
         tell: called after each clip with how many are done, and of how many.
     """
     new, earlier = material.judged(), material.judged_before()
-    base = (material.base, material.base.part("held_out"))
+    base = (material.base, material.base_part("held_out"))
     count = _Count(2 * sum(len(clips) for _, clips in (new, base, *earlier)), tell)
 
     def comparison(sets: Sequence[Judged]) -> Comparison:

@@ -42,10 +42,10 @@ class News:
     Attributes:
         corrections: new recordings that weigh something, by the digest of the item.
         rerated: ratings of corrections that an earlier version keeps, by the digest of their content.
-        base: ratings of clips of the base corpus to learn from, by the clips' digests.
+        base: ratings of clips of the base corpus, by the clips' digests.
         others: digests of the new items that are no recording to learn from: ratings, and corrections rated 1.
         known: how many items were learnt from before.
-        idle: names of rated clips that nothing is learnt from, as they choose or judge.
+        idle: names of clips that choose or judge, where a rating above 1 changes nothing.
     """
 
     corrections: Mapping[str, Correction]
@@ -158,10 +158,10 @@ def news_of(manifest: Manifest, corpus: Corpus, consumed: Iterable[str], kept: K
     return News(
         corrections=learnt,
         rerated={one.content: one.rating for one in fresh.values() if one.content in earlier},
-        base={clip.digest: one.rating for one, clip in rated.values() if clip.part == "train"},
+        base={clip.digest: one.rating for one, clip in rated.values()},
         others=frozenset((fresh.keys() - learnt.keys()) | rated.keys()),
         known=len(items.keys() & before) + len(ratings.keys() & before),
-        idle=tuple(clip.name for _, clip in rated.values() if clip.part != "train"),
+        idle=tuple(clip.name for one, clip in rated.values() if clip.part != "train" and SHARES[one.rating] > 0),
     )
 
 

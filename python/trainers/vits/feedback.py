@@ -4,14 +4,14 @@ The base is repeated, because a voice that hears corrections alone forgets what 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 from torch.utils.data import ConcatDataset
 
 from trainers.vits.batches import Recorded
-from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.corpus import Clip, Corpus, Part
 from trainers.vits.corrections import Kept, News, Rated
 from trainers.vits.errors import FeedbackError
 from trainers.vits.gate import FEWEST
@@ -82,7 +82,10 @@ class Material:
             frames=[clip.frames for clip in learnt],
             weights=self.draws(),
             selection=ConcatDataset(
-                [Recorded(corpus, corpus.part("selection"), tokens) for corpus in (self.base, self.rated.corpus)]
+                [
+                    Recorded(self.base, self.base_part("selection"), tokens),
+                    Recorded(self.rated.corpus, self.rated.corpus.part("selection"), tokens),
+                ]
             ),
         )
 
@@ -94,6 +97,19 @@ class Material:
         """
         self.judged()
         self.draws()
+        purposes: Mapping[Part, str] = {"selection": "choose", "held_out": "judge"}
+        for part, purpose in purposes.items():
+            left, whole = len(self.base_part(part)), len(self.base.part(part))
+            if 2 * left < whole:
+                raise FeedbackError(
+                    f"{whole - left} of the {whole} clips of {self.base.folder} to {purpose} by are rated 1, and half "
+                    "of them are needed to see that the voice forgets nothing; rate 1 only recordings that are wrong"
+                )
+
+    def base_part(self, part: Part) -> tuple[Clip, ...]:
+        """Clips of the base corpus that are rated above 1 or not at all: a recording that is wrong is no measure."""
+        ratings = self._ratings
+        return tuple(clip for clip in self.base.part(part) if SHARES[ratings.get(clip.digest, UNRATED)] > 0)
 
     def draws(self) -> list[float]:
         """How likely each clip of the parts to learn from is: of the base, of earlier corrections, of the new ones.
@@ -101,7 +117,7 @@ class Material:
         Raises:
             FeedbackError: ratings leave nothing of the base or of the corrections.
         """
-        ratings = {**self.kept.base, **self.news.base}
+        ratings = self._ratings
         base = [SHARES[ratings.get(clip.digest, UNRATED)] for clip in self.base.part("train")]
         corrections = [
             share for rated in (*self.kept.corrections, self.rated) for share in rated.shares(self.news.rerated)
@@ -111,7 +127,8 @@ class Material:
     @property
     def digest(self) -> str:
         """Of what is learnt, how likely, and by what it is judged: two trainings of the same one are the same."""
-        parts = [[corpus.digest for corpus in self._corpora], self.draws()]
+        judging = [clip.digest for part in ("selection", "held_out") for clip in self.base_part(part)]
+        parts = [[corpus.digest for corpus in self._corpora], self.draws(), sorted(judging)]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
     def judged(self) -> Judged:
@@ -134,6 +151,11 @@ class Material:
         learnt = {words_of(clip.text) for clip in self.rated.corpus.part("train")}
         found = ((rated.corpus, _without(rated.corpus.part("held_out"), learnt)) for rated in self.kept.corrections)
         return tuple((corpus, clips) for corpus, clips in found if clips)
+
+    @property
+    def _ratings(self) -> dict[str, int]:
+        """Of base clips, by their digests; the latest count."""
+        return {**self.kept.base, **self.news.base}
 
     @property
     def _corpora(self) -> tuple[Corpus, ...]:

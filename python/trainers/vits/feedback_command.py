@@ -5,7 +5,7 @@ What needs the extra `tts` is imported when the command runs, so that a missing 
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import torch
 import typer
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from trainers.vits.correcting import Corrected
     from trainers.vits.feedback import Material
     from trainers.vits.versions import Versions
+
+SHOWN: Final = 5
+"""Clips of the base corpus that a refusal names."""
 
 
 @with_flags
@@ -143,6 +146,9 @@ def _tell_corrected(done: "Corrected", voice: Path, run: RunOptions) -> None:
     for line in done.decision.lines:
         say(f"{'!' if line.holds is False else ' '} {line}")
     if not accepted:
+        if done.decision.farther:
+            names = ", ".join(done.decision.farther[:SHOWN])
+            say(f"! Farther than before: {names}. Where they say wrongly what you corrected, rate them 1")
         say(f"Refused: {voice} stays as it was, and nothing counts as learnt. The figures are in {done.place}")
         raise typer.Exit(1)
     say(f"Saved {done.place}, which speaks at rate {done.speaking_rate:g}; the version before stays beside it")

@@ -19,7 +19,7 @@ def notices_of_corrections(corpus: Corpus, idle: Sequence[str]) -> tuple[str, ..
 
     Args:
         corpus: of corrections.
-        idle: names of rated clips that choose or judge.
+        idle: names of clips that choose or judge, and are rated above 1.
     """
     return tuple(_notices_of_corrections(corpus, idle))
 
@@ -27,7 +27,7 @@ def notices_of_corrections(corpus: Corpus, idle: Sequence[str]) -> tuple[str, ..
 def _notices_of_corrections(corpus: Corpus, idle: Sequence[str]) -> Iterator[str]:
     yield from _doubts(corpus)
     if idle:
-        yield f"{len(idle)} rated clips choose or judge, and nothing is learnt from them: {_listed(idle)}"
+        yield f"{len(idle)} clips that choose or judge are rated above 1, which changes nothing: {_listed(idle)}"
 
 
 def _notices(corpus: Corpus) -> Iterator[str]:

@@ -169,7 +169,30 @@ def test_ratings_of_clips_that_choose_or_judge_are_told(corpus: Corpus, tmp_path
     clip = corpus.part("held_out")[0]
     new = news(tmp_path, corpus, [*rated(LATER[:9]), {"clip": clip.name, "rating": 2}])
     assert new.idle == (clip.name,)
-    assert clip.digest not in new.base
+
+
+def test_a_clip_that_is_rated_1_neither_chooses_nor_judges(corpus: Corpus, tmp_path: Path) -> None:
+    chosen, judged = corpus.part("selection")[0], corpus.part("held_out")[0]
+    plain, dropped = tmp_path / "plain", tmp_path / "dropped"
+    plain.mkdir()
+    dropped.mkdir()
+    before = material(plain, corpus, rated(LATER[:9]))
+    one = material(
+        dropped, corpus, [*rated(LATER[:9]), *({"clip": clip.name, "rating": 1} for clip in (chosen, judged))]
+    )
+    assert one.base_part("selection") == corpus.part("selection")[1:]
+    assert one.base_part("held_out") == corpus.part("held_out")[1:]
+    assert one.news.idle == ()
+    assert len(one.lesson(lambda text: [1] * len(text)).selection) == len(corpus.part("selection")) - 1 + 1
+    assert one.digest != before.digest
+
+
+def test_half_of_the_clips_that_judge_must_be_left(corpus: Corpus, tmp_path: Path) -> None:
+    lines = [{"clip": clip.name, "rating": 1} for clip in corpus.part("held_out")]
+    half = len(lines) // 2
+    material(tmp_path, corpus, [*rated(LATER[:9]), *lines[:half]]).check()
+    with pytest.raises(FeedbackError, match=f"{half + 1} of the {len(lines)} clips of .* to judge by are rated 1"):
+        material(tmp_path, corpus, [*rated(LATER[:9]), *lines[: half + 1]]).check()
 
 
 def test_lengths_of_the_base_do_not_suffer_from_those_of_corrections(corpus: Corpus, tmp_path: Path) -> None:

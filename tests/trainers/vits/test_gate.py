@@ -23,7 +23,8 @@ SHARP = 0.01
 
 
 def spoken(*distances: float | None, errors: float = 0.4, length: float | None = 0.1) -> Spoken:
-    return Spoken(distances=distances, error_rate=errors, length_error=length)
+    names = tuple(f"clip {place}" for place in range(len(distances)))
+    return Spoken(names=names, distances=distances, error_rate=errors, length_error=length)
 
 
 SAME = Comparison(spoken(1.0, 0.8, 1.2), spoken(1.0, 0.8, 1.2))
@@ -78,6 +79,17 @@ def test_the_base_may_be_a_twentieth_farther(factor: float, failed: list[str]) -
 @pytest.mark.parametrize(("rate", "failed"), [(0.419, []), (0.421, ["base, error rate"]), (0.1, [])])
 def test_the_base_may_be_heard_wrongly_a_twentieth_more(rate: float, failed: list[str]) -> None:
     assert failing(base=after(SAME, error_rate=rate)) == failed
+
+
+@pytest.mark.parametrize(("rate", "failed"), [(0.0399, []), (0.0401, ["base, error rate"])])
+def test_of_a_voice_that_is_understood_two_characters_in_a_hundred_may_be_lost(rate: float, failed: list[str]) -> None:
+    understood = replace(SAME, before=spoken(1.0, 0.8, 1.2, errors=0.02))
+    assert failing(base=after(understood, error_rate=rate)) == failed
+
+
+def test_clips_of_the_base_that_are_farther_are_named_the_worst_first() -> None:
+    told = Comparison(spoken(1.0, 1.0, 1.0, 1.0, None), spoken(1.06, 1.04, None, 1.5, 1.0))
+    assert decide(LEARNT, told, judge_error_rate=SHARP).farther == ("clip 3", "clip 0")
 
 
 def test_an_error_rate_counts_only_where_the_judge_hears_well_and_the_voice_does_not_babble() -> None:
