@@ -18,7 +18,7 @@ LEARNING_RATES: Final[Mapping[Size, float]] = MappingProxyType({"fast": 2e-3, "s
 FINE_TUNING: Final = 2e-5
 """The learning rate for a voice that has been trained before, as MMS voices are."""
 
-CORRECTING: Final = 2e-4
+CORRECTING: Final = 5e-4
 """The learning rate for a small voice that learns from corrections."""
 
 ROUND: Final = 100
