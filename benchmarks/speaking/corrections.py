@@ -6,6 +6,7 @@ loud as the recordings that it takes the place of, and wrong texts are those of 
 """
 
 import json
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,14 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from benchmarks.report import Row, at_least, at_most
+from benchmarks.report import Row, at_least, at_most, shown
 from benchmarks.speaking.voices import FIXTURE, RATE, Workplace, run
 from trainers.vits.corpus import Corpus
+from trainers.vits.judge import judge_of
+from trainers.vits.recipe import FeedbackRecipe
+from trainers.vits.scoring import score
+from trainers.vits.versions import Versions
+from trainers.vits.voice import Voice
 
 Wave = NDArray[np.floating[Any]]
 
@@ -71,7 +77,33 @@ def rows(work: Workplace, voice: Path, *, quick: bool) -> list[Row]:
             for seed, one in zip(seeds, found["changed"], strict=True)
             for row in _of_changed(seed, one, judged=not quick)
         ),
+        *_without(work, voice, [] if quick else found["changed"]),
         *(_of_refused(name, found[name], judged=not quick) for name in ("noise", "wrong texts")),
+    ]
+
+
+def _without(work: Workplace, voice: Path, outcomes: Sequence[Outcome]) -> list[Row]:
+    """The same steps at the same rate on the base alone: what corrections are not the cause of."""
+    kept = work.folder / "corrected changed-0" / "2" / "feedback" / "corrections"
+    if not outcomes or not kept.is_dir():
+        return []
+    recipe = FeedbackRecipe()
+    rate = ("--learning-rate", str(recipe.learning_rate))
+    place = work.trained("longer", "--from", str(voice), "--steps", str(recipe.steps), *rate)
+    corrections = Corpus.open(kept)
+    scores = score(
+        Voice.load(Versions(place).current),
+        corrections,
+        corrections.part("held_out"),
+        judge_of(Corpus.open(work.corpus)),
+    )
+    before, after = outcomes[0].values["corrections, distance"][0], scores.distance or math.inf
+    return [
+        shown(
+            "no corrections, as many steps: distance from them falls by, %",
+            100 * (1 - after / before),
+            detail=f"from {before:.3f} to {after:.3f}, seed 0",
+        )
     ]
 
 
