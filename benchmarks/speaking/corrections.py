@@ -114,7 +114,7 @@ def corrected(work: Workplace, voice: Path, manifest: Path, name: str, *words: s
         copy = work.folder / f"corrected {name}"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(voice, copy)
-        command = ("feedback", copy, "--corpus", work.corpus, "--manifest", manifest, "--json", *words)
+        command = ("feedback", copy, "--corpus", work.corpus, "--manifest", manifest, "--skip-bad", "--json", *words)
         kept.write_text(run(*command, allowed=(0, 1)).splitlines()[-1], "utf-8")
     return Outcome.of(json.loads(kept.read_text("utf-8")))
 

@@ -23,6 +23,8 @@ from trainers.vits.versions import TRAINING, Versions
 from trainers.vits.voice import Voice
 
 CHECKPOINTS: Final = "checkpoints"
+REFUSED: Final = "refused.json"
+"""The figures of a correction that was refused, in the folder of its run."""
 PARENT: Final = "parent"
 WEIGHTS: Final = "weights"
 """In `training.json`: the digest of a version's weights, by which those that were trained on from it name it."""
@@ -75,7 +77,7 @@ def finished(versions: Versions, settings: Mapping[str, Any]) -> Path | None:
         VoiceError: the version was made with other settings, or does not say with which.
         CheckpointError: what is left of its checkpoints cannot be removed.
     """
-    if not versions.index.versions or run_folder(versions.following).exists():
+    if not versions.index.versions or _begun(versions.following):
         return None
     newest = versions.folder / str(versions.index.versions)
     different = _different(_told(newest), settings)
@@ -103,6 +105,12 @@ def check_fits(voice: Voice, corpus: Corpus, place: Path) -> None:
         raise VoiceError(
             f"{place} and {corpus.folder} have other vocabularies; prepare again with --vocabulary-of {place}"
         )
+
+
+def _begun(version: Path) -> bool:
+    """Whether there is a training of a version that is not there yet; one that ended in a refusal has left figures."""
+    folder = run_folder(version)
+    return Checkpoints(folder / CHECKPOINTS).any or (folder.exists() and not (folder / REFUSED).exists())
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:

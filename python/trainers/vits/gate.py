@@ -99,10 +99,14 @@ class Comparison:
 
     @property
     def farther(self) -> tuple[str, ...]:
-        """Names of the clips whose distance has grown by more than `WORSE`, those that have grown most first."""
+        """Names of the clips whose distance has grown by more than `WORSE`, those that have grown most first.
+
+        None where they are more than half of the clips: then it is the voice that is worse, and no clip of it.
+        """
         both = zip(self.before.names, self.before.distances, self.after.distances, strict=True)
         grown = {name: new / old for name, old, new in both if old and new is not None and new > old * (1 + WORSE)}
-        return tuple(sorted(grown, key=lambda name: (-grown[name], name)))
+        few = 2 * len(grown) <= len(self.before.names)
+        return tuple(sorted(grown, key=lambda name: (-grown[name], name))) if few else ()
 
     @property
     def silenced(self) -> int:

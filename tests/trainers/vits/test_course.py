@@ -86,6 +86,13 @@ def test_resuming_a_finished_training_says_so_and_trains_nothing(corpus: Path, v
     assert not (voice / "2.run").exists()
 
 
+def test_a_correction_that_was_refused_is_no_training_that_has_begun(corpus: Path, voice: Path) -> None:
+    (voice / "2.run").mkdir()
+    (voice / "2.run" / "refused.json").write_text("{}")
+    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    assert json.loads(done.stdout)["kind"] == "finished"
+
+
 def test_resuming_a_finished_training_with_other_settings_names_them(corpus: Path, voice: Path) -> None:
     done = ran("train", corpus, "--out", voice, *SHORT, "--seed", "7", "--resume")
     assert done.exit_code == 1

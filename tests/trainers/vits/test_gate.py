@@ -90,6 +90,7 @@ def test_of_a_voice_that_is_understood_two_characters_in_a_hundred_may_be_lost(r
 def test_clips_of_the_base_that_are_farther_are_named_the_worst_first() -> None:
     told = Comparison(spoken(1.0, 1.0, 1.0, 1.0, None), spoken(1.06, 1.04, None, 1.5, 1.0))
     assert decide(LEARNT, told, judge_error_rate=SHARP).farther == ("clip 3", "clip 0")
+    assert after(told, distances=(1.06, 1.06, None, 1.5, 1.0)).farther == ()  # most of them: the voice itself is worse
 
 
 def test_an_error_rate_counts_only_where_the_judge_hears_well_and_the_voice_does_not_babble() -> None:
