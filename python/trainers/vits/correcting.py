@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 from trainers.loop import Checkpoints
 from trainers.progress import Consumer
 from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.corrections import CORRECTIONS, taken
-from trainers.vits.course import as_settings, run_folder, weights_digest
+from trainers.vits.course import REFUSED, as_settings, begin, run_folder, weights_digest
 from trainers.vits.discriminators import Discriminators
 from trainers.vits.feedback import Judged, Material, length_error, settle
 from trainers.vits.gate import Comparison, Decision, Spoken, decide
@@ -24,9 +24,6 @@ from trainers.vits.training import Learnt, fit
 from trainers.vits.versions import Versions
 from trainers.vits.voice import Voice
 from trainers.vits.weights import plain_weights
-
-REFUSED: Final = "refused.json"
-"""The figures of a voice that was refused, in the folder of its run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +86,8 @@ class Correcting:
             SpeechError: a voice or a clip cannot be used.
         """
         with checkpoints.open():
+            self._versions.check_unchanged()
+            begin(self._versions.following)
             before, voice = Voice.load(self._versions.current), Voice.load(self._versions.current)
             learnt = self._learn(voice, checkpoints, consume)
             rate = self._settle(before, voice)

@@ -100,7 +100,7 @@ def _material(
     from trainers.vits.manifest import read_manifest
     from trainers.vits.voice import Voice
 
-    base, told = Corpus.open(corpus), read_manifest(manifest)
+    base, told = Corpus.open(corpus), read_manifest(manifest, complete=not skip_bad)
     check_fits(Voice.load(versions.current), base, versions.current)
     kept = kept_of(versions)
     news = news_of(told, base, versions.index.consumed, kept)
