@@ -7,7 +7,8 @@ import sys
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import torch
 import typer
@@ -19,11 +20,12 @@ from trainers.options import RunOptions, Threads, consumer
 from trainers.vits.console import AsJson, CorpusArgument, VoiceArgument, counter, failing, say, write
 from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, Build, SpeechRecipe
 
+FEW: Final = 10
+"""Clips to judge by: figures of fewer are luck."""
+
 if TYPE_CHECKING:
     from trainers.vits.corpus import Corpus
     from trainers.vits.voice import Voice
-
-_NEXT = "quantra train vits synth {} --text hello --out a.wav"
 
 
 @with_flags
@@ -74,7 +76,9 @@ def prepare(  # noqa: PLR0913 - one argument a flag
         f"{len(corpus.clips)} clips, {facts['seconds']:.0f} seconds: {facts['train']} to learn from, "
         f"{facts['selection']} to choose by, {facts['held_out']} to judge by."
     )
-    say(f"Saved {out}. Next: quantra train vits train {out} --out voices/mine")
+    if facts["held_out"] < FEW:
+        say(f"! {facts['held_out']} to judge by tell little; --held-out {FEW} sets so many texts aside")
+    say(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
 
 
 @with_flags
@@ -93,7 +97,7 @@ def train(
     """Train a voice on a prepared corpus."""
     with failing():
         from trainers.vits.corpus import Corpus
-        from trainers.vits.course import checkpoints_of, finished, run_folder
+        from trainers.vits.course import begin, checkpoints_of, finished, run_folder
         from trainers.vits.versions import Versions
 
         if start is not None and "durations" in build.flags:
@@ -108,10 +112,12 @@ def train(
         settings = _settings(prepared, built, chosen, None if start is None else voice)
         done = finished(versions, settings) if run.resume else None
         if done is not None:
-            _tell_finished(done, out, as_json=run.as_json)
+            _tell_finished(done, _next(out, prepared), as_json=run.as_json)
             return
         checkpoints = checkpoints_of(place, run, settings)
         with checkpoints.open() if launched_rank() == 0 else nullcontext():
+            versions.check_unchanged()
+            begin(place)
             consume = consumer(run, run_folder(place), sys.stdout, rank=launched_rank())
             learnt = _fitted(voice, prepared, built, chosen, checkpoints, consume)
             if launched_rank() > 0:
@@ -124,7 +130,7 @@ def train(
     if run.as_json:
         write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
         return
-    say(f"Saved {place}, which speaks at rate {rate:g}. Next: {_NEXT.format(out)}")
+    say(f"Saved {place}, which speaks at rate {rate:g}. Next: {_next(out, prepared)}")
 
 
 @with_flags
@@ -138,8 +144,10 @@ def synth(
 ) -> None:
     """Say a text, and save the sound."""
     with failing():
+        from soundfile import LibsndfileError
         from soundfile import write as write_sound
 
+        from trainers.vits.errors import VoiceError
         from trainers.vits.versions import voice_folder
         from trainers.vits.vocabulary import unknown_characters
         from trainers.vits.voice import Voice
@@ -152,7 +160,12 @@ def synth(
         if unknown:
             say(f"! the voice has no sound for {', '.join(map(repr, sorted(unknown)))}, which it leaves out")
         wave = speaker.speak(text, seed=seed)
-        write_sound(out, wave.numpy(), speaker.framing.rate, subtype="PCM_16")
+        try:
+            write_sound(out, wave.numpy(), speaker.framing.rate, subtype="PCM_16")
+        except LibsndfileError as error:
+            raise VoiceError(
+                f"{out} cannot be written ({error.error_string}); name a file in a folder that exists and has room"
+            ) from error
     say(f"Saved {out}, {len(wave) / speaker.framing.rate:.1f} seconds")
 
 
@@ -249,14 +262,20 @@ def _digest(voice: "Voice") -> str:
     return weights_digest(plain_weights(voice.model))
 
 
-def _tell_finished(version: Path, voice: Path, *, as_json: bool) -> None:
-    """That there is nothing to go on with."""
+def _next(voice: Path, corpus: "Corpus") -> str:
+    """What to do with a voice that is there: to say a text of its corpus, whose characters it knows."""
+    text = corpus.part("selection")[0].text
+    return f"quantra train vits synth {quote(str(voice))} --text {quote(text)} --out a.wav"
+
+
+def _tell_finished(version: Path, following: str, *, as_json: bool) -> None:
+    """That there is nothing to go on with, and what follows."""
     if launched_rank() > 0:
         return
     if as_json:
         write({"kind": "finished", "voice": str(version)})
         return
-    say(f"{version} is finished; there is nothing to resume. Next: {_NEXT.format(voice)}")
+    say(f"{version} is finished; there is nothing to resume. Next: {following}")
 
 
 def _facts_of(corpus: "Corpus") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from trainers.loop import Checkpoints
 from trainers.progress import Consumer
 from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.corrections import CORRECTIONS, taken
-from trainers.vits.course import REFUSED, as_settings, run_folder, weights_digest
+from trainers.vits.course import REFUSED, as_settings, begin, run_folder, weights_digest
 from trainers.vits.discriminators import Discriminators
 from trainers.vits.feedback import Judged, Material, length_error, settle
 from trainers.vits.gate import Comparison, Decision, Spoken, decide
@@ -86,6 +86,8 @@ class Correcting:
             SpeechError: a voice or a clip cannot be used.
         """
         with checkpoints.open():
+            self._versions.check_unchanged()
+            begin(self._versions.following)
             before, voice = Voice.load(self._versions.current), Voice.load(self._versions.current)
             learnt = self._learn(voice, checkpoints, consume)
             rate = self._settle(before, voice)

@@ -8,7 +8,7 @@ VOICE/2/feedback/corrections/   a prepared corpus: some to learn from, some to c
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil
@@ -18,7 +18,7 @@ from typing import Final
 from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.errors import FeedbackError, VoiceError
 from trainers.vits.gate import FEWEST
-from trainers.vits.manifest import SHARES, Correction, Manifest, Rating
+from trainers.vits.manifest import SHARES, SHOWN, Correction, Manifest, Rating
 from trainers.vits.parts import words_of
 from trainers.vits.preparation import Entry, Preparation, prepare_clips
 from trainers.vits.versions import Versions
@@ -189,24 +189,32 @@ def prepared(
         CorpusError: some cannot be used and may not be left out; the message lists them.
     """
     entries = [Entry(_name(one), one.text, one.audio) for one in news.corrections.values()]
-    texts = len({words_of(normal_text(entry.text)) for entry in entries})
-    if texts < NEEDED:
-        raise FeedbackError(
-            f"new corrections have {texts} different texts, and {NEEDED} are needed to learn from some and judge by "
-            "others; record more, they are learnt together"
-        )
+    _numbers(len({words_of(normal_text(entry.text)) for entry in entries}))
     settings = Preparation(
         framing=corpus.framing,
         resample=resample,
         skip_bad=skip_bad,
-        selection=max(1, texts // TO_CHOOSE),
-        held_out=max(FEWEST, ceil(texts / 3)),
         vocabulary=corpus.vocabulary,
+        numbers=_numbers,
     )
     place = folder / _digest(*sorted(news.corrections), resample, skip_bad)[:16]
     made = Corpus.open(place) if place.exists() else prepare_clips(entries, place, settings, tell)
     _refuse_base(made.clips, corpus)
     return _rated(made, news.corrections.values())
+
+
+def _numbers(texts: int) -> tuple[int, int]:
+    """How many of so many different texts are to choose by, and to judge by.
+
+    Raises:
+        FeedbackError: they are too few.
+    """
+    if texts < NEEDED:
+        raise FeedbackError(
+            f"new corrections that can be used have {texts} different texts, and {NEEDED} are needed to learn from "
+            "some and judge by others; record more, they are learnt together"
+        )
+    return max(1, texts // TO_CHOOSE), max(FEWEST, ceil(texts / 3))
 
 
 def taken(news: News, rated: Rated) -> frozenset[str]:
@@ -221,7 +229,7 @@ def _rated_clips(manifest: Manifest, corpus: Corpus) -> list[tuple[Rating, Clip]
     strangers = [f"line {one.line}: {one.clip}" for one in manifest.ratings if one.clip not in by_name]
     if strangers:
         raise FeedbackError(
-            f"{corpus.folder} has no clip of these names: {'; '.join(strangers)}; write the ids of its metadata.csv"
+            f"{corpus.folder} has no clip of these names: {_listed(strangers)}; write the ids of its metadata.csv"
         )
     return [(one, by_name[one.clip]) for one in manifest.ratings]
 
@@ -232,9 +240,15 @@ def _refuse_base(clips: Iterable[Clip], corpus: Corpus) -> None:
     doubled = [f"{clip.name} is clip {base[clip.digest]}" for clip in clips if clip.digest in base]
     if doubled:
         raise FeedbackError(
-            f"some corrections are recordings of {corpus.folder} with their texts ({'; '.join(doubled)}); remove them, "
+            f"some corrections are recordings of {corpus.folder} with their texts ({_listed(doubled)}); remove them, "
             'or rate the clip: {"clip": …, "rating": 1 to 5}'
         )
+
+
+def _listed(problems: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    return "; ".join(problems[:SHOWN]) + more
 
 
 def _rated(corpus: Corpus, corrections: Iterable[Correction]) -> Rated:

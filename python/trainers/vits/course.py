@@ -24,7 +24,7 @@ from trainers.vits.voice import Voice
 
 CHECKPOINTS: Final = "checkpoints"
 REFUSED: Final = "refused.json"
-"""The figures of a correction that was refused, in the folder of its run."""
+"""The figures of a corrected voice that was refused, in the folder of its run until another training begins there."""
 PARENT: Final = "parent"
 WEIGHTS: Final = "weights"
 """In `training.json`: the digest of a version's weights, by which those that were trained on from it name it."""
@@ -57,7 +57,14 @@ def checkpoints_of(version: Path, options: RunOptions, settings: Mapping[str, An
             f"{checkpoints.folder} holds checkpoints of a training that was stopped; continue it (--resume), or remove "
             "the folder"
         )
+    if version.exists() and not checkpoints.any:
+        raise VoiceError(f"{version} exists, and the voice's index does not know it; move it away")
     return checkpoints
+
+
+def begin(version: Path) -> None:
+    """Forget the voice that was refused in the place of a version, which is trained now."""
+    (run_folder(version) / REFUSED).unlink(missing_ok=True)
 
 
 def finished(versions: Versions, settings: Mapping[str, Any]) -> Path | None:
@@ -77,7 +84,7 @@ def finished(versions: Versions, settings: Mapping[str, Any]) -> Path | None:
         VoiceError: the version was made with other settings, or does not say with which.
         CheckpointError: what is left of its checkpoints cannot be removed.
     """
-    if not versions.index.versions or _begun(versions.following):
+    if not versions.index.versions or _has_begun(run_folder(versions.following)):
         return None
     newest = versions.folder / str(versions.index.versions)
     different = _different(_told(newest), settings)
@@ -93,6 +100,11 @@ def finished(versions: Versions, settings: Mapping[str, Any]) -> Path | None:
     return newest
 
 
+def _has_begun(run: Path) -> bool:
+    """Whether a training has begun there that has not ended; a correction that was refused has."""
+    return (run / CHECKPOINTS).exists() and not (run / REFUSED).exists()
+
+
 def check_fits(voice: Voice, corpus: Corpus, place: Path) -> None:
     """That a voice can learn from a corpus.
 
@@ -105,12 +117,6 @@ def check_fits(voice: Voice, corpus: Corpus, place: Path) -> None:
         raise VoiceError(
             f"{place} and {corpus.folder} have other vocabularies; prepare again with --vocabulary-of {place}"
         )
-
-
-def _begun(version: Path) -> bool:
-    """Whether there is a training of a version that is not there yet; one that ended in a refusal has left figures."""
-    folder = run_folder(version)
-    return Checkpoints(folder / CHECKPOINTS).any or (folder.exists() and not (folder / REFUSED).exists())
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:

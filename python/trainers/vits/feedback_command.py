@@ -100,7 +100,7 @@ def _material(
     from trainers.vits.manifest import read_manifest
     from trainers.vits.voice import Voice
 
-    base, told = Corpus.open(corpus), read_manifest(manifest)
+    base, told = Corpus.open(corpus), read_manifest(manifest, complete=not skip_bad)
     check_fits(Voice.load(versions.current), base, versions.current)
     kept = kept_of(versions)
     news = news_of(told, base, versions.index.consumed, kept)
@@ -149,6 +149,8 @@ def _tell_corrected(done: "Corrected", voice: Path, run: RunOptions) -> None:
         if done.decision.farther:
             names = ", ".join(done.decision.farther[:SHOWN])
             say(f"! Farther than before: {names}. Where they say wrongly what you corrected, rate them 1")
+        if not done.decision.nearer:
+            say("! The corrections were not learnt: record more of them, or let them be learnt for more --steps")
         say(f"Refused: {voice} stays as it was, and nothing counts as learnt. The figures are in {done.place}")
         raise typer.Exit(1)
     say(f"Saved {done.place}, which speaks at rate {done.speaking_rate:g}; the version before stays beside it")

@@ -167,7 +167,7 @@ class Decision:
     """What became of a voice.
 
     Attributes:
-        lines: every figure.
+        lines: every figure; the first is the distance of the corrections.
         farther: held-out clips of the base corpus that are farther from their recordings than before, the worst first.
     """
 
@@ -178,6 +178,11 @@ class Decision:
     def accepted(self) -> bool:
         """Whether no line fails."""
         return all(line.holds is not False for line in self.lines)
+
+    @property
+    def nearer(self) -> bool:
+        """Whether the corrections have been learnt, be the rest as it may."""
+        return self.lines[0].holds is True
 
     def as_json(self) -> dict[str, object]:
         """All of it, in what JSON knows."""

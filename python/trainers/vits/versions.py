@@ -44,9 +44,9 @@ class Index:
         try:
             told = json.loads(path.read_text("utf-8"))
             index = cls(**told)
-        except (ValueError, TypeError) as error:
+            numbers = (index.current, index.versions, *index.consumed.values())
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise VoiceError(f"{path} is damaged ({error}); restore it, or name a version's folder") from error
-        numbers = (index.current, index.versions, *index.consumed.values())
         if not all(type(number) is int for number in numbers) or not 1 <= index.current <= index.versions:
             raise VoiceError(f"{path} is damaged: its numbers are no versions; restore it, or name a version's folder")
         return index
@@ -123,6 +123,18 @@ class Versions:
         known = dict(self.index.consumed) | dict.fromkeys(consumed, number)
         self._write(replace(self.index, current=number, versions=number, consumed=known))
         return place
+
+    def check_unchanged(self) -> None:
+        """That nobody has given the voice another version since this was read.
+
+        Raises:
+            VoiceError: somebody has.
+        """
+        if Versions(self.folder).index != self.index:
+            raise VoiceError(
+                f"{self.folder} has got another version, or another current one, in the meantime; start the command "
+                "again, which then begins from it"
+            )
 
     def choose(self, version: int) -> None:
         """Make another version the current one, such as the one before a correction.

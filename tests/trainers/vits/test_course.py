@@ -131,6 +131,23 @@ def test_a_folder_of_another_origin_is_in_the_way_of_a_version(corpus: Path, tra
     assert "does not know it" in str(ran("train", corpus, "--out", voice, *SHORT, "--resume").exception)
 
 
+def test_a_correction_that_was_refused_is_no_training_to_go_on_with(corpus: Path, voice: Path) -> None:
+    (voice / "2.run" / "checkpoints").mkdir(parents=True)
+    (voice / "2.run" / "corrections").mkdir()
+    (voice / "2.run" / "refused.json").write_text("{}")
+    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    assert json.loads(done.stdout)["kind"] == "finished"
+    assert ran("train", corpus, "--out", voice, *SHORT).exit_code == 0
+    assert not (voice / "2.run" / "refused.json").exists()
+
+
+def test_a_folder_in_the_way_of_a_version_is_named_before_the_training(corpus: Path, voice: Path) -> None:
+    (voice / "2").mkdir()
+    done = ran("train", corpus, "--out", voice, *SHORT)
+    assert f"{voice / '2'} exists, and the voice's index does not know it; move it away" in str(done.exception)
+    assert not (voice / "2.run").exists()
+
+
 def test_a_further_version_that_was_stopped_early_is_begun_again(corpus: Path, voice: Path) -> None:
     (voice / "2.run" / "checkpoints").mkdir(parents=True)
     done = ran("train", corpus, "--out", voice, *SHORT, "--from", voice, "--resume")

@@ -57,6 +57,8 @@ def test_what_is_nearer_to_every_correction_and_as_good_elsewhere_is_accepted() 
 
 def test_before_and_after_are_not_exchangeable() -> None:
     assert failing(Comparison(LEARNT.after, LEARNT.before)) == ["corrections, distance"]
+    assert not decide(Comparison(LEARNT.after, LEARNT.before), SAME, judge_error_rate=SHARP).nearer
+    assert decide(LEARNT, Comparison(SAME.after, spoken(2.0, 2.0, 2.0)), judge_error_rate=SHARP).nearer
 
 
 def test_a_mean_that_one_clip_lowers_is_luck() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,11 +11,15 @@ from typing import Any
 
 import pytest
 import soundfile
+from recordings import TEXTS, write_recordings
+from tiny_voice import tiny_config
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
 from trainers.vits.corpus import Corpus
 from trainers.vits.judge import FOLDER, train_judge
+from trainers.vits.versions import Versions
+from trainers.vits.voice import Voice
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 RUNNER = CliRunner()
@@ -32,6 +37,46 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["clips"] == 60
     return out
+
+
+def test_what_is_advised_next_can_be_done_as_it_is_printed(tmp_path: Path) -> None:
+    """Whatever the folders are called, and whichever letters the voice has."""
+    place = tmp_path / 'Dilan\'s "first" voice'
+    source = write_recordings(place / "recordings", {name: text.upper() for name, text in TEXTS.items()})
+    told = ran("prepare", str(source), "--out", str(place / "corpus"), "--selection", "1", "--held-out", "1").stderr
+    train = advised(told)
+    assert train[:4] == ["train", "vits", "train", str(place / "corpus")]
+    trained = ran(*train[2:5], str(place / "v"), "--steps", "1", "--batch-size", "2")
+    assert trained.exit_code == 0, trained.exception
+    again = ran(*train[2:5], str(place / "v"), "--steps", "1", "--batch-size", "2", "--resume")
+    assert advised(again.stderr) == advised(trained.stderr)
+    said = ran(*advised(trained.stderr)[2:-1], str(tmp_path / "a.wav"))
+    assert said.exit_code == 0, said.exception
+    assert "no sound" not in said.stderr
+    unprepared = str(ran("train", str(source), "--out", str(place / "v")).exception)
+    assert shlex.split(unprepared.partition("by: quantra ")[2])[3:] == [str(source), "--out", "corpus"]
+    assert "--out corpus" in str(ran("train", str(place), "--out", str(place / "v")).exception)
+
+
+def advised(told: str) -> list[str]:
+    """The words of the command that comes next, but for the program."""
+    return shlex.split(told.partition("Next: quantra ")[2])
+
+
+def test_a_sound_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    voice, sound = tmp_path / "v", tmp_path / "nowhere" / "a.wav"
+    Versions(voice).add(Voice.fresh(tiny_config(vocabulary=3), {"<pad>": 0, "a": 1, "<unk>": 2}), {})
+    done = ran("synth", str(voice), "--text", "a", "--out", str(sound))
+    assert f"{sound} cannot be written" in str(done.exception)
+
+
+def test_a_corpus_whose_judging_clips_tell_little_says_so(tmp_path: Path) -> None:
+    few, enough = (
+        ran("prepare", str(KURDISH), "--out", str(tmp_path / count), "--held-out", count).stderr
+        for count in ("9", "10")
+    )
+    assert "9 to judge by tell little; --held-out 10 sets" in few
+    assert "little" not in enough
 
 
 @pytest.mark.slow

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 import soundfile
-from correctable import LATER, base_corpus, copied, correction, feedback, manifest, new_voice
+from correctable import LATER, RUNNER, base_corpus, copied, correction, feedback, manifest, new_voice
+
+from trainers.cli.commands import app
+from trainers.vits.corpus import Corpus
+from trainers.vits.judge import Judge, judge_of
+from trainers.vits.versions import Versions
+from trainers.vits.voice import Voice
 
 EAGER = ("--steps", "8", "--learning-rate", "0.01")
 """A voice that knows nothing gets better at all that it hears."""
@@ -79,6 +85,7 @@ def test_a_voice_that_is_no_better_is_refused_with_its_figures(corpus: Path, fre
     assert (first["what"], first["holds"]) == ("corrections, distance", False)
     assert first["interval"][0] <= first["change"] <= first["interval"][1]
     assert "! corrections, distance" in done.stderr
+    assert "record more of them, or let them be learnt for more --steps" in done.stderr
     assert (voice / "voice.json").read_bytes() == before
     assert sorted(path.name for path in voice.iterdir()) == ["1", "2.run", "voice.json"]
     assert not list((voice / "2.run").rglob("*.safetensors"))
@@ -185,6 +192,52 @@ def test_a_bad_recording_can_be_left_out_and_is_not_consumed(corpus: Path, fresh
     assert len(json.loads((voice / "voice.json").read_text())["consumed"]) == 10
 
 
+def test_recordings_that_are_not_there_can_be_left_out_beside_others_that_are_bad(
+    corpus: Path, fresh: Path, tmp_path: Path
+) -> None:
+    """Those that are left give the number of texts that judge."""
+    lines = [correction(name) for name in LATER[:12]]
+    missing = [{"audio": f"{number}.wav", "text": f"{number} ez"} for number in range(24)]
+    path = manifest(tmp_path, [*lines, *missing, bad(tmp_path, "rate")])
+    voice = copied(fresh, tmp_path / "v")
+    assert "line 13: there is no file" in str(feedback(voice, corpus, path).exception)
+    done = feedback(voice, corpus, path, "--skip-bad", *IDLE)
+    assert "25 of 37 clips were left out" in done.stderr, done.exception
+    assert f"line 13: there is no file {tmp_path / '0.wav'}" in done.stderr
+    assert "5 to learn from, 1 to choose by, 6 to judge by" in done.stderr
+
+
+def test_a_voice_that_got_another_version_meanwhile_is_not_corrected(
+    corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voice = copied(fresh, tmp_path / "v")
+    judge = judge_of(Corpus.open(corpus))
+
+    def slow(_corpus: Corpus) -> Judge:
+        Versions(voice).add(Voice.load(voice / "1"), {"steps": 1})
+        return judge
+
+    monkeypatch.setattr("trainers.vits.judge.judge_of", slow)
+    done = feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER)
+    assert "has got another version, or another current one, in the meantime" in str(done.exception)
+    assert Versions(voice).index.versions == 2
+
+
+def test_the_figures_are_those_that_an_evaluation_of_either_version_finds(
+    corpus: Path, corrected: Path, tmp_path: Path
+) -> None:
+    lines = json.loads((corrected / "2" / "training.json").read_text())["decision"]["lines"]
+    told_of = {line["what"]: line for line in lines}
+    assert not {"ku0000", "ku0001"} & {clip.name for clip in Corpus.open(corpus).part("held_out")}
+    for version, when in (("1", "before"), ("2", "after")):
+        words = ["--corpus", str(corpus), "--page", str(tmp_path / "a.html"), "--json"]
+        done = RUNNER.invoke(app, ["train", "vits", "evaluate", str(corrected / version), *words])
+        found = json.loads(done.stdout)
+        assert told_of["base, distance"][when] == pytest.approx(found["distance"], rel=1e-6)
+        assert told_of["base, error rate"][when] == pytest.approx(found["error_rate"], rel=1e-6)
+        assert told_of["base, length error"][when] == pytest.approx(found["length_error"], rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
@@ -194,8 +247,9 @@ def test_a_bad_recording_can_be_left_out_and_is_not_consumed(corpus: Path, fresh
         ([{**TEN[0], "rating": 6}], "line 1: rating is 6; it must be 1, 2, 3, 4 or 5"),
         ([{**TEN[0], "text": " "}], "line 1: text is ' '; it must be a text"),
         ([{"clip": "ku9999", "rating": 2}], "has no clip of these names: line 1: ku9999"),
+        ([{"clip": f"a{number}", "rating": 2} for number in range(30)], "line 20: a19; and 10 more; write the ids"),
         ([{**one, "rating": 1} for one in TEN], "every line is rated 1"),
-        (TEN[:8], "have 8 different texts, and 9 are needed"),
+        (TEN[:8], "that can be used have 8 different texts, and 9 are needed"),
         ([{"clip": "ku0000", "rating": 2}], "have 0 different texts, and 9 are needed"),
         ([correction("ku0000"), *TEN], "line 1 is clip ku0000"),
         ([*TEN, {**TEN[0], "rating": 4}], "line 11: .*has samples and text of clip line 1"),
