@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import soundfile
 from correctable import LATER, RUNNER, base_corpus, copied, correction, feedback, manifest, new_voice
 
 from trainers.cli.commands import app
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.feedback import length_error, settle
 from trainers.vits.judge import Judge, judge_of
 from trainers.vits.versions import Versions
 from trainers.vits.voice import Voice
@@ -73,6 +74,21 @@ def test_a_second_run_learns_nothing_and_consumes_nothing(corpus: Path, correcte
     assert "nothing new" in done.stderr
     assert (corrected / "voice.json").read_bytes() == before
     assert not (corrected / "3.run").exists()
+
+
+def test_lengths_may_err_as_much_as_those_of_the_voice_before(
+    corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = list[float]()
+
+    def recorded(voice: Voice, base: Sequence[Clip], new: Sequence[Clip], most: float) -> float:
+        allowed.append(most)
+        return settle(voice, base, new, most)
+
+    monkeypatch.setattr("trainers.vits.correcting.settle", recorded)
+    feedback(copied(fresh, tmp_path / "v"), corpus, manifest(tmp_path, TEN), *EAGER)
+    clips = Corpus.open(corpus).part("selection")
+    assert allowed == [pytest.approx(length_error(Voice.load(fresh / "1"), clips))]
 
 
 def test_what_a_kill_leaves_of_a_correction_that_is_there_is_removed(
