@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.course import CORRECTIONS
 from trainers.vits.errors import FeedbackError, VoiceError
 from trainers.vits.gate import FEWEST
 from trainers.vits.manifest import SHARES, SHOWN, Correction, Manifest, Rating
@@ -26,7 +27,6 @@ from trainers.vits.vocabulary import normal_text
 
 FOLDER: Final = "feedback"
 RATINGS: Final = "ratings.json"
-CORRECTIONS: Final = "corrections"
 
 NEEDED: Final = FEWEST + 3
 """Different texts that new corrections have at least: one to choose by, two to learn from, the others to judge by."""

@@ -6,6 +6,7 @@ VOICE/3.run/reports.jsonl  its log, which stays beside the version, as do `tenso
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
@@ -23,6 +24,8 @@ from trainers.vits.versions import TRAINING, Versions
 from trainers.vits.voice import Voice
 
 CHECKPOINTS: Final = "checkpoints"
+CORRECTIONS: Final = "corrections"
+"""Prepared corrections, while a voice learns from them, and beside the version that has."""
 REFUSED: Final = "refused.json"
 """The figures of a corrected voice that was refused, in the folder of its run until another training begins there."""
 PARENT: Final = "parent"
@@ -93,11 +96,22 @@ def finished(versions: Versions, settings: Mapping[str, Any]) -> Path | None:
             f"{newest} is finished, and was made with other settings: {'; '.join(different)}; leave out --resume to "
             "train a further version with these"
         )
-    checkpoints = Checkpoints(run_folder(newest) / CHECKPOINTS)
+    clear_finished(versions)
+    return newest
+
+
+def clear_finished(versions: Versions) -> None:
+    """Remove what a kill has left of the newest version's training between its appearance and the end.
+
+    Raises:
+        CheckpointError: it cannot be removed.
+    """
+    run = run_folder(versions.folder / str(versions.index.versions))
+    checkpoints = Checkpoints(run / CHECKPOINTS)
     if launched_rank() == 0 and checkpoints.any:
         with checkpoints.open():
             checkpoints.clear()
-    return newest
+            shutil.rmtree(run / CORRECTIONS, ignore_errors=True)
 
 
 def _has_begun(run: Path) -> bool:

@@ -48,7 +48,7 @@ def feedback(
     """Correct a voice by recordings of how it should sound, and keep it if held-out ones show that it is better."""
     with failing():
         from trainers.vits.correcting import Correcting
-        from trainers.vits.course import checkpoints_of, run_folder
+        from trainers.vits.course import checkpoints_of, clear_finished, run_folder
         from trainers.vits.judge import judge_of
         from trainers.vits.versions import Versions
 
@@ -57,7 +57,8 @@ def feedback(
         versions = Versions(voice)
         material = _material(versions, manifest, corpus, recipe.share, resample=resample, skip_bad=skip_bad)
         if material is None:
-            _tell_nothing_new(manifest, voice, run)
+            clear_finished(versions)
+            _tell_nothing_new(manifest, versions, run)
             return
         _tell_material(material)
         correcting = Correcting(versions, material, recipe, build)
@@ -94,8 +95,8 @@ def _material(
 ) -> "Material | None":
     """What there is to learn; None if nothing is new."""
     from trainers.vits.corpus import Corpus
-    from trainers.vits.corrections import CORRECTIONS, kept_of, news_of, prepared
-    from trainers.vits.course import check_fits, run_folder
+    from trainers.vits.corrections import kept_of, news_of, prepared
+    from trainers.vits.course import CORRECTIONS, check_fits, run_folder
     from trainers.vits.feedback import Material
     from trainers.vits.manifest import read_manifest
     from trainers.vits.voice import Voice
@@ -113,10 +114,16 @@ def _material(
     return material
 
 
-def _tell_nothing_new(manifest: Path, voice: Path, run: RunOptions) -> None:
+def _tell_nothing_new(manifest: Path, versions: "Versions", run: RunOptions) -> None:
+    """That versions of the voice have learnt from everything; the current one need not be among them."""
+    voice, index = versions.folder, versions.index
     if run.as_json:
         write({"kind": "unchanged", "voice": str(voice)})
-    say(f"{voice} has learnt from all of {manifest} before; there is nothing new, and it stays as it is")
+    learnt = ", ".join(map(str, sorted(set(index.consumed.values()))))
+    say(
+        f"there is nothing new in {manifest}: version {learnt} of {voice} learnt from it; version {index.current}, "
+        "which speaks now, stays as it is"
+    )
 
 
 def _tell_material(material: "Material") -> None:

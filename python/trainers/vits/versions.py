@@ -13,7 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, final
 
+from safetensors import SafetensorError
+
 from trainers.vits.errors import VoiceError
+from trainers.vits.vocabulary import shortened
 from trainers.vits.voice import Voice
 
 INDEX: Final = "voice.json"
@@ -112,7 +115,7 @@ class Versions:
             The version's folder.
 
         Raises:
-            VoiceError: the folder of that version exists, which no index speaks of.
+            VoiceError: the folder of that version exists, which no index speaks of; or it cannot be written.
         """
         place = self.following
         if not place.exists():
@@ -151,11 +154,19 @@ class Versions:
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self.folder / f".{place.name}.draft"
         shutil.rmtree(draft, ignore_errors=True)
-        voice.save(draft)
-        (draft / TRAINING).write_text(_json(training), "utf-8")
-        beside(draft)
-        Voice.load(draft)
-        draft.rename(place)
+        try:
+            voice.save(draft)
+            (draft / TRAINING).write_text(_json(training), "utf-8")
+            beside(draft)
+            Voice.load(draft)
+            draft.rename(place)
+        except (OSError, SafetensorError) as error:
+            raise VoiceError(
+                f"{place} cannot be written ({shortened(str(error), 200)}); make room there, and go on with the same "
+                "command and --resume"
+            ) from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
 
     def _write(self, index: Index) -> None:
         draft = self.folder / f".{INDEX}.draft"

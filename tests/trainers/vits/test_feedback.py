@@ -130,6 +130,33 @@ def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: Corpus, tmp
     assert [len(clips) for _, clips in one.judged_before()] == [FEWEST]
 
 
+def test_the_latest_rating_of_a_clip_counts(corpus: Corpus, tmp_path: Path) -> None:
+    first, second = corpus.part("train")[:2]
+    before = kept(tmp_path / "before", corpus, LATER[:10], base={first.digest: 1, second.digest: 1})
+    one = material(tmp_path, corpus, [*rated(LATER[10:20]), {"clip": first.name, "rating": 5}], kept=before)
+    assert one.draws()[0] > 0 == one.draws()[1]
+
+
+def test_of_versions_that_rate_a_clip_the_later_one_counts(corpus: Corpus, tmp_path: Path) -> None:
+    digest = corpus.part("train")[0].digest
+    kept(tmp_path / "before", corpus, LATER[:10], base={digest: 1})
+    voice = tmp_path / "before" / "v"
+    material(tmp_path, corpus, rated(LATER[10:20])).rated.write(voice / "3", {digest: 4})
+    (voice / "voice.json").write_text(json.dumps({"current": 3, "versions": 3, "consumed": {"a": 3, "b": 2}}))
+    assert kept_of(Versions(voice)).base == {digest: 4}
+
+
+def test_a_digest_follows_all_that_is_learnt_and_how_likely(corpus: Corpus, tmp_path: Path) -> None:
+    """By which a training that was stopped is known again."""
+    ten, others = rated(LATER[:10]), [*rated(LATER[:9]), correction(LATER[10])]
+    one = material(tmp_path, corpus, ten)
+    assert material(tmp_path, corpus, ten).digest == one.digest
+    assert material(tmp_path, corpus, others).digest != one.digest
+    assert material(tmp_path, corpus, ten, share=0.5).digest != one.digest
+    train = corpus.part("train")[0]
+    assert material(tmp_path, corpus, [*ten, {"clip": train.name, "rating": 2}]).digest != one.digest
+
+
 def test_a_correction_that_was_learnt_can_be_rated_anew(corpus: Corpus, tmp_path: Path) -> None:
     before = kept(tmp_path / "before", corpus, LATER[:10])
     learnt = before.corrections[0].corpus.part("train")[0].text

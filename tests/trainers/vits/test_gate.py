@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from trainers.vits.gate import (
     ACCEPTED_BY_CHANCE,
@@ -145,6 +146,14 @@ def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, 
         _, high = interval_of_change([(old, new) for old, new in pairs.tolist()])
         accepted += high < 0
     assert accepted / trials <= ACCEPTED_BY_CHANCE
+
+
+def test_an_interval_of_few_pairs_is_as_wide_as_students() -> None:
+    """Of changes around 0 with little spread, where the ratio of means is the mean of changes."""
+    changes = 0.001 * np.random.default_rng(4).normal(size=FEWEST)
+    low, high = interval_of_change([(1.0, 1.0 + change) for change in changes.tolist()])
+    half = stdtrit(FEWEST - 1, (1 + LEVEL) / 2) * changes.std(ddof=1) / np.sqrt(FEWEST)
+    assert (high - low) / 2 == pytest.approx(half, rel=0.08)
 
 
 def test_a_gain_of_a_tenth_in_twenty_clips_is_seen() -> None:

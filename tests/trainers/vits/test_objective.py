@@ -189,3 +189,21 @@ def test_padding_changes_nothing_of_a_clip() -> None:
     terms = [objective.score(batch).terms for batch in (alone, wide)]
     for name in terms[0]:
         torch.testing.assert_close(terms[0][name].mean, terms[1][name].mean)
+
+
+def test_every_term_weighs_what_the_paper_gives_it() -> None:
+    objective, batch = objective_of(tiny_model(), some_discriminators()), utterances([40, 36], [7, 5])
+    loss = objective.generator_loss(batch, objective.generator(batch))
+    weights = {name: term.weight for name, term in loss.terms.items()}
+    assert weights == {"mel": 45, "divergence": 1, "duration": 1, "adversarial": 1, "matching": 2}
+
+
+def test_the_discriminators_judgement_reaches_the_generator() -> None:
+    model = tiny_model()
+    objective, batch = objective_of(model, some_discriminators()), utterances([40, 36], [7, 5])
+    terms = objective.generator_loss(batch, objective.generator(batch)).terms
+    for name in ("adversarial", "matching"):
+        model.zero_grad()
+        terms[name].mean.backward(retain_graph=True)
+        assert model.decoder.conv_pre.weight.grad is not None
+        assert model.decoder.conv_pre.weight.grad.any()

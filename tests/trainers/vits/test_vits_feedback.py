@@ -1,9 +1,10 @@
 """Correcting a voice by the command line: what is learnt, what is refused, and what stays."""
 
+import errno
 import json
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import soundfile
 from correctable import LATER, RUNNER, base_corpus, copied, correction, feedback, manifest, new_voice
 
 from trainers.cli.commands import app
-from trainers.vits.corpus import Corpus
+from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.feedback import length_error, settle
 from trainers.vits.judge import Judge, judge_of
 from trainers.vits.versions import Versions
 from trainers.vits.voice import Voice
@@ -72,6 +74,63 @@ def test_a_second_run_learns_nothing_and_consumes_nothing(corpus: Path, correcte
     assert "nothing new" in done.stderr
     assert (corrected / "voice.json").read_bytes() == before
     assert not (corrected / "3.run").exists()
+
+
+def test_lengths_may_err_as_much_as_those_of_the_voice_before(
+    corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = list[float]()
+
+    def recorded(voice: Voice, base: Sequence[Clip], new: Sequence[Clip], most: float) -> float:
+        allowed.append(most)
+        return settle(voice, base, new, most)
+
+    monkeypatch.setattr("trainers.vits.correcting.settle", recorded)
+    feedback(copied(fresh, tmp_path / "v"), corpus, manifest(tmp_path, TEN), *EAGER)
+    clips = Corpus.open(corpus).part("selection")
+    assert allowed == [pytest.approx(length_error(Voice.load(fresh / "1"), clips))]
+
+
+def test_what_a_kill_leaves_of_a_correction_that_is_there_is_removed(
+    corpus: Path, corrected: Path, tmp_path: Path
+) -> None:
+    voice = copied(corrected, tmp_path / "v")
+    for name in ("checkpoints/window-000000008", "corrections/0123"):
+        (voice / "2.run" / name).mkdir(parents=True)
+    Versions(voice).choose(1)
+    done = feedback(voice, corpus, manifest(tmp_path, TEN), "--resume")
+    assert "version 2 of" in done.stderr
+    assert "version 1, which speaks now, stays as it is" in done.stderr
+    assert sorted(one.name for one in (voice / "2.run").iterdir()) == ["checkpoints", "reports.jsonl"]
+    assert not list((voice / "2.run").rglob("window-*"))
+
+
+def test_a_correction_begins_from_the_version_that_was_chosen(corpus: Path, corrected: Path, tmp_path: Path) -> None:
+    voice = copied(corrected, tmp_path / "v")
+    Versions(voice).choose(1)
+    done = feedback(voice, corpus, manifest(tmp_path, [correction(name) for name in LATER[10:20]]), *EAGER)
+    assert done.exit_code == 0, done.output
+    parent, other = (json.loads((voice / one / "training.json").read_text()) for one in "32")
+    assert (parent["corrects"], parent["parent"]) == (1, other["parent"])
+    index = Versions(voice).index
+    assert (index.current, index.versions) == (3, 3)
+    assert sorted(index.consumed.values()) == [2] * 12 + [3] * 10
+
+
+def test_a_version_that_finds_no_room_leaves_nothing_and_can_be_resumed(
+    corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voice = copied(fresh, tmp_path / "v")
+
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainers.vits.corrections.Rated.write", full)
+        done = feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER)
+    assert "2 cannot be written ([Errno 28] No space left on device); make room there, and go on" in str(done.exception)
+    assert sorted(one.name for one in voice.iterdir()) == ["1", "2.run", "voice.json"]
+    assert feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER, "--resume").exit_code == 0
 
 
 def test_a_voice_that_is_no_better_is_refused_with_its_figures(corpus: Path, fresh: Path, tmp_path: Path) -> None:
