@@ -300,3 +300,27 @@ def _note_outputs(module: nn.Module, seen: set[torch.dtype]) -> None:
         seen.add(made.dtype)
 
     module.register_forward_hook(note)
+
+
+def test_each_phase_learns_at_its_rate_which_halves_until_the_end() -> None:
+    """Discriminators no faster than the paper's 0.0002, and from their first step on, half as many here."""
+    training = Training(replace(RECIPE, steps=6, adversarial_from=3, learning_rate=2e-3))
+    reports = training.reports(BATCHES * 2)
+    rates = {name: [one.learning_rate for one in reports if one.phase == name] for name in PHASES}
+    assert rates["generator"] == pytest.approx([2e-3 * 0.5 ** (step / 6) for step in range(6)])
+    assert rates["discriminators"] == pytest.approx([2e-4 * 0.5 ** (step / 3) for step in range(3)])
+
+
+def test_discriminators_of_a_slow_voice_are_as_slow() -> None:
+    training = Training(replace(RECIPE, learning_rate=2e-5))
+    reports = training.reports(BATCHES[:1])
+    assert [one.learning_rate for one in reports] == [2e-5, 2e-5]
+
+
+def test_both_optimizers_forget_as_the_papers_do() -> None:
+    training = Training()
+    with training.loop.running() as run:
+        windows_of(run, BATCHES[:1])
+        for phase in run._phases:
+            (group,) = phase.phase.optimizer.param_groups
+            assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.8, 0.99), 1e-9, 0.01)
