@@ -71,6 +71,11 @@ class PlainImages:
     def __len__(self) -> int:
         return len(self._pictures.pictures)
 
+    @property
+    def digest(self) -> str:
+        """Of prompts and pixels."""
+        return self._pictures.digest
+
     def gather(self, index: Tensor) -> Plain:
         """The batch of some places, int64 [N]."""
         rows = self._rows[index]

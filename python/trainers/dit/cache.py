@@ -102,6 +102,11 @@ class Cache:
     def __len__(self) -> int:
         return len(self.contents.pictures)
 
+    @property
+    def digest(self) -> str:
+        """Of what it holds."""
+        return self.contents.encoded
+
     def gather(self, index: Tensor) -> Encoded:
         """The batch of some places, int64 [N]."""
         posterior = Posterior(*(part[index] for part in self._posterior))

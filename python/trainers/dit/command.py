@@ -23,7 +23,8 @@ from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, s
 from trainers.options import RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
-    from trainers.dit.batches import Encoded, Images, Plain
+    from trainers.dit.batches import PlainImages
+    from trainers.dit.cache import Cache
     from trainers.dit.images import Pictures
     from trainers.dit.models import ImageModel
 
@@ -109,7 +110,7 @@ def train(
         source = _source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
         seed_everything(chosen.seed)
         folder = out.with_name(f"{out.name}.run")
-        settings = {"recipe": asdict(chosen), "objective": str(loaded.objective), "images": len(source)}
+        settings = {"recipe": asdict(chosen), "objective": str(loaded.objective), "images": source.digest}
         checkpoints = _checkpoints(folder, run, settings)
         learnt = fit(loaded, source, chosen, checkpoints, consumer(run, folder, sys.stdout, rank=launched_rank()))
         if launched_rank() > 0:
@@ -178,7 +179,7 @@ def _pictures(images: Path, model: "ImageModel", *, skip_bad: bool, silent: bool
 
 def _source(
     images: Path, model: "ImageModel", made_of: Path | None, *, skip_bad: bool, silent: bool
-) -> "Images[Encoded] | Images[Plain]":
+) -> "Cache | PlainImages":
     """A cache, checked to be this model's, or images to encode in every step."""
     from trainers.dit.batches import PlainImages
     from trainers.dit.cache import Cache

@@ -86,6 +86,10 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(base: Path, cache
         running.send_signal(signal.SIGKILL)
     assert not (tmp_path / "killed").exists()
     assert "continue it (--resume)" in str(ran(*words("killed")).exception)
+    other = write_images(tmp_path / "other", 6)
+    assert ran("cache", other, "--model", base, "--out", tmp_path / "others").exit_code == 0
+    elsewhere = ["train", str(tmp_path / "others"), *words("killed", "--resume")[2:]]
+    assert "images" in str(ran(*elsewhere).exception)
     assert ran(*words("killed", "--resume")).exit_code == 0
     assert ran(*words("whole")).exit_code == 0
     weights = "transformer/diffusion_pytorch_model.safetensors"

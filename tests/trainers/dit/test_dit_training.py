@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from rank_processes import results_on_ranks
-from tiny_images import tiny_model, write_images
+from tiny_images import PROMPTS, tiny_model, write_images
 from torch import Tensor, nn
 
 from trainers.dit.batches import Encoded, Plain, PlainImages
@@ -183,6 +183,23 @@ def test_the_loop_averages_the_transformer_and_ends_with_the_average(folder: Pat
     last, also_last, average = results
     assert torch.equal(last, also_last)
     assert not torch.equal(last, average)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loss_by_hand(name: ObjectiveName, folder: Path) -> None:
+    model = a_model(name)
+    objective, network = objective_of(name), model.network
+    batch = Cache.open(folder / "cache").gather(torch.tensor([4, 9]))
+    draw = torch.Generator().manual_seed(8)
+    within, noise = torch.randn(2, 2, 4, 4, 4, generator=draw)
+    times = torch.tensor([0.3, 0.8]) if name == "flow" else torch.tensor([300, 800])
+    drawn = Drawn(within, noise, times, torch.tensor([False, True]))
+    found = Denoising(model, lambda _: drawn).loss(batch)
+    prompts = model.prompts.embed(model.prompts.tokens([PROMPTS[0], ""]))
+    noised = objective.noised(batch.posterior.mean + batch.posterior.deviation * within, noise, times)
+    error = (network.predict(noised.latents, noised.timesteps, prompts) - noised.target).square().mean((1, 2, 3))
+    torch.testing.assert_close(found.mean, (noised.weight * error).sum() / 2)
+    assert found.count == 2
 
 
 def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
