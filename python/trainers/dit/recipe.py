@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from predictor.flags import Flag
 from trainers.options import Computation
 
 ObjectiveName = Literal["flow", "epsilon", "velocity"]
+RewardName = Literal["classifier", "ssim", "psnr", "frechet", "clip"]
 
 ROUND: Final = 100
 """About so many steps lie between two reports of a whole round, after each of which there is a checkpoint."""
@@ -76,3 +78,32 @@ class Build:
         ObjectiveName,
         Flag("Flow matching; the noise; or the velocity. A model that has a scheduler goes on with that one's."),
     ] = "flow"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watching:
+    """How a model that trains is watched by rewards: what it draws of held-out prompts, always from the same noise."""
+
+    monitor: Annotated[
+        RewardName | None,
+        Flag("Reward to watch the training by: the best weights by it are kept. Needs --held-out.", metavar="REWARD"),
+    ] = None
+    held_out: Annotated[
+        Path | None,
+        Flag("Folder of metadata.csv and images that are not trained on: prompts to draw, and what to be like."),
+    ] = None
+    reward_weights: Annotated[
+        Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
+    ] = None
+    monitor_every: Annotated[int, Flag("Steps from one look to the next.", minimum=1)] = 100
+    monitor_images: Annotated[int, Flag("Images that are drawn at a look.", minimum=2)] = 256
+    monitor_steps: Annotated[int, Flag("How many times the network is asked for them.", minimum=1)] = 20
+    monitor_guidance: Annotated[float, Flag("Their guidance.", minimum=1)] = 2.0
+    patience: Annotated[
+        int,
+        Flag(
+            "Looks in a row that have lost more than half of what the reward had gained, after which the training is "
+            "stopped; 0: never.",
+            minimum=0,
+        ),
+    ] = 3
