@@ -18,7 +18,7 @@ from predictor.cli.flags import with_flags
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag, Given
 from trainers.dit.errors import DataError, ImageError, ModelError, require_packages
-from trainers.dit.recipe import Build, ImageRecipe
+from trainers.dit.recipe import Build, ImageRecipe, Watching
 from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
 from trainers.options import RunOptions, Threads, consumer
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from trainers.dit.cache import Cache
     from trainers.dit.images import Pictures
     from trainers.dit.models import ImageModel
+    from trainers.dit.monitor import Monitor
+    from trainers.dit.rewards import Material
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
 SkipBad = Annotated[bool, Flag("Leave out images that cannot be used, and list them.")]
@@ -96,6 +98,7 @@ def train(
     skip_bad: SkipBad = False,
     build: Given[Build],
     recipe: Given[ImageRecipe],
+    watching: Given[Watching],
     run: RunOptions,
 ) -> None:
     """Train a model's transformer on images."""
@@ -108,18 +111,22 @@ def train(
         _check_free(out)
         loaded = ImageModel.load(model).learning(build.over(Build()).objective if build.flags else None)
         source = _source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
+        monitor = _monitor(loaded, watching.over(Watching()), made_of or images)
         seed_everything(chosen.seed)
         folder = out.with_name(f"{out.name}.run")
         settings = {"recipe": asdict(chosen), "objective": str(loaded.objective), "images": source.digest}
         checkpoints = _checkpoints(folder, run, settings)
-        learnt = fit(loaded, source, chosen, checkpoints, consumer(run, folder, sys.stdout, rank=launched_rank()))
+        consume = consumer(run, folder, sys.stdout, rank=launched_rank())
+        learnt = fit(loaded, source, chosen, checkpoints, consume, monitor)
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt)}})
     if run.as_json:
-        _write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1]})
+        _write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1] if learnt.loss else None})
         return
+    if learnt.collapsed:
+        _say("! the training was ended, for its reward had collapsed; the weights of the best look are kept")
     prompt = "a handwritten digit seven"
     _say(f'Saved {out}. Next: quantra train dit sample {out} --prompt "{prompt}" --out seven.png')
 
@@ -198,6 +205,36 @@ def _source(
     if made_of is not None:
         opened.check_pictures(_pictures(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
     return opened
+
+
+def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor | None":
+    """What watches a training, if anything is to: made, and tried, before it starts."""
+    from trainers.dit.monitor import Collapse, Monitor
+    from trainers.dit.rewards import reward_of
+    from trainers.dit.sampling import Sampling
+    from trainers.dit.watching import Watch
+
+    name = watching.monitor
+    if name is None:
+        return None
+    if watching.held_out is None:
+        raise typer.BadParameter(f"--monitor {name} needs --held-out, a folder of images that are not trained on")
+    if not (images / "metadata.csv").exists():
+        raise typer.BadParameter(f"--monitor {name} learns from images, and {images} is a cache; add --made-of IMAGES")
+    material = _material(model, images, watching.held_out, watching.reward_weights, watching.monitor_images)
+    sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
+    watch = Watch(model, material, [reward_of(name, material)], sampling)
+    return Monitor(watch, name, every=watching.monitor_every, collapse=Collapse(watching.patience))
+
+
+def _material(model: "ImageModel", images: Path, held_out: Path, weights: Path | None, count: int) -> "Material":
+    """What rewards are made of; bad images among those that are trained on were told before."""
+    from trainers.dit.images import read_pictures
+    from trainers.dit.rewards import Material
+
+    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)
+    held = read_pictures(held_out, model.form, model.prompts.check)
+    return Material(own, held, weights, count)
 
 
 def _check_free(out: Path) -> None:
