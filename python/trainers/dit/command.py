@@ -18,7 +18,7 @@ from predictor.cli.flags import with_flags
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag, Given
 from trainers.dit.errors import DataError, ImageError, ModelError, require_packages
-from trainers.dit.recipe import Build, ImageRecipe, Watching
+from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
 from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
 from trainers.options import RunOptions, Threads, consumer
 
@@ -46,6 +46,9 @@ CACHE = "cache.json"
 
 TRAINING = "training.json"
 """How a model came to be, beside its parts."""
+
+TUNING = "tuning.json"
+"""How a model was tuned, beside its parts."""
 
 
 @with_flags
@@ -111,10 +114,13 @@ def train(
         _check_free(out)
         loaded = ImageModel.load(model).learning(build.over(Build()).objective if build.flags else None)
         source = _source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
-        monitor = _monitor(loaded, watching.over(Watching()), made_of or images)
+        watched = watching.over(Watching())
+        monitor = _monitor(loaded, watched, made_of or images)
         seed_everything(chosen.seed)
         folder = out.with_name(f"{out.name}.run")
         settings = {"recipe": asdict(chosen), "objective": str(loaded.objective), "images": source.digest}
+        if monitor is not None:
+            settings |= {"monitor": {name: value and str(value) for name, value in asdict(watched).items()}}
         checkpoints = _checkpoints(folder, run, settings)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         learnt = fit(loaded, source, chosen, checkpoints, consume, monitor)
@@ -129,6 +135,75 @@ def train(
         _say("! the training was ended, for its reward had collapsed; the weights of the best look are kept")
     prompt = "a handwritten digit seven"
     _say(f'Saved {out}. Next: quantra train dit sample {out} --prompt "{prompt}" --out seven.png')
+
+
+@with_flags
+def grpo(
+    *,
+    images: Annotated[
+        Path,
+        typer.Argument(
+            metavar="IMAGES",
+            help="Folder of metadata.csv and images: prompts to draw, and what rewards learn from.",
+            show_default=False,
+        ),
+    ],
+    model: ModelFlag,
+    held_out: Annotated[Path, Flag("Folder of images that the model has not seen, for the looks at what it draws.")],
+    out: Annotated[Path, Flag("Folder of the tuned model; it must not exist.")],
+    reward_weights: Annotated[
+        Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
+    ] = None,
+    skip_bad: SkipBad = False,
+    recipe: Given[GrpoRecipe],
+    run: RunOptions,
+) -> None:
+    """Tune a trained model by a reward, as far as another metric does not get worse."""
+    with _failing():
+        from trainers.dit.gate import Gate
+        from trainers.dit.grpo import tune
+        from trainers.dit.models import ImageModel
+        from trainers.dit.rewards import Material, reward_of
+        from trainers.dit.sampling import Sampling
+        from trainers.dit.watching import Watch
+
+        chosen = recipe.over(GrpoRecipe())
+        torch.set_num_threads(run.threads)
+        _check_free(out)
+        loaded = ImageModel.load(model)
+        own = _pictures(images, loaded, skip_bad=skip_bad, silent=run.as_json)
+        held = _pictures(held_out, loaded, skip_bad=skip_bad, silent=run.as_json)
+        rewards = [
+            reward_of(name, Material(own, held, reward_weights if name == "clip" else None, chosen.gate_images))
+            for name in (chosen.reward, chosen.gate)
+        ]
+        watch = Watch(
+            loaded,
+            Material(own, held, count=chosen.gate_images),
+            rewards,
+            Sampling(steps=chosen.gate_steps, guidance=chosen.guidance),
+        )
+        gate = Gate(watch, reward=chosen.reward, quality=chosen.gate, bound=chosen.bound, every=chosen.gate_every)
+        seed_everything(chosen.seed)
+        folder = out.with_name(f"{out.name}.run")
+        settings = {"recipe": asdict(chosen), "images": own.digest, "held_out": held.digest}
+        checkpoints = _checkpoints(folder, run, settings)
+        consume = consumer(run, folder, sys.stdout, rank=launched_rank())
+        tuned = tune(loaded, own, rewards[0], gate, chosen, checkpoints, consume)
+        if launched_rank() > 0:
+            return
+        loaded.network.module.cpu()
+        loaded.save(out, {TUNING: {**settings, "tuned": asdict(tuned)}})
+    if run.as_json:
+        _write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
+    else:
+        _say(f"{'!' if tuned.refused else 'ok:'} {tuned.verdict}")
+        _say(
+            f"Saved {out}, drawn from {sum(one.groups for one in tuned.rounds)} groups, of which "
+            f"{sum(one.equal for one in tuned.rounds)} had equal rewards"
+        )
+    if tuned.refused is not None:
+        raise typer.Exit(1)
 
 
 @with_flags

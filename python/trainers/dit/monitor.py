@@ -79,7 +79,9 @@ class Monitor:
             yield Notice(message=self._looked(run))
             self.collapsed = self._collapse([look.rewards[self._name] for look in self.looks])
             if self.collapsed:
-                yield Notice(message=f"the reward has collapsed: {self._name} has lost more than {LOST:.0%} of its gain")
+                yield Notice(
+                    message=f"the reward has collapsed: {self._name} has lost more than {LOST:.0%} of its gain"
+                )
                 return
 
     def keep_best(self, run: Run[Any]) -> None:

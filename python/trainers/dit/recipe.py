@@ -28,6 +28,16 @@ def _decay(decay: float) -> None:
         raise ValueError(f"{decay:g} is not a decay; it must be 0 for no average, or below 1, such as 0.999")
 
 
+def _chance(noise: float) -> None:
+    if not noise > 0:
+        raise ValueError(f"{noise:g} leaves nothing to chance, and so nothing to learn; it must be above 0")
+
+
+def _ratio_clip(clip: float) -> None:
+    if not 0 < clip < 1:
+        raise ValueError(f"{clip:g} is no share to clip at; it must be above 0 and below 1, such as 0.01")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImageRecipe(Computation):
     """How a model learns to draw; the defaults suit a small transformer on some thousand small images."""
@@ -107,3 +117,27 @@ class Watching:
             minimum=0,
         ),
     ] = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrpoRecipe(Computation):
+    """How a model is tuned by a reward; the defaults are gentle, and suit a model that draws small images well."""
+
+    reward: Annotated[RewardName, Flag("What is to be raised; one that tells images apart.")] = "classifier"
+    gate: Annotated[RewardName, Flag("What must not get worse meanwhile; another one.")] = "frechet"
+    bound: Annotated[float, Flag("How many times worse than at the start that may become.", minimum=1)] = 1.3
+    gate_every: Annotated[int, Flag("Iterations from one look at both to the next.", minimum=1)] = 5
+    gate_images: Annotated[int, Flag("Images that are drawn at a look.", minimum=2)] = 256
+    gate_steps: Annotated[int, Flag("How many times the network is asked for them.", minimum=1)] = 20
+    iterations: Annotated[int, Flag("How often images are drawn and learnt from.", minimum=1)] = 30
+    groups: Annotated[int, Flag("Prompts that are drawn in an iteration.", minimum=1)] = 10
+    members: Annotated[int, Flag("Images of each of them, which are compared with one another.", minimum=2)] = 12
+    draw_steps: Annotated[int, Flag("Steps from noise to an image that is learnt from.", minimum=2)] = 8
+    trained_steps: Annotated[int, Flag("Of these, how many are learnt from; each is an optimizer step.", minimum=1)] = 4
+    chance: Annotated[float, Flag("How much of a step is by chance.", check=_chance)] = 0.7
+    guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 1.0
+    learning_rate: Annotated[float, Flag("Of all steps.", minimum=0)] = 1e-4
+    ratio_clip: Annotated[
+        float, Flag("How much more probable a step may become in an iteration, as a share.", check=_ratio_clip)
+    ] = 0.01
+    divergence: Annotated[float, Flag("What going away from the start costs.", minimum=0)] = 0.5

@@ -128,9 +128,7 @@ def test_a_training_that_goes_on_remembers_what_was_seen(folder: Path, tmp_path:
     reward = Listed([0.0, 1, 2, 5, 3])
     with pytest.raises(StoppedError):
         trained(folder, reward, 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9), consume=stopped)
-    again, rest = trained(
-        folder, Listed([0.0, 2, 5, 3]), 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9)
-    )
+    again, rest = trained(folder, Listed([0.0, 2, 5, 3]), 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9))
     assert rest.looks == learnt.looks
     assert torch.equal(weights(again), weights(whole))
 
