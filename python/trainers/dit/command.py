@@ -25,10 +25,11 @@ from trainers.options import RunOptions, Threads, consumer
 if TYPE_CHECKING:
     from trainers.dit.batches import PlainImages
     from trainers.dit.cache import Cache
+    from trainers.dit.gate import Gate
     from trainers.dit.images import Pictures
     from trainers.dit.models import ImageModel
     from trainers.dit.monitor import Monitor
-    from trainers.dit.rewards import Material
+    from trainers.dit.rewards import Checked, Material
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
 SkipBad = Annotated[bool, Flag("Leave out images that cannot be used, and list them.")]
@@ -85,7 +86,7 @@ def cache(
 
 
 @with_flags
-def train(
+def train(  # noqa: PLR0913 - one argument a flag
     *,
     images: Annotated[
         Path,
@@ -160,12 +161,9 @@ def grpo(
 ) -> None:
     """Tune a trained model by a reward, as far as another metric does not get worse."""
     with _failing():
-        from trainers.dit.gate import Gate
         from trainers.dit.grpo import tune
         from trainers.dit.models import ImageModel
-        from trainers.dit.rewards import Material, reward_of
-        from trainers.dit.sampling import Sampling
-        from trainers.dit.watching import Watch
+        from trainers.dit.rewards import Material
 
         chosen = recipe.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
@@ -173,23 +171,13 @@ def grpo(
         loaded = ImageModel.load(model)
         own = _pictures(images, loaded, skip_bad=skip_bad, silent=run.as_json)
         held = _pictures(held_out, loaded, skip_bad=skip_bad, silent=run.as_json)
-        rewards = [
-            reward_of(name, Material(own, held, reward_weights if name == "clip" else None, chosen.gate_images))
-            for name in (chosen.reward, chosen.gate)
-        ]
-        watch = Watch(
-            loaded,
-            Material(own, held, count=chosen.gate_images),
-            rewards,
-            Sampling(steps=chosen.gate_steps, guidance=chosen.guidance),
-        )
-        gate = Gate(watch, reward=chosen.reward, quality=chosen.gate, bound=chosen.bound, every=chosen.gate_every)
+        reward, gate = _gated(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
         seed_everything(chosen.seed)
         folder = out.with_name(f"{out.name}.run")
         settings = {"recipe": asdict(chosen), "images": own.digest, "held_out": held.digest}
         checkpoints = _checkpoints(folder, run, settings)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
-        tuned = tune(loaded, own, rewards[0], gate, chosen, checkpoints, consume)
+        tuned = tune(loaded, own, reward, gate, chosen, checkpoints, consume)
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
@@ -285,7 +273,7 @@ def _source(
 def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor | None":
     """What watches a training, if anything is to: made, and tried, before it starts."""
     from trainers.dit.monitor import Collapse, Monitor
-    from trainers.dit.rewards import reward_of
+    from trainers.dit.rewards import rewards_of
     from trainers.dit.sampling import Sampling
     from trainers.dit.watching import Watch
 
@@ -298,8 +286,21 @@ def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor 
         raise typer.BadParameter(f"--monitor {name} learns from images, and {images} is a cache; add --made-of IMAGES")
     material = _material(model, images, watching.held_out, watching.reward_weights, watching.monitor_images)
     sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
-    watch = Watch(model, material, [reward_of(name, material)], sampling)
+    watch = Watch(model, material, rewards_of((name,), material), sampling)
     return Monitor(watch, name, every=watching.monitor_every, collapse=Collapse(watching.patience))
+
+
+def _gated(model: "ImageModel", material: "Material", recipe: GrpoRecipe) -> "tuple[Checked, Gate]":
+    """What is to be raised, and what must not get worse: made, and tried, before a tuning starts."""
+    from trainers.dit.gate import Gate
+    from trainers.dit.rewards import rewards_of
+    from trainers.dit.sampling import Sampling
+    from trainers.dit.watching import Watch
+
+    rewards = rewards_of((recipe.reward, recipe.gate), material)
+    watch = Watch(model, material, rewards, Sampling(steps=recipe.gate_steps, guidance=recipe.guidance))
+    gate = Gate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
+    return rewards[0], gate
 
 
 def _material(model: "ImageModel", images: Path, held_out: Path, weights: Path | None, count: int) -> "Material":

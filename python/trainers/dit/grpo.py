@@ -1,8 +1,8 @@
-"""Tuning a model by rewards: it draws, and learns which of its steps led to better images than the others of a group."""
+"""Tuning a model by rewards: it draws, and learns which of its steps led to better images than others of a group."""
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 import torch
 from torch import nn
@@ -89,7 +89,7 @@ class Improving:
             return Loss(self._recipe.divergence * away - gain, len(ratios), parts)
 
 
-def tune(  # noqa: PLR0913 - what a tuning is made of
+def tune(
     model: ImageModel,
     pictures: Pictures,
     reward: Checked,

@@ -63,7 +63,7 @@ def step_of(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, n
 
 
 def log_probability(step: Step, taken: Tensor) -> Tensor:
-    """Of latents that a step has led to, float [N, channels, side, side], less a constant; a mean over their numbers."""
+    """Of latents that a step has led to, [N, channels, side, side], less a constant: [N], a mean over their numbers."""
     return -((taken - step.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
 
 

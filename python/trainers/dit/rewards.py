@@ -60,11 +60,13 @@ class Kind:
         make: of what there is.
         packages: that it needs, by the names under which they are imported.
         of_all: whether it rewards all images with one number, so that none of them is better than another.
+        weighs: whether it reads the weights that a path names.
     """
 
     make: Callable[[Material], Reward]
     packages: tuple[str, ...] = ()
     of_all: bool = False
+    weighs: bool = False
 
 
 @final
@@ -164,7 +166,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "ssim": Kind(lambda _: Like(ssim)),
         "psnr": Kind(lambda _: Like(psnr)),
         "frechet": Kind(frechet_of, of_all=True),
-        "clip": Kind(resemblance_of, ("transformers",)),
+        "clip": Kind(resemblance_of, ("transformers",), weighs=True),
     }
 )
 """The rewards by name. Others come with a mapping of their own: `{**KINDS, "mine": Kind(…)}`."""
@@ -183,12 +185,22 @@ def reward_of(name: str, material: Material, kinds: Mapping[str, Kind] = KINDS) 
     missing = [package for package in kind.packages if find_spec(package) is None]
     if missing:
         raise RewardError(f"reward {name} needs {', '.join(missing)}, which this Python does not have; install it")
-    if material.weights is not None and name != "clip" and kinds is KINDS:
-        raise RewardError(f"reward {name} reads no weights, and {material.weights} was named; leave it out")
     checked = Checked(name, kind.make(material), of_all=kind.of_all)
     real = pixels_of(material.held_out, material.count)
     checked(real, [picture.prompt for picture in material.held_out.pictures[: len(real)]], real)
     return checked
+
+
+def rewards_of(names: Sequence[str], material: Material, kinds: Mapping[str, Kind] = KINDS) -> list["Checked"]:
+    """Rewards by their names, tried on real images; a reward that is named twice is made once.
+
+    Raises:
+        RewardError: one cannot be had, as `reward_of` says, or none reads the weights that are named.
+    """
+    if material.weights is not None and not any(name in kinds and kinds[name].weighs for name in names):
+        raise RewardError(f"reward {names[0]} reads no weights, and {material.weights} was named; leave it out")
+    made = {name: reward_of(name, material, kinds) for name in dict.fromkeys(names)}
+    return [made[name] for name in names]
 
 
 @final

@@ -95,7 +95,7 @@ class Steps:
         self._nothing = nothing
         self._play = play
 
-    def of(  # noqa: PLR0913 - what a step is made of
+    def of(
         self,
         network: Network,
         condition: Condition,
@@ -162,8 +162,7 @@ class Rollouts:
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Go on from there."""
-        split = len(Moves._fields) - 1
-        self._left = [Moves(*parts[:split], Condition(*parts[split:])) for parts in state_dict["left"]]
+        self._left = [_moves_of(parts) for parts in state_dict["left"]]
         self.rounds = [Round(**one) for one in state_dict["rounds"]]
 
     @torch.no_grad()
@@ -205,6 +204,12 @@ class Rollouts:
         one = [held[int(torch.randint(len(held), ()))] for held in drawn]
         prompts = [self._pictures.pictures[place].prompt for place in one for _ in range(self._play.members)]
         return prompts, (self._pictures.pixels(one) / 2 + 0.5).repeat_interleave(self._play.members, 0)
+
+
+def _moves_of(parts: Sequence[Tensor]) -> Moves:
+    """As the state has them: one after the other."""
+    before, after, timesteps, times, lengths, probability, advantages, *told = parts
+    return Moves(before, after, timesteps, times, lengths, probability, advantages, Condition(*told))
 
 
 def places_by_prompt(prompts: Sequence[str]) -> list[list[int]]:

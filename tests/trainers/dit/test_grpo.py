@@ -1,6 +1,6 @@
 """Tuning by a reward: what is drawn, what is learnt of it, the gate, and going on after a stop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from trainers.dit.rewards import Checked, Kind, Material, reward_of
 from trainers.dit.rollouts import Rollouts, Steps
 from trainers.dit.sampling import Sampling
 from trainers.dit.watching import Watch
-from trainers.loop import Checkpoints, SettingsError, StoppedError, WindowReport, seed_everything
+from trainers.loop import Checkpoints, Report, SettingsError, StoppedError, WindowReport, seed_everything
 from trainers.progress import Consumer
 
 SMALL = GrpoRecipe(
@@ -126,7 +126,7 @@ def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) 
     start = tiny_model().learning("flow")
     steps = Steps(model.unconditional(), play_of(SMALL))
     unmoved = Improving(model.network, start.network, steps, SMALL).loss(moves)
-    assert float(unmoved.mean) == pytest.approx(-float(moves.advantages.mean()), abs=1e-4)
+    assert unmoved.mean.item() == pytest.approx(-float(moves.advantages.mean()), abs=1e-4)
     assert float(unmoved.parts["divergence"]) == 0
     assert float(unmoved.parts["moved"]) == pytest.approx(0, abs=1e-4)
     with torch.no_grad():
@@ -142,7 +142,7 @@ def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) 
     ]
     away = ((step.mean - other.mean) ** 2 / (2 * step.deviation[:, None, None, None] ** 2)).mean()
     found = Improving(model.network, start.network, steps, SMALL).loss(moves)
-    assert float(found.mean) == pytest.approx(0.5 * float(away) - sum(gains) / 12, rel=1e-4)
+    assert found.mean.item() == pytest.approx(0.5 * float(away) - sum(gains) / 12, rel=1e-4)
     found.mean.backward()
     assert all(weight.grad is None for weight in start.network.module.parameters())
 
@@ -161,7 +161,7 @@ def test_a_reward_rises_and_the_frozen_parts_stay(folder: Path) -> None:
 def test_groups_of_equal_rewards_are_counted_and_move_nothing(folder: Path) -> None:
     reports: list[Any] = []
 
-    def kept(given):  # type: ignore[no-untyped-def]
+    def kept(given: Iterable[Report]) -> Iterator[Report]:
         for report in given:
             reports.append(report)
             yield report
@@ -203,7 +203,7 @@ def test_the_bound_is_of_distances_and_of_other_numbers(folder: Path) -> None:
 
 @pytest.mark.parametrize("windows", [1, 4, 5])
 def test_a_tuning_goes_on_at_the_window_to_the_same_bits(folder: Path, tmp_path: Path, windows: int) -> None:
-    def stopped(reports):  # type: ignore[no-untyped-def]
+    def stopped(reports: Iterable[Report]) -> Iterator[Report]:
         seen = 0
         for report in reports:
             yield report
@@ -219,7 +219,7 @@ def test_a_tuning_goes_on_at_the_window_to_the_same_bits(folder: Path, tmp_path:
         at(stopped)
     reports: list[Any] = []
 
-    def kept(given):  # type: ignore[no-untyped-def]
+    def kept(given: Iterable[Report]) -> Iterator[Report]:
         for report in given:
             reports.append(report)
             yield report

@@ -1,5 +1,6 @@
 """A training that rewards watch: nothing of it changes, what is best is kept, and a collapse is told by a rule."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from trainers.dit.rewards import Kind, Material, reward_of
 from trainers.dit.sampling import Sampling, draw_images
 from trainers.dit.training import Learnt, fit
 from trainers.dit.watching import Watch
-from trainers.loop import Checkpoints, StoppedError, seed_everything
+from trainers.loop import Checkpoints, Report, StoppedError, seed_everything
 from trainers.progress import Consumer
 
 SAMPLING = Sampling(steps=3, guidance=2.0, seed=11)
@@ -118,7 +119,7 @@ def test_a_training_that_collapses_ends_with_the_best_weights(folder: Path) -> N
 
 
 def test_a_training_that_goes_on_remembers_what_was_seen(folder: Path, tmp_path: Path) -> None:
-    def stopped(reports):  # type: ignore[no-untyped-def]
+    def stopped(reports: Iterable[Report]) -> Iterator[Report]:
         for report in reports:
             yield report
             if len(reward.seen) == 3:
@@ -136,5 +137,5 @@ def test_a_training_that_goes_on_remembers_what_was_seen(folder: Path, tmp_path:
 def test_too_few_held_out_images_are_refused(folder: Path) -> None:
     model = tiny_model().learning("flow")
     material = Material(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=9)
-    with pytest.raises(RewardError, match="9 images are to be drawn at every look, and .*held has prompts for 8"):
+    with pytest.raises(RewardError, match=r"9 images are to be drawn at every look, and .*held has prompts for 8"):
         Watch(model, material, [], SAMPLING)

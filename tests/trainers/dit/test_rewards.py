@@ -14,7 +14,7 @@ from transformers import CLIPConfig, CLIPModel
 from trainers.dit.errors import RewardError
 from trainers.dit.images import Form, Pictures, read_pictures
 from trainers.dit.judge import judge_of, pixels_of
-from trainers.dit.rewards import KINDS, Frechet, Kind, Like, Material, Reward, reward_of
+from trainers.dit.rewards import KINDS, Frechet, Kind, Like, Material, Reward, reward_of, rewards_of
 from trainers.dit.statistics import frechet_distance, psnr, ssim
 
 
@@ -143,7 +143,7 @@ def test_what_cannot_be_had_is_refused_by_name(material: Material, tmp_path: Pat
     with pytest.raises(RewardError, match="reward mine needs no_such_package"):
         reward_of("mine", material, kinds)
     with pytest.raises(RewardError, match="reward ssim reads no weights"):
-        reward_of("ssim", Material(material.pictures, material.held_out, tmp_path))
+        rewards_of(("ssim",), Material(material.pictures, material.held_out, tmp_path))
     few = pictures_of(tmp_path / "few", 8)
     with pytest.raises(RewardError, match="8 images of 4 prompts; a classifier needs"):
         reward_of("classifier", Material(few, material.held_out))
