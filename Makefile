@@ -6,14 +6,18 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint con
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-protobuf6 check check-python check-dotnet protos bench clean
+.PHONY: demo test test-slow test-protobuf6 check check-python check-dotnet protos bench clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/quantra demo
 
 test: $(VENV)/dev.stamp
 	@command -v dotnet > /dev/null || echo "There is no dotnet on the PATH: the C# tests are left out."
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not minutes"
+
+# What trains for minutes before it judges.
+test-slow: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m minutes
 
 # The generated code and the server must work beside both major versions of protobuf.
 test-protobuf6: .venv-protobuf6/stamp

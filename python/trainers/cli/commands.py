@@ -72,6 +72,12 @@ VITS: Final = (
         "Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone.",
         "Example: quantra train vits evaluate voices/mine --corpus corpus",
     ),
+    Command(
+        "feedback",
+        "trainers.vits.feedback_command:feedback",
+        "Correct a voice by recordings of how it should sound, and keep it if held-out ones show that it is better.",
+        "Example: quantra train vits feedback voices/mine --corpus corpus --manifest feedback.jsonl",
+    ),
 )
 DIT: Final = (
     Command(

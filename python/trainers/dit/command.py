@@ -128,7 +128,7 @@ def train(  # noqa: PLR0913 - one argument a flag
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt)}})
+        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": monitor.facts if monitor else {}}})
     if run.as_json:
         _write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1] if learnt.loss else None})
         return
@@ -181,7 +181,7 @@ def grpo(
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        loaded.save(out, {TUNING: {**settings, "tuned": asdict(tuned)}})
+        loaded.save(out, {TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts}})
     if run.as_json:
         _write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
     else:

@@ -4,7 +4,7 @@ A second metric, the quality, is looked at beside the reward: beyond a bound fro
 ends, and the best weights that were within it stay.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, final
 
 from trainers.dit.errors import GateError
@@ -44,6 +44,11 @@ class Gate:
         self._bound = bound
         self._every = every
         self.looks: list[Look] = []
+
+    @property
+    def facts(self) -> Mapping[str, Mapping[str, float]]:
+        """What must be known to read the numbers, by the reward's name."""
+        return self._watch.facts
 
     def accepts(self, look: Look) -> bool:
         """Whether the quality is within the bound."""
@@ -86,6 +91,8 @@ class Gate:
     def verdict(self) -> str:
         """What is kept and why, with its figures."""
         start, kept = self.figures(self.looks[0]), self.figures(self.kept)
+        known = [f"{name} of real images {-told['floor']:.4g}" for name, told in self.facts.items()]
+        kept = ", ".join((kept, *known))
         if self.refused is None:
             return f"{start}; kept {kept}"
         return (

@@ -4,7 +4,7 @@ A training collapses when in several looks in a row it has lost more than a shar
 first look, by the reward that it is watched by.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, final
 
 from trainers.dit.errors import RewardError
@@ -62,6 +62,11 @@ class Monitor:
         self._stepped = 0
         self.looks: list[Look] = []
         self.collapsed = False
+
+    @property
+    def facts(self) -> Mapping[str, Mapping[str, float]]:
+        """What must be known to read the numbers, by the reward's name."""
+        return self._watch.facts
 
     def watched(self, run: Run[Any], reports: Iterable[Report]) -> Iterator[Report]:
         """The reports of a training, and a notice after each look; they end where the training collapses.

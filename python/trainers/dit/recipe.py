@@ -45,7 +45,7 @@ class ImageRecipe(Computation):
     steps: Annotated[int, Flag("Optimizer steps; rounded up to whole rounds of about 100.", minimum=1)] = 1500
     batch_size: Annotated[int, Flag("Images in a batch.", minimum=1)] = 64
     learning_rate: Annotated[
-        float, Flag("After the first steps; it falls to 0 on half a cosine wave. Large models want 0.0001.", minimum=0)
+        float, Flag("After the first steps, which rise to it. Large models want 0.0001.", minimum=0)
     ] = 1e-3
     dropout: Annotated[
         float, Flag("Share of prompts that are dropped, so that guidance has something to lead from.", check=_share)

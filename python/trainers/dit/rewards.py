@@ -223,6 +223,13 @@ class Checked:
         self.reward = reward
         self.of_all = of_all
 
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """What must be known to read its numbers: of a Fréchet distance, of how many images it is, and its floor."""
+        if not isinstance(self.reward, Frechet):
+            return {}
+        return {"images": self.reward.count, "against": self.reward.against, "floor": self.reward.floor}
+
     @torch.no_grad()
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:
         """What the reward says, float32 [N], on the CPU.

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
 
 from trainers.dit.batches import Encoded, Images, Plain, Rounds
 from trainers.dit.denoising import Denoising, Draws
@@ -14,7 +16,7 @@ from trainers.dit.models import ImageModel
 from trainers.dit.monitor import Monitor
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.watching import Look
-from trainers.loop import Checkpoints, EpochReport, Frozen, Loop, Phase, Stateful, adamw, cosine, launched_size
+from trainers.loop import Checkpoints, EpochReport, Frozen, Loop, Phase, Stateful, adamw, launched_size
 from trainers.progress import Consumer
 
 TRANSFORMER = "transformer"
@@ -107,8 +109,16 @@ def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful
 def phase_of(transformer: nn.Module, learnt: Denoising, recipe: ImageRecipe) -> Phase[Any]:
     """The one phase."""
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
-    schedule = cosine(optimizer, warmup_steps=recipe.warm_up, total_steps=recipe.all_steps)
+    schedule = LambdaLR(optimizer, partial(warmed_up, steps=recipe.warm_up))
     return Phase(TRANSFORMER, learnt.loss, transformer.parameters(), optimizer, schedule, clip=recipe.clip)
+
+
+def warmed_up(step: int, *, steps: int) -> float:
+    """The factor of the learning rate: up on a line, then 1.
+
+    It does not fall: the average of the weights takes out the noise, and what prompts mean is learnt late.
+    """
+    return min(1.0, (step + 1) / (steps + 1))
 
 
 def rounds_of(images: Images[Encoded] | Images[Plain], recipe: ImageRecipe) -> Rounds[Any]:

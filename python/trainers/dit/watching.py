@@ -84,6 +84,11 @@ class Watch:
         self.targets = pixels_of(material.held_out, material.count)
         self._source = IterableSource(self._begun())
 
+    @property
+    def facts(self) -> Mapping[str, Mapping[str, float]]:
+        """What must be known to read the rewards' numbers, by name."""
+        return {one.name: one.facts for one in self._rewards if one.facts}
+
     def look(self, run: Run[Any]) -> Look:
         """What the rewards say of the model as it is now; in a group every process calls it and draws its share.
 

@@ -9,12 +9,16 @@ with loading():
     import typer
 
     from trainers.vits.command import evaluate, prepare, synth, train
+    from trainers.vits.feedback_command import feedback
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a voice on recordings, and let it speak.")
 app.command(epilog="Example: python -m trainers.vits prepare recordings --out corpus")(prepare)
 app.command(epilog="Example: python -m trainers.vits train corpus --out voices/mine")(train)
 app.command(epilog='Example: python -m trainers.vits synth voices/mine --text "ez diçim malê" --out a.wav')(synth)
 app.command(epilog="Example: python -m trainers.vits evaluate voices/mine --corpus corpus")(evaluate)
+app.command(epilog="Example: python -m trainers.vits feedback voices/mine --corpus corpus --manifest feedback.jsonl")(
+    feedback
+)
 
 if __name__ == "__main__":
     run(app, name="python -m trainers.vits")

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeAlias, final
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Sampler
 
 from trainers.loop import IterableSource
 from trainers.vits.corpus import Clip, Corpus
@@ -90,6 +90,10 @@ class Recorded(Dataset[Speech]):
     def __getitem__(self, index: int) -> Speech:
         clip = self._clips[index]
         return Speech(self._tokens[index], self._corpus.spectrogram(clip), self._corpus.wave(clip))
+
+
+Recordings: TypeAlias = Recorded | ConcatDataset[Speech]
+"""Clips of one corpus, or of several, one after another."""
 
 
 @final
@@ -206,7 +210,7 @@ class Buckets(Sampler[list[int]]):
 
 
 def source_of(
-    recorded: Recorded, buckets: Iterable[list[int]], collate: Collate, workers: int = 0
+    recorded: Recordings, buckets: Iterable[list[int]], collate: Collate, workers: int = 0
 ) -> IterableSource[Utterances]:
     """A source of batches for the loop, read by worker processes if there are any."""
     return IterableSource(

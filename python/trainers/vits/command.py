@@ -3,36 +3,29 @@
 What needs the extra `tts` is imported when a command runs, so that a missing package is one line.
 """
 
-import json
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import torch
 import typer
 
 from predictor.cli.flags import with_flags
-from predictor.errors import ConfigurationError
 from predictor.flags import Flag, Given
-from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
+from trainers.loop import Checkpoints, launched_rank, seed_everything
 from trainers.options import RunOptions, Threads, consumer
-from trainers.vits.errors import SpeechError, VoiceError, require_packages
+from trainers.vits.console import AsJson, CorpusArgument, VoiceArgument, counter, failing, say, write
 from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, Build, SpeechRecipe
+
+FEW: Final = 10
+"""Clips to judge by: figures of fewer are luck."""
 
 if TYPE_CHECKING:
     from trainers.vits.corpus import Corpus
     from trainers.vits.voice import Voice
-
-CorpusArgument = Annotated[
-    Path, typer.Argument(metavar="CORPUS", help="Folder that `prepare` made.", show_default=False)
-]
-VoiceArgument = Annotated[
-    Path, typer.Argument(metavar="VOICE", help="Folder of a voice, or of one of its versions.", show_default=False)
-]
-AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", spelling="--json")]
 
 
 @with_flags
@@ -55,7 +48,7 @@ def prepare(  # noqa: PLR0913 - one argument a flag
     as_json: AsJson = False,
 ) -> None:
     """Check recordings and their texts, and make a corpus of them."""
-    with _failing():
+    with failing():
         from trainers.vits.notices import notices
         from trainers.vits.preparation import Preparation
         from trainers.vits.preparation import prepare as prepared
@@ -72,18 +65,20 @@ def prepare(  # noqa: PLR0913 - one argument a flag
             max_seconds=max_seconds,
             vocabulary=None if vocabulary_of is None else read_vocabulary(voice_folder(vocabulary_of) / VOCABULARY),
         )
-        corpus = prepared(recordings, out, settings, _counter("prepared", silent=as_json))
+        corpus = prepared(recordings, out, settings, counter("prepared", silent=as_json))
     facts = _facts_of(corpus)
     if as_json:
-        _write({"kind": "prepared", "corpus": str(out), **facts})
+        write({"kind": "prepared", "corpus": str(out), **facts})
         return
     for notice in notices(corpus):
-        _say(f"! {notice}")
-    _say(
+        say(f"! {notice}")
+    say(
         f"{len(corpus.clips)} clips, {facts['seconds']:.0f} seconds: {facts['train']} to learn from, "
         f"{facts['selection']} to choose by, {facts['held_out']} to judge by."
     )
-    _say(f"Saved {out}. Next: quantra train vits train {out} --out voices/mine")
+    if facts["held_out"] < FEW:
+        say(f"! {facts['held_out']} to judge by tell little; --held-out {FEW} sets so many texts aside")
+    say(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
 
 
 @with_flags
@@ -100,8 +95,9 @@ def train(
     run: RunOptions,
 ) -> None:
     """Train a voice on a prepared corpus."""
-    with _failing():
+    with failing():
         from trainers.vits.corpus import Corpus
+        from trainers.vits.course import begin, checkpoints_of, finished, run_folder
         from trainers.vits.versions import Versions
 
         if start is not None and "durations" in build.flags:
@@ -113,25 +109,28 @@ def train(
         place = versions.following
         seed_everything(chosen.seed)
         voice = _started(prepared, built, start)
-        folder = out / f"{place.name}.run"
-        settings = {"corpus": prepared.digest, "recipe": asdict(chosen), "build": asdict(built)}
-        learnt = _fitted(
-            voice,
-            prepared,
-            built,
-            chosen,
-            _checkpoints(folder, run, settings),
-            consumer(run, folder, sys.stdout, rank=launched_rank()),
-        )
-        if launched_rank() > 0:
+        settings = _settings(prepared, built, chosen, None if start is None else voice)
+        done = finished(versions, settings) if run.resume else None
+        if done is not None:
+            _tell_finished(done, _next(out, prepared), as_json=run.as_json)
             return
-        rate = voice.settle_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
-        voice.model.cpu()
-        place = versions.add(voice, {**settings, "curves": asdict(learnt), "speaking_rate": rate})
+        checkpoints = checkpoints_of(place, run, settings)
+        with checkpoints.open() if launched_rank() == 0 else nullcontext():
+            versions.check_unchanged()
+            begin(place)
+            consume = consumer(run, run_folder(place), sys.stdout, rank=launched_rank())
+            learnt = _fitted(voice, prepared, built, chosen, checkpoints, consume)
+            if launched_rank() > 0:
+                return
+            rate = voice.settle_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
+            voice.model.cpu()
+            told = {**settings, "weights": _digest(voice), "curves": asdict(learnt), "speaking_rate": rate}
+            place = versions.add(voice, told)
+            checkpoints.clear()
     if run.as_json:
-        _write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
+        write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
         return
-    _say(f"Saved {place}, which speaks at rate {rate:g}. Next: quantra train vits synth {out} --text hello --out a.wav")
+    say(f"Saved {place}, which speaks at rate {rate:g}. Next: {_next(out, prepared)}")
 
 
 @with_flags
@@ -144,9 +143,11 @@ def synth(
     threads: Threads = 1,
 ) -> None:
     """Say a text, and save the sound."""
-    with _failing():
-        from soundfile import write
+    with failing():
+        from soundfile import LibsndfileError
+        from soundfile import write as write_sound
 
+        from trainers.vits.errors import VoiceError
         from trainers.vits.versions import voice_folder
         from trainers.vits.vocabulary import unknown_characters
         from trainers.vits.voice import Voice
@@ -157,10 +158,15 @@ def synth(
         speaker = Voice.load(voice_folder(voice))
         unknown = unknown_characters(speaker.tokenizer, text)
         if unknown:
-            _say(f"! the voice has no sound for {', '.join(map(repr, sorted(unknown)))}, which it leaves out")
+            say(f"! the voice has no sound for {', '.join(map(repr, sorted(unknown)))}, which it leaves out")
         wave = speaker.speak(text, seed=seed)
-        write(out, wave.numpy(), speaker.framing.rate, subtype="PCM_16")
-    _say(f"Saved {out}, {len(wave) / speaker.framing.rate:.1f} seconds")
+        try:
+            write_sound(out, wave.numpy(), speaker.framing.rate, subtype="PCM_16")
+        except LibsndfileError as error:
+            raise VoiceError(
+                f"{out} cannot be written ({error.error_string}); name a file in a folder that exists and has room"
+            ) from error
+    say(f"Saved {out}, {len(wave) / speaker.framing.rate:.1f} seconds")
 
 
 @with_flags
@@ -174,7 +180,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone."""
-    with _failing():
+    with failing():
         from trainers.vits.corpus import Corpus
         from trainers.vits.evaluation import page_of, scores_of
         from trainers.vits.judge import judge_of
@@ -187,22 +193,23 @@ def evaluate(
         speaker, prepared = Voice.load(folder), Corpus.open(corpus)
         place = folder.parent / f"{folder.name}.html" if page is None else page
         judge = judge_of(prepared)
-        scores = scores_of(speaker, prepared, "held_out", judge, tell=_counter("judged", silent=as_json), seed=seed)
+        scores = scores_of(speaker, prepared, "held_out", judge, tell=counter("judged", silent=as_json), seed=seed)
         write_page(place, page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed))
     if as_json:
-        _write({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
+        write({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
         return
-    _say(
+    say(
         f"{scores.error_rate:.1%} of characters are heard wrongly in what it says (in held-out recordings: "
         f"{judge.error_rate:.1%})"
     )
     for one in scores.unspoken:
-        _say(f"! {one.clip.name} was not said: {one.fault}")
-    _say(f"Saved {place}: open it to listen")
+        say(f"! {one.clip.name} was not said: {one.fault}")
+    say(f"Saved {place}: open it to listen")
 
 
 def _started(corpus: "Corpus", build: Build, start: Path | None) -> "Voice":
     """A voice to train: a new one, or that of a folder."""
+    from trainers.vits.course import check_fits
     from trainers.vits.sizes import config_of
     from trainers.vits.versions import voice_folder
     from trainers.vits.voice import Voice
@@ -211,12 +218,7 @@ def _started(corpus: "Corpus", build: Build, start: Path | None) -> "Voice":
         config = config_of(build.size, build.durations, corpus.framing, corpus.vocabulary)
         return Voice.fresh(config, corpus.vocabulary)
     voice = Voice.load(voice_folder(start))
-    if voice.framing != corpus.framing:
-        raise VoiceError(f"{start} has {voice.framing} and {corpus.folder} {corpus.framing}; prepare with its rate")
-    if dict(voice.tokenizer.encoder) != dict(corpus.vocabulary):
-        raise VoiceError(
-            f"{start} and {corpus.folder} have other vocabularies; prepare again with --vocabulary-of {start}"
-        )
+    check_fits(voice, corpus, start)
     return voice
 
 
@@ -240,18 +242,40 @@ def _fitted(
     return fit(voice, lesson, recipe, checkpoints, consume, discriminators=judging)
 
 
-def _checkpoints(folder: Path, run: RunOptions, settings: dict[str, Any]) -> Checkpoints:
-    """Where the training goes on from.
+def _settings(corpus: "Corpus", build: Build, recipe: SpeechRecipe, parent: "Voice | None") -> dict[str, Any]:
+    """What decides what a training comes to, as JSON: its checkpoints and its version are known by it."""
+    from trainers.vits.course import as_settings
 
-    Raises:
-        VoiceError: there are checkpoints that nobody asked to go on from.
-    """
-    place = folder / "checkpoints"
-    if place.is_dir() and any(place.iterdir()) and not run.resume:
-        raise VoiceError(
-            f"{place} holds checkpoints of a training that was stopped; continue it (--resume), or remove the folder"
-        )
-    return Checkpoints(place, keep=run.keep, every_seconds=run.checkpoint_seconds, settings=settings)
+    return {
+        "corpus": corpus.digest,
+        "recipe": as_settings(asdict(recipe)),
+        "build": asdict(build),
+        "parent": None if parent is None else _digest(parent),
+    }
+
+
+def _digest(voice: "Voice") -> str:
+    """What names a voice by its weights, as they are saved."""
+    from trainers.vits.course import weights_digest
+    from trainers.vits.weights import plain_weights
+
+    return weights_digest(plain_weights(voice.model))
+
+
+def _next(voice: Path, corpus: "Corpus") -> str:
+    """What to do with a voice that is there: to say a text of its corpus, whose characters it knows."""
+    text = corpus.part("selection")[0].text
+    return f"quantra train vits synth {quote(str(voice))} --text {quote(text)} --out a.wav"
+
+
+def _tell_finished(version: Path, following: str, *, as_json: bool) -> None:
+    """That there is nothing to go on with, and what follows."""
+    if launched_rank() > 0:
+        return
+    if as_json:
+        write({"kind": "finished", "voice": str(version)})
+        return
+    say(f"{version} is finished; there is nothing to resume. Next: {following}")
 
 
 def _facts_of(corpus: "Corpus") -> dict[str, Any]:
@@ -266,44 +290,3 @@ def _facts_of(corpus: "Corpus") -> dict[str, Any]:
         "unknown": dict(corpus.unknown),
         "unlisted": list(corpus.unlisted),
     }
-
-
-@contextmanager
-def _failing() -> Generator[None]:
-    """What goes wrong inside ends the command with one line."""
-    try:
-        require_packages()
-        _quieten()
-        yield
-    except StoppedError as error:
-        _say(f"{error.message}; go on with the same command and --resume")
-        raise typer.Exit(128 + error.signal) from error
-    except (SpeechError, LoopError) as error:
-        raise ConfigurationError(str(error)) from error
-
-
-def _quieten() -> None:
-    """No progress bars of transformers', which reads and writes a voice in a moment."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-
-
-def _counter(done: str, *, silent: bool) -> Callable[[int, int], None]:
-    """Shows how many clips are done, on one line of a terminal."""
-    shown = sys.stderr.isatty() and not silent
-
-    def tell(count: int, total: int) -> None:
-        if shown:
-            sys.stderr.write(f"\r{done} {count} of {total} clips" + ("\n" if count == total else ""))
-            sys.stderr.flush()
-
-    return tell
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-def _write(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Final, Literal
 
 from trainers.vits.errors import CorpusError
@@ -117,12 +118,21 @@ def _json(folder: Path) -> object:
     try:
         return json.loads((folder / FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise CorpusError(
-            f"{folder} is no prepared corpus: it has no {FILE}; make one by: "
-            f"quantra train vits prepare RECORDINGS --out {folder}"
-        ) from error
+        raise CorpusError(_unprepared(folder)) from error
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(folder, f"{FILE} cannot be read ({error})") from error
+
+
+def _unprepared(folder: Path) -> str:
+    """What is wrong where there is no corpus.json."""
+    if (folder / "metadata.csv").is_file():
+        command = f"quantra train vits prepare {quote(str(folder))} --out corpus"
+        return f"{folder} holds recordings that are not prepared; make a corpus of them by: {command}"
+    out = "corpus" if folder.exists() else quote(str(folder))
+    return (
+        f"{folder} is no prepared corpus: it has no {FILE}; make one by: "
+        f"quantra train vits prepare RECORDINGS --out {out}"
+    )
 
 
 def _wrong(folder: Path, value: object, expected: str) -> CorpusError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainers.vits.errors import FeedbackError
+from trainers.vits.vocabulary import normal_text, shortened
 
 SHARES: Final[Mapping[int, float]] = {1: 0.0, 2: 0.25, 3: 0.5, 4: 0.75, 5: 1.0}
 """How much an item of each rating weighs."""
@@ -41,13 +42,17 @@ class Correction:
 
     @property
     def digest(self) -> str:
-        """Of what it says, sounds like and weighs; the file's name does not matter.
+        """Of what it says, sounds like and weighs; the file's name does not matter."""
+        return _digest("correction", self.content, self.rating)
 
-        Raises:
-            OSError: the file cannot be read.
-        """
-        sound = sha256(self.audio.read_bytes()).hexdigest()
-        return _digest("correction", self.text, sound, self.rating)
+    @property
+    def content(self) -> str:
+        """Of what it says, in its normal form, and sounds like; where that cannot be read, of the file's name."""
+        text = normal_text(self.text)
+        try:
+            return _digest("content", text, sha256(self.audio.read_bytes()).hexdigest())
+        except OSError:  # whoever prepares the recording says so, with its line
+            return _digest("unreadable", text, str(self.audio))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +87,18 @@ class Manifest:
     ratings: tuple[Rating, ...]
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path, *, complete: bool = True) -> Manifest:
     """Read a manifest; the paths in it are relative to its folder.
+
+    Args:
+        path: the file.
+        complete: whether every recording must be there.
 
     Raises:
         FeedbackError: naming every line that is wrong, and why; or that there is no line.
     """
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")  # other ends of lines may stand in a text
     except FileNotFoundError as error:
         raise FeedbackError(f"there is no manifest {path}") from error
     except UnicodeDecodeError as error:
@@ -99,7 +108,7 @@ def read_manifest(path: Path) -> Manifest:
         if not line.strip():
             continue
         try:
-            items.append(_item(number, json.loads(line), path.parent))
+            items.append(_item(number, _object(line), path.parent, complete=complete))
         except ValueError as error:
             faults.append(f"line {number}: {error}")
     faults.extend(_doubled(items))
@@ -114,31 +123,57 @@ def read_manifest(path: Path) -> Manifest:
     )
 
 
-def _item(line: int, told: Any, folder: Path) -> Correction | Rating:
+def _object(line: str) -> Mapping[str, Any]:
+    """What a line holds.
+
+    Raises:
+        ValueError: it is no object, or has what no text can hold.
+    """
+    try:
+        told: object = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("its lists lie too deep in one another; expected an object") from error
     if not isinstance(told, dict):
         raise ValueError(f"expected an object, got {type(told).__name__}")  # noqa: TRY004 - a fault of the file
+    json.dumps(told, ensure_ascii=False).encode()  # half a character has no UTF-8
+    return {str(key): value for key, value in told.items()}
+
+
+def _item(line: int, told: Mapping[str, Any], folder: Path, *, complete: bool) -> Correction | Rating:
     strangers = sorted(set(told) - {"audio", "text", "rating", "source", "clip"})
     if strangers:
         raise ValueError(
-            f"{', '.join(strangers)} is not known; an item has audio, text, rating, source, or clip, rating"
+            f"{shortened(', '.join(strangers))} is not known; an item has audio, text, rating, source, or clip, rating"
         )
     rating = told.get("rating", 5 if "audio" in told else None)
     if type(rating) is not int or rating not in SHARES:
-        raise ValueError(f"rating is {rating!r}; it must be 1, 2, 3, 4 or 5")
+        raise ValueError(f"rating is {shortened(repr(rating))}; it must be 1, 2, 3, 4 or 5")
     if ("audio" in told) == ("clip" in told):
         raise ValueError("an item has either audio, which is a correction, or clip, which rates a recording")
     if "clip" in told:
         return Rating(line, _text(told, "clip"), rating)
     audio = folder / _text(told, "audio")
-    if not audio.is_file():
-        raise ValueError(f"there is no file {audio}")
+    if not _is_file(audio) and complete:
+        raise ValueError(f"there is no file {shortened(str(audio), 400)}")
     return Correction(line, audio, _text(told, "text"), rating)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is such a file, which there is not where no file can have the name.
+
+    Raises:
+        ValueError: it cannot be looked for.
+    """
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise ValueError(f"{shortened(str(path))} cannot be looked for ({error.strerror})") from error
 
 
 def _text(told: Mapping[str, Any], key: str) -> str:
     value = told.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{key} is {value!r}; it must be a text that is not empty")
+        raise ValueError(f"{key} is {shortened(repr(value))}; it must be a text that is not empty")
     return value
 
 

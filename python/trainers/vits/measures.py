@@ -16,7 +16,7 @@ def dtw_distance(said: Tensor, real: Tensor) -> float:
     """The mean difference of two spectrograms along the path on which they agree best, whoever speaks faster.
 
     Sakoe and Chiba, "Dynamic programming algorithm optimization for spoken word recognition" (1978), with steps of one
-    frame in either or both and without weights.
+    frame in either or both and without weights. Time and memory grow with A · B: some 30 bytes a pair of frames.
 
     Args:
         said: log mels, float32 [bands, A].

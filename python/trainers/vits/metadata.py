@@ -14,7 +14,7 @@ from typing import Final
 
 from trainers.vits.contents import Refused
 from trainers.vits.errors import CorpusError
-from trainers.vits.vocabulary import normal_text
+from trainers.vits.vocabulary import normal_text, shortened
 
 FILE: Final = "metadata.csv"
 SPEAKERS: Final = ("speaker", "speaker_id", "speaker_name", "sid")
@@ -88,7 +88,7 @@ def problem_of_text(text: str) -> str:
     if not text:
         return "has no text; write what is said, or remove the line"
     if _has_control(text):
-        return f"has the text {text!r} with a control character; remove it"
+        return f"has the text {shortened(text)!r} with a control character; remove it"
     return ""
 
 

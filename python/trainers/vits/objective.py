@@ -181,7 +181,9 @@ class Objective:
 
     def score(self, batch: Utterances) -> Loss:
         """The generator's loss without the discriminators, for a validation."""
-        return Loss.of(**self._terms(batch, self.generator(batch)))
+        made = self.generator(batch)
+        with full_precision(made.waves.device):
+            return Loss.of(**self._terms(batch, made))
 
     def _terms(self, batch: Utterances, made: Made) -> dict[str, Term]:
         """What the recording alone says of the generator."""

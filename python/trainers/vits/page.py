@@ -190,22 +190,39 @@ def _figure(name: str, value: float, show: Callable[[float], str], note: str = "
 def _tiles(evaluation: Evaluation) -> Iterator[Figure]:
     """The figures at the top, the error rates of the voice and of the judge first."""
     found = evaluation
+    wrong, left, kept = (_unspoken(found, what) for what in ("count as wrong", "are left out", "are in it"))
     yield _figure(
-        "Character error rate, spoken", found.error_rate, percent, "what the judge heard wrongly in the voice"
+        "Character error rate, spoken", found.error_rate, percent, f"what the judge heard wrongly in the voice{wrong}"
     )
     yield _figure(
-        "Character error rate, recorded", found.real_error_rate, percent, "the same judge, recordings of the same clips"
+        "Character error rate, recorded",
+        found.real_error_rate,
+        percent,
+        f"the same judge, recordings of the same clips{kept}",
     )
     yield _figure(
         "The judge's own error rate", found.judge_error_rate, percent, "held-out recordings, as it was measured once"
     )
-    yield _figure("Mel distance", found.distance, plain, "log mels along the best time warping; 0 is the recording")
-    yield _figure("Reconstruction", found.reconstruction, plain, "log mels after encoder and decoder; 0 is perfect")
     yield _figure(
-        "Length error", found.length_error, plain, "mean |log length ratio|; 0.1 is about 10\N{NO-BREAK SPACE}% off"
+        "Mel distance", found.distance, plain, f"log mels along the best time warping; 0 is the recording{left}"
+    )
+    yield _figure(
+        "Reconstruction", found.reconstruction, plain, f"log mels after encoder and decoder; 0 is perfect{kept}"
+    )
+    yield _figure(
+        "Length error",
+        found.length_error,
+        plain,
+        f"mean |log length ratio|; 0.1 is about 10\N{NO-BREAK SPACE}% off{left}",
     )
     yield _figure("Speaking rate", found.speaking_rate, "{:.2f}".format, "of the voice; lower is slower")
     yield _figure("Clips", found.spoken, "{:,.0f} spoken".format, f"{len(found.unspoken):,} could not be spoken")
+
+
+def _unspoken(evaluation: Evaluation, what: str) -> str:
+    """What a mean makes of the clips that could not be spoken, after its note; empty where there is none."""
+    count = len(evaluation.unspoken)
+    return f"; {count:,} of {evaluation.spoken + count:,} clips could not be spoken and {what}" if count else ""
 
 
 # --- clips

@@ -23,7 +23,7 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
         CorpusError: Too few different texts for three parts.
     """
     texts = list(texts)
-    places = {words: _place(words) for words in map(_words, texts)}
+    places = {words: _place(words) for words in map(words_of, texts)}
     ordered = sorted(places, key=lambda words: (places[words], words))
     judged = _count(places.values(), 0.0, held_out)
     chosen = _count(places.values(), held_out if held_out < 1 else 0.0, selection)
@@ -35,7 +35,7 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
     part: dict[str, Part] = dict.fromkeys(ordered, "train")
     part |= dict.fromkeys(ordered[:judged], "held_out")
     part |= dict.fromkeys(ordered[judged : judged + chosen], "selection")
-    return {text: part[_words(text)] for text in texts}
+    return {text: part[words_of(text)] for text in texts}
 
 
 def _count(places: Iterable[float], start: float, wanted: float) -> int:
@@ -45,7 +45,7 @@ def _count(places: Iterable[float], start: float, wanted: float) -> int:
     return max(1, sum(start <= place < start + wanted for place in places))
 
 
-def _words(text: str) -> str:
+def words_of(text: str) -> str:
     """What is said, without capitals and punctuation."""
     spoken = "".join(" " if unicodedata.category(sign)[0] == "P" else sign for sign in text.lower())
     return " ".join(spoken.split())

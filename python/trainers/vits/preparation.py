@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from trainers.vits.contents import Clip, Contents, Refused, write_contents
+from trainers.vits.contents import Clip, Contents, Part, Refused, write_contents
 from trainers.vits.corpus import CLIPS, Corpus, content_digest, write_clip
 from trainers.vits.errors import CorpusError, SpeechError
 from trainers.vits.metadata import Line, problem_of_text, read_metadata
-from trainers.vits.parts import parts_of
+from trainers.vits.parts import parts_of, words_of
 from trainers.vits.recordings import Accepted, Recordings, decode, find_recordings, the_recording
 from trainers.vits.spectrum import Framing
 from trainers.vits.vocabulary import characters, normal_text, tokenizer_of, tokens, unknown_characters, write_vocabulary
@@ -54,6 +54,7 @@ class Preparation:
         min_frames: the shortest clip: one slice of a training step.
         max_seconds: the longest clip.
         vocabulary: a model's, whose characters alone can be used; None for that of the texts.
+        numbers: how many of so many different texts are to choose by, and to judge by, in the place of the shares.
     """
 
     framing: Framing = field(default_factory=Framing)
@@ -64,6 +65,14 @@ class Preparation:
     min_frames: int = 32
     max_seconds: float = 20.0
     vocabulary: Mapping[str, int] | None = None
+    numbers: Callable[[int], tuple[int, int]] | None = None
+
+    def parts(self, texts: Sequence[str]) -> Mapping[str, Part]:
+        """The part of every text; see `parts_of`."""
+        selection, held_out = self.selection, self.held_out
+        if self.numbers is not None:
+            selection, held_out = self.numbers(len(set(map(words_of, texts))))
+        return parts_of(texts, selection=selection, held_out=held_out)
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -184,7 +193,7 @@ class _Work:
         clips = tuple(self._clips.values())
         if self._refused and not (clips and self._settings.skip_bad):
             raise CorpusError(_listed(self._refused, len(clips)))
-        parts = parts_of(_texts(clips), selection=self._settings.selection, held_out=self._settings.held_out)
+        parts = self._settings.parts(_texts(clips))
         contents = Contents(
             framing=self._settings.framing,
             clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),

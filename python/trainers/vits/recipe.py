@@ -18,6 +18,9 @@ LEARNING_RATES: Final[Mapping[Size, float]] = MappingProxyType({"fast": 2e-3, "s
 FINE_TUNING: Final = 2e-5
 """The learning rate for a voice that has been trained before, as MMS voices are."""
 
+CORRECTING: Final = 5e-4
+"""The learning rate for a small voice that learns from corrections."""
+
 ROUND: Final = 100
 """About so many steps lie between two looks at the selection clips."""
 
@@ -60,6 +63,27 @@ class SpeechRecipe(Computation):
     def round_steps(self) -> int:
         """Steps of a round."""
         return ceil(self.steps / self.rounds)
+
+
+def _share(share: float) -> None:
+    if not 0 < share < 1:
+        raise ValueError(f"{share:g} is not a share; it must be above 0 and below 1, such as 0.4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedbackRecipe(SpeechRecipe):
+    """How a voice learns from corrections; the defaults suit a small voice that was trained on an hour or less."""
+
+    share: Annotated[
+        float, Flag("How likely a correction is in each draw; the others repeat the corpus.", check=_share)
+    ] = 0.4
+    steps: Annotated[
+        int,
+        Flag("Optimizer steps; rounded up to whole rounds of about 100, after each of which it is scored.", minimum=1),
+    ] = 200
+    learning_rate: Annotated[
+        float, Flag("At the start; it halves until the end. A large voice wants less: 0.00002.", minimum=0)
+    ] = CORRECTING
 
 
 @dataclass(frozen=True, kw_only=True)

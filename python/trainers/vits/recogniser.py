@@ -20,6 +20,7 @@ from trainers.progress import Consumer
 from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.errors import JudgeError
 from trainers.vits.spectrum import BANDS, SILENCE, log_mel
+from trainers.vits.vocabulary import shortened
 
 STEPS, BATCH, RATE = 300, 16, 2e-3
 """Of the training: steps, clips in each, and the highest learning rate."""
@@ -148,7 +149,7 @@ def _noisy(mel: Tensor) -> Tensor:
 def _check_lengths(clips: Iterable[Clip]) -> None:
     """A blank must fit between two letters that are the same."""
     short = [
-        f"{clip.name} ({clip.frames} frames for {clip.text!r})"
+        f"{clip.name} ({clip.frames} frames for {shortened(clip.text)!r})"
         for clip in clips
         if clip.frames < sum(1 + (a == b) for a, b in pairwise("\0" + spelling(clip.text)))
     ]

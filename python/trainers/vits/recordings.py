@@ -159,7 +159,7 @@ def _check_head(path: Path, file: "SoundFile", accepted: Accepted) -> None:
     if file.samplerate != accepted.framing.rate and not accepted.resample:
         raise CorpusError(
             f"{path} has {file.samplerate} samples per second instead of {accepted.framing.rate}; "
-            "convert it, or prepare with --resample"
+            "convert it, or use --resample"
         )
     if file.frames > accepted.max_seconds * file.samplerate:
         raise CorpusError(

@@ -144,7 +144,9 @@ def score(
 ) -> Scores:
     """Have a voice say the texts of recordings, and compare.
 
-    A clip's score does not depend on the clips beside it.
+    A clip's score does not depend on the clips beside it. However long a voice babbles, all of it is judged: a wave cut
+    off would hide the fault. What bounds it is the voice itself, which refuses to speak for more than a minute; such a
+    text counts as not said. A minute beside 20 seconds of recording costs half a second and 170 MB.
 
     Args:
         speaker: the voice.

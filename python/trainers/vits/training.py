@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 
 from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_size
 from trainers.progress import Consumer
-from trainers.vits.batches import Buckets, ByFrames, Collate, Recorded, Utterances, source_of
+from trainers.vits.batches import Buckets, ByFrames, Collate, Recordings, Utterances, source_of
 from trainers.vits.discriminators import Discriminators
 from trainers.vits.objective import Generator, Objective, TermWeights
 from trainers.vits.recipe import SpeechRecipe
@@ -37,10 +37,10 @@ class Lesson:
         selection: clips to score after every round.
     """
 
-    clips: Recorded
+    clips: Recordings
     frames: Sequence[int]
     weights: Sequence[float] | None
-    selection: Recorded
+    selection: Recordings
 
 
 @dataclass(frozen=True, slots=True)

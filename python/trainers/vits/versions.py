@@ -8,12 +8,15 @@ VOICE/2/              …
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, final
 
+from safetensors import SafetensorError
+
 from trainers.vits.errors import VoiceError
+from trainers.vits.vocabulary import shortened
 from trainers.vits.voice import Voice
 
 INDEX: Final = "voice.json"
@@ -44,9 +47,9 @@ class Index:
         try:
             told = json.loads(path.read_text("utf-8"))
             index = cls(**told)
-        except (ValueError, TypeError) as error:
+            numbers = (index.current, index.versions, *index.consumed.values())
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise VoiceError(f"{path} is damaged ({error}); restore it, or name a version's folder") from error
-        numbers = (index.current, index.versions, *index.consumed.values())
         if not all(type(number) is int for number in numbers) or not 1 <= index.current <= index.versions:
             raise VoiceError(f"{path} is damaged: its numbers are no versions; restore it, or name a version's folder")
         return index
@@ -90,36 +93,51 @@ class Versions:
         """The folder that the next version is to have."""
         return self.folder / str(self.index.versions + 1)
 
-    def add(self, voice: Voice, training: Mapping[str, Any], consumed: frozenset[str] = frozenset()) -> Path:
+    def add(
+        self,
+        voice: Voice,
+        training: Mapping[str, Any],
+        consumed: frozenset[str] = frozenset(),
+        beside: Callable[[Path], None] = lambda _folder: None,
+    ) -> Path:
         """Keep a voice as the next version, which is then the current one.
 
-        The folder appears whole or not at all, and the index changes last.
+        The folder appears whole or not at all, and the index changes last. Where the folder of this very training is
+        there already, because a kill came between the two, the index alone changes.
 
         Args:
             voice: what it speaks with.
             training: how it came to be, as JSON.
             consumed: digests of the corrections and ratings that it has learnt from.
+            beside: writes into the folder, which it is given, what else belongs to the version.
 
         Returns:
             The version's folder.
 
         Raises:
-            VoiceError: the folder of that version exists, which no index speaks of.
+            VoiceError: the folder of that version exists, which no index speaks of; or it cannot be written.
         """
         place = self.following
-        if place.exists():
+        if not place.exists():
+            self._appear(place, voice, training, beside)
+        elif _told(place) != _json(training):
             raise VoiceError(f"{place} exists and {self.folder / INDEX} does not know it; move it away")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f".{place.name}.draft"
-        shutil.rmtree(draft, ignore_errors=True)
-        voice.save(draft)
-        (draft / TRAINING).write_text(_json(training), "utf-8")
-        Voice.load(draft)  # what is kept can be read again
-        draft.rename(place)
         number = self.index.versions + 1
         known = dict(self.index.consumed) | dict.fromkeys(consumed, number)
         self._write(replace(self.index, current=number, versions=number, consumed=known))
         return place
+
+    def check_unchanged(self) -> None:
+        """That nobody has given the voice another version since this was read.
+
+        Raises:
+            VoiceError: somebody has.
+        """
+        if Versions(self.folder).index != self.index:
+            raise VoiceError(
+                f"{self.folder} has got another version, or another current one, in the meantime; start the command "
+                "again, which then begins from it"
+            )
 
     def choose(self, version: int) -> None:
         """Make another version the current one, such as the one before a correction.
@@ -131,6 +149,25 @@ class Versions:
             raise VoiceError(f"{self.folder} has versions 1 to {self.index.versions}, not {version}")
         self._write(replace(self.index, current=version))
 
+    def _appear(self, place: Path, voice: Voice, training: Mapping[str, Any], beside: Callable[[Path], None]) -> None:
+        """Write a version's folder under another name, and give it its own when it can be read again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f".{place.name}.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            voice.save(draft)
+            (draft / TRAINING).write_text(_json(training), "utf-8")
+            beside(draft)
+            Voice.load(draft)
+            draft.rename(place)
+        except (OSError, SafetensorError) as error:
+            raise VoiceError(
+                f"{place} cannot be written ({shortened(str(error), 200)}); make room there, and go on with the same "
+                "command and --resume"
+            ) from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
+
     def _write(self, index: Index) -> None:
         draft = self.folder / f".{INDEX}.draft"
         with draft.open("w", encoding="utf-8") as file:
@@ -139,6 +176,12 @@ class Versions:
             os.fsync(file.fileno())
         draft.replace(self.folder / INDEX)
         self.index = index
+
+
+def _told(version: Path) -> str | None:
+    """How a version came to be, as its folder says; None where it does not."""
+    path = version / TRAINING
+    return path.read_text("utf-8") if path.is_file() else None
 
 
 def voice_folder(path: Path) -> Path:

@@ -27,6 +27,9 @@ UNKNOWN: Final = "<unk>"
 VOCABULARY: Final = "vocab.json"
 """The file's name, in a prepared corpus as in a model's folder."""
 
+SHOWN: Final = 80
+"""Characters of a text that a message shows."""
+
 _SPACE: Final = re.compile(r"\s+")
 
 
@@ -36,6 +39,11 @@ def normal_text(text: str) -> str:
     A letter with its accent is the same whether it was typed as one character or as two. Capitals stay.
     """
     return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
+
+
+def shortened(text: str, most: int = SHOWN) -> str:
+    """As much of a text as a message can hold."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 
 
 def small_letters(text: str) -> str:
@@ -170,8 +178,11 @@ def _nothing_left(text: str, rewritten: str) -> str:
     """What is wrong with a text of which nothing is left."""
     if not normal_text(text):
         return "the text is empty; write what is said"
-    signs = "".join(sorted(set(rewritten)))
-    return f"the text {text!r} has only characters that the vocabulary does not hold ({signs}); spell it with others"
+    signs = shortened("".join(sorted(set(rewritten))))
+    return (
+        f"the text {shortened(text)!r} has only characters that the vocabulary does not hold ({signs}); spell it with "
+        "others"
+    )
 
 
 def _rewritten(tokenizer: "VitsTokenizer", text: str) -> str:

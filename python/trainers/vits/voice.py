@@ -12,7 +12,7 @@ from transformers import VitsConfig, VitsModel, VitsTokenizer
 
 from trainers.vits.errors import VoiceError
 from trainers.vits.sizes import framing_of
-from trainers.vits.vocabulary import tokenizer_in, tokenizer_of, tokens
+from trainers.vits.vocabulary import shortened, tokenizer_in, tokenizer_of, tokens
 from trainers.vits.weights import draw_first, plain_weights
 
 LONGEST_SECONDS: Final = 60.0
@@ -96,16 +96,21 @@ class Voice:
             VoiceError: nothing of the text is in the vocabulary, or the voice would speak for more than a minute.
         """
         ids = torch.tensor([self.tokens(text)], device=self.model.device)
+        self._check_seconds(text, ids.shape[1])  # every token lasts a frame or more, and attention grows with squares
         self.model.eval()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            frames = float(self._durations(text, seed).sum())
-            if self.framing.seconds(frames) > LONGEST_SECONDS:
-                raise VoiceError(
-                    f"the voice would speak {self.framing.seconds(frames):.0f} seconds for {text[:40]!r}, and "
-                    f"{LONGEST_SECONDS:.0f} are the most; cut the text into sentences, or train the voice for longer"
-                )
+            self._check_seconds(text, float(self._durations(text, seed).sum()))
             return self.model(input_ids=ids).waveform[0].float().cpu()
+
+    def _check_seconds(self, text: str, frames: float) -> None:
+        """That so many frames are not too many for a text."""
+        if self.framing.seconds(frames) > LONGEST_SECONDS:
+            raise VoiceError(
+                f"the voice would speak {self.framing.seconds(frames):.0f} seconds or more for "
+                f"{shortened(text, 40)!r}, and {LONGEST_SECONDS:.0f} are the most; cut the text into sentences, or "
+                "train the voice for longer"
+            )
 
     @torch.no_grad()
     def reconstruct(self, spectrum: Tensor) -> Tensor:
@@ -150,13 +155,26 @@ class Voice:
             The rate; lower is slower.
         """
         model = self.model.eval()
-        base = [
-            (self._durations(text, seed) * model.speaking_rate, frames) for seed, (text, frames) in enumerate(sentences)
-        ]
-        errors = [
-            float(np.mean([abs(np.log(float(torch.ceil(d / rate).sum()) / frames)) for d, frames in base]))
-            for rate in RATES
-        ]
+        lengths = self._lengths(sentences)
+        errors = [_length_error(lengths, rate) for rate in RATES]
         rate = round(float(RATES[int(np.argmin(errors))]), 4)
         model.speaking_rate = model.config.speaking_rate = rate
         return rate
+
+    def length_error(self, sentences: Sequence[tuple[str, int]]) -> float:
+        """The mean of |log of the length over the recorded one|, at the rate of the model.
+
+        Args:
+            sentences: texts, each with the frames of its recording.
+        """
+        self.model.eval()
+        return _length_error(self._lengths(sentences), self.model.speaking_rate)
+
+    def _lengths(self, sentences: Sequence[tuple[str, int]]) -> list[tuple[Tensor, int]]:
+        """Frames of every token at rate 1, float32 [T], and those of the recording."""
+        rate = self.model.speaking_rate
+        return [(self._durations(text, seed) * rate, frames) for seed, (text, frames) in enumerate(sentences)]
+
+
+def _length_error(lengths: Sequence[tuple[Tensor, int]], rate: float) -> float:
+    return float(np.mean([abs(np.log(float(torch.ceil(d / rate).sum()) / frames)) for d, frames in lengths]))

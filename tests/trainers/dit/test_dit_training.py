@@ -19,7 +19,7 @@ from trainers.dit.networks import Condition
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe, ObjectiveName
 from trainers.dit.sampling import evaluating
-from trainers.dit.training import TRANSFORMER, fit, loop_of, phase_of
+from trainers.dit.training import TRANSFORMER, fit, loop_of, phase_of, warmed_up
 from trainers.loop import Frozen, IterableSource, Loop, seed_everything
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
@@ -214,6 +214,11 @@ def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
         assert torch.equal(found.mask[row], wanted.mask[0])
     draws = Draws(objective_of("flow"), 0.25)(torch.zeros(20_000, 1, 1, 1))
     assert float(draws.dropped.float().mean()) == pytest.approx(0.25, abs=0.02)
+
+
+def test_the_learning_rate_rises_and_stays() -> None:
+    recipe = ImageRecipe(steps=1500)
+    assert [warmed_up(step, steps=recipe.warm_up) for step in (0, 24, 50, 1499)] == [1 / 51, 25 / 51, 1.0, 1.0]
 
 
 def test_what_encodes_is_frozen_in_the_loop() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from rank_processes import results_on_ranks
 from tiny_images import tiny_model, write_images
 from torch import Tensor
 
@@ -246,3 +247,16 @@ def test_what_cannot_be_tuned_is_refused(folder: Path) -> None:
         Gate(watch, reward="ssim", quality="ssim", bound=1.3, every=5)
     with pytest.raises(SettingsError, match="precision is bf16"):
         tuned(folder, replace(SMALL, precision="bf16"))
+
+
+def looks_and_weights(folder: Path) -> Any:
+    model, done = tuned(folder, replace(SMALL, iterations=2))
+    return [look.rewards for look in done.looks], [one.reward for one in done.rounds], weights(model).numpy()
+
+
+def test_two_ranks_draw_for_themselves_and_see_the_same(folder: Path) -> None:
+    first, second = results_on_ranks(looks_and_weights, folder)
+    assert first[0] == second[0]
+    assert first[0][0] == tuned(folder, replace(SMALL, iterations=1))[1].looks[0].rewards
+    assert first[1] != second[1]
+    assert (first[2] == second[2]).all()

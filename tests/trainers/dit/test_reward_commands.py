@@ -1,6 +1,10 @@
 """Rewards on the command line: a training that is watched, and a tuning behind its gate."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +83,26 @@ def test_a_tuning_beyond_its_bound_ends_with_one_and_the_figures(place: Path, tm
     assert "the best accepted weights stay, after 0 steps" in done.stderr
     weights = "transformer/diffusion_pytorch_model.safetensors"
     assert (tmp_path / "tuned" / weights).read_bytes() == (place / "flow" / weights).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_tuning_that_is_killed_goes_on_to_the_same_weights(place: Path, tmp_path: Path) -> None:
+    def words(out: str, *more: str) -> list[str]:
+        folders = [place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / out]
+        often = ["--checkpoint-seconds", "0.01", "--device", "cpu", "--json", "--bound", "9", "--iterations", "9"]
+        return ["grpo", *map(str, folders), *BRIEF, *often, *more]
+
+    command = [sys.executable, "-m", "trainers.dit", *words("killed")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as running:
+        assert running.stdout is not None
+        kinds = (json.loads(line)["kind"] for line in running.stdout)
+        assert [next(kind for kind in kinds if kind == "checkpoint") for _ in range(3)]
+        running.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "killed").exists()
+    assert ran(*words("killed", "--resume")).exit_code == 0
+    assert ran(*words("whole")).exit_code == 0
+    for file in ("transformer/diffusion_pytorch_model.safetensors", "tuning.json"):
+        assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
 def test_a_reward_that_is_its_own_gate_is_refused(place: Path, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(mat
     images, prompts = held(material)
     inner = reward.reward
     assert isinstance(inner, Frechet)
-    assert (inner.count, inner.against) == (16, 24)
+    assert reward.facts == {"images": 16, "against": 24, "floor": inner.floor}
     judge = judge_of(material.pictures)
     real = judge.features(pixels_of(material.held_out))
     assert inner.floor == pytest.approx(frechet_distance(judge.features(pixels_of(material.pictures, 16)), real))

@@ -3,11 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 import torch
-from rank_processes import results_on_ranks
 from tiny_voice import BINS, HOP, PARTS, SLICE, tiny_model, utterances
 from torch import Tensor, nn
 from torch.nn import functional
@@ -107,17 +105,6 @@ def test_the_mean_of_the_halves_means_would_be_another() -> None:
     assert float((mean - wanted).norm() / wanted.norm()) > 1e-3
 
 
-def ranks_gradient() -> list[Any]:
-    """On each rank, the gradient of both halves, one a rank."""
-    return [tensor.numpy() for tensor in gradients(halves(), accumulate=1)[0]]
-
-
-def test_two_ranks_give_the_gradient_of_one_batch() -> None:
-    wanted, _ = gradients([utterances(*WHOLE)], accumulate=1)
-    for found in results_on_ranks(ranks_gradient):
-        assert_same([torch.from_numpy(array) for array in found], wanted)
-
-
 def test_the_stochastic_predictor_keeps_its_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*sizes: int, **_: object) -> Tensor:
         return torch.zeros(*sizes)
@@ -202,3 +189,21 @@ def test_padding_changes_nothing_of_a_clip() -> None:
     terms = [objective.score(batch).terms for batch in (alone, wide)]
     for name in terms[0]:
         torch.testing.assert_close(terms[0][name].mean, terms[1][name].mean)
+
+
+def test_every_term_weighs_what_the_paper_gives_it() -> None:
+    objective, batch = objective_of(tiny_model(), some_discriminators()), utterances([40, 36], [7, 5])
+    loss = objective.generator_loss(batch, objective.generator(batch))
+    weights = {name: term.weight for name, term in loss.terms.items()}
+    assert weights == {"mel": 45, "divergence": 1, "duration": 1, "adversarial": 1, "matching": 2}
+
+
+def test_the_discriminators_judgement_reaches_the_generator() -> None:
+    model = tiny_model()
+    objective, batch = objective_of(model, some_discriminators()), utterances([40, 36], [7, 5])
+    terms = objective.generator_loss(batch, objective.generator(batch)).terms
+    for name in ("adversarial", "matching"):
+        model.zero_grad()
+        terms[name].mean.backward(retain_graph=True)
+        assert model.decoder.conv_pre.weight.grad is not None
+        assert model.decoder.conv_pre.weight.grad.any()

@@ -151,6 +151,17 @@ def test_clips_that_could_not_be_spoken_stand_with_their_reason() -> None:
     assert "Could not be spoken" not in page_of(render_page(replace(evaluation(clip()), unspoken=()))).text
 
 
+def test_every_mean_says_what_it_makes_of_clips_that_could_not_be_spoken() -> None:
+    page = page_of(render_page(evaluation(clip())))
+    told = "1 of 2 clips could not be spoken and "
+    assert {what: page.words.count(told + what) for what in ("count as wrong", "are left out", "are in it")} == {
+        "count as wrong": 1,
+        "are left out": 2,
+        "are in it": 2,
+    }
+    assert told not in page_of(render_page(replace(evaluation(clip()), unspoken=()))).words
+
+
 def test_texts_that_others_wrote_are_shown_as_text() -> None:
     hostile = HOSTILE + "\"' onerror=alert(1)"
     one = replace(clip(hostile, text=hostile), spelling=hostile, heard_real=hostile, heard_spoken=hostile)

@@ -60,7 +60,7 @@ def test_a_recording_of_full_scale_is_no_louder_than_that(tmp_path: Path) -> Non
 @pytest.mark.parametrize("rate", [8_000, 22_050, 44_100, 48_000])
 def test_another_rate_is_converted_where_that_is_wanted(rate: int, tmp_path: Path) -> None:
     path = recorded(tmp_path / "a.wav", tones("dengek", rate), rate)
-    assert f"has {rate} samples per second instead of 16000; convert it, or prepare with --resample" in refusal(path)
+    assert f"has {rate} samples per second instead of 16000; convert it, or use --resample" in refusal(path)
     found, expected = decode(path, accepted(resample=True)).float() / 32_768, torch.from_numpy(TONE).float()
     assert len(expected) - 256 <= len(found) <= len(expected)
     assert (found[:1900] - expected[:1900])[200:].abs().max() < 2e-3  # the first letter, without its edges

@@ -18,7 +18,7 @@ from trainers.vits.preparation import Preparation, prepare
 from trainers.vits.recogniser import spelling
 from trainers.vits.scoring import Scores, Speaker, score
 from trainers.vits.spectrum import Framing, spectrogram
-from trainers.vits.voice import Voice
+from trainers.vits.voice import LONGEST_SECONDS, Voice
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 
@@ -113,6 +113,18 @@ def test_what_is_no_sound_is_not_said(corpus: Corpus, judge: Judge, parrot: Parr
     speaker = replace(parrot, waves={clip.text: wave}, left=corpus.wave(clip))
     (one,) = score(speaker, corpus, [clip], judge).unspoken
     assert one.fault.startswith("the voice gives")
+
+
+def test_a_minute_of_babble_is_judged_to_its_end(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:
+    clip = corpus.part("held_out")[0]
+    wave = corpus.wave(clip)
+    times = int(LONGEST_SECONDS * corpus.framing.rate / len(wave))
+    speaker = replace(parrot, waves={clip.text: wave.repeat(times)}, left=wave)
+    (one,) = score(speaker, corpus, [clip], judge).clips
+    assert one.log_length_ratio == pytest.approx(math.log(times))
+    assert one.distance is not None
+    assert one.distance > 0.5
+    assert not one.fault
 
 
 def test_a_single_frame_can_be_heard(corpus: Corpus, judge: Judge, parrot: Parrot) -> None:

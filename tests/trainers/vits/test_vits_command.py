@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,9 +11,15 @@ from typing import Any
 
 import pytest
 import soundfile
+from recordings import TEXTS, write_recordings
+from tiny_voice import tiny_config
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
+from trainers.vits.corpus import Corpus
+from trainers.vits.judge import FOLDER, train_judge
+from trainers.vits.versions import Versions
+from trainers.vits.voice import Voice
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 RUNNER = CliRunner()
@@ -32,6 +39,46 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_what_is_advised_next_can_be_done_as_it_is_printed(tmp_path: Path) -> None:
+    """Whatever the folders are called, and whichever letters the voice has."""
+    place = tmp_path / 'Dilan\'s "first" voice'
+    source = write_recordings(place / "recordings", {name: text.upper() for name, text in TEXTS.items()})
+    told = ran("prepare", str(source), "--out", str(place / "corpus"), "--selection", "1", "--held-out", "1").stderr
+    train = advised(told)
+    assert train[:4] == ["train", "vits", "train", str(place / "corpus")]
+    trained = ran(*train[2:5], str(place / "v"), "--steps", "1", "--batch-size", "2")
+    assert trained.exit_code == 0, trained.exception
+    again = ran(*train[2:5], str(place / "v"), "--steps", "1", "--batch-size", "2", "--resume")
+    assert advised(again.stderr) == advised(trained.stderr)
+    said = ran(*advised(trained.stderr)[2:-1], str(tmp_path / "a.wav"))
+    assert said.exit_code == 0, said.exception
+    assert "no sound" not in said.stderr
+    unprepared = str(ran("train", str(source), "--out", str(place / "v")).exception)
+    assert shlex.split(unprepared.partition("by: quantra ")[2])[3:] == [str(source), "--out", "corpus"]
+    assert "--out corpus" in str(ran("train", str(place), "--out", str(place / "v")).exception)
+
+
+def advised(told: str) -> list[str]:
+    """The words of the command that comes next, but for the program."""
+    return shlex.split(told.partition("Next: quantra ")[2])
+
+
+def test_a_sound_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    voice, sound = tmp_path / "v", tmp_path / "nowhere" / "a.wav"
+    Versions(voice).add(Voice.fresh(tiny_config(vocabulary=3), {"<pad>": 0, "a": 1, "<unk>": 2}), {})
+    done = ran("synth", str(voice), "--text", "a", "--out", str(sound))
+    assert f"{sound} cannot be written" in str(done.exception)
+
+
+def test_a_corpus_whose_judging_clips_tell_little_says_so(tmp_path: Path) -> None:
+    few, enough = (
+        ran("prepare", str(KURDISH), "--out", str(tmp_path / count), "--held-out", count).stderr
+        for count in ("9", "10")
+    )
+    assert "9 to judge by tell little; --held-out 10 sets" in few
+    assert "little" not in enough
+
+
 @pytest.mark.slow
 def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_path: Path) -> None:
     voice, sound = tmp_path / "voice", tmp_path / "a.wav"
@@ -44,6 +91,7 @@ def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_p
     assert said.exit_code == 0
     assert "no sound for '?'" in said.stderr
     assert soundfile.info(sound).samplerate == 16_000
+    train_judge(Corpus.open(corpus), steps=60).save(corpus / FOLDER)  # a fifth of what it would train by itself
     judged = ran("evaluate", str(voice), "--corpus", str(corpus), "--json")
     assert judged.exit_code == 0
     told = json.loads(judged.stdout)
@@ -52,21 +100,34 @@ def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_a_training_that_is_stopped_goes_on_to_the_same_weights(corpus: Path, tmp_path: Path) -> None:
-    def command(out: Path, *more: str) -> list[str]:
-        steps = ["--steps", "6", "--checkpoint-seconds", "0.01", "--json"]
-        return [sys.executable, "-m", "trainers.vits", "train", str(corpus), "--out", str(out), *steps, *more]
+def test_a_training_killed_before_the_discriminators_judge_goes_on_to_the_same_weights(
+    corpus: Path, tmp_path: Path
+) -> None:
+    def words(name: str, *more: str) -> list[str]:
+        steps = ["--steps", "6", "--batch-size", "2", "--adversarial-from", "4", "--workers", "1"]
+        saving = ["--checkpoint-seconds", "0.01", "--json"]
+        return ["train", str(corpus), "--out", str(tmp_path / name), *steps, *saving, *more]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command(tmp_path / "stopped"), stdout=subprocess.PIPE, text=True, env=environment) as running:
+    command = [sys.executable, "-m", "trainers.vits", *words("stopped")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stdout is not None
         next(line for line in running.stdout if json.loads(line)["kind"] == "checkpoint")
         running.send_signal(signal.SIGKILL)
     assert not (tmp_path / "stopped" / "1").exists()
-    for out, more in ((tmp_path / "stopped", ["--resume"]), (tmp_path / "whole", [])):
-        subprocess.run(command(out, *more), check=True, capture_output=True, env=environment)
+    ended = [ran(*words("stopped", "--resume")), ran(*words("whole"))]
+    resumed, whole = ([(line["phase"], line["window"], line["loss"]) for line in windows_in(done)] for done in ended)
+    assert resumed == whole[-len(resumed) :]
+    assert [phase for phase, *_ in resumed].count("discriminators") == 2
+    assert 2 < [phase for phase, *_ in resumed].count("generator") < 6
     one, other = ((tmp_path / name / "1" / "model.safetensors").read_bytes() for name in ("stopped", "whole"))
     assert one == other
+
+
+def windows_in(done: Any) -> list[dict[str, Any]]:
+    """What a training has reported of its windows."""
+    assert done.exit_code == 0, done.output
+    return [line for line in map(json.loads, done.stdout.splitlines()) if line["kind"] == "window"]
 
 
 @pytest.mark.parametrize(
@@ -119,11 +180,3 @@ def test_a_missing_package_is_one_line_that_says_how_to_get_it(corpus: Path, mon
     done = ran("train", str(corpus), "--out", "v")
     assert "no_such_package" in str(done.exception)
     assert "pip install 'quantra[tts]'" in str(done.exception)
-
-
-def test_what_breaks_speech_is_not_installed() -> None:
-    """torchvision and torchaudio of another build than torch stop transformers from loading."""
-    import importlib.util
-
-    assert importlib.util.find_spec("torchvision") is None
-    assert importlib.util.find_spec("torchaudio") is None

@@ -28,6 +28,20 @@ def test_a_saved_voice_says_the_same_samples_for_a_seed(tmp_path: Path, *, stoch
     assert torch.equal(Voice.load(tmp_path / "v").speak(TEXT, seed=4), voice.speak(TEXT, seed=4))
 
 
+def test_a_text_that_no_minute_holds_is_refused_before_it_is_read() -> None:
+    """The attention over a book would take some hundred gigabytes."""
+    with pytest.raises(VoiceError, match=r"seconds or more for .* \(800000 characters\)', and 60 are the most") as told:
+        tiny_voice().speak("abc hij " * 100_000, seed=1)
+    assert len(str(told.value)) < 300
+
+
+@pytest.mark.parametrize("damage", ["[" * 100_000, '{"current": 1, "versions": 1, "consumed": []}', "[]"])
+def test_an_index_of_another_shape_is_damaged(damage: str, tmp_path: Path) -> None:
+    (tmp_path / "voice.json").write_text(damage)
+    with pytest.raises(VoiceError, match=r"voice\.json is damaged"):
+        Versions(tmp_path)
+
+
 def test_another_seed_is_another_wave() -> None:
     voice = tiny_voice()
     assert not torch.equal(voice.speak(TEXT, seed=1), voice.speak(TEXT, seed=2))

@@ -1,0 +1,269 @@
+"""What a manifest brings that no version of a voice has learnt from, and what earlier versions keep of theirs.
+
+A version that has learnt from corrections keeps them, so that later ones can learn from them again:
+
+VOICE/2/feedback/ratings.json   ratings of its corrections and of clips of the base corpus
+VOICE/2/feedback/corrections/   a prepared corpus: some to learn from, some to choose by, some to judge by
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import ceil
+from pathlib import Path
+from typing import Final
+
+from trainers.vits.corpus import Clip, Corpus
+from trainers.vits.course import CORRECTIONS
+from trainers.vits.errors import FeedbackError, VoiceError
+from trainers.vits.gate import FEWEST
+from trainers.vits.manifest import SHARES, SHOWN, Correction, Manifest, Rating
+from trainers.vits.parts import words_of
+from trainers.vits.preparation import Entry, Preparation, prepare_clips
+from trainers.vits.versions import Versions
+from trainers.vits.vocabulary import normal_text
+
+FOLDER: Final = "feedback"
+RATINGS: Final = "ratings.json"
+
+NEEDED: Final = FEWEST + 3
+"""Different texts that new corrections have at least: one to choose by, two to learn from, the others to judge by."""
+
+TO_CHOOSE: Final = 20
+"""Of so many texts one is to choose by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What no version has learnt from.
+
+    Attributes:
+        corrections: new recordings that weigh something, by the digest of the item.
+        rerated: ratings of corrections that an earlier version keeps, by the digest of their content.
+        base: ratings of clips of the base corpus, by the clips' digests.
+        others: digests of the new items that are no recording to learn from: ratings, and corrections rated 1.
+        known: how many items were learnt from before.
+        idle: names of clips that choose or judge, where a rating above 1 changes nothing.
+    """
+
+    corrections: Mapping[str, Correction]
+    rerated: Mapping[str, int]
+    base: Mapping[str, int]
+    others: frozenset[str]
+    known: int
+    idle: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """New items."""
+        return len(self.corrections) + len(self.others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated:
+    """A corpus of corrections, and what each is worth.
+
+    Attributes:
+        corpus: in three parts.
+        ratings: 1 to 5, by the clips' digests.
+        contents: digests of the corrections' content, by the clips' digests.
+    """
+
+    corpus: Corpus
+    ratings: Mapping[str, int]
+    contents: Mapping[str, str]
+
+    def shares(self, rerated: Mapping[str, int]) -> list[float]:
+        """How much each clip of the part to learn from weighs.
+
+        Args:
+            rerated: later ratings, by the digest of the content.
+        """
+        return [
+            SHARES[rerated.get(self.contents[clip.digest], self.ratings[clip.digest])]
+            for clip in self.corpus.part("train")
+        ]
+
+    def write(self, folder: Path, base: Mapping[str, int]) -> None:
+        """Keep it in a version's folder, beside ratings of base clips by their digests."""
+        place = folder / FOLDER
+        shutil.copytree(self.corpus.folder, place / CORRECTIONS)
+        told = {"base": dict(base), "contents": dict(self.contents), "corrections": dict(self.ratings)}
+        (place / RATINGS).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What earlier versions have learnt from, in their order.
+
+    Attributes:
+        corrections: of each version.
+        base: ratings of clips of the base corpus, by their digests; the latest counts.
+    """
+
+    corrections: tuple[Rated, ...]
+    base: Mapping[str, int]
+
+    @property
+    def contents(self) -> frozenset[str]:
+        """Digests of the content of every correction."""
+        return frozenset(content for rated in self.corrections for content in rated.contents.values())
+
+
+def kept_of(versions: Versions) -> Kept:
+    """What the versions of a voice have learnt from corrections.
+
+    Raises:
+        VoiceError: the index speaks of such a version, and its corrections are missing or damaged.
+        CorpusError: a corpus of theirs is damaged.
+    """
+    corrections, base = list[Rated](), dict[str, int]()
+    for number in sorted(set(versions.index.consumed.values())):
+        place = versions.folder / str(number) / FOLDER
+        try:
+            told = json.loads((place / RATINGS).read_bytes())
+            base |= told["base"]
+            corpus = Corpus.open(place / CORRECTIONS)
+            corrections.append(Rated(corpus=corpus, ratings=told["corrections"], contents=told["contents"]))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise VoiceError(
+                f"{place} cannot be read ({error}), and later corrections learn again from what it holds; restore it"
+            ) from error
+    return Kept(tuple(corrections), base)
+
+
+def news_of(manifest: Manifest, corpus: Corpus, consumed: Iterable[str], kept: Kept) -> News:
+    """The items of a manifest that are in none of the versions.
+
+    Args:
+        manifest: all that it says.
+        corpus: the base, whose clips it may rate.
+        consumed: digests of items that versions have learnt from.
+        kept: what those versions keep.
+
+    Raises:
+        FeedbackError: a clip is rated that the corpus has not; or everything is rated 1.
+    """
+    clips = _rated_clips(manifest, corpus)
+    if all(SHARES[item.rating] == 0 for item in (*manifest.corrections, *manifest.ratings)):
+        raise FeedbackError("every line is rated 1, which leaves nothing to learn from; rate what is right 2 to 5")
+    before, earlier = frozenset(consumed), kept.contents
+    items = {one.digest: one for one in manifest.corrections}
+    ratings = {one.digest(clip.digest): (one, clip) for one, clip in clips}
+    fresh = {digest: one for digest, one in items.items() if digest not in before}
+    rated = {digest: both for digest, both in ratings.items() if digest not in before}
+    learnt = {digest: one for digest, one in fresh.items() if SHARES[one.rating] > 0 and one.content not in earlier}
+    return News(
+        corrections=learnt,
+        rerated={one.content: one.rating for one in fresh.values() if one.content in earlier},
+        base={clip.digest: one.rating for one, clip in rated.values()},
+        others=frozenset((fresh.keys() - learnt.keys()) | rated.keys()),
+        known=len(items.keys() & before) + len(ratings.keys() & before),
+        idle=tuple(clip.name for one, clip in rated.values() if clip.part != "train" and SHARES[one.rating] > 0),
+    )
+
+
+def prepared(
+    news: News,
+    corpus: Corpus,
+    folder: Path,
+    *,
+    resample: bool = False,
+    skip_bad: bool = False,
+    tell: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Rated:
+    """New corrections as a corpus of three parts: a third of the texts, and `FEWEST` at least, are to judge by.
+
+    Args:
+        news: the corrections.
+        corpus: the base, whose framing and vocabulary they get.
+        folder: where to keep it, below a name that follows what it is made of; one that is there is taken.
+        resample: whether recordings of another rate are converted.
+        skip_bad: whether those that cannot be used are left out.
+        tell: called after each clip with how many are done, and of how many.
+
+    Raises:
+        FeedbackError: they have too few different texts; or some are recordings of the base corpus.
+        CorpusError: some cannot be used and may not be left out; the message lists them.
+    """
+    entries = [Entry(_name(one), one.text, one.audio) for one in news.corrections.values()]
+    _numbers(len({words_of(normal_text(entry.text)) for entry in entries}))
+    settings = Preparation(
+        framing=corpus.framing,
+        resample=resample,
+        skip_bad=skip_bad,
+        vocabulary=corpus.vocabulary,
+        numbers=_numbers,
+    )
+    place = folder / _digest(*sorted(news.corrections), resample, skip_bad)[:16]
+    made = Corpus.open(place) if place.exists() else prepare_clips(entries, place, settings, tell)
+    _refuse_base(made.clips, corpus)
+    return _rated(made, news.corrections.values())
+
+
+def _numbers(texts: int) -> tuple[int, int]:
+    """How many of so many different texts are to choose by, and to judge by.
+
+    Raises:
+        FeedbackError: they are too few.
+    """
+    if texts < NEEDED:
+        raise FeedbackError(
+            f"new corrections that can be used have {texts} different texts, and {NEEDED} are needed to learn from "
+            "some and judge by others; record more, they are learnt together"
+        )
+    return max(1, texts // TO_CHOOSE), max(FEWEST, ceil(texts / 3))
+
+
+def taken(news: News, rated: Rated) -> frozenset[str]:
+    """Digests of the new items that a voice learns from: all but corrections that were left out."""
+    left_out = {one.name for one in rated.corpus.refused}
+    return news.others | {digest for digest, one in news.corrections.items() if _name(one) not in left_out}
+
+
+def _rated_clips(manifest: Manifest, corpus: Corpus) -> list[tuple[Rating, Clip]]:
+    """The ratings of base clips, each with its clip."""
+    by_name = {clip.name: clip for clip in corpus.clips}
+    strangers = [f"line {one.line}: {one.clip}" for one in manifest.ratings if one.clip not in by_name]
+    if strangers:
+        raise FeedbackError(
+            f"{corpus.folder} has no clip of these names: {_listed(strangers)}; write the ids of its metadata.csv"
+        )
+    return [(one, by_name[one.clip]) for one in manifest.ratings]
+
+
+def _refuse_base(clips: Iterable[Clip], corpus: Corpus) -> None:
+    """A recording of the base corpus corrects nothing, and the voice may have learnt from it."""
+    base = {clip.digest: clip.name for clip in corpus.clips}
+    doubled = [f"{clip.name} is clip {base[clip.digest]}" for clip in clips if clip.digest in base]
+    if doubled:
+        raise FeedbackError(
+            f"some corrections are recordings of {corpus.folder} with their texts ({_listed(doubled)}); remove them, "
+            'or rate the clip: {"clip": …, "rating": 1 to 5}'
+        )
+
+
+def _listed(problems: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    return "; ".join(problems[:SHOWN]) + more
+
+
+def _rated(corpus: Corpus, corrections: Iterable[Correction]) -> Rated:
+    by_name = {_name(one): one for one in corrections}
+    return Rated(
+        corpus=corpus,
+        ratings={clip.digest: by_name[clip.name].rating for clip in corpus.clips},
+        contents={clip.digest: by_name[clip.name].content for clip in corpus.clips},
+    )
+
+
+def _name(correction: Correction) -> str:
+    """Of its clip: what a message calls it."""
+    return f"line {correction.line}"
+
+
+def _digest(*parts: object) -> str:
+    return sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,0 +1,205 @@
+"""What a training goes on from, when it is finished, and what a kill leaves of it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from trainers.cli.commands import app
+from trainers.vits.course import weights_digest
+from trainers.vits.versions import Versions
+from trainers.vits.voice import Voice
+from trainers.vits.weights import plain_weights
+
+KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
+RUNNER = CliRunner()
+SHORT = ("--steps", "1", "--batch-size", "2")
+
+
+def ran(*words: str | Path) -> Any:
+    """What `quantra train vits …` ends with."""
+    return RUNNER.invoke(app, ["train", "vits", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("course") / "corpus"
+    done = ran("prepare", KURDISH, "--out", out, "--selection", "2", "--held-out", "2")
+    assert done.exit_code == 0, done.output
+    return out
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A voice whose training has finished, and the checkpoints that it had, beside it in `kept`."""
+    out = tmp_path_factory.mktemp("course") / "voice"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainers.loop.Checkpoints.clear", _keeping(out.with_name("kept")))
+        done = ran("train", corpus, "--out", out, *SHORT)
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def _keeping(place: Path) -> Any:
+    """Moves away what would be removed."""
+
+    def clear(checkpoints: Any) -> None:
+        place.mkdir()
+        for path in checkpoints.folder.glob("window-*"):
+            path.rename(place / path.name)
+
+    return clear
+
+
+@pytest.fixture
+def voice(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "voice"))
+
+
+def killed(trained: Path, voice: Path) -> Path:
+    """The folder of checkpoints, as it is before they are removed."""
+    place = voice / "1.run" / "checkpoints"
+    shutil.copytree(trained.with_name("kept"), place, dirs_exist_ok=True)
+    assert list(place.glob("window-*"))
+    return place
+
+
+def told(version: Path) -> dict[str, Any]:
+    return json.loads((version / "training.json").read_text(encoding="utf-8"))
+
+
+def test_a_finished_training_leaves_its_log_and_no_checkpoints(voice: Path) -> None:
+    assert list((voice / "1.run" / "checkpoints").glob("window-*")) == []
+    assert (voice / "1.run" / "reports.jsonl").read_text(encoding="utf-8").count("\n") > 1
+
+
+def test_resuming_a_finished_training_says_so_and_trains_nothing(corpus: Path, voice: Path) -> None:
+    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == {"kind": "finished", "voice": str(voice / "1")}
+    assert "is finished; there is nothing to resume" in ran("train", corpus, "--out", voice, *SHORT, "--resume").stderr
+    assert Versions(voice).index.versions == 1
+    assert not (voice / "2.run").exists()
+
+
+def test_a_correction_that_was_refused_is_no_training_that_has_begun(corpus: Path, voice: Path) -> None:
+    (voice / "2.run").mkdir()
+    (voice / "2.run" / "refused.json").write_text("{}")
+    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    assert json.loads(done.stdout)["kind"] == "finished"
+
+
+def test_resuming_a_finished_training_with_other_settings_names_them(corpus: Path, voice: Path) -> None:
+    done = ran("train", corpus, "--out", voice, *SHORT, "--seed", "7", "--resume")
+    assert done.exit_code == 1
+    assert "recipe.seed was 0 and is now 7; leave out --resume" in str(done.exception)
+    assert not (voice / "2.run").exists()
+
+
+def test_a_kill_before_the_checkpoints_are_removed_is_a_finished_training(
+    corpus: Path, trained: Path, voice: Path
+) -> None:
+    place = killed(trained, voice)
+    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    assert json.loads(done.stdout)["kind"] == "finished"
+    assert list(place.glob("window-*")) == []
+    assert Versions(voice).index.versions == 1
+
+
+def test_a_kill_before_the_index_knows_the_version_makes_no_second_one(
+    corpus: Path, trained: Path, voice: Path
+) -> None:
+    place = killed(trained, voice)
+    (voice / "voice.json").unlink()
+    weights = (voice / "1" / "model.safetensors").stat()
+    done = ran("train", corpus, "--out", voice, *SHORT, "--resume")
+    assert done.exit_code == 0, done.output
+    assert Versions(voice).current == voice / "1"
+    assert (voice / "1" / "model.safetensors").stat() == weights
+    assert not (voice / "2").exists()
+    assert list(place.glob("window-*")) == []
+
+
+def test_a_folder_of_another_origin_is_in_the_way_of_a_version(corpus: Path, trained: Path, voice: Path) -> None:
+    killed(trained, voice)
+    (voice / "voice.json").unlink()
+    (voice / "1" / "training.json").write_text("{}")
+    assert "does not know it" in str(ran("train", corpus, "--out", voice, *SHORT, "--resume").exception)
+
+
+def test_a_correction_that_was_refused_is_no_training_to_go_on_with(corpus: Path, voice: Path) -> None:
+    (voice / "2.run" / "checkpoints").mkdir(parents=True)
+    (voice / "2.run" / "corrections").mkdir()
+    (voice / "2.run" / "refused.json").write_text("{}")
+    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    assert json.loads(done.stdout)["kind"] == "finished"
+    assert ran("train", corpus, "--out", voice, *SHORT).exit_code == 0
+    assert not (voice / "2.run" / "refused.json").exists()
+
+
+def test_a_folder_in_the_way_of_a_version_is_named_before_the_training(corpus: Path, voice: Path) -> None:
+    (voice / "2").mkdir()
+    done = ran("train", corpus, "--out", voice, *SHORT)
+    assert f"{voice / '2'} exists, and the voice's index does not know it; move it away" in str(done.exception)
+    assert not (voice / "2.run").exists()
+
+
+def test_a_further_version_that_was_stopped_early_is_begun_again(corpus: Path, voice: Path) -> None:
+    (voice / "2.run" / "checkpoints").mkdir(parents=True)
+    done = ran("train", corpus, "--out", voice, *SHORT, "--from", voice, "--resume")
+    assert done.exit_code == 0, done.output
+    assert Versions(voice).current == voice / "2"
+
+
+def test_a_version_names_its_parent_and_itself_by_their_weights(corpus: Path, voice: Path) -> None:
+    assert told(voice / "1")["parent"] is None
+    assert told(voice / "1")["weights"] == weights_digest(plain_weights(Voice.load(voice / "1").model))
+    again = ("train", corpus, "--out", voice, *SHORT, "--weight-norm", "--from", voice)
+    assert ran(*again).exit_code == 0
+    assert told(voice / "2")["parent"] == told(voice / "1")["weights"]
+    assert told(voice / "2")["weights"] == weights_digest(plain_weights(Voice.load(voice / "2").model))
+    resumed = ran(*again, "--resume")  # --from is now what it has made
+    assert "is finished" in resumed.stderr, resumed.exception
+    assert not (voice / "3.run").exists()
+
+
+def test_a_stopped_training_of_another_parent_is_not_resumed(corpus: Path, trained: Path, voice: Path) -> None:
+    killed(trained, voice)
+    parent = voice.rename(voice.with_name("parent"))
+    shutil.copytree(parent / "1.run", voice / "1.run")
+    done = ran("train", corpus, "--out", voice, *SHORT, "--learning-rate", "1e-3", "--from", parent, "--resume")
+    assert done.exit_code == 1
+    assert f'parent was null and is now "{told(parent / "1")["weights"][:40]}' in str(done.exception)
+
+
+def test_checkpoints_that_nobody_asked_to_go_on_from_are_refused(corpus: Path, trained: Path, voice: Path) -> None:
+    killed(trained, voice)
+    (voice / "voice.json").unlink()
+    assert "--resume" in str(ran("train", corpus, "--out", voice, *SHORT).exception)
+
+
+def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(corpus: Path, tmp_path: Path) -> None:
+    words = ("train", corpus, "--out", tmp_path / "v", *SHORT, "--clip", "inf", "--checkpoint-seconds", "inf")
+    assert ran(*words).exit_code == 0
+    assert told(tmp_path / "v" / "1")["recipe"]["clip"] is None
+
+
+def test_a_digest_follows_names_shapes_and_values() -> None:
+    weights = {"a": torch.zeros(2, 3), "b": torch.ones(())}
+    others = [
+        {"a": torch.zeros(3, 2), "b": torch.ones(())},
+        {"a": torch.zeros(2, 3), "c": torch.ones(())},
+        {"a": torch.zeros(2, 3), "b": torch.zeros(())},
+    ]
+    assert weights_digest(dict(reversed(weights.items()))) == weights_digest(weights)
+    assert len({weights_digest(some) for some in (weights, *others)}) == 4
+
+
+def test_a_version_that_does_not_say_how_it_was_made_is_not_taken_for_this_training(corpus: Path, voice: Path) -> None:
+    (voice / "1" / "training.json").unlink()
+    done = ran("train", corpus, "--out", voice, *SHORT, "--resume")
+    assert "training.json does not say how the version was made" in str(done.exception)

@@ -1,0 +1,163 @@
+"""The decision on a corrected voice, by hand and by simulation."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import stdtrit
+
+from trainers.vits.gate import (
+    ACCEPTED_BY_CHANCE,
+    FEWEST,
+    LEVEL,
+    RELIABLE,
+    SATURATED,
+    Comparison,
+    Spoken,
+    decide,
+    interval_of_change,
+)
+
+SHARP = 0.01
+"""The error rate of a judge that can be relied upon."""
+
+
+def spoken(*distances: float | None, errors: float = 0.4, length: float | None = 0.1) -> Spoken:
+    names = tuple(f"clip {place}" for place in range(len(distances)))
+    return Spoken(names=names, distances=distances, error_rate=errors, length_error=length)
+
+
+SAME = Comparison(spoken(1.0, 0.8, 1.2), spoken(1.0, 0.8, 1.2))
+LEARNT = Comparison(spoken(1.0, 0.8, 1.2, 0.9, 1.1, 1.0, 1.0), spoken(0.8, 0.7, 1.0, 0.8, 0.9, 0.9, 0.85))
+
+
+def after(comparison: Comparison, **changes: Any) -> Comparison:
+    """With other figures of the new voice."""
+    return replace(comparison, after=replace(comparison.after, **changes))
+
+
+def failing(corrections: Comparison = LEARNT, base: Comparison = SAME, **more: Any) -> list[str]:
+    """What does not hold."""
+    decision = decide(corrections, base, judge_error_rate=more.pop("judge", SHARP), **more)
+    failed = [line.what for line in decision.lines if line.holds is False]
+    assert decision.accepted == (not failed)
+    return failed
+
+
+def test_what_is_nearer_to_every_correction_and_as_good_elsewhere_is_accepted() -> None:
+    decision = decide(LEARNT, SAME, judge_error_rate=SHARP)
+    assert decision.accepted
+    first = decision.lines[0]
+    assert first.before == pytest.approx(1.0)
+    assert first.after == pytest.approx(0.85)
+    assert first.change == pytest.approx(-0.15)
+    assert first.interval is not None
+    assert -0.25 < first.interval[0] < -0.15 < first.interval[1] < -0.05
+
+
+def test_before_and_after_are_not_exchangeable() -> None:
+    assert failing(Comparison(LEARNT.after, LEARNT.before)) == ["corrections, distance"]
+    assert not decide(Comparison(LEARNT.after, LEARNT.before), SAME, judge_error_rate=SHARP).nearer
+    assert decide(LEARNT, Comparison(SAME.after, spoken(2.0, 2.0, 2.0)), judge_error_rate=SHARP).nearer
+
+
+def test_a_mean_that_one_clip_lowers_is_luck() -> None:
+    lucky = Comparison(spoken(*[1.0] * 6), spoken(0.2, 1.01, 1.01, 0.99, 1.01, 1.0))
+    assert failing(lucky) == ["corrections, distance"]
+
+
+def test_too_few_corrections_tell_nothing() -> None:
+    few = Comparison(spoken(*[1.0] * (FEWEST - 1)), spoken(*[0.5] * (FEWEST - 1)))
+    assert failing(few) == ["corrections, distance"]
+
+
+@pytest.mark.parametrize(("factor", "failed"), [(1.049, []), (1.051, ["base, distance"]), (0.5, [])])
+def test_the_base_may_be_a_twentieth_farther(factor: float, failed: list[str]) -> None:
+    farther = tuple(factor * one for one in SAME.before.distances if one is not None)
+    assert failing(base=after(SAME, distances=farther)) == failed
+    assert failing(earlier=after(SAME, distances=farther)) == [f"earlier corrections{one[4:]}" for one in failed]
+
+
+@pytest.mark.parametrize(("rate", "failed"), [(0.419, []), (0.421, ["base, error rate"]), (0.1, [])])
+def test_the_base_may_be_heard_wrongly_a_twentieth_more(rate: float, failed: list[str]) -> None:
+    assert failing(base=after(SAME, error_rate=rate)) == failed
+
+
+@pytest.mark.parametrize(("rate", "failed"), [(0.0399, []), (0.0401, ["base, error rate"])])
+def test_of_a_voice_that_is_understood_two_characters_in_a_hundred_may_be_lost(rate: float, failed: list[str]) -> None:
+    understood = replace(SAME, before=spoken(1.0, 0.8, 1.2, errors=0.02))
+    assert failing(base=after(understood, error_rate=rate)) == failed
+
+
+def test_clips_of_the_base_that_are_farther_are_named_the_worst_first() -> None:
+    told = Comparison(spoken(1.0, 1.0, 1.0, 1.0, None), spoken(1.06, 1.04, None, 1.5, 1.0))
+    assert decide(LEARNT, told, judge_error_rate=SHARP).farther == ("clip 3", "clip 0")
+    assert after(told, distances=(1.06, 1.06, None, 1.5, 1.0)).farther == ()  # most of them: the voice itself is worse
+
+
+def test_an_error_rate_counts_only_where_the_judge_hears_well_and_the_voice_does_not_babble() -> None:
+    worse = after(SAME, error_rate=0.9)
+    assert failing(base=worse, judge=RELIABLE) == ["base, error rate"]
+    assert failing(base=worse, judge=RELIABLE + 0.01) == []
+    babble = replace(worse, before=replace(SAME.before, error_rate=SATURATED))
+    assert failing(base=babble) == []
+    assert "luck" in str(decide(LEARNT, babble, judge_error_rate=SHARP).lines[2])
+
+
+def test_lengths_of_the_base_may_hardly_err_more() -> None:
+    assert failing(base=after(SAME, length_error=0.119)) == []
+    assert failing(base=after(SAME, length_error=0.121)) == ["base, length error"]
+    assert failing(base=after(SAME, length_error=None)) == ["base, length error"]
+
+
+def test_a_text_that_cannot_be_said_any_more_refuses_the_voice() -> None:
+    silent = after(SAME, distances=(None, 0.8, 1.2))
+    assert failing(base=silent) == ["base, texts not said"]
+    assert failing(earlier=silent) == ["earlier corrections, texts not said"]
+    lost = after(LEARNT, distances=(None, *LEARNT.after.distances[1:]))
+    assert failing(lost) == ["corrections, texts not said"]
+
+
+def test_a_text_that_is_said_for_the_first_time_is_neither_gain_nor_loss() -> None:
+    gained = replace(SAME, before=spoken(None, 0.8, 1.2))
+    assert gained.pairs == ((0.8, 0.8), (1.2, 1.2))
+    assert failing(base=gained) == []
+    nothing = Comparison(spoken(*[None] * 7, length=None), LEARNT.after)
+    assert failing(nothing) == ["corrections, distance"]
+
+
+def test_lines_tell_figures_change_interval_and_verdict() -> None:
+    lines = [str(line) for line in decide(LEARNT, SAME, judge_error_rate=SHARP).lines]
+    assert lines[0].startswith("corrections, distance: 1 → 0.85, -15.0% (-")
+    assert f"holds, the {LEVEL:.0%} interval must lie below 0" in lines[0]
+    assert lines[1] == "base, distance: 1 → 1, +0.0%: holds, at most 5% more"
+
+
+@pytest.mark.parametrize("count", [FEWEST, 8, 20])
+@pytest.mark.parametrize("spread", ["even", "heavy"])
+def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, spread: str) -> None:
+    draw = np.random.default_rng(count)
+    trials, accepted = 200, 0
+    for _ in range(trials):
+        level = draw.lognormal(0, 0.3, size=(count, 1))
+        noise = draw.normal(size=(count, 2)) if spread == "even" else draw.standard_t(3, size=(count, 2))
+        pairs = level * np.exp(0.05 * noise)
+        _, high = interval_of_change([(old, new) for old, new in pairs.tolist()])
+        accepted += high < 0
+    assert accepted / trials <= ACCEPTED_BY_CHANCE
+
+
+def test_an_interval_of_few_pairs_is_as_wide_as_students() -> None:
+    """Of changes around 0 with little spread, where the ratio of means is the mean of changes."""
+    changes = 0.001 * np.random.default_rng(4).normal(size=FEWEST)
+    low, high = interval_of_change([(1.0, 1.0 + change) for change in changes.tolist()])
+    half = stdtrit(FEWEST - 1, (1 + LEVEL) / 2) * changes.std(ddof=1) / np.sqrt(FEWEST)
+    assert (high - low) / 2 == pytest.approx(half, rel=0.08)
+
+
+def test_a_gain_of_a_tenth_in_twenty_clips_is_seen() -> None:
+    draw = np.random.default_rng(0)
+    pairs = np.exp(0.08 * draw.normal(size=(20, 2))) * [1.0, 0.9]
+    low, high = interval_of_change([(old, new) for old, new in pairs.tolist()])
+    assert low < pairs[:, 1].mean() / pairs[:, 0].mean() - 1 < high < 0
