@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,17 @@ def test_what_is_drawn_are_groups_of_a_prompt_with_steps_as_probable_as_they_wer
         assert float(chance.std()) == pytest.approx(1, abs=0.15)
     next(handed)
     assert len(rollouts.rounds) == 2
+
+
+def test_each_step_ends_where_the_next_begins_and_the_last_without_noise(folder: Path) -> None:
+    _, rollouts = rollouts_of(folder, replace(SMALL, trained_steps=4))
+    handed = iter(rollouts)
+    moves = sorted((next(handed) for _ in range(4)), key=lambda one: -float(one.times[0]))
+    assert float(moves[0].times[0]) == pytest.approx(1, abs=1e-3)
+    for one, following in pairwise(moves):
+        torch.testing.assert_close(one.times - one.lengths, following.times)
+        assert torch.equal(one.after, following.before)
+    assert (moves[-1].times - moves[-1].lengths).tolist() == [0] * 12
 
 
 def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) -> None:
