@@ -93,6 +93,12 @@ DIT: Final = (
         "Example: quantra train dit train cached --model base --out drawings/mine",
     ),
     Command(
+        "grpo",
+        "trainers.dit.command:grpo",
+        "Tune a trained model by a reward, as far as another metric does not get worse.",
+        "Example: quantra train dit grpo images --model drawings/mine --held-out held --out drawings/tuned",
+    ),
+    Command(
         "sample",
         "trainers.dit.command:sample",
         "Draw images of a prompt, and save them.",

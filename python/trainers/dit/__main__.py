@@ -8,11 +8,14 @@ with loading():
     # isort: split
     import typer
 
-    from trainers.dit.command import cache, sample, train
+    from trainers.dit.command import cache, grpo, sample, train
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a model on images, and let it draw.")
 app.command(epilog="Example: python -m trainers.dit cache images --model base --out cached")(cache)
 app.command(epilog="Example: python -m trainers.dit train cached --model base --out drawings/mine")(train)
+app.command(
+    epilog="Example: python -m trainers.dit grpo images --model drawings/mine --held-out held --out drawings/tuned"
+)(grpo)
 app.command(
     epilog='Example: python -m trainers.dit sample drawings/mine --prompt "a handwritten digit seven" --out seven.png'
 )(sample)

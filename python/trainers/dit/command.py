@@ -18,15 +18,18 @@ from predictor.cli.flags import with_flags
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag, Given
 from trainers.dit.errors import DataError, ImageError, ModelError, require_packages
-from trainers.dit.recipe import Build, ImageRecipe
+from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
 from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
 from trainers.options import RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
     from trainers.dit.batches import PlainImages
     from trainers.dit.cache import Cache
+    from trainers.dit.gate import Gate
     from trainers.dit.images import Pictures
     from trainers.dit.models import ImageModel
+    from trainers.dit.monitor import Monitor
+    from trainers.dit.rewards import Checked, Material
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
 SkipBad = Annotated[bool, Flag("Leave out images that cannot be used, and list them.")]
@@ -44,6 +47,9 @@ CACHE = "cache.json"
 
 TRAINING = "training.json"
 """How a model came to be, beside its parts."""
+
+TUNING = "tuning.json"
+"""How a model was tuned, beside its parts."""
 
 
 @with_flags
@@ -80,7 +86,7 @@ def cache(
 
 
 @with_flags
-def train(
+def train(  # noqa: PLR0913 - one argument a flag
     *,
     images: Annotated[
         Path,
@@ -96,6 +102,7 @@ def train(
     skip_bad: SkipBad = False,
     build: Given[Build],
     recipe: Given[ImageRecipe],
+    watching: Given[Watching],
     run: RunOptions,
 ) -> None:
     """Train a model's transformer on images."""
@@ -108,20 +115,83 @@ def train(
         _check_free(out)
         loaded = ImageModel.load(model).learning(build.over(Build()).objective if build.flags else None)
         source = _source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
+        watched = watching.over(Watching())
+        monitor = _monitor(loaded, watched, made_of or images)
         seed_everything(chosen.seed)
         folder = out.with_name(f"{out.name}.run")
         settings = {"recipe": asdict(chosen), "objective": str(loaded.objective), "images": source.digest}
+        if monitor is not None:
+            settings |= {"monitor": {name: value and str(value) for name, value in asdict(watched).items()}}
         checkpoints = _checkpoints(folder, run, settings)
-        learnt = fit(loaded, source, chosen, checkpoints, consumer(run, folder, sys.stdout, rank=launched_rank()))
+        consume = consumer(run, folder, sys.stdout, rank=launched_rank())
+        learnt = fit(loaded, source, chosen, checkpoints, consume, monitor)
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt)}})
+        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": monitor.facts if monitor else {}}})
     if run.as_json:
-        _write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1]})
+        _write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1] if learnt.loss else None})
         return
+    if learnt.collapsed:
+        _say("! the training was ended, for its reward had collapsed; the weights of the best look are kept")
     prompt = "a handwritten digit seven"
     _say(f'Saved {out}. Next: quantra train dit sample {out} --prompt "{prompt}" --out seven.png')
+
+
+@with_flags
+def grpo(
+    *,
+    images: Annotated[
+        Path,
+        typer.Argument(
+            metavar="IMAGES",
+            help="Folder of metadata.csv and images: prompts to draw, and what rewards learn from.",
+            show_default=False,
+        ),
+    ],
+    model: ModelFlag,
+    held_out: Annotated[Path, Flag("Folder of images that the model has not seen, for the looks at what it draws.")],
+    out: Annotated[Path, Flag("Folder of the tuned model; it must not exist.")],
+    reward_weights: Annotated[
+        Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
+    ] = None,
+    skip_bad: SkipBad = False,
+    recipe: Given[GrpoRecipe],
+    run: RunOptions,
+) -> None:
+    """Tune a trained model by a reward, as far as another metric does not get worse."""
+    with _failing():
+        from trainers.dit.grpo import tune
+        from trainers.dit.models import ImageModel
+        from trainers.dit.rewards import Material
+
+        chosen = recipe.over(GrpoRecipe())
+        torch.set_num_threads(run.threads)
+        _check_free(out)
+        loaded = ImageModel.load(model)
+        own = _pictures(images, loaded, skip_bad=skip_bad, silent=run.as_json)
+        held = _pictures(held_out, loaded, skip_bad=skip_bad, silent=run.as_json)
+        reward, gate = _gated(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
+        seed_everything(chosen.seed)
+        folder = out.with_name(f"{out.name}.run")
+        settings = {"recipe": asdict(chosen), "images": own.digest, "held_out": held.digest}
+        checkpoints = _checkpoints(folder, run, settings)
+        consume = consumer(run, folder, sys.stdout, rank=launched_rank())
+        tuned = tune(loaded, own, reward, gate, chosen, checkpoints, consume)
+        if launched_rank() > 0:
+            return
+        loaded.network.module.cpu()
+        loaded.save(out, {TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts}})
+    if run.as_json:
+        _write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
+    else:
+        _say(f"{'!' if tuned.refused else 'ok:'} {tuned.verdict}")
+        _say(
+            f"Saved {out}, drawn from {sum(one.groups for one in tuned.rounds)} groups, of which "
+            f"{sum(one.equal for one in tuned.rounds)} had equal rewards"
+        )
+    if tuned.refused is not None:
+        raise typer.Exit(1)
 
 
 @with_flags
@@ -198,6 +268,49 @@ def _source(
     if made_of is not None:
         opened.check_pictures(_pictures(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
     return opened
+
+
+def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor | None":
+    """What watches a training, if anything is to: made, and tried, before it starts."""
+    from trainers.dit.monitor import Collapse, Monitor
+    from trainers.dit.rewards import rewards_of
+    from trainers.dit.sampling import Sampling
+    from trainers.dit.watching import Watch
+
+    name = watching.monitor
+    if name is None:
+        return None
+    if watching.held_out is None:
+        raise typer.BadParameter(f"--monitor {name} needs --held-out, a folder of images that are not trained on")
+    if not (images / "metadata.csv").exists():
+        raise typer.BadParameter(f"--monitor {name} learns from images, and {images} is a cache; add --made-of IMAGES")
+    material = _material(model, images, watching.held_out, watching.reward_weights, watching.monitor_images)
+    sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
+    watch = Watch(model, material, rewards_of((name,), material), sampling)
+    return Monitor(watch, name, every=watching.monitor_every, collapse=Collapse(watching.patience))
+
+
+def _gated(model: "ImageModel", material: "Material", recipe: GrpoRecipe) -> "tuple[Checked, Gate]":
+    """What is to be raised, and what must not get worse: made, and tried, before a tuning starts."""
+    from trainers.dit.gate import Gate
+    from trainers.dit.rewards import rewards_of
+    from trainers.dit.sampling import Sampling
+    from trainers.dit.watching import Watch
+
+    rewards = rewards_of((recipe.reward, recipe.gate), material)
+    watch = Watch(model, material, rewards, Sampling(steps=recipe.gate_steps, guidance=recipe.guidance))
+    gate = Gate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
+    return rewards[0], gate
+
+
+def _material(model: "ImageModel", images: Path, held_out: Path, weights: Path | None, count: int) -> "Material":
+    """What rewards are made of; bad images among those that are trained on were told before."""
+    from trainers.dit.images import read_pictures
+    from trainers.dit.rewards import Material
+
+    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)
+    held = read_pictures(held_out, model.form, model.prompts.check)
+    return Material(own, held, weights, count)
 
 
 def _check_free(out: Path) -> None:

@@ -42,6 +42,14 @@ class SchedulerError(ImageError):
     """A scheduler that does not belong to the objective, or steps that it cannot take exactly."""
 
 
+class RewardError(ImageError):
+    """A reward that cannot be had: its name, weights or images are missing, or what it says is no number."""
+
+
+class GateError(ImageError):
+    """A gate that could not tell an improvement from a ruse."""
+
+
 class MissingExtraError(ImageError):
     """A package of the extra `dit` that is not installed."""
 

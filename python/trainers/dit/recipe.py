@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from predictor.flags import Flag
 from trainers.options import Computation
 
 ObjectiveName = Literal["flow", "epsilon", "velocity"]
+RewardName = Literal["classifier", "ssim", "psnr", "frechet", "clip"]
 
 ROUND: Final = 100
 """About so many steps lie between two reports of a whole round, after each of which there is a checkpoint."""
@@ -24,6 +26,16 @@ def _share(value: float) -> None:
 def _decay(decay: float) -> None:
     if not 0 <= decay < 1:
         raise ValueError(f"{decay:g} is not a decay; it must be 0 for no average, or below 1, such as 0.999")
+
+
+def _chance(noise: float) -> None:
+    if not noise > 0:
+        raise ValueError(f"{noise:g} leaves nothing to chance, and so nothing to learn; it must be above 0")
+
+
+def _ratio_clip(clip: float) -> None:
+    if not 0 < clip < 1:
+        raise ValueError(f"{clip:g} is no share to clip at; it must be above 0 and below 1, such as 0.01")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,3 +88,56 @@ class Build:
         ObjectiveName,
         Flag("Flow matching; the noise; or the velocity. A model that has a scheduler goes on with that one's."),
     ] = "flow"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watching:
+    """How a model that trains is watched by rewards: what it draws of held-out prompts, always from the same noise."""
+
+    monitor: Annotated[
+        RewardName | None,
+        Flag("Reward to watch the training by: the best weights by it are kept. Needs --held-out.", metavar="REWARD"),
+    ] = None
+    held_out: Annotated[
+        Path | None,
+        Flag("Folder of metadata.csv and images that are not trained on: prompts to draw, and what to be like."),
+    ] = None
+    reward_weights: Annotated[
+        Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
+    ] = None
+    monitor_every: Annotated[int, Flag("Steps from one look to the next.", minimum=1)] = 100
+    monitor_images: Annotated[int, Flag("Images that are drawn at a look.", minimum=2)] = 256
+    monitor_steps: Annotated[int, Flag("How many times the network is asked for them.", minimum=1)] = 20
+    monitor_guidance: Annotated[float, Flag("Their guidance.", minimum=1)] = 2.0
+    patience: Annotated[
+        int,
+        Flag(
+            "Looks in a row that have lost more than half of what the reward had gained, after which the training is "
+            "stopped; 0: never.",
+            minimum=0,
+        ),
+    ] = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrpoRecipe(Computation):
+    """How a model is tuned by a reward; the defaults are gentle, and suit a model that draws small images well."""
+
+    reward: Annotated[RewardName, Flag("What is to be raised; one that tells images apart.")] = "classifier"
+    gate: Annotated[RewardName, Flag("What must not get worse meanwhile; another one.")] = "frechet"
+    bound: Annotated[float, Flag("How many times worse than at the start that may become.", minimum=1)] = 1.3
+    gate_every: Annotated[int, Flag("Iterations from one look at both to the next.", minimum=1)] = 5
+    gate_images: Annotated[int, Flag("Images that are drawn at a look.", minimum=2)] = 256
+    gate_steps: Annotated[int, Flag("How many times the network is asked for them.", minimum=1)] = 20
+    iterations: Annotated[int, Flag("How often images are drawn and learnt from.", minimum=1)] = 30
+    groups: Annotated[int, Flag("Prompts that are drawn in an iteration.", minimum=1)] = 10
+    members: Annotated[int, Flag("Images of each of them, which are compared with one another.", minimum=2)] = 12
+    draw_steps: Annotated[int, Flag("Steps from noise to an image that is learnt from.", minimum=2)] = 8
+    trained_steps: Annotated[int, Flag("Of these, how many are learnt from; each is an optimizer step.", minimum=1)] = 4
+    chance: Annotated[float, Flag("How much of a step is by chance.", check=_chance)] = 0.7
+    guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 1.0
+    learning_rate: Annotated[float, Flag("Of all steps.", minimum=0)] = 1e-4
+    ratio_clip: Annotated[
+        float, Flag("How much more probable a step may become in an iteration, as a share.", check=_ratio_clip)
+    ] = 0.01
+    divergence: Annotated[float, Flag("What going away from the start costs.", minimum=0)] = 0.5

@@ -1,7 +1,9 @@
 """Training a model on images: one phase, which moves the transformer alone."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -11,8 +13,10 @@ from trainers.dit.batches import Encoded, Images, Plain, Rounds
 from trainers.dit.denoising import Denoising, Draws
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
+from trainers.dit.monitor import Monitor
 from trainers.dit.recipe import ImageRecipe
-from trainers.loop import Checkpoints, EpochReport, Frozen, Loop, Phase, adamw, launched_size
+from trainers.dit.watching import Look
+from trainers.loop import Checkpoints, EpochReport, Frozen, Loop, Phase, Stateful, adamw, launched_size
 from trainers.progress import Consumer
 
 TRANSFORMER = "transformer"
@@ -25,9 +29,13 @@ class Learnt:
 
     Attributes:
         loss: of each round.
+        looks: what rewards have said of the model meanwhile; none where nothing watched.
+        collapsed: whether that ended the training.
     """
 
     loss: tuple[float, ...]
+    looks: tuple[Look, ...] = ()
+    collapsed: bool = False
 
 
 def fit(
@@ -36,8 +44,11 @@ def fit(
     recipe: ImageRecipe,
     checkpoints: Checkpoints | None,
     consume: Consumer,
+    monitor: Monitor | None = None,
 ) -> Learnt:
     """Train a model's transformer in place; it then has the average of its weights where one is kept.
+
+    Watched by rewards it has those weights, or that average, of the best reward.
 
     Args:
         model: with an objective.
@@ -45,22 +56,28 @@ def fit(
         recipe: every setting.
         checkpoints: where a stopped training goes on from; None for none.
         consume: takes the reports.
+        monitor: watches the training; None for nobody.
 
     Raises:
         SchedulerError: the model has no objective.
+        RewardError: what a reward says is no number.
         StoppedError: a signal ended it, after a checkpoint.
         LoopError: the training failed.
     """
-    loop = loop_of(model, recipe)
+    loop = loop_of(model, recipe, {} if monitor is None else {"monitor": monitor})
     with loop.running(checkpoints) as run:
-        for _ in consume(run.epochs(rounds_of(images, recipe), max_epochs=recipe.rounds)):
+        reports = run.epochs(rounds_of(images, recipe), max_epochs=recipe.rounds)
+        for _ in consume(reports if monitor is None else monitor.watched(run, reports)):
             pass
-        run.use_average()
-        return learnt_of(run.history)
+        if monitor is None:
+            run.use_average()
+            return learnt_of(run.history)
+        monitor.keep_best(run)
+        return replace(learnt_of(run.history), looks=tuple(monitor.looks), collapsed=monitor.collapsed)
 
 
-def loop_of(model: ImageModel, recipe: ImageRecipe) -> Loop[Any]:
-    """The loop: what encodes is frozen.
+def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful] = MappingProxyType({})) -> Loop[Any]:
+    """The loop: what encodes is frozen, and state goes into its checkpoints.
 
     Raises:
         SchedulerError: the model has no objective.
@@ -85,6 +102,7 @@ def loop_of(model: ImageModel, recipe: ImageRecipe) -> Loop[Any]:
         ema={TRANSFORMER: recipe.ema} if recipe.ema else None,
         compile=recipe.compiled,
         deterministic=recipe.deterministic,
+        state=state,
     )
 
 

@@ -1,0 +1,250 @@
+"""What says how good images are: rewards by their names, higher being better.
+
+A reward is made before a training starts, from images that are there and weights that a path names; what it lacks is an
+error then. Nothing is downloaded, and none is left out in silence.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Protocol, final
+
+import torch
+from torch import Tensor
+
+from trainers.dit.errors import RewardError
+from trainers.dit.images import Pictures
+from trainers.dit.judge import Judge, judge_of, pixels_of
+from trainers.dit.resemblance import Resemblance
+from trainers.dit.statistics import frechet_distance, psnr, ssim
+
+
+class Reward(Protocol):
+    """Rewards images, each for itself or all of them with one number."""
+
+    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:
+        """Higher is better: float [N].
+
+        Args:
+            images: that were drawn, float32 [N, channels, height, width], 0 to 1.
+            prompts: what each is to show.
+            targets: real images of these prompts, one for each, in the same measure.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What rewards are made of.
+
+    Attributes:
+        pictures: the task's own images, to learn from.
+        held_out: others, whose prompts are drawn.
+        weights: a folder of weights, for rewards that need them.
+        count: how many are drawn when a model is looked at; as many real images are set beside them.
+    """
+
+    pictures: Pictures
+    held_out: Pictures
+    weights: Path | None = None
+    count: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a reward of a name is made.
+
+    Attributes:
+        make: of what there is.
+        packages: that it needs, by the names under which they are imported.
+        of_all: whether it rewards all images with one number, so that none of them is better than another.
+        weighs: whether it reads the weights that a path names.
+    """
+
+    make: Callable[[Material], Reward]
+    packages: tuple[str, ...] = ()
+    of_all: bool = False
+    weighs: bool = False
+
+
+@final
+class Recognised:
+    """How probable the prompted class is to a classifier that has learnt from real images, 0 to 1."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
+        """float32 [N]."""
+        logits = self._judge(images.cpu())
+        return logits.softmax(1).gather(1, self._judge.classes(prompts)[:, None])[:, 0]
+
+
+@final
+class Like:
+    """How alike images and targets are by a statistic of pairs."""
+
+    def __init__(self, statistic: Callable[[Tensor, Tensor], Tensor]) -> None:
+        self._statistic = statistic
+
+    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
+        """float32 [N]."""
+        return self._statistic(images, targets.to(images.device))
+
+
+@final
+class Frechet:
+    """The Fréchet distance to real images in the features of a judge, with a minus; one number for all images.
+
+    Args:
+        judge: whose features.
+        real: images to be like, float32 [M, channels, height, width], 0 to 1.
+        beside: other real images, for the floor.
+        count: images that are drawn; the real ones that make the floor are as many.
+
+    Attributes:
+        count: images on the drawn side.
+        against: real images on the other side.
+        floor: the distance that real images have themselves.
+
+    Raises:
+        RewardError: there are too few of them.
+    """
+
+    def __init__(self, judge: Judge, real: Tensor, beside: Tensor, count: int) -> None:
+        if min(len(real), len(beside)) < count or count < 2:  # noqa: PLR2004  one image has no spread
+            raise RewardError(
+                f"a Fréchet distance of {count} images needs as many held-out images and as many to learn from, and 2 "
+                f"at least; there are {len(real)} and {len(beside)}. Draw fewer, or give more"
+            )
+        self._judge = judge
+        self._real = judge.features(real)
+        self.count, self.against = count, len(real)
+        self.floor = frechet_distance(judge.features(beside[:count]), self._real)
+
+    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
+        """float32 [N], all the same.
+
+        Raises:
+            RewardError: these are not as many images as the floor is of.
+        """
+        if len(images) != self.count:
+            raise RewardError(
+                f"a Fréchet distance of {len(images)} images cannot be compared with the others, of {self.count}"
+            )
+        distance = frechet_distance(self._judge.features(images.cpu()), self._real)
+        return torch.full((len(images),), -distance)
+
+
+def frechet_of(material: Material) -> Frechet:
+    """The Fréchet distance to the held-out images; the floor is of images that were learnt from.
+
+    Raises:
+        RewardError: there are too few images.
+    """
+    with torch.no_grad():
+        real, beside = pixels_of(material.held_out), pixels_of(material.pictures, material.count)
+        return Frechet(judge_of(material.pictures), real, beside, material.count)
+
+
+def resemblance_of(material: Material) -> Resemblance:
+    """How alike a local CLIP model finds images and prompts.
+
+    Raises:
+        RewardError: its weights are missing.
+    """
+    if material.weights is None:
+        raise RewardError("reward clip needs the folder of a CLIP model; name it, for nothing is downloaded")
+    return Resemblance.load(material.weights)
+
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "classifier": Kind(lambda material: Recognised(judge_of(material.pictures))),
+        "ssim": Kind(lambda _: Like(ssim)),
+        "psnr": Kind(lambda _: Like(psnr)),
+        "frechet": Kind(frechet_of, of_all=True),
+        "clip": Kind(resemblance_of, ("transformers",), weighs=True),
+    }
+)
+"""The rewards by name. Others come with a mapping of their own: `{**KINDS, "mine": Kind(…)}`."""
+
+
+def reward_of(name: str, material: Material, kinds: Mapping[str, Kind] = KINDS) -> "Checked":
+    """A reward by its name, tried on real images.
+
+    Raises:
+        RewardError: there is none of that name, a package or weights are missing, it does not know the held-out
+            prompts, or what it says of real images are no numbers.
+    """
+    if name not in kinds:
+        raise RewardError(f"there is no reward {name!r}; those that there are: {', '.join(kinds)}")
+    kind = kinds[name]
+    missing = [package for package in kind.packages if find_spec(package) is None]
+    if missing:
+        raise RewardError(f"reward {name} needs {', '.join(missing)}, which this Python does not have; install it")
+    checked = Checked(name, kind.make(material), of_all=kind.of_all)
+    real = pixels_of(material.held_out, material.count)
+    checked(real, [picture.prompt for picture in material.held_out.pictures[: len(real)]], real)
+    return checked
+
+
+def rewards_of(names: Sequence[str], material: Material, kinds: Mapping[str, Kind] = KINDS) -> list["Checked"]:
+    """Rewards by their names, tried on real images; a reward that is named twice is made once.
+
+    Raises:
+        RewardError: one cannot be had, as `reward_of` says, or none reads the weights that are named.
+    """
+    if material.weights is not None and not any(name in kinds and kinds[name].weighs for name in names):
+        raise RewardError(f"reward {names[0]} reads no weights, and {material.weights} was named; leave it out")
+    made = {name: reward_of(name, material, kinds) for name in dict.fromkeys(names)}
+    return [made[name] for name in names]
+
+
+@final
+class Checked:
+    """A reward whose numbers are looked at.
+
+    Args:
+        name: of the reward, for messages.
+        reward: who is asked.
+        of_all: as `Kind` has it.
+
+    Attributes:
+        name: as given.
+        reward: as given.
+        of_all: as given.
+    """
+
+    def __init__(self, name: str, reward: Reward, *, of_all: bool = False) -> None:
+        self.name = name
+        self.reward = reward
+        self.of_all = of_all
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """What must be known to read its numbers: of a Fréchet distance, of how many images it is, and its floor."""
+        if not isinstance(self.reward, Frechet):
+            return {}
+        return {"images": self.reward.count, "against": self.reward.against, "floor": self.reward.floor}
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:
+        """What the reward says, float32 [N], on the CPU.
+
+        Raises:
+            RewardError: that is of another shape, infinite or not a number; the message names the reward, and the first
+                prompt of which it said so.
+        """
+        said = self.reward(images, prompts, targets).float().cpu()
+        if said.shape != (len(prompts),):
+            raise RewardError(f"reward {self.name} says {list(said.shape)} of {len(prompts)} images; one number each")
+        wrong = (~said.isfinite()).nonzero().flatten().tolist()
+        if wrong:
+            raise RewardError(
+                f"reward {self.name} says {said[wrong[0]].item()} of an image of {prompts[wrong[0]]!r}, and no number "
+                f"of {len(wrong)} of {len(prompts)} images; look at its weights, and at the images"
+            )
+        return said

@@ -1,0 +1,220 @@
+"""Images drawn by chance step by step, rewarded, and handed to the training one step at a time.
+
+What is left of them, the rewards so far and the counts belong into the loop's state: together with its random streams a
+training that is stopped in the middle goes on as if it had not been.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from trainers.dit.errors import RewardError, SchedulerError
+from trainers.dit.images import Pictures
+from trainers.dit.models import ImageModel
+from trainers.dit.networks import Condition, Network
+from trainers.dit.policy import Step, advantages_of, log_probability, step_of
+from trainers.dit.rewards import Checked
+from trainers.dit.sampling import Guided, evaluating
+from trainers.dit.watching import check_unplanned
+from trainers.loop import SettingsError
+
+
+class Moves(NamedTuple):
+    """One step of some images.
+
+    Attributes:
+        before: latents, float32 [N, channels, side, side].
+        after: where the step has led, of the same shape.
+        timesteps: what the network was told, [N].
+        times: share of noise before, [N].
+        lengths: how much less of it there was after, [N].
+        probability: logarithm of the step's, as `log_probability` has it, [N].
+        advantages: how much better than the others of their groups the images were, [N].
+        condition: of their prompts.
+    """
+
+    before: Tensor
+    after: Tensor
+    timesteps: Tensor
+    times: Tensor
+    lengths: Tensor
+    probability: Tensor
+    advantages: Tensor
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Play:
+    """How images are drawn to learn from.
+
+    Attributes:
+        groups: prompts at once.
+        members: images of each.
+        steps: from noise to an image.
+        trained: of these steps, how many are learnt from.
+        noise: how much is by chance.
+        guidance: as `Sampling` has it.
+    """
+
+    groups: int
+    members: int
+    steps: int
+    trained: int
+    noise: float
+    guidance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What came of drawing once.
+
+    Attributes:
+        reward: mean over all images.
+        equal: groups in which all rewards were equal, from which nothing is learnt.
+        groups: all of them.
+    """
+
+    reward: float
+    equal: int
+    groups: int
+
+
+@final
+class Steps:
+    """Where a network leads by chance.
+
+    Args:
+        nothing: the condition of no prompt, of one row.
+        play: how images are drawn.
+    """
+
+    def __init__(self, nothing: Condition, play: Play) -> None:
+        self._nothing = nothing
+        self._play = play
+
+    def of(
+        self,
+        network: Network,
+        condition: Condition,
+        latents: Tensor,
+        timesteps: Tensor,
+        times: Tensor,
+        lengths: Tensor,
+    ) -> Step:
+        """The step from latents, float32 [N, channels, side, side], at times [N], of lengths [N]."""
+        guided = Guided(network, condition, self._nothing.on(latents.device), self._play.guidance)
+        return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._play.noise)
+
+
+@final
+class Rollouts:
+    """Draws images of prompts, and hands out their steps, again and again.
+
+    Args:
+        model: that draws, and is trained meanwhile.
+        pictures: prompts to draw, and real images of them.
+        reward: for each image.
+        play: how.
+
+    Attributes:
+        rounds: what came of it so far.
+
+    Raises:
+        SchedulerError: the model has not learnt flow matching.
+        RewardError: the reward has one number for all images, or the model reads plans besides prompts.
+        SettingsError: more steps are to be learnt from than there are.
+    """
+
+    def __init__(self, model: ImageModel, pictures: Pictures, reward: Checked, play: Play) -> None:
+        if model.objective is None or model.objective.name != "flow":
+            named = "none" if model.objective is None else str(model.objective)
+            raise SchedulerError(f"steps by chance are those of flow matching, and the model's objective is {named}")
+        if reward.of_all:
+            raise RewardError(f"reward {reward.name} has one number for all images, so none is better; choose another")
+        if play.trained > play.steps:
+            raise SettingsError(f"{play.trained} steps are to be learnt from, and images are drawn in {play.steps}")
+        check_unplanned(model)
+        self._model = model
+        self._pictures = pictures
+        self._reward = reward
+        self._play = play
+        self._steps = Steps(model.unconditional().on("cpu"), play)
+        scheduler = model.objective.steps(play.steps)
+        self._timesteps: Tensor = scheduler.timesteps
+        self._times: Tensor = scheduler.sigmas.float()
+        self._left: list[Moves] = []
+        self.rounds: list[Round] = []
+
+    def __iter__(self) -> Iterator[Moves]:
+        """Steps without end, each of all images; drawn anew when those of the last drawing have been handed out."""
+        while True:
+            if not self._left:
+                self._left = self._drawn()
+            yield self._left.pop(0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is left, and what came of it so far."""
+        left = [[*moves[:-1], *moves.condition] for moves in self._left]
+        return {"left": left, "rounds": [asdict(one) for one in self.rounds]}
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        """Go on from there."""
+        self._left = [_moves_of(parts) for parts in state_dict["left"]]
+        self.rounds = [Round(**one) for one in state_dict["rounds"]]
+
+    @torch.no_grad()
+    def _drawn(self) -> list[Moves]:
+        """Some steps of new images, in an order by chance."""
+        prompts, targets = self._chosen()
+        condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
+        with evaluating(self._model.network.module):
+            moves, latents = self._walked(condition)
+        rewards = self._reward(self._model.latents.decode(latents), prompts, targets)
+        found = advantages_of(rewards.view(self._play.groups, self._play.members))
+        self.rounds.append(Round(float(rewards.mean()), found.equal, self._play.groups))
+        kept = torch.randperm(len(moves))[: self._play.trained].tolist()
+        advantages = found.values.flatten().to(latents.device)
+        return [moves[place]._replace(advantages=advantages) for place in kept]
+
+    def _walked(self, condition: Condition) -> tuple[list[Moves], Tensor]:
+        """All steps from noise, and the latents at the end."""
+        count, network, device = len(condition.mask), self._model.network, condition.mask.device
+        latents = torch.randn(count, network.channels, network.side, network.side).to(device)
+        walked: list[Moves] = []
+        for place, timestep in enumerate(self._timesteps):
+            times = self._times[place].expand(count).to(device)
+            lengths = (self._times[place] - self._times[place + 1]).expand(count).to(device)
+            told = timestep.expand(count).to(device)
+            step = self._steps.of(network, condition, latents, told, times, lengths)
+            chance = torch.randn(latents.shape).to(device)  # drawn on the CPU: the same on every device
+            after = step.mean + step.deviation[:, None, None, None] * chance
+            probability = log_probability(step, after)
+            walked.append(Moves(latents, after, told, times, lengths, probability, torch.zeros(0), condition))
+            latents = after
+        return walked, latents
+
+    def _chosen(self) -> tuple[list[str], Tensor]:
+        """Prompts, each as often as a group has members, and a real image for each group, repeated for its members."""
+        places = places_by_prompt([picture.prompt for picture in self._pictures.pictures])
+        order = torch.randperm(len(places)).repeat(-(-self._play.groups // len(places)))[: self._play.groups]
+        drawn = [places[number] for number in order.tolist()]
+        one = [held[int(torch.randint(len(held), ()))] for held in drawn]
+        prompts = [self._pictures.pictures[place].prompt for place in one for _ in range(self._play.members)]
+        return prompts, (self._pictures.pixels(one) / 2 + 0.5).repeat_interleave(self._play.members, 0)
+
+
+def _moves_of(parts: Sequence[Tensor]) -> Moves:
+    """As the state has them: one after the other."""
+    before, after, timesteps, times, lengths, probability, advantages, *told = parts
+    return Moves(before, after, timesteps, times, lengths, probability, advantages, Condition(*told))
+
+
+def places_by_prompt(prompts: Sequence[str]) -> list[list[int]]:
+    """The places of each distinct prompt, in the order in which they come."""
+    places: dict[str, list[int]] = {}
+    for place, prompt in enumerate(prompts):
+        places.setdefault(prompt, []).append(place)
+    return [*places.values()]

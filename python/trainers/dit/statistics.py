@@ -1,0 +1,72 @@
+"""Numbers that tell how alike images are, one by one or as two sets.
+
+- SSIM: Wang et al., "Image quality assessment: from error visibility to structural similarity" (2004).
+- Fréchet distance: Dowson & Landau (1982), between normal distributions, as Heusel et al. (2017) put it to use.
+"""
+
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+WINDOW: Final = 11
+"""Pixels of an edge of SSIM's window, or as many of an odd number as the image has."""
+SPREAD: Final = 1.5
+"""Standard deviation of the window, in pixels."""
+LUMINANCE, CONTRAST = 0.01**2, 0.03**2
+"""What keeps SSIM's quotients finite, for pixels from 0 to 1."""
+LEAST_ERROR: Final = 1e-10
+"""Mean squared errors below this count as this, so that equal images have 100 dB."""
+
+
+def psnr(images: Tensor, targets: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio in dB, [N], of images, float [N, channels, height, width], 0 to 1; 100 at most."""
+    errors = (images - targets).square().mean((1, 2, 3)).clamp(min=LEAST_ERROR)
+    return -10 * errors.log10()
+
+
+def ssim(images: Tensor, targets: Tensor) -> Tensor:
+    """Structural similarity, [N], -1 to 1, of images, float [N, channels, height, width], 0 to 1."""
+    channels, least = images.shape[1], min(images.shape[2:])
+    kernel = _gaussian(min(WINDOW, least - (least + 1) % 2)).to(images).expand(channels, 1, -1, -1)
+
+    def mean(values: Tensor) -> Tensor:
+        return functional.conv2d(values, kernel, groups=channels)
+
+    one, other = mean(images), mean(targets)
+    variances = mean(images * images) - one * one, mean(targets * targets) - other * other
+    covariance = mean(images * targets) - one * other
+    likeness = (2 * one * other + LUMINANCE) / (one * one + other * other + LUMINANCE)
+    return (likeness * (2 * covariance + CONTRAST) / (variances[0] + variances[1] + CONTRAST)).mean((1, 2, 3))
+
+
+def frechet_distance(features: Tensor, others: Tensor) -> float:
+    """Between the normal distributions of two sets of features, float [N, width] and [M, width]; 0 or more.
+
+    Few rows make it larger, so only distances of the same numbers of rows can be compared.
+    """
+    one, other = features.double(), others.double()
+    spread, also = _covariance(one), _covariance(other)
+    root = _root(spread)
+    shared = _root(root @ also @ root).trace()
+    apart = (one.mean(0) - other.mean(0)).square().sum()
+    return max(0.0, float(apart + spread.trace() + also.trace() - 2 * shared))
+
+
+def _gaussian(size: int) -> Tensor:
+    """A window [size, size] of sum 1."""
+    line = torch.exp(-((torch.arange(size) - (size - 1) / 2) ** 2) / (2 * SPREAD**2))
+    return torch.outer(line, line) / line.sum() ** 2
+
+
+def _covariance(rows: Tensor) -> Tensor:
+    """Of rows, float64 [N, width], N at least 2: [width, width]."""
+    centred = rows - rows.mean(0)
+    return centred.T @ centred / (len(rows) - 1)
+
+
+def _root(matrix: Tensor) -> Tensor:
+    """The root of a symmetric matrix without negative eigenvalues, but for rounding."""
+    values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * values.clamp(min=0).sqrt()) @ vectors.T

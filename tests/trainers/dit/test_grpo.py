@@ -1,0 +1,274 @@
+"""Tuning by a reward: what is drawn, what is learnt of it, the gate, and going on after a stop."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rank_processes import results_on_ranks
+from tiny_images import tiny_model, write_images
+from torch import Tensor
+
+from trainers.dit.errors import GateError, RewardError, SchedulerError
+from trainers.dit.gate import Gate
+from trainers.dit.grpo import Improving, Tuned, play_of, tune
+from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.models import ImageModel
+from trainers.dit.policy import log_probability
+from trainers.dit.recipe import GrpoRecipe, ObjectiveName
+from trainers.dit.rewards import Checked, Kind, Material, reward_of
+from trainers.dit.rollouts import Rollouts, Steps
+from trainers.dit.sampling import Sampling
+from trainers.dit.watching import Watch
+from trainers.loop import Checkpoints, Report, SettingsError, StoppedError, WindowReport, seed_everything
+from trainers.progress import Consumer
+
+SMALL = GrpoRecipe(
+    iterations=4, groups=3, members=4, draw_steps=4, trained_steps=2, gate_every=2, learning_rate=1e-3, device="cpu"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("grpo")
+    write_images(place / "own", 32)
+    write_images(place / "held", 8)
+    return place
+
+
+def pictures_of(folder: Path) -> Pictures:
+    return read_pictures(folder, tiny_model().form, lambda _: None)
+
+
+class Says:
+    """A reward by a formula of the images."""
+
+    def __init__(self, formula: Callable[[Tensor], Tensor]) -> None:
+        self._formula = formula
+
+    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:
+        assert len(images) == len(prompts) == len(targets)
+        return self._formula(images)
+
+
+def brightness(images: Tensor) -> Tensor:
+    return images.mean((1, 2, 3))
+
+
+def darkness(images: Tensor) -> Tensor:
+    return -brightness(images)
+
+
+def steady(images: Tensor) -> Tensor:
+    return torch.full((len(images),), 0.25)
+
+
+def checked(name: str, formula: Callable[[Tensor], Tensor], folder: Path) -> Checked:
+    material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
+    return reward_of(name, material, {name: Kind(lambda _: Says(formula))})
+
+
+def rollouts_of(folder: Path, recipe: GrpoRecipe = SMALL) -> tuple[ImageModel, Rollouts]:
+    model = tiny_model().learning("flow")
+    reward = checked("brightness", brightness, folder)
+    return model, Rollouts(model, pictures_of(folder / "own"), reward, play_of(recipe))
+
+
+def tuned(
+    folder: Path,
+    recipe: GrpoRecipe = SMALL,
+    *,
+    formula: Callable[[Tensor], Tensor] = brightness,
+    quality: Callable[[Tensor], Tensor] = steady,
+    checkpoints: Checkpoints | None = None,
+    consume: Consumer = iter,
+) -> tuple[ImageModel, Tuned]:
+    model = tiny_model().learning("flow")
+    reward, other = checked("mine", formula, folder), checked("other", quality, folder)
+    material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
+    watch = Watch(model, material, [reward, other], Sampling(steps=4, guidance=recipe.guidance, seed=5))
+    gate = Gate(watch, reward="mine", quality="other", bound=recipe.bound, every=recipe.gate_every)
+    seed_everything(recipe.seed)
+    return model, tune(model, material.pictures, reward, gate, recipe, checkpoints, consume)
+
+
+def weights(model: ImageModel) -> Tensor:
+    return torch.cat([weight.flatten() for weight in model.network.module.state_dict().values()])
+
+
+def test_what_is_drawn_are_groups_of_a_prompt_with_steps_as_probable_as_they_were(folder: Path) -> None:
+    model, rollouts = rollouts_of(folder)
+    torch.manual_seed(3)
+    handed = iter(rollouts)
+    moves = [next(handed) for _ in range(2)]
+    assert len(rollouts.rounds) == 1
+    assert {tuple(one.before.shape) for one in moves} == {(12, 4, 4, 4)}
+    prompts = moves[0].condition.embeddings.view(3, 4, -1)
+    assert all(bool((group == group[:1]).all()) for group in prompts)
+    assert len({tuple(group[0].tolist()) for group in prompts}) == 3
+    assert moves[0].advantages.view(3, 4).sum(1).tolist() == pytest.approx([0, 0, 0], abs=1e-4)
+    steps = Steps(model.unconditional(), play_of(SMALL))
+    for one in moves:
+        with torch.no_grad():
+            step = steps.of(model.network, one.condition, one.before, one.timesteps, one.times, one.lengths)
+        torch.testing.assert_close(log_probability(step, one.after), one.probability, rtol=1e-4, atol=1e-5)
+        chance = (one.after - step.mean) / step.deviation[:, None, None, None]
+        assert float(chance.std()) == pytest.approx(1, abs=0.15)
+    next(handed)
+    assert len(rollouts.rounds) == 2
+
+
+def test_each_step_ends_where_the_next_begins_and_the_last_without_noise(folder: Path) -> None:
+    _, rollouts = rollouts_of(folder, replace(SMALL, trained_steps=4))
+    handed = iter(rollouts)
+    moves = sorted((next(handed) for _ in range(4)), key=lambda one: -float(one.times[0]))
+    assert float(moves[0].times[0]) == pytest.approx(1, abs=1e-3)
+    for one, following in pairwise(moves):
+        torch.testing.assert_close(one.times - one.lengths, following.times)
+        assert torch.equal(one.after, following.before)
+    assert (moves[-1].times - moves[-1].lengths).tolist() == [0] * 12
+
+
+def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) -> None:
+    model, rollouts = rollouts_of(folder)
+    torch.manual_seed(3)
+    moves = next(iter(rollouts))
+    start = tiny_model().learning("flow")
+    steps = Steps(model.unconditional(), play_of(SMALL))
+    unmoved = Improving(model.network, start.network, steps, SMALL).loss(moves)
+    assert unmoved.mean.item() == pytest.approx(-float(moves.advantages.mean()), abs=1e-4)
+    assert float(unmoved.parts["divergence"]) == 0
+    assert float(unmoved.parts["moved"]) == pytest.approx(0, abs=1e-4)
+    with torch.no_grad():
+        for weight in model.network.module.parameters():
+            weight.add_(0.02 * torch.randn_like(weight))
+    with torch.no_grad():
+        told = (moves.condition, moves.before, moves.timesteps, moves.times, moves.lengths)
+        step, other = steps.of(model.network, *told), steps.of(start.network, *told)
+    ratios = (log_probability(step, moves.after) - moves.probability).exp().tolist()
+    gains = [
+        min(ratio * worth, min(max(ratio, 0.99), 1.01) * worth)
+        for ratio, worth in zip(ratios, moves.advantages.tolist(), strict=True)
+    ]
+    away = ((step.mean - other.mean) ** 2 / (2 * step.deviation[:, None, None, None] ** 2)).mean()
+    found = Improving(model.network, start.network, steps, SMALL).loss(moves)
+    assert found.mean.item() == pytest.approx(0.5 * float(away) - sum(gains) / 12, rel=1e-4)
+    found.mean.backward()
+    assert all(weight.grad is None for weight in start.network.module.parameters())
+
+
+def test_a_reward_rises_and_the_frozen_parts_stay(folder: Path) -> None:
+    model = tiny_model()
+    digests = (model.latents.digest, model.prompts.digest)
+    recipe = replace(SMALL, iterations=12, gate_every=12, members=8, learning_rate=3e-3, divergence=0.0, ratio_clip=0.2)
+    model, done = tuned(folder, recipe)
+    start, end = (look.rewards["mine"] for look in done.looks)
+    assert end > start + 0.005
+    assert (done.kept, done.refused) == (done.looks[-1], None)
+    assert (model.latents.digest, model.prompts.digest) == digests
+
+
+def test_groups_of_equal_rewards_are_counted_and_move_nothing(folder: Path) -> None:
+    reports: list[Any] = []
+
+    def kept(given: Iterable[Report]) -> Iterator[Report]:
+        for report in given:
+            reports.append(report)
+            yield report
+
+    model, done = tuned(folder, formula=steady, quality=brightness, consume=kept)
+    assert [(one.reward, one.equal, one.groups) for one in done.rounds] == [(0.25, 3, 3)] * 4
+    assert torch.equal(weights(model), weights(tiny_model()))
+    windows = [report for report in reports if isinstance(report, WindowReport)]
+    assert len(windows) == 8
+    assert all(report.zero_gradient for report in windows)
+
+
+def test_beyond_the_bound_the_best_accepted_weights_stay(folder: Path) -> None:
+    quick = replace(SMALL, iterations=20, learning_rate=1e-2, divergence=0.0, bound=1.0, members=8)
+    model, done = tuned(folder, quick, quality=darkness)
+    assert done.refused is not None
+    assert done.refused.window == done.looks[-1].window < 40
+    start = done.looks[0].rewards
+    assert done.refused.rewards["other"] < start["other"]
+    accepted = [look for look in done.looks if look.rewards["other"] >= start["other"]]
+    assert done.kept == max(accepted, key=lambda look: look.rewards["mine"])
+    if done.kept is done.looks[0]:
+        assert torch.equal(weights(model), weights(tiny_model()))
+    assert "the best accepted weights stay, after" in done.verdict
+    assert "is more than 1 times worse than after 0 steps: mine" in done.verdict
+
+
+def test_the_bound_is_of_distances_and_of_other_numbers(folder: Path) -> None:
+    model = tiny_model().learning("flow")
+    material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
+    watch = Watch(model, material, [], Sampling(steps=4))
+    for start, good, bad in ((-2.0, -2.6, -2.7), (0.9, 0.7, 0.68)):
+        gate = Gate(watch, reward="a", quality="b", bound=1.3, every=1)
+        rewards = [{"a": 0.0, "b": start}, {"a": 1.0, "b": good}, {"a": 2.0, "b": bad}]
+        gate.load_state_dict({"looks": [{"window": at, "rewards": each} for at, each in enumerate(rewards)]})
+        assert [gate.accepts(look) for look in gate.looks] == [True, True, False]
+        assert (gate.kept.window, gate.refused) == (1, gate.looks[2])
+
+
+@pytest.mark.parametrize("windows", [1, 4, 5])
+def test_a_tuning_goes_on_at_the_window_to_the_same_bits(folder: Path, tmp_path: Path, windows: int) -> None:
+    def stopped(reports: Iterable[Report]) -> Iterator[Report]:
+        seen = 0
+        for report in reports:
+            yield report
+            seen += isinstance(report, WindowReport)
+            if seen > windows:
+                raise StoppedError("enough", signal=2)
+
+    def at(consume: Consumer) -> tuple[ImageModel, Tuned]:
+        return tuned(folder, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9), consume=consume)
+
+    whole, expected = tuned(folder)
+    with pytest.raises(StoppedError):
+        at(stopped)
+    reports: list[Any] = []
+
+    def kept(given: Iterable[Report]) -> Iterator[Report]:
+        for report in given:
+            reports.append(report)
+            yield report
+
+    again, done = at(kept)
+    assert done == expected
+    assert torch.equal(weights(again), weights(whole))
+    assert sum(isinstance(report, WindowReport) for report in reports) == 8 - windows
+
+
+def test_what_cannot_be_tuned_is_refused(folder: Path) -> None:
+    own, bright = pictures_of(folder / "own"), checked("brightness", brightness, folder)
+    names: tuple[ObjectiveName, ...] = ("epsilon", "velocity")
+    for name in names:
+        with pytest.raises(SchedulerError, match=f"the model's objective is {name} "):
+            Rollouts(tiny_model().learning(name), own, bright, play_of(SMALL))
+    flow = tiny_model().learning("flow")
+    with pytest.raises(RewardError, match="brightness has one number for all images"):
+        Rollouts(flow, own, Checked("brightness", Says(brightness), of_all=True), play_of(SMALL))
+    with pytest.raises(SettingsError, match="5 steps are to be learnt from, and images are drawn in 4"):
+        Rollouts(flow, own, bright, play_of(replace(SMALL, trained_steps=5)))
+    watch = Watch(flow, Material(own, own, count=8), [], Sampling(steps=4))
+    with pytest.raises(GateError, match="ssim is the reward and cannot be the gate too"):
+        Gate(watch, reward="ssim", quality="ssim", bound=1.3, every=5)
+    with pytest.raises(SettingsError, match="precision is bf16"):
+        tuned(folder, replace(SMALL, precision="bf16"))
+
+
+def looks_and_weights(folder: Path) -> Any:
+    model, done = tuned(folder, replace(SMALL, iterations=2))
+    return [look.rewards for look in done.looks], [one.reward for one in done.rounds], weights(model).numpy()
+
+
+def test_two_ranks_draw_for_themselves_and_see_the_same(folder: Path) -> None:
+    first, second = results_on_ranks(looks_and_weights, folder)
+    assert first[0] == second[0]
+    assert first[0][0] == tuned(folder, replace(SMALL, iterations=1))[1].looks[0].rewards
+    assert first[1] != second[1]
+    assert (first[2] == second[2]).all()

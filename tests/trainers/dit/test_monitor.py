@@ -1,0 +1,141 @@
+"""A training that rewards watch: nothing of it changes, what is best is kept, and a collapse is told by a rule."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_images import tiny_model, write_images
+from torch import Tensor
+
+from trainers.dit.batches import PlainImages
+from trainers.dit.errors import RewardError
+from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.models import ImageModel
+from trainers.dit.monitor import Collapse, Monitor
+from trainers.dit.recipe import ImageRecipe
+from trainers.dit.rewards import Kind, Material, reward_of
+from trainers.dit.sampling import Sampling, draw_images
+from trainers.dit.training import Learnt, fit
+from trainers.dit.watching import Watch
+from trainers.loop import Checkpoints, Report, StoppedError, seed_everything
+from trainers.progress import Consumer
+
+SAMPLING = Sampling(steps=3, guidance=2.0, seed=11)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("monitor")
+    write_images(place / "own", 32)
+    write_images(place / "held", 8)
+    return place
+
+
+def pictures_of(folder: Path, model: ImageModel) -> Pictures:
+    return read_pictures(folder, model.form, model.prompts.check)
+
+
+class Listed:
+    """Rewards in an order that is given, whatever is drawn, the first for the trial; and keeps the images."""
+
+    def __init__(self, rewards: list[float]) -> None:
+        self._rewards = iter(rewards)
+        self.seen: list[Tensor] = []
+
+    def __call__(self, images: Tensor, prompts: object, targets: Tensor) -> Tensor:
+        assert prompts
+        assert len(targets) == len(images)
+        self.seen.append(images)
+        return torch.full((len(images),), next(self._rewards))
+
+
+def monitor_of(model: ImageModel, folder: Path, reward: Listed, *, every: int = 2, patience: int = 2) -> Monitor:
+    material = Material(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
+    checked = reward_of("listed", material, {"listed": Kind(lambda _: reward)})
+    return Monitor(Watch(model, material, [checked], SAMPLING), "listed", every=every, collapse=Collapse(patience))
+
+
+def trained(
+    folder: Path,
+    reward: Listed | None,
+    steps: int,
+    *,
+    every: int = 2,
+    ema: float = 0.5,
+    checkpoints: Checkpoints | None = None,
+    consume: Consumer = iter,
+) -> tuple[ImageModel, Learnt]:
+    model = tiny_model().learning("flow")
+    images = PlainImages(pictures_of(folder / "own", model), model.prompts)
+    recipe = ImageRecipe(steps=steps, batch_size=4, ema=ema, device="cpu")
+    seed_everything(0)
+    monitor = None if reward is None else monitor_of(model, folder, reward, every=every)
+    return model, fit(model, images, recipe, checkpoints, consume, monitor)
+
+
+def weights(model: ImageModel) -> Tensor:
+    return torch.cat([weight.flatten() for weight in model.network.module.state_dict().values()])
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_monitoring_changes_no_bit_of_the_weights(folder: Path, ema: float) -> None:
+    watched, learnt = trained(folder, Listed([0.0, 1, 2, 3, 4]), 8, ema=ema)  # the last is the best
+    alone, lonely = trained(folder, None, 8, ema=ema)
+    assert torch.equal(weights(watched), weights(alone))
+    assert learnt.loss == lonely.loss
+    assert [look.window for look in learnt.looks] == [2, 4, 6, 8]
+    assert [look.rewards["listed"] for look in learnt.looks] == [1, 2, 3, 4]
+
+
+def test_the_weights_of_the_best_reward_are_kept(folder: Path) -> None:
+    reward = Listed([0.0, 1, 5, 4, 4.5])
+    model, _ = trained(folder, reward, 8)
+    drawn = draw_images(model, [f"a bar on the {side}" for side in ("left", "right", "top", "bottom")] * 2, SAMPLING)
+    torch.testing.assert_close(drawn, reward.seen[2], atol=1e-5, rtol=0)  # of averaged weights, at the second look
+    assert not torch.allclose(reward.seen[1], reward.seen[2], atol=1e-4)
+
+
+def test_a_collapse_is_a_loss_of_more_than_half_of_the_gain_several_looks_in_a_row() -> None:
+    rule = Collapse(2)
+    assert not rule([1.0, 3.0, 1.9])
+    assert rule([1.0, 3.0, 1.9, 1.9])
+    assert not rule([1.0, 3.0, 2.0, 2.0])  # exactly half
+    assert not rule([1.0, 3.0, 1.9, 2.5, 1.9])
+    assert rule([-5.0, -6.0, -6.0])  # it has never gained anything
+    assert not rule([-5.0, -5.0, -5.0])
+    assert not Collapse(0)([1.0, 3.0, 0.0, 0.0, 0.0])
+
+
+def test_a_training_that_collapses_ends_with_the_best_weights(folder: Path) -> None:
+    reward = Listed([0.0, 1, 5, 2, 2, 9])
+    model, learnt = trained(folder, reward, 20)
+    assert learnt.collapsed
+    assert [look.window for look in learnt.looks] == [2, 4, 6, 8]
+    best, _ = trained(folder, Listed([0.0, 1, 5]), 4)
+    drawn = draw_images(model, ["a bar on the left"], SAMPLING)
+    assert drawn.shape == (1, 1, 8, 8)
+    assert not torch.equal(weights(model), weights(best))  # the rates of a shorter training are others
+
+
+def test_a_training_that_goes_on_remembers_what_was_seen(folder: Path, tmp_path: Path) -> None:
+    def stopped(reports: Iterable[Report]) -> Iterator[Report]:
+        for report in reports:
+            yield report
+            if len(reward.seen) == 3:
+                raise StoppedError("enough", signal=2)
+
+    whole, learnt = trained(folder, Listed([0.0, 1, 2, 5, 3]), 8)
+    reward = Listed([0.0, 1, 2, 5, 3])
+    with pytest.raises(StoppedError):
+        trained(folder, reward, 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9), consume=stopped)
+    again, rest = trained(folder, Listed([0.0, 2, 5, 3]), 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9))
+    assert rest.looks == learnt.looks
+    assert torch.equal(weights(again), weights(whole))
+
+
+def test_too_few_held_out_images_are_refused(folder: Path) -> None:
+    model = tiny_model().learning("flow")
+    material = Material(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=9)
+    with pytest.raises(RewardError, match=r"9 images are to be drawn at every look, and .*held has prompts for 8"):
+        Watch(model, material, [], SAMPLING)

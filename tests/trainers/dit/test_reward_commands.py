@@ -1,0 +1,113 @@
+"""Rewards on the command line: a training that is watched, and a tuning behind its gate."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_images import tiny_model, write_images
+from typer.testing import CliRunner
+
+from trainers.cli.commands import app
+from trainers.dit.models import ImageModel
+
+RUNNER = CliRunner()
+SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
+WATCHED = ("--monitor", "ssim", "--monitor-every", "2", "--monitor-images", "4", "--monitor-steps", "3")
+TUNED = ("--reward", "ssim", "--gate", "psnr", "--iterations", "2", "--groups", "2", "--members", "3", "--draw-steps")
+BRIEF = (*TUNED, "4", "--trained-steps", "2", "--gate-images", "4", "--gate-steps", "4", "--gate-every", "1")
+
+
+def ran(*words: str | Path) -> Any:
+    """What `quantra train dit …` ends with."""
+    return RUNNER.invoke(app, ["train", "dit", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learnt nothing, one whose objective is flow matching, and two folders of images."""
+    folder = tmp_path_factory.mktemp("commands")
+    tiny_model().save(folder / "base")
+    tiny_model().learning("flow").save(folder / "flow")
+    write_images(folder / "own")
+    write_images(folder / "held", 8)
+    return folder
+
+
+def test_a_training_is_watched_and_tells_what_was_seen(place: Path, tmp_path: Path) -> None:
+    words = (place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
+    done = ran("train", *words, "--held-out", place / "held", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "model" / "training.json").read_text())
+    assert [look["window"] for look in told["curves"]["looks"]] == [2, 4]
+    assert told["monitor"]["monitor"] == "ssim"
+    assert "after 2 steps: ssim " in done.stdout
+
+
+def test_what_rewards_lack_is_told_before_a_training_starts(place: Path, tmp_path: Path) -> None:
+    words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT)
+    assert "needs --held-out" in ran(*words, *WATCHED).output
+    clip = ("--monitor", "clip", "--held-out", place / "held", "--monitor-images", "4")
+    assert "clip needs the folder of a CLIP model" in str(ran(*words, *clip).exception)
+    gone = ran(*words, *clip, "--reward-weights", tmp_path / "gone")
+    assert "gone cannot be read as a CLIP model" in str(gone.exception)
+    assert not (tmp_path / "model.run").exists()
+    cached = ran("cache", place / "own", "--model", place / "base", "--out", tmp_path / "cache")
+    assert cached.exit_code == 0
+    done = ran("train", tmp_path / "cache", *words[2:], *WATCHED, "--held-out", place / "held")
+    assert "is a cache; add --made-of" in " ".join(done.output.replace("│", "").split())
+
+
+def test_a_tuning_within_its_bound_ends_with_success(place: Path, tmp_path: Path) -> None:
+    words = (place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / "tuned")
+    done = ran("grpo", *words, *BRIEF, "--bound", "3", "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert "; kept after " in done.stderr
+    assert "drawn from 4 groups, of which 0 had equal rewards" in done.stderr
+    told = json.loads((tmp_path / "tuned" / "tuning.json").read_text())["tuned"]
+    assert [look["window"] for look in told["looks"]] == [0, 2, 4]
+    assert len(told["rounds"]) == 2
+    assert ImageModel.load(tmp_path / "tuned").objective is not None
+
+
+def test_a_tuning_beyond_its_bound_ends_with_one_and_the_figures(place: Path, tmp_path: Path) -> None:
+    words = (place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / "tuned")
+    ruinous = ("--bound", "1", "--learning-rate", "0.5", "--divergence", "0", "--device", "cpu")
+    done = ran("grpo", *words, *BRIEF, *ruinous)
+    assert done.exit_code == 1, done.output
+    assert "is more than 1 times worse than after 0 steps: ssim " in done.stderr
+    assert "the best accepted weights stay, after 0 steps" in done.stderr
+    weights = "transformer/diffusion_pytorch_model.safetensors"
+    assert (tmp_path / "tuned" / weights).read_bytes() == (place / "flow" / weights).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_tuning_that_is_killed_goes_on_to_the_same_weights(place: Path, tmp_path: Path) -> None:
+    def words(out: str, *more: str) -> list[str]:
+        folders = [place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / out]
+        often = ["--checkpoint-seconds", "0.01", "--device", "cpu", "--json", "--bound", "9", "--iterations", "9"]
+        return ["grpo", *map(str, folders), *BRIEF, *often, *more]
+
+    command = [sys.executable, "-m", "trainers.dit", *words("killed")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as running:
+        assert running.stdout is not None
+        kinds = (json.loads(line)["kind"] for line in running.stdout)
+        assert [next(kind for kind in kinds if kind == "checkpoint") for _ in range(3)]
+        running.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "killed").exists()
+    assert ran(*words("killed", "--resume")).exit_code == 0
+    assert ran(*words("whole")).exit_code == 0
+    for file in ("transformer/diffusion_pytorch_model.safetensors", "tuning.json"):
+        assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
+def test_a_reward_that_is_its_own_gate_is_refused(place: Path, tmp_path: Path) -> None:
+    words = (place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / "tuned")
+    done = ran("grpo", *words, *BRIEF, "--gate", "ssim")
+    assert done.exit_code == 1
+    assert "ssim is the reward and cannot be the gate too" in str(done.exception)
+    assert not (tmp_path / "tuned.run").exists()
