@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from trainers.dit.batches import PlainImages
     from trainers.dit.cache import Cache
     from trainers.dit.gate import Gate
+    from trainers.dit.grpo import Tuned
     from trainers.dit.images import Pictures
     from trainers.dit.models import ImageModel
     from trainers.dit.monitor import Monitor
@@ -82,7 +84,9 @@ def cache(
         _write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
         return
     _say(f"{facts['images']} images of {facts['prompts']} prompts, {len(pictures.refused)} left out.")
-    _say(f"Saved {out}. Next: quantra train dit train {out} --model {model} --out drawings/mine")
+    _say(
+        f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine"
+    )
 
 
 @with_flags
@@ -135,7 +139,7 @@ def train(  # noqa: PLR0913 - one argument a flag
     if learnt.collapsed:
         _say("! the training was ended, for its reward had collapsed; the weights of the best look are kept")
     prompt = "a handwritten digit seven"
-    _say(f'Saved {out}. Next: quantra train dit sample {out} --prompt "{prompt}" --out seven.png')
+    _say(f'Saved {out}. Next: quantra train dit sample {quote(str(out))} --prompt "{prompt}" --out seven.png')
 
 
 @with_flags
@@ -182,16 +186,7 @@ def grpo(
             return
         loaded.network.module.cpu()
         loaded.save(out, {TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts}})
-    if run.as_json:
-        _write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
-    else:
-        _say(f"{'!' if tuned.refused else 'ok:'} {tuned.verdict}")
-        _say(
-            f"Saved {out}, drawn from {sum(one.groups for one in tuned.rounds)} groups, of which "
-            f"{sum(one.equal for one in tuned.rounds)} had equal rewards"
-        )
-    if tuned.refused is not None:
-        raise typer.Exit(1)
+    _tell_tuned(tuned, out, as_json=run.as_json)
 
 
 @with_flags
@@ -288,6 +283,24 @@ def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor 
     sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
     watch = Watch(model, material, rewards_of((name,), material), sampling)
     return Monitor(watch, name, every=watching.monitor_every, collapse=Collapse(watching.patience))
+
+
+def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:
+    """What became of a model, and with which figures.
+
+    Raises:
+        Exit: 1, where the gate ended the tuning.
+    """
+    if as_json:
+        _write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
+    else:
+        _say(f"{'!' if tuned.refused else 'ok:'} {tuned.verdict}")
+        _say(
+            f"Saved {out}, drawn from {sum(one.groups for one in tuned.rounds)} groups, of which "
+            f"{sum(one.equal for one in tuned.rounds)} had equal rewards"
+        )
+    if tuned.refused is not None:
+        raise typer.Exit(1)
 
 
 def _gated(model: "ImageModel", material: "Material", recipe: GrpoRecipe) -> "tuple[Checked, Gate]":

@@ -82,21 +82,16 @@ class Gate:
                 if self.refused is not None:
                     return
 
-    def figures(self, look: Look) -> str:
-        """What a look has found, in words."""
-        said = ", ".join(f"{name} {value:.4g}" for name, value in look.rewards.items())
-        return f"after {look.window} steps: {said}"
-
     @property
     def verdict(self) -> str:
         """What is kept and why, with its figures."""
-        start, kept = self.figures(self.looks[0]), self.figures(self.kept)
+        start, kept = _told(self.looks[0]), _told(self.kept)
         known = [f"{name} of real images {-told['floor']:.4g}" for name, told in self.facts.items()]
         kept = ", ".join((kept, *known))
         if self.refused is None:
             return f"{start}; kept {kept}"
         return (
-            f"{self.figures(self.refused)} is more than {self._bound:g} times worse than {start}; the best accepted "
+            f"{_told(self.refused)} is more than {self._bound:g} times worse than {start}; the best accepted "
             f"weights stay, {kept}"
         )
 
@@ -117,4 +112,8 @@ class Gate:
         self.looks.append(look)
         if self.accepts(look):
             run.stalled(-look.rewards[self._reward], patience=1)  # keeps the weights of the best
-        return Notice(message=self.figures(look))
+        return Notice(message=_told(look))
+
+
+def _told(look: Look) -> str:
+    return f"after {look.window} steps: {look.said}"

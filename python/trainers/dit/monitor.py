@@ -112,5 +112,4 @@ class Monitor:
         look = self._watch.look(run)
         self.looks.append(look)
         run.stalled(-look.rewards[self._name], patience=1)  # keeps the weights of the best
-        said = ", ".join(f"{name} {value:.4g}" for name, value in look.rewards.items())
-        return f"after {self._stepped} steps: {said}"
+        return f"after {self._stepped} steps: {look.said}"

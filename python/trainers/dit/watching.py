@@ -49,6 +49,12 @@ class Look:
     window: int
     rewards: Mapping[str, float]
 
+    @property
+    def said(self) -> str:
+        """In words; more is always better, so that a distance, which is a reward by its minus, needs telling."""
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in self.rewards.items())
+        return f"{figures} (more is better)" if min(self.rewards.values()) < 0 else figures
+
 
 @final
 class Watch:

@@ -49,7 +49,6 @@ def prepare(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Check recordings and their texts, and make a corpus of them."""
     with failing():
-        from trainers.vits.notices import notices
         from trainers.vits.preparation import Preparation
         from trainers.vits.preparation import prepare as prepared
         from trainers.vits.spectrum import Framing
@@ -66,19 +65,7 @@ def prepare(  # noqa: PLR0913 - one argument a flag
             vocabulary=None if vocabulary_of is None else read_vocabulary(voice_folder(vocabulary_of) / VOCABULARY),
         )
         corpus = prepared(recordings, out, settings, counter("prepared", silent=as_json))
-    facts = _facts_of(corpus)
-    if as_json:
-        write({"kind": "prepared", "corpus": str(out), **facts})
-        return
-    for notice in notices(corpus):
-        say(f"! {notice}")
-    say(
-        f"{len(corpus.clips)} clips, {facts['seconds']:.0f} seconds: {facts['train']} to learn from, "
-        f"{facts['selection']} to choose by, {facts['held_out']} to judge by."
-    )
-    if facts["held_out"] < FEW:
-        say(f"! {facts['held_out']} to judge by tell little; --held-out {FEW} sets so many texts aside")
-    say(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
+    _tell_prepared(corpus, out, as_json=as_json)
 
 
 @with_flags
@@ -276,6 +263,25 @@ def _tell_finished(version: Path, following: str, *, as_json: bool) -> None:
         write({"kind": "finished", "voice": str(version)})
         return
     say(f"{version} is finished; there is nothing to resume. Next: {following}")
+
+
+def _tell_prepared(corpus: "Corpus", out: Path, *, as_json: bool) -> None:
+    """How large a corpus is, and what one should know of it."""
+    from trainers.vits.notices import notices
+
+    facts = _facts_of(corpus)
+    if as_json:
+        write({"kind": "prepared", "corpus": str(out), **facts})
+        return
+    for notice in notices(corpus):
+        say(f"! {notice}")
+    say(
+        f"{len(corpus.clips)} clips, {facts['seconds']:.0f} seconds: {facts['train']} to learn from, "
+        f"{facts['selection']} to choose by, {facts['held_out']} to judge by."
+    )
+    if facts["held_out"] < FEW:
+        say(f"! {facts['held_out']} to judge by tell little; --held-out {FEW} sets so many texts aside")
+    say(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
 
 
 def _facts_of(corpus: "Corpus") -> dict[str, Any]:

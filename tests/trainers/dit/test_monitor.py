@@ -17,7 +17,7 @@ from trainers.dit.recipe import ImageRecipe
 from trainers.dit.rewards import Kind, Material, reward_of
 from trainers.dit.sampling import Sampling, draw_images
 from trainers.dit.training import Learnt, fit
-from trainers.dit.watching import Watch
+from trainers.dit.watching import Look, Watch
 from trainers.loop import Checkpoints, Report, StoppedError, seed_everything
 from trainers.progress import Consumer
 
@@ -139,3 +139,8 @@ def test_too_few_held_out_images_are_refused(folder: Path) -> None:
     material = Material(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=9)
     with pytest.raises(RewardError, match=r"9 images are to be drawn at every look, and .*held has prompts for 8"):
         Watch(model, material, [], SAMPLING)
+
+
+def test_a_look_tells_why_a_distance_has_a_minus() -> None:
+    assert Look(3, {"classifier": 0.9}).said == "classifier 0.9"
+    assert Look(3, {"classifier": 0.9, "frechet": -2.04}).said == "classifier 0.9, frechet -2.04 (more is better)"
