@@ -1,6 +1,6 @@
 """Images of prompts, as the matching pipeline of diffusers draws them: the same noise, steps and guidance."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
@@ -86,7 +86,11 @@ def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, samplin
 
 @torch.no_grad()
 def draw_images(
-    model: ImageModel, prompts: Sequence[str], sampling: Sampling, priors: Tensor | Sequence[Tensor] | None = None
+    model: ImageModel,
+    prompts: Sequence[str],
+    sampling: Sampling,
+    priors: Tensor | Sequence[Tensor] | None = None,
+    tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Tensor:
     """Images of prompts, float32 [N, channels, height, width], 0 to 1, on the CPU; the same for the same seed.
 
@@ -95,6 +99,7 @@ def draw_images(
         prompts: one for each image.
         sampling: how.
         priors: plans of the images, each int64 [priors], for a network that reads them.
+        tell: called with how many images are drawn, and of how many.
 
     Raises:
         PriorError: the network reads plans and these are none, or it reads none.
@@ -111,6 +116,7 @@ def draw_images(
         condition = condition.with_priors(plans[rows].to(device))
         latents = draw_latents(model, condition, noise[rows].to(device), sampling)
         drawn.append(model.latents.decode(latents).cpu())
+        tell(min(rows.stop, len(prompts)), len(prompts))
     return torch.cat(drawn)
 
 

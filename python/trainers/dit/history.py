@@ -1,0 +1,100 @@
+"""How a model came to be, from the notes beside its parts: curves of loss, rewards and distances."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from trainers.dit.errors import ModelError
+from trainers.dit.recipe import ImageRecipe
+from trainers.dit.rewards import KINDS
+from trainers.media.curves import Curve
+
+TRAINING: Final = "training.json"
+"""How a model was trained, beside its parts."""
+
+TUNING: Final = "tuning.json"
+"""How a model was tuned, beside its parts."""
+
+Notes = Mapping[str, Mapping[str, Any]]
+"""What a file says, by its name."""
+
+
+def read_notes(model: Path) -> Notes:
+    """The notes in a model's folder; none where it was made elsewhere.
+
+    Raises:
+        ModelError: one of them is damaged.
+    """
+    return {name: _read(model / name) for name in (TRAINING, TUNING) if (model / name).is_file()}
+
+
+def curves_of(notes: Notes) -> list[Curve]:
+    """What changed while a model learnt, in the order in which it is looked at; none where there are no notes.
+
+    Raises:
+        ModelError: the notes are not as this program writes them.
+    """
+    try:
+        trained = _trained(notes[TRAINING]) if TRAINING in notes else ()
+        tuned = _tuned(notes[TUNING]) if TUNING in notes else ()
+        return [*trained, *tuned]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(
+            f"what {' and '.join(notes)} in the model's folder say is not as a training writes it ({error!r}); restore "
+            "them, or remove them, and no curves are shown"
+        ) from error
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read ({error}); restore it, or remove it") from error
+
+
+def _trained(told: Mapping[str, Any]) -> Iterator[Curve]:
+    each = ImageRecipe(steps=told["recipe"]["steps"]).round_steps
+    losses: Sequence[float] = told["curves"]["loss"]
+    yield Curve(
+        name="Loss",
+        over="steps",
+        points=tuple((each * (number + 1), loss) for number, loss in enumerate(losses)),
+        note="Mean of each round. It falls little even where images become much better: most of it is noise.",
+    )
+    yield from _looked(told["curves"]["looks"], told["facts"], "steps of the training")
+
+
+def _tuned(told: Mapping[str, Any]) -> Iterator[Curve]:
+    """Rewards of a tuning: of what was drawn to learn from, then of held-out prompts."""
+    recipe, rounds = told["recipe"], told["tuned"]["rounds"]
+    yield Curve(
+        name=f"{_title(recipe['reward'])}, drawn to learn from",
+        over="iterations of the tuning",
+        points=tuple((number + 1, one["reward"]) for number, one in enumerate(rounds)),
+        note="By chance, so lower than what the model draws without.",
+    )
+    yield from _looked(told["tuned"]["looks"], told["facts"], "steps of the tuning")
+
+
+def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[Curve]:
+    """A curve for each reward that looks at held-out prompts asked; a distance is shown as one, without its minus."""
+    for name in looks[0]["rewards"] if looks else ():
+        known = facts.get(name)
+        sign = 1 if known is None else -1
+        points = tuple((look["window"], sign * look["rewards"][name]) for look in looks)
+        if known is None:
+            yield Curve(name=f"{_title(name)}, held-out prompts", over=over, points=points)
+            continue
+        yield Curve(
+            name=f"{_title(name)}, held-out prompts",
+            over=over,
+            points=points,
+            level=known["floor"],
+            level_name=f"the distance that {known['images']:,} real images have",
+            note=f"Of {known['images']:,} images and {known['against']:,} real ones; less is better.",
+        )
+
+
+def _title(name: str) -> str:
+    return KINDS[name].title if name in KINDS else name
