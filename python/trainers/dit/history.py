@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from trainers.dit.errors import ModelError
@@ -36,9 +37,7 @@ def curves_of(notes: Notes) -> list[Curve]:
         ModelError: the notes are not as this program writes them.
     """
     try:
-        trained = _trained(notes[TRAINING]) if TRAINING in notes else ()
-        tuned = _tuned(notes[TUNING]) if TUNING in notes else ()
-        return [*trained, *tuned]
+        return [curve for name, read in READERS.items() if name in notes for curve in read(notes[name])]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(
             f"what {' and '.join(notes)} in the model's folder say is not as a training writes it ({error!r}); restore "
@@ -98,3 +97,6 @@ def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iter
 
 def _title(name: str) -> str:
     return KINDS[name].title if name in KINDS else name
+
+
+READERS: Final = MappingProxyType({TRAINING: _trained, TUNING: _tuned})

@@ -1,7 +1,7 @@
 """What a model draws as a page to look at: one HTML file that loads nothing from anywhere."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,11 @@ MOST_MISTAKEN: Final = 24
 
 WIDEST: Final = 1024
 """Pixels of a row of images; wider ones are shown smaller."""
+
+LIMITS: Final = (
+    "The classifier has learnt from the images that were given to learn from, and from nothing else: it tells whether "
+    "prompts are followed, not whether images are beautiful."
+)
 
 LARGEST: Final = 64
 """Pixels of the edge of an image up to which each of them is shown as a square."""
@@ -88,6 +93,7 @@ class Sheet:
         title: the heading.
         lines: below it: what drew, how, and of which images.
         figures: the first is the one to look at; none where nothing was judged.
+        limits: what the figures do not tell; empty where there is nothing to say.
         prompts: those that are shown.
         more: prompts that are not.
         mistaken: those that are shown.
@@ -99,10 +105,11 @@ class Sheet:
     lines: tuple[str, ...]
     prompts: tuple[Prompted, ...]
     figures: tuple[Figure, ...] = ()
+    limits: str = ""
     more: int = 0
     mistaken: tuple[Mistaken, ...] = ()
     mistaken_count: int = 0
-    curves: tuple[Curve, ...] = field(default=())
+    curves: tuple[Curve, ...] = ()
 
 
 def write_sheet(path: Path, sheet: Sheet) -> None:
@@ -134,14 +141,15 @@ def drawn_sheet(title: str, lines: Sequence[str], prompt: str, images: Tensor, c
 def judged_sheet(title: str, lines: Sequence[str], found: Evaluation, curves: Iterable[Curve]) -> Sheet:
     """Of an evaluation, with the first images of the first prompts."""
     prompts = tuple(dict.fromkeys(found.prompts))
-    wrong = [] if found.telling is None else _wrong(found.telling.drawn, found.prompts)
+    wrong = _wrong(found)
     return Sheet(
         title=title,
         lines=tuple(lines),
         figures=tuple(_figures(found)),
+        limits="" if found.telling is None else LIMITS,
         prompts=tuple(_prompted(found, prompt) for prompt in prompts[:MOST_PROMPTS]),
         more=max(0, len(prompts) - MOST_PROMPTS),
-        mistaken=tuple(_mistaken(found, place) for place in wrong[:MOST_MISTAKEN]),
+        mistaken=tuple(_mistaken(found, place, taken) for place, taken in wrong[:MOST_MISTAKEN]),
         mistaken_count=len(wrong),
         curves=tuple(curves),
     )
@@ -167,14 +175,12 @@ def _figures(found: Evaluation) -> Iterator[Figure]:
     """The accuracy first, where a classifier was asked."""
     count = len(found.prompts)
     if found.telling is not None:
-        low, high = wilson_interval(found.right, count)
-        yield figure(
-            "Prompt accuracy",
-            found.right / count,
-            percent,
-            f"{found.right:,} of {count:,} are taken for their prompt; 95\N{NO-BREAK SPACE}% interval {percent(low)} to "
-            f"{percent(high)}; of the real images {percent(found.real_right / count)}",
+        low, high = map(percent, wilson_interval(found.right, count))
+        note = (
+            f"{found.right:,} of {count:,} are taken for their prompt; 95\N{NO-BREAK SPACE}% interval {low} to {high}"
         )
+        real = f"of the real images {percent(found.real_right / count)}"
+        yield figure("Prompt accuracy", found.right / count, percent, f"{note}; {real}")
     for score in found.scores:
         yield figure(score.title, score.value, plain, _note(score, count))
     yield figure("Images", count, "{:,.0f}".format, f"of {len(set(found.prompts)):,} held-out prompts")
@@ -198,11 +204,12 @@ def _prompted(found: Evaluation, prompt: str) -> Prompted:
     return Prompted(prompt=prompt, note=note, strips=strips)
 
 
-def _mistaken(found: Evaluation, place: int) -> Mistaken:
-    assert found.telling is not None  # where nobody told, nothing was taken for anything
-    prompt, taken = found.prompts[place], found.telling.drawn[place]
+def _mistaken(found: Evaluation, place: int, taken: str) -> Mistaken:
+    prompt = found.prompts[place]
     return Mistaken(prompt=prompt, taken=taken, strip=strip_of("Drawn", found.images[place : place + 1], prompt))
 
 
-def _wrong(told: Sequence[str], prompts: Sequence[str]) -> list[int]:
-    return [place for place, (one, other) in enumerate(zip(told, prompts, strict=True)) if one != other]
+def _wrong(found: Evaluation) -> list[tuple[int, str]]:
+    """Places of images that were taken for something else, and for what."""
+    told = () if found.telling is None else found.telling.drawn
+    return [(place, taken) for place, taken in enumerate(told) if taken != found.prompts[place]]
