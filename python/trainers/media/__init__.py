@@ -1,1 +1,1 @@
-"""What speech and images share: how their commands speak and end, and the pages on which one looks and listens."""
+"""What the trainers of speech and of images share: their commands' ways, settings, pages and files on the disk."""
