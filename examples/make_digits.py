@@ -1,12 +1,14 @@
 """Make images of digits with prompts, and a small model to train on them: python examples/make_digits.py digits.
 
-Writes FOLDER/images with metadata.csv, `file|prompt` a line, from scikit-learn's digits of 8x8 pixels; and FOLDER/base,
-a model in diffusers' layout whose VAE has been trained on them for half a minute, whose text encoder is random and
-knows the words of the prompts, and whose transformer has learnt nothing. Then:
+Writes FOLDER/images with metadata.csv, `file|prompt` a line, from scikit-learn's digits of 8x8 pixels; FOLDER/held, the
+same of digits that are left to judge by; and FOLDER/base, a model in diffusers' layout whose VAE has been trained on
+FOLDER/images for half a minute, whose text encoder is random and knows the words of the prompts, and whose transformer
+has learnt nothing. Then:
 
     quantra train dit cache digits/images --model digits/base --out digits/cache
     quantra train dit train digits/cache --model digits/base --out digits/model
     quantra train dit sample digits/model --prompt "a handwritten digit seven" --out seven.png
+    quantra train dit evaluate digits/model --images digits/images --held-out digits/held
 
 Needs the extra `dit` and scikit-learn.
 """
@@ -161,7 +163,7 @@ def transformer_of(encoder: CLIPTextModel, seed: int) -> PixArtTransformer2DMode
 
 
 def make(folder: Path, *, steps: int = VAE_STEPS, seed: int = 0) -> None:
-    """Write images and base.
+    """Write images, held and base.
 
     Raises:
         SystemExit: The folder holds something.
@@ -170,6 +172,7 @@ def make(folder: Path, *, steps: int = VAE_STEPS, seed: int = 0) -> None:
         raise SystemExit(f"{folder} is not empty; name a new folder")
     pixels, targets = digits()
     write_images(folder / "images", pixels[:TRAIN], targets[:TRAIN])
+    write_images(folder / "held", pixels[TRAIN:], targets[TRAIN:])
     tokenizer = tokenizer_of(WORDS)
     encoder = encoder_of(tokenizer)
     vae = vae_of(pixels[:TRAIN, None].float() / 127.5 - 1, steps)
@@ -185,7 +188,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     make(options.folder, steps=options.vae_steps, seed=options.seed)
-    print(f"{TRAIN} images in {options.folder / 'images'}, a model in {options.folder / 'base'}")
+    folder = options.folder
+    print(f"{TRAIN} images in {folder / 'images'}, others in {folder / 'held'}, a model in {folder / 'base'}")
 
 
 if __name__ == "__main__":

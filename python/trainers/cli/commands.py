@@ -104,6 +104,12 @@ DIT: Final = (
         "Draw images of a prompt, and save them.",
         'Example: quantra train dit sample drawings/mine --prompt "a handwritten digit seven" --out seven.png',
     ),
+    Command(
+        "evaluate",
+        "trainers.dit.evaluate_command:evaluate",
+        "Judge what a model draws of held-out prompts, beside real images, and show it on a page.",
+        "Example: quantra train dit evaluate drawings/mine --images images --held-out held",
+    ),
 )
 TUNE: Final = (
     Command(

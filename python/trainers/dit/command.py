@@ -43,12 +43,6 @@ Priors = Annotated[
 CACHE = "cache.json"
 """What tells a cache from a folder of images."""
 
-TRAINING = "training.json"
-"""How a model came to be, beside its parts."""
-
-TUNING = "tuning.json"
-"""How a model was tuned, beside its parts."""
-
 
 @with_flags
 def cache(
@@ -105,6 +99,7 @@ def train(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Train a model's transformer on images."""
     with failing(IMAGES):
+        from trainers.dit.history import TRAINING
         from trainers.dit.models import ImageModel
         from trainers.dit.training import fit
 
@@ -119,7 +114,7 @@ def train(  # noqa: PLR0913 - one argument a flag
         folder = out.with_name(f"{out.name}.run")
         settings = {"recipe": asdict(chosen), "objective": str(loaded.objective), "images": source.digest}
         if monitor is not None:
-            settings |= {"monitor": {name: value and str(value) for name, value in asdict(watched).items()}}
+            settings |= {"monitor": _as_settings(watched)}
         checkpoints = _checkpoints(folder, run, settings)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         learnt = fit(loaded, source, chosen, checkpoints, consume, monitor)
@@ -160,13 +155,14 @@ def grpo(
     """Tune a trained model by a reward, as far as another metric does not get worse."""
     with failing(IMAGES):
         from trainers.dit.grpo import tune
+        from trainers.dit.history import TUNING, read_notes
         from trainers.dit.models import ImageModel
         from trainers.dit.rewards import Material
 
         chosen = recipe.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
         _check_free(out)
-        loaded = ImageModel.load(model)
+        loaded, notes = ImageModel.load(model), read_notes(model)
         own = _pictures(images, loaded, skip_bad=skip_bad, silent=run.as_json)
         held = _pictures(held_out, loaded, skip_bad=skip_bad, silent=run.as_json)
         reward, gate = _gated(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
@@ -179,7 +175,7 @@ def grpo(
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        loaded.save(out, {TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts}})
+        loaded.save(out, {**notes, TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts}})
     _tell_tuned(tuned, out, as_json=run.as_json)
 
 
@@ -266,17 +262,23 @@ def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor 
     from trainers.dit.sampling import Sampling
     from trainers.dit.watching import Watch
 
-    name = watching.monitor
-    if name is None:
+    if watching.monitor is None:
         return None
+    names = ",".join(watching.monitor)
     if watching.held_out is None:
-        raise typer.BadParameter(f"--monitor {name} needs --held-out, a folder of images that are not trained on")
+        raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not trained on")
     if not (images / "metadata.csv").exists():
-        raise typer.BadParameter(f"--monitor {name} learns from images, and {images} is a cache; add --made-of IMAGES")
+        raise typer.BadParameter(f"--monitor {names} learns from images, and {images} is a cache; add --made-of IMAGES")
     material = _material(model, images, watching.held_out, watching.reward_weights, watching.monitor_images)
     sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
-    watch = Watch(model, material, rewards_of((name,), material), sampling)
-    return Monitor(watch, name, every=watching.monitor_every, collapse=Collapse(watching.patience))
+    watch = Watch(model, material, rewards_of(watching.monitor, material), sampling)
+    return Monitor(watch, watching.monitor[0], every=watching.monitor_every, collapse=Collapse(watching.patience))
+
+
+def _as_settings(watching: Watching) -> dict[str, str | None]:
+    """As texts, so that they are the same after they were written as JSON."""
+    told: dict[str, object] = asdict(watching) | {"monitor": ",".join(watching.monitor or ())}
+    return {name: None if value is None else str(value) for name, value in told.items()}
 
 
 def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:

@@ -80,6 +80,21 @@ class Evaluation:
         """The same of the real images."""
         return 0 if self.telling is None else _equal(self.telling.real, self.prompts)
 
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The figures in words, a line each."""
+        count, lines = len(self.prompts), list[str]()
+        if self.telling is not None:
+            low, high = wilson_interval(self.right, count)
+            lines.append(
+                f"{self.right:,} of {count:,} images are taken for their prompt: {self.right / count:.1%}, 95 % "
+                f"interval {low:.1%} to {high:.1%} (of the real images {self.real_right / count:.1%})"
+            )
+        for one in self.scores:
+            better = f"of {count:,} images and {one.against:,} real ones; less" if one.is_distance else "more"
+            lines.append(f"{one.title}: {one.value:.4g}, real images {one.real:.4g} ({better} is better)")
+        return tuple(lines)
+
     def as_json(self) -> dict[str, Any]:
         """The figures, for programs."""
         told: dict[str, Any] = {"images": len(self.prompts), "scores": {one.name: asdict(one) for one in self.scores}}

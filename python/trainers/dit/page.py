@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import torch
@@ -10,10 +9,10 @@ from PIL import Image
 from torch import Tensor
 
 from trainers.dit.evaluation import Evaluation, Score
-from trainers.dit.sampling import as_image, grid
+from trainers.dit.sampling import as_image
 from trainers.dit.statistics import wilson_interval
 from trainers.media.curves import Curve, plots
-from trainers.media.page import Figure, figure, percent, plain, png_uri, render, write_whole
+from trainers.media.page import Figure, figure, percent, plain, png_uri, render
 
 MOST_PROMPTS: Final = 24
 """Prompts whose images are shown."""
@@ -24,16 +23,16 @@ MOST_IMAGES: Final = 8
 MOST_MISTAKEN: Final = 24
 """Images that were taken for something else that are shown."""
 
-WIDEST: Final = 1024
-"""Pixels of a row of images; wider ones are shown smaller."""
+SHOWN_AT: Final = 64
+"""Pixels of the page across an image that is no larger than that."""
+
+LARGEST: Final = 160
+"""Pixels of the longer edge of an image on the page; larger ones are made smaller."""
 
 LIMITS: Final = (
     "The classifier has learnt from the images that were given to learn from, and from nothing else: it tells whether "
     "prompts are followed, not whether images are beautiful."
 )
-
-LARGEST: Final = 64
-"""Pixels of the edge of an image up to which each of them is shown as a square."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +41,16 @@ class Strip:
 
     Attributes:
         heading: whose they are.
-        picture: a data URI.
-        columns: how many stand in a row.
-        side: pixels across one of them.
-        described: for who cannot see them.
+        pictures: data URIs.
+        width: pixels of the page across each of them.
+        small: whether an image's own pixels are fewer, so that they are to be seen as squares.
+        described: each of them, for who cannot see it.
     """
 
     heading: str
-    picture: str
-    columns: int
-    side: int
+    pictures: tuple[str, ...]
+    width: int
+    small: bool
     described: str
 
 
@@ -112,23 +111,14 @@ class Sheet:
     curves: tuple[Curve, ...] = ()
 
 
-def write_sheet(path: Path, sheet: Sheet) -> None:
-    """Write the page, whole or not at all, in place of an older one.
-
-    Raises:
-        OSError: the file cannot be written; what was there stays as it was.
-    """
-    write_whole(path, render_sheet(sheet).encode())
-
-
 def render_sheet(sheet: Sheet) -> str:
     """The page as HTML text; the same sheet gives the same text."""
-    return render("trainers.dit", "sheet.html", {"sheet": sheet, "plots": plots(sheet.curves), "largest": LARGEST})
+    return render("trainers.dit", "sheet.html", {"sheet": sheet, "plots": plots(sheet.curves)})
 
 
 def drawn_sheet(title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[Curve]) -> Sheet:
     """Of images of one prompt, float32 [N, channels, height, width], 0 to 1, all of which are shown."""
-    strip = strip_of("Drawn", images, prompt, len(images))
+    strip = strip_of("Drawn", images, prompt)
     note = f"{len(images):,} image{'s' if len(images) > 1 else ''}"
     return Sheet(
         title=title,
@@ -155,20 +145,21 @@ def judged_sheet(title: str, lines: Sequence[str], found: Evaluation, curves: It
     )
 
 
-def strip_of(heading: str, images: Tensor, prompt: str, columns: int = MOST_IMAGES) -> Strip:
-    """Images, float [N, channels, height, width], 0 to 1, in rows of so many at most, no wider than a page needs."""
-    across, side = min(columns, MOST_IMAGES, len(images)), images.shape[3]
-    picture = as_image(grid(images, across))
-    if picture.width > WIDEST:
-        height = round(picture.height * WIDEST / picture.width)
-        picture = picture.resize((WIDEST, height), resample=Image.Resampling.LANCZOS)
+def strip_of(heading: str, images: Tensor, prompt: str) -> Strip:
+    """Images of a prompt, float [N, channels, height, width], 0 to 1, no larger than a page needs."""
+    small = images.shape[3] < SHOWN_AT
     return Strip(
         heading=heading,
-        picture=png_uri(picture),
-        columns=across,
-        side=side,
-        described=f"{heading}: {len(images)} of {prompt}",
+        pictures=tuple(png_uri(_reduced(as_image(image))) for image in images),
+        width=SHOWN_AT if small else min(images.shape[3], LARGEST),
+        small=small,
+        described=f"{heading}: {prompt}",
     )
+
+
+def _reduced(image: Image.Image) -> Image.Image:
+    image.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
+    return image
 
 
 def _figures(found: Evaluation) -> Iterator[Figure]:

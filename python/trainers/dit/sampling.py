@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import ceil
 from typing import final
 
@@ -14,26 +13,10 @@ from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition, Network
 from trainers.dit.priors import priors_of
+from trainers.dit.recipe import Sampling
 
 UNGUIDED = 1.0
 """Guidance up to this asks the network once and not twice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How images are drawn.
-
-    Attributes:
-        steps: how many times the network is asked.
-        guidance: how far to go beyond what the prompt adds to no prompt; 1 for the prompt alone.
-        seed: of the noise.
-        at_once: images that are drawn together.
-    """
-
-    steps: int = 20
-    guidance: float = 2.0
-    seed: int = 0
-    at_once: int = 256
 
 
 @final

@@ -16,6 +16,10 @@ class MediaError(Exception):
         self.message = message
 
 
+class PageError(MediaError):
+    """A page that cannot be written."""
+
+
 class MissingExtraError(MediaError):
     """A package of an extra that is not installed."""
 

@@ -16,6 +16,8 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
 from PIL import Image
 
+from trainers.media.errors import PageError
+
 UNKNOWN: Final = "\N{EN DASH}"
 """What stands for a number that is not known."""
 
@@ -94,12 +96,33 @@ def render(package: str, template: str, parts: Mapping[str, object]) -> str:
     return environment.get_template(f"own/{template}").render(parts)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all, in place of an older one: as a draft beside it, flushed, then renamed.
+def check_page(path: Path) -> None:
+    """Refuse now what could not be written later, after work that may take hours.
 
     Raises:
-        OSError: it cannot be written; what was there stays as it was.
+        PageError: the path is a folder, or in a folder that is not there or cannot be written.
     """
+    if path.is_dir():
+        raise PageError(f"{path} is a folder; name a file for the page, such as {path / 'page.html'}")
+    if not path.parent.is_dir():
+        raise PageError(f"{path} cannot be written: there is no folder {path.parent}; make it, or name another")
+    if not os.access(path.parent, os.W_OK):
+        raise PageError(f"{path} cannot be written: {path.parent} is not yours to write to; name another folder")
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page, whole or not at all, in place of an older one: as a draft beside it, flushed, then renamed.
+
+    Raises:
+        PageError: it cannot be written; what was there stays as it was.
+    """
+    try:
+        _replace(path, text.encode())
+    except OSError as error:
+        raise PageError(f"{path} cannot be written ({error.strerror}); make room, or name another") from error
+
+
+def _replace(path: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     draft = Path(name)
     try:

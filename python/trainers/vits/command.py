@@ -173,10 +173,11 @@ def evaluate(
 ) -> None:
     """Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone."""
     with failing(SPEECH):
+        from trainers.media.page import check_page, write_page
         from trainers.vits.corpus import Corpus
         from trainers.vits.evaluation import page_of, scores_of
         from trainers.vits.judge import judge_of
-        from trainers.vits.page import write_page
+        from trainers.vits.page import render_page
         from trainers.vits.versions import voice_folder
         from trainers.vits.voice import Voice
 
@@ -184,11 +185,13 @@ def evaluate(
         folder = voice_folder(voice)
         speaker, prepared = Voice.load(folder), Corpus.open(corpus)
         place = folder.parent / f"{folder.name}.html" if page is None else page
+        check_page(place)
         judge = judge_of(prepared)
         scores = scores_of(
             speaker, prepared, "held_out", judge, tell=counter("judged", "clips", silent=as_json), seed=seed
         )
-        write_page(place, page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed))
+        found = page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed)
+        write_page(place, render_page(found))
     if as_json:
         write({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
         return

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from torch import Tensor
 
-from trainers.media.page import MINUS, Figure, figure, percent, plain, render, write_whole
+from trainers.media.page import MINUS, Figure, figure, percent, plain, render
 from trainers.vits.differences import Difference, difference
 from trainers.vits.media import COLOURS, LOUDEST, frames_of, marks, picture, sound
 from trainers.vits.spectrum import SILENCE, Framing
@@ -105,21 +104,6 @@ class Evaluation:
     def __post_init__(self) -> None:
         if len(self.clips) > self.spoken:
             raise ValueError(f"{len(self.clips)} clips to hear of {self.spoken} spoken; count all that were spoken")
-
-
-def write_page(path: Path, evaluation: Evaluation, *, most: int = MOST_DRAWN) -> None:
-    """Write the page, whole or not at all, in place of an older one.
-
-    Args:
-        path: the HTML file.
-        evaluation: what the voice came to.
-        most: clips with sound and pictures, 0 or more; the page says how many more there are.
-
-    Raises:
-        ValueError: a wave is no finite [T] with a sample or more.
-        OSError: the file cannot be written; what was there stays as it was.
-    """
-    write_whole(path, render_page(evaluation, most=most).encode())
 
 
 def render_page(evaluation: Evaluation, *, most: int = MOST_DRAWN) -> str:

@@ -14,10 +14,12 @@ from pages import HOSTILE, assert_holds_all, page_of
 from PIL import Image
 from torch import Tensor
 
+from trainers.media.errors import PageError
+from trainers.media.page import check_page, write_page
 from trainers.vits.differences import Piece, difference
 from trainers.vits.measures import edit_distance
 from trainers.vits.media import frames_of, marks, picture, sound
-from trainers.vits.page import Evaluation, Heard, Unspoken, render_page, write_page
+from trainers.vits.page import Evaluation, Heard, Unspoken, render_page
 from trainers.vits.spectrum import BANDS, Framing
 
 FRAMING = Framing()
@@ -180,7 +182,7 @@ def test_texts_that_others_wrote_are_shown_as_text() -> None:
 def test_the_page_is_written_whole_in_place_of_an_older_one(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("old")
-    write_page(path, evaluation(clip()))
+    write_page(path, render_page(evaluation(clip())))
     assert path.read_text("utf-8") == render_page(evaluation(clip()))
     assert list(tmp_path.iterdir()) == [path]
 
