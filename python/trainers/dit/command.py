@@ -277,7 +277,7 @@ def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor 
 
 def _as_settings(watching: Watching) -> dict[str, str | None]:
     """As texts, so that they are the same after they were written as JSON."""
-    told: dict[str, object] = asdict(watching) | {"monitor": ",".join(watching.monitor or ())}
+    told = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
     return {name: None if value is None else str(value) for name, value in told.items()}
 
 
