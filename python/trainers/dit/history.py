@@ -59,7 +59,7 @@ def _trained(told: Mapping[str, Any]) -> Iterator[Curve]:
         name="Loss",
         over="steps",
         points=tuple((each * (number + 1), loss) for number, loss in enumerate(losses)),
-        note="Mean of each round. Part of it is noise that nothing can foretell: images become better where it hardly falls.",
+        note="Mean of each round. Part of it is noise that nothing can foretell: images get better where it hardly falls.",
     )
     yield from _looked(told["curves"]["looks"], told["facts"], "steps of the training")
 
