@@ -24,10 +24,10 @@ from trainers.dit.batches import Encoded
 from trainers.dit.encoders import Posterior
 from trainers.dit.errors import CacheError
 from trainers.dit.images import Picture, Pictures
-from trainers.dit.metadata import Refused
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition
 from trainers.dit.priors import gathered_priors
+from trainers.media.metadata import Refused
 
 FILE: Final = "cache.json"
 ENCODED: Final = "encoded.safetensors"

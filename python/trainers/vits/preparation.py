@@ -7,23 +7,21 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
-from trainers.vits.contents import Clip, Contents, Part, Refused, write_contents
+from trainers.media.metadata import Refused, listed, normal_text
+from trainers.vits.contents import Clip, Contents, Part, write_contents
 from trainers.vits.corpus import CLIPS, Corpus, content_digest, write_clip
 from trainers.vits.errors import CorpusError, SpeechError
 from trainers.vits.metadata import Line, problem_of_text, read_metadata
 from trainers.vits.parts import parts_of, words_of
 from trainers.vits.recordings import Accepted, Recordings, decode, find_recordings, the_recording
 from trainers.vits.spectrum import Framing
-from trainers.vits.vocabulary import characters, normal_text, tokenizer_of, tokens, unknown_characters, write_vocabulary
+from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters, write_vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import VitsTokenizer
-
-SHOWN: Final = 20
-"""How many bad clips a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +190,7 @@ class _Work:
         """Cut the clips into parts, write what else a corpus has, and put it into its place."""
         clips = tuple(self._clips.values())
         if self._refused and not (clips and self._settings.skip_bad):
-            raise CorpusError(_listed(self._refused, len(clips)))
+            raise CorpusError(listed(self._refused, len(clips), "clips"))
         parts = self._settings.parts(_texts(clips))
         contents = Contents(
             framing=self._settings.framing,
@@ -311,12 +309,3 @@ def _unlisted(source: Path, recordings: Recordings, named: set[str]) -> tuple[st
     """Recordings that no line names."""
     left = (path for name, paths in recordings.items() if name not in named for path in paths)
     return tuple(sorted(path.relative_to(source).as_posix() for path in left))
-
-
-def _listed(refused: Sequence[Refused], good: int) -> str:
-    """All bad clips at once."""
-    lines = [f"  {one.name}: {one.reason}" for one in refused[:SHOWN]]
-    more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []
-    total = len(refused) + good
-    remedy = "mend them, or leave them out by --skip-bad" if good else "there is nothing to learn from"
-    return "\n".join([f"{len(refused)} of {total} clips cannot be used; {remedy}:", *lines, *more])
