@@ -1,7 +1,6 @@
 """Prepares a folder of recordings: every clip is checked, decoded and framed once, one after another."""
 
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from trainers.media.folders import check_free, own_draft, writing
 from trainers.media.metadata import Refused, listed, normal_text
 from trainers.vits.contents import Clip, Contents, Part, write_contents
 from trainers.vits.corpus import CLIPS, Corpus, content_digest, write_clip
@@ -105,7 +105,7 @@ def prepare(
         CorpusError: The folder or its metadata.csv cannot be used; clips cannot and may not be left out (the message
             lists them); there are too few texts; `out` exists or cannot be written.
     """
-    _check_free(out)
+    check_free(out, CorpusError)
     lines, refused = read_metadata(source)
     recordings = _found(source)
     named = {one.name for one in (*lines, *refused)}
@@ -132,7 +132,7 @@ def prepare_clips(
         CorpusError: There are no entries; some cannot be used and may not be left out (the message lists them); there
             are too few texts; `out` exists or cannot be written.
     """
-    _check_free(out)
+    check_free(out, CorpusError)
     if not entries:
         raise CorpusError(f"there are no recordings to make {out} of; name some")
     usable, refused = _sorted_out(entries)
@@ -181,7 +181,7 @@ class _Work:
         except SpeechError as error:
             self._refused.append(Refused(entry.name, error.message))
             return
-        with _writing(self._out):
+        with writing(self._out, CorpusError):
             write_clip(draft, clip.digest, samples, self._settings.framing)
         self._clips[clip.digest] = clip
         self._unknown += unknown_characters(tokenizer, entry.text)
@@ -199,10 +199,9 @@ class _Work:
             unknown=self._unknown,
             unlisted=unlisted,
         )
-        with _writing(self._out):
+        with writing(self._out, CorpusError):
             write_contents(draft, contents)
             write_vocabulary(draft, _vocabulary(self._settings, clips))
-            draft.chmod(0o755)
             draft.rename(self._out)
 
     def _checked(self, entry: Entry, tokenizer: "VitsTokenizer") -> tuple[Clip, "Tensor"]:
@@ -224,31 +223,14 @@ class _Work:
 @contextmanager
 def _draft(out: Path) -> Generator[Path]:
     """A folder beside `out`; what is left of it in the end is removed."""
-    with _writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    with writing(out, CorpusError):
+        draft = own_draft(out)
     try:
-        with _writing(out):
+        with writing(out, CorpusError):
             (draft / CLIPS).mkdir()
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
-
-
-@contextmanager
-def _writing(out: Path) -> Generator[None]:
-    """Tells of a place that cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise CorpusError(
-            f"{out} cannot be written ({error.strerror}); choose another place, or make room there"
-        ) from error
-
-
-def _check_free(out: Path) -> None:
-    if out.exists():
-        raise CorpusError(f"{out} exists already; name a folder that does not, or remove it")
 
 
 def _with_recordings(lines: Sequence[Line], recordings: Recordings) -> tuple[tuple[Entry, ...], tuple[Refused, ...]]:
