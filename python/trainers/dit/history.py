@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from trainers.dit.errors import ModelError
-from trainers.dit.recipe import ImageRecipe
 from trainers.dit.rewards import KINDS
+from trainers.media.course import pace_of
 from trainers.media.curves import Curve
 
 TRAINING: Final = "training.json"
@@ -53,13 +53,13 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _trained(told: Mapping[str, Any]) -> Iterator[Curve]:
-    each = ImageRecipe(steps=told["recipe"]["steps"]).round_steps
+    each = pace_of(told["recipe"]["steps"]).round_steps
     losses: Sequence[float] = told["curves"]["loss"]
     yield Curve(
         name="Loss",
         over="steps",
         points=tuple((each * (number + 1), loss) for number, loss in enumerate(losses)),
-        note="Mean of each round. Part of it is noise that nothing can foretell: images get better where it hardly falls.",
+        note="Mean of each round. Much of it is noise that cannot be foretold; images improve where it hardly falls.",
     )
     yield from _looked(told["curves"]["looks"], told["facts"], "steps of the training")
 
