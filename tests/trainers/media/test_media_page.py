@@ -28,7 +28,7 @@ def test_a_place_for_a_page_is_refused_before_the_work(tmp_path: Path) -> None:
     check_page(tmp_path / "page.html")
     with pytest.raises(PageError, match="is a folder; name a file"):
         check_page(tmp_path)
-    with pytest.raises(PageError, match="there is no folder .*gone; make it"):
+    with pytest.raises(PageError, match=r"there is no folder .*gone; make it"):
         check_page(tmp_path / "gone" / "page.html")
 
 
