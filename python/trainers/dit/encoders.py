@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol, final
 import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from torch import Tensor, nn
+from transformers import CLIPTextConfig
 
 from trainers.dit.errors import DataError, ModelError
 from trainers.dit.images import Form
@@ -179,9 +180,12 @@ class PromptCoder:
         self.tokenizer = tokenizer
         self.length = min(int(tokenizer.model_max_length), MOST_TOKENS)
         self.width: int = config.hidden_size
-        most = getattr(config, "max_position_embeddings", None)  # T5 has none: its positions are relative
-        if most is not None and self.length > most:
-            raise ModelError(f"the tokenizer makes {self.length} tokens of a prompt, and the encoder reads {most}")
+        # T5's positions are relative, so that it reads any number of tokens.
+        if isinstance(config, CLIPTextConfig) and self.length > config.max_position_embeddings:
+            raise ModelError(
+                f"the tokenizer makes {self.length} tokens of a prompt, and the encoder reads "
+                f"{config.max_position_embeddings}"
+            )
 
     def check(self, prompt: str) -> None:
         """Check that all of a prompt is read.
