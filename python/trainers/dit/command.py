@@ -3,10 +3,7 @@
 What needs the extra `dit` is imported when a command runs, so that a missing package is one line.
 """
 
-import json
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -16,11 +13,11 @@ import torch
 import typer
 
 from predictor.cli.flags import with_flags
-from predictor.errors import ConfigurationError
 from predictor.flags import Flag, Given
-from trainers.dit.errors import DataError, ImageError, ModelError, require_packages
+from trainers.dit.errors import IMAGES, DataError, ModelError
 from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
-from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
+from trainers.loop import Checkpoints, launched_rank, seed_everything
+from trainers.media.console import AsJson, counter, failing, say, write
 from trainers.options import RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
@@ -42,7 +39,6 @@ Priors = Annotated[
         metavar="FILE",
     ),
 ]
-AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", spelling="--json")]
 
 CACHE = "cache.json"
 """What tells a cache from a folder of images."""
@@ -69,7 +65,7 @@ def cache(
     as_json: AsJson = False,
 ) -> None:
     """Check images and their prompts, and encode them once."""
-    with _failing():
+    with failing(IMAGES):
         from trainers.dit.cache import write_cache
         from trainers.dit.models import ImageModel
         from trainers.dit.priors import read_priors
@@ -78,15 +74,13 @@ def cache(
         loaded = ImageModel.load(model)
         pictures = _pictures(images, loaded, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
-        write_cache(pictures, loaded, out, _counter("encoded", silent=as_json), priors=plans)
+        write_cache(pictures, loaded, out, counter("encoded", "images", silent=as_json), priors=plans)
     facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
     if as_json:
-        _write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
+        write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
         return
-    _say(f"{facts['images']} images of {facts['prompts']} prompts, {len(pictures.refused)} left out.")
-    _say(
-        f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine"
-    )
+    say(f"{facts['images']} images of {facts['prompts']} prompts, {len(pictures.refused)} left out.")
+    say(f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine")
 
 
 @with_flags
@@ -110,7 +104,7 @@ def train(  # noqa: PLR0913 - one argument a flag
     run: RunOptions,
 ) -> None:
     """Train a model's transformer on images."""
-    with _failing():
+    with failing(IMAGES):
         from trainers.dit.models import ImageModel
         from trainers.dit.training import fit
 
@@ -134,12 +128,12 @@ def train(  # noqa: PLR0913 - one argument a flag
         loaded.network.module.cpu()
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": monitor.facts if monitor else {}}})
     if run.as_json:
-        _write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1] if learnt.loss else None})
+        write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1] if learnt.loss else None})
         return
     if learnt.collapsed:
-        _say("! the training was ended, for its reward had collapsed; the weights of the best look are kept")
+        say("! the training was ended, for its reward had collapsed; the weights of the best look are kept")
     prompt = "a handwritten digit seven"
-    _say(f'Saved {out}. Next: quantra train dit sample {quote(str(out))} --prompt "{prompt}" --out seven.png')
+    say(f'Saved {out}. Next: quantra train dit sample {quote(str(out))} --prompt "{prompt}" --out seven.png')
 
 
 @with_flags
@@ -164,7 +158,7 @@ def grpo(
     run: RunOptions,
 ) -> None:
     """Tune a trained model by a reward, as far as another metric does not get worse."""
-    with _failing():
+    with failing(IMAGES):
         from trainers.dit.grpo import tune
         from trainers.dit.models import ImageModel
         from trainers.dit.rewards import Material
@@ -206,7 +200,7 @@ def sample(  # noqa: PLR0913 - one argument a flag
     threads: Threads = 1,
 ) -> None:
     """Draw images of a prompt, and save them."""
-    with _failing():
+    with failing(IMAGES):
         from trainers.dit.models import ImageModel
         from trainers.dit.priors import read_priors
         from trainers.dit.sampling import Sampling, as_image, draw_images, grid
@@ -223,7 +217,7 @@ def sample(  # noqa: PLR0913 - one argument a flag
             picture.save(out)
         except OSError as error:
             raise DataError(f"{out} cannot be written ({error.strerror}); name another file") from error
-    _say(f"Saved {out}, {count} of {prompt!r}")
+    say(f"Saved {out}, {count} of {prompt!r}")
 
 
 def _columns(count: int) -> int:
@@ -235,10 +229,10 @@ def _pictures(images: Path, model: "ImageModel", *, skip_bad: bool, silent: bool
     """The images of a folder, checked; what was left out is told."""
     from trainers.dit.images import read_pictures
 
-    tell = _counter("checked", silent=silent)
+    tell = counter("checked", "images", silent=silent)
     pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, tell=tell)
     for one in pictures.refused:
-        _say(f"! {one.name} was left out: {one.reason}")
+        say(f"! {one.name} was left out: {one.reason}")
     return pictures
 
 
@@ -259,7 +253,7 @@ def _source(
     opened.check_model(model)
     left = len(opened.contents.refused)
     if left:
-        _say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; {CACHE} in it says why")
+        say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; {CACHE} in it says why")
     if made_of is not None:
         opened.check_pictures(_pictures(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
     return opened
@@ -292,10 +286,10 @@ def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:
         Exit: 1, where the gate ended the tuning.
     """
     if as_json:
-        _write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
+        write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
     else:
-        _say(f"{'!' if tuned.refused else 'ok:'} {tuned.verdict}")
-        _say(
+        say(f"{'!' if tuned.refused else 'ok:'} {tuned.verdict}")
+        say(
             f"Saved {out}, drawn from {sum(one.groups for one in tuned.rounds)} groups, of which "
             f"{sum(one.equal for one in tuned.rounds)} had equal rewards"
         )
@@ -344,47 +338,3 @@ def _checkpoints(folder: Path, run: RunOptions, settings: dict[str, Any]) -> Che
             f"{place} holds checkpoints of a training that was stopped; continue it (--resume), or remove the folder"
         )
     return Checkpoints(place, keep=run.keep, every_seconds=run.checkpoint_seconds, settings=settings)
-
-
-@contextmanager
-def _failing() -> Generator[None]:
-    """What goes wrong inside ends the command with one line."""
-    try:
-        require_packages()
-        _quieten()
-        yield
-    except StoppedError as error:
-        _say(f"{error.message}; go on with the same command and --resume")
-        raise typer.Exit(128 + error.signal) from error
-    except (ImageError, LoopError) as error:
-        raise ConfigurationError(str(error)) from error
-
-
-def _quieten() -> None:
-    """No progress bars and no advice of the libraries', which read and write a model in a moment."""
-    from diffusers.utils import logging as diffusers_logging
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    diffusers_logging.disable_progress_bar()
-    diffusers_logging.set_verbosity_error()
-
-
-def _counter(done: str, *, silent: bool) -> Callable[[int, int], None]:
-    """Shows how many images are done, on one line of a terminal."""
-    shown = sys.stderr.isatty() and not silent
-
-    def tell(count: int, total: int) -> None:
-        if shown:
-            sys.stderr.write(f"\r{done} {count} of {total} images" + ("\n" if count == total else ""))
-            sys.stderr.flush()
-
-    return tell
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-def _write(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

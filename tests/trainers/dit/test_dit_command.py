@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tiny_images import PROMPTS, bar, tiny_encoder, tiny_model, tiny_tokenizer, 
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
+from trainers.dit.errors import IMAGES
 from trainers.dit.models import ImageModel
 
 RUNNER = CliRunner()
@@ -163,7 +165,7 @@ def test_a_model_is_never_written_over(base: Path, cached: Path) -> None:
 def test_a_missing_package_is_one_line_that_says_how_to_get_it(
     base: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainers.dit.errors.PACKAGES", ("no_such_package",))
+    monkeypatch.setattr("trainers.dit.command.IMAGES", replace(IMAGES, packages=("no_such_package",)))
     done = ran("train", cached, "--model", base, "--out", "m")
     assert "no_such_package" in str(done.exception)
     assert "pip install 'quantra[dit]'" in str(done.exception)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainers.vits.errors import PACKAGES
+from trainers.vits.errors import SPEECH
 
-MISSING = [name for name in PACKAGES if find_spec(name) is None]
+MISSING = [name for name in SPEECH.packages if find_spec(name) is None]
 
 
 class LeftOut(pytest.Module):
