@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 import typer
@@ -16,8 +16,9 @@ from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Given
 from trainers.dit.errors import IMAGES, DataError, ModelError
 from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
-from trainers.loop import Checkpoints, launched_rank, seed_everything
+from trainers.loop import launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
+from trainers.media.course import as_settings, checkpoints_in, run_folder
 from trainers.options import RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
@@ -116,11 +117,11 @@ def train(  # noqa: PLR0913 - one argument a flag
         watched = watching.over(Watching())
         monitor = _monitor(loaded, watched, made_of or images)
         seed_everything(chosen.seed)
-        folder = out.with_name(f"{out.name}.run")
-        settings = {"recipe": asdict(chosen), "objective": str(loaded.objective), "images": source.digest}
+        folder = run_folder(out)
+        settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
         if monitor is not None:
             settings |= {"monitor": {name: value and str(value) for name, value in asdict(watched).items()}}
-        checkpoints = _checkpoints(folder, run, settings)
+        checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         learnt = fit(loaded, source, chosen, checkpoints, consume, monitor)
         if launched_rank() > 0:
@@ -171,9 +172,9 @@ def grpo(
         held = _pictures(held_out, loaded, skip_bad=skip_bad, silent=run.as_json)
         reward, gate = _gated(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
         seed_everything(chosen.seed)
-        folder = out.with_name(f"{out.name}.run")
-        settings = {"recipe": asdict(chosen), "images": own.digest, "held_out": held.digest}
-        checkpoints = _checkpoints(folder, run, settings)
+        folder = run_folder(out)
+        settings = {"recipe": as_settings(asdict(chosen)), "images": own.digest, "held_out": held.digest}
+        checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         tuned = tune(loaded, own, reward, gate, chosen, checkpoints, consume)
         if launched_rank() > 0:
@@ -324,17 +325,3 @@ def _check_free(out: Path) -> None:
     """Before hours are spent on what cannot be saved."""
     if out.exists():
         raise ModelError(f"{out} exists already; name a folder that does not, or remove it")
-
-
-def _checkpoints(folder: Path, run: RunOptions, settings: dict[str, Any]) -> Checkpoints:
-    """Where the training goes on from.
-
-    Raises:
-        ModelError: there are checkpoints that nobody asked to go on from.
-    """
-    place = folder / "checkpoints"
-    if place.is_dir() and any(place.iterdir()) and not run.resume:
-        raise ModelError(
-            f"{place} holds checkpoints of a training that was stopped; continue it (--resume), or remove the folder"
-        )
-    return Checkpoints(place, keep=run.keep, every_seconds=run.checkpoint_seconds, settings=settings)

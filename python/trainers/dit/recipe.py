@@ -1,18 +1,15 @@
 """The settings of a training on images, each with its flag."""
 
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from predictor.flags import Flag
+from trainers.media.course import pace_of
 from trainers.options import Computation
 
 ObjectiveName = Literal["flow", "epsilon", "velocity"]
 RewardName = Literal["classifier", "ssim", "psnr", "frechet", "clip"]
-
-ROUND: Final = 100
-"""About so many steps lie between two reports of a whole round, after each of which there is a checkpoint."""
 
 WARM_UP: Final = 50
 """Steps until the learning rate is full, or a tenth of all steps where those are fewer."""
@@ -60,24 +57,10 @@ class ImageRecipe(Computation):
     ] = 0.999
 
     @property
-    def rounds(self) -> int:
-        """How often a whole round is reported."""
-        return max(1, round(self.steps / ROUND))
-
-    @property
-    def round_steps(self) -> int:
-        """Steps of a round."""
-        return ceil(self.steps / self.rounds)
-
-    @property
-    def all_steps(self) -> int:
-        """Those of all rounds."""
-        return self.rounds * self.round_steps
-
-    @property
     def warm_up(self) -> int:
         """Steps until the learning rate is full."""
-        return min(WARM_UP, self.all_steps // 10)
+        pace = pace_of(self.steps)
+        return min(WARM_UP, pace.rounds * pace.round_steps // 10)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Given
 from trainers.loop import Checkpoints, launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
+from trainers.media.course import as_settings, run_folder
 from trainers.options import RunOptions, Threads, consumer
 from trainers.vits.errors import SPEECH
 from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, Build, SpeechRecipe
@@ -89,7 +90,7 @@ def train(
     """Train a voice on a prepared corpus."""
     with failing(SPEECH):
         from trainers.vits.corpus import Corpus
-        from trainers.vits.course import begin, checkpoints_of, finished, run_folder
+        from trainers.vits.course import begin, checkpoints_of, finished
         from trainers.vits.versions import Versions
 
         if start is not None and "durations" in build.flags:
@@ -238,8 +239,6 @@ def _fitted(
 
 def _settings(corpus: "Corpus", build: Build, recipe: SpeechRecipe, parent: "Voice | None") -> dict[str, Any]:
     """What decides what a training comes to, as JSON: its checkpoints and its version are known by it."""
-    from trainers.vits.course import as_settings
-
     return {
         "corpus": corpus.digest,
         "recipe": as_settings(asdict(recipe)),

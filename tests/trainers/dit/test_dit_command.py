@@ -161,6 +161,14 @@ def test_a_model_is_never_written_over(base: Path, cached: Path) -> None:
     assert "exists already" in str(done.exception)
 
 
+def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(
+    base: Path, cached: Path, tmp_path: Path
+) -> None:
+    words = ("train", cached, "--model", base, "--out", tmp_path / "m", *SHORT, "--clip", "inf")
+    assert ran(*words, "--checkpoint-seconds", "inf").exit_code == 0
+    assert json.loads((tmp_path / "m" / "training.json").read_text("utf-8"))["recipe"]["clip"] is None
+
+
 def test_a_missing_package_is_one_line_that_says_how_to_get_it(
     base: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
