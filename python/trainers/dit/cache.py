@@ -8,8 +8,6 @@ A step draws from the posterior, so that an image is not the same latents every 
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,10 +22,11 @@ from trainers.dit.batches import Encoded
 from trainers.dit.encoders import Posterior
 from trainers.dit.errors import CacheError
 from trainers.dit.images import Picture, Pictures
-from trainers.dit.metadata import Refused
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition
 from trainers.dit.priors import gathered_priors
+from trainers.media.folders import appearing, check_free, own_draft
+from trainers.media.metadata import Refused
 
 FILE: Final = "cache.json"
 ENCODED: Final = "encoded.safetensors"
@@ -171,19 +170,12 @@ def write_cache(
         CacheError: `out` exists or cannot be written.
         DataError: An image has changed since it was checked, or a prompt is too long.
     """
-    if out.exists():
-        raise CacheError(f"{out} exists already; name a folder that does not, or remove it")
+    check_free(out, CacheError)
     plans = gathered_priors(priors, [picture.file for picture in pictures.pictures], model.network)
     tensors = {**_encoded(pictures, model, tell), "priors": plans}
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-        try:
+        with appearing(out, own_draft(out)) as draft:
             _write(draft, tensors, pictures, model)
-            draft.chmod(0o755)
-            draft.rename(out)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
     except (OSError, SafetensorError) as error:
         raise CacheError(f"{out} cannot be written ({error}); choose another place, or make room there") from error
     return Cache.open(out)

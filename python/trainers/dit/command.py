@@ -20,6 +20,7 @@ from trainers.dit.words import TRAINING, TUNING, WORDS, doubts, doubts_of_all, t
 from trainers.loop import launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
 from trainers.media.course import as_settings, checkpoints_in, run_folder
+from trainers.media.folders import check_free
 from trainers.options import RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def train(  # noqa: PLR0913 - one argument a flag
 
         chosen = recipe.over(ImageRecipe())
         torch.set_num_threads(run.threads)
-        _check_free(out)
+        check_free(out, ModelError)
         given = ImageModel.load(model)
         loaded = given.learning(build.over(Build()).objective if build.flags else None)
         before = trained_words(model)
@@ -165,7 +166,7 @@ def grpo(
 
         chosen = recipe.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
-        _check_free(out)
+        check_free(out, ModelError)
         loaded, known = ImageModel.load(model), trained_words(model)
         own = _pictures(images, loaded, known, skip_bad=skip_bad, silent=run.as_json)
         held = _pictures(held_out, loaded, known, skip_bad=skip_bad, silent=run.as_json)
@@ -331,9 +332,3 @@ def _material(model: "ImageModel", images: Path, held_out: Path, weights: Path |
     own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)
     held = read_pictures(held_out, model.form, model.prompts.check)
     return Material(own, held, weights, count)
-
-
-def _check_free(out: Path) -> None:
-    """Before hours are spent on what cannot be saved."""
-    if out.exists():
-        raise ModelError(f"{out} exists already; name a folder that does not, or remove it")

@@ -13,8 +13,8 @@ from transformers import CLIPTextConfig
 
 from trainers.dit.errors import DataError, ModelError
 from trainers.dit.images import Form
-from trainers.dit.metadata import normal_prompt
 from trainers.dit.networks import Condition
+from trainers.media.metadata import normal_text
 
 UNTOLD: Final = frozenset(("architectures", "dtype", "torch_dtype", "transformers_version"))
 """What saving adds to a configuration."""
@@ -261,7 +261,7 @@ class PromptCoder:
 
 def written(prompt: str) -> str:
     """A prompt as the tokenizer is given it."""
-    return normal_prompt(prompt).lower()
+    return normal_text(prompt).lower()
 
 
 def scale_of(vae: AutoencoderKL) -> int:

@@ -17,9 +17,10 @@ from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition, Network
 from trainers.dit.policy import Step, advantages_of, log_probability, step_of
 from trainers.dit.rewards import Checked
-from trainers.dit.sampling import Guided, evaluating
+from trainers.dit.sampling import Guided
 from trainers.dit.watching import check_unplanned
 from trainers.loop import SettingsError
+from trainers.loop.validation import evaluating
 
 
 class Moves(NamedTuple):
@@ -170,7 +171,7 @@ class Rollouts:
         """Some steps of new images, in an order by chance."""
         prompts, targets = self._chosen()
         condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
-        with evaluating(self._model.network.module):
+        with evaluating([self._model.network.module]):
             moves, latents = self._walked(condition)
         rewards = self._reward(self._model.latents.decode(latents), prompts, targets)
         found = advantages_of(rewards.view(self._play.groups, self._play.members))

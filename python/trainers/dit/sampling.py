@@ -1,19 +1,19 @@
 """Images of prompts, as the matching pipeline of diffusers draws them: the same noise, steps and guidance."""
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import final
 
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition, Network
 from trainers.dit.priors import priors_of
+from trainers.loop.validation import evaluating
 
 UNGUIDED = 1.0
 """Guidance up to this asks the network once and not twice."""
@@ -79,7 +79,7 @@ def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, samplin
     """
     if model.objective is None:
         raise SchedulerError("the model has no scheduler: it has learnt nothing yet; train it first")
-    with evaluating(model.network.module):
+    with evaluating([model.network.module]):
         guided = Guided(model.network, condition, model.unconditional().on(noise.device), sampling.guidance)
         return model.objective.sample(guided, noise, sampling.steps)
 
@@ -127,15 +127,3 @@ def grid(images: Tensor, columns: int) -> Tensor:
     filled = torch.cat([images, images.new_ones(rows * columns - count, channels, height, width)])
     split = filled.view(rows, columns, channels, height, width)
     return split.permute(2, 0, 3, 1, 4).reshape(channels, rows * height, columns * width)
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Generator[None]:
-    """Evaluation mode inside; after it every part is as it was."""
-    before = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in before.items():
-            part.training = training
