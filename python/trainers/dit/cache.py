@@ -102,6 +102,11 @@ class Cache:
         return len(self.contents.pictures)
 
     @property
+    def prompts(self) -> tuple[str, ...]:
+        """Each prompt once, in the order in which they come."""
+        return tuple(dict.fromkeys(picture.prompt for picture in self.contents.pictures))
+
+    @property
     def digest(self) -> str:
         """Of what it holds."""
         return self.contents.encoded

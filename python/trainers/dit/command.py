@@ -16,6 +16,7 @@ from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Given
 from trainers.dit.errors import IMAGES, DataError, ModelError
 from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
+from trainers.dit.words import TRAINING, TUNING, WORDS, doubts, doubts_of_all, trained_words, words_after
 from trainers.loop import launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
 from trainers.media.course import as_settings, checkpoints_in, run_folder
@@ -101,14 +102,15 @@ def train(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Train a model's transformer on images."""
     with failing(IMAGES):
-        from trainers.dit.history import TRAINING
         from trainers.dit.models import ImageModel
         from trainers.dit.training import fit
 
         chosen = recipe.over(ImageRecipe())
         torch.set_num_threads(run.threads)
         check_free(out, ModelError)
-        loaded = ImageModel.load(model).learning(build.over(Build()).objective if build.flags else None)
+        given = ImageModel.load(model)
+        loaded = given.learning(build.over(Build()).objective if build.flags else None)
+        before = trained_words(model)
         source = _source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
         watched = watching.over(Watching())
         monitor = _monitor(loaded, watched, made_of or images)
@@ -123,7 +125,9 @@ def train(  # noqa: PLR0913 - one argument a flag
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": monitor.facts if monitor else {}}})
+        words = words_after(before, source.prompts, loaded.prompts, fresh=given.objective is None)
+        facts = monitor.facts if monitor else {}
+        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": facts, WORDS: words}})
     if run.as_json:
         write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1] if learnt.loss else None})
         return
@@ -157,16 +161,16 @@ def grpo(
     """Tune a trained model by a reward, as far as another metric does not get worse."""
     with failing(IMAGES):
         from trainers.dit.grpo import tune
-        from trainers.dit.history import TUNING, read_notes
+        from trainers.dit.history import read_notes
         from trainers.dit.models import ImageModel
         from trainers.dit.rewards import Material
 
         chosen = recipe.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
         check_free(out, ModelError)
-        loaded, notes = ImageModel.load(model), read_notes(model)
-        own = _pictures(images, loaded, skip_bad=skip_bad, silent=run.as_json)
-        held = _pictures(held_out, loaded, skip_bad=skip_bad, silent=run.as_json)
+        loaded, notes, known = ImageModel.load(model), read_notes(model), trained_words(model)
+        own = _pictures(images, loaded, known, skip_bad=skip_bad, silent=run.as_json)
+        held = _pictures(held_out, loaded, known, skip_bad=skip_bad, silent=run.as_json)
         reward, gate = _gated(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
         seed_everything(chosen.seed)
         folder = run_folder(out)
@@ -177,7 +181,8 @@ def grpo(
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        loaded.save(out, {**notes, TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts}})
+        words = None if known is None else sorted(known)
+        loaded.save(out, {**notes, TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts, WORDS: words}})
     _tell_tuned(tuned, out, as_json=run.as_json)
 
 
@@ -208,7 +213,9 @@ def sample(  # noqa: PLR0913 - one argument a flag
         torch.set_num_threads(threads)
         sampling = Sampling(steps=steps, guidance=guidance, seed=seed)
         plans = None if priors is None else [*read_priors(priors).values()]
-        drawn = draw_images(ImageModel.load(model), [prompt] * count, sampling, plans)
+        loaded = ImageModel.load(model)
+        drawn = draw_images(loaded, [prompt] * count, sampling, plans)
+        _tell(doubts(prompt, loaded.prompts, trained_words(model)))
         picture = as_image(grid(drawn, columns=_columns(count)))
         picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
         try:
@@ -223,14 +230,22 @@ def _columns(count: int) -> int:
     return next(columns for columns in range(1, count + 1) if columns * columns >= count)
 
 
-def _pictures(images: Path, model: "ImageModel", *, skip_bad: bool, silent: bool) -> "Pictures":
-    """The images of a folder, checked; what was left out is told."""
+def _tell(notice: str | None) -> None:
+    if notice is not None:
+        say(notice)
+
+
+def _pictures(
+    images: Path, model: "ImageModel", known: frozenset[str] | None = None, *, skip_bad: bool, silent: bool
+) -> "Pictures":
+    """The images of a folder, checked; what was left out is told, and what the model does not know of its prompts."""
     from trainers.dit.images import read_pictures
 
     tell = counter("checked", "images", silent=silent)
     pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, tell=tell)
     for one in pictures.refused:
         say(f"! {one.name} was left out: {one.reason}")
+    _tell(doubts_of_all(pictures.prompts, model.prompts, known, images))
     return pictures
 
 
@@ -252,7 +267,9 @@ def _source(
     left = len(opened.contents.refused)
     if left:
         say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; {CACHE} in it says why")
-    if made_of is not None:
+    if made_of is None:
+        _tell(doubts_of_all(opened.prompts, model.prompts, None, images))
+    else:
         opened.check_pictures(_pictures(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
     return opened
 

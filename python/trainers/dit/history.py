@@ -8,14 +8,9 @@ from typing import Any, Final
 
 from trainers.dit.errors import ModelError
 from trainers.dit.rewards import KINDS
+from trainers.dit.words import TRAINING, TUNING
 from trainers.media.course import pace_of
 from trainers.media.curves import Curve
-
-TRAINING: Final = "training.json"
-"""How a model was trained, beside its parts."""
-
-TUNING: Final = "tuning.json"
-"""How a model was tuned, beside its parts."""
 
 Notes = Mapping[str, Mapping[str, Any]]
 """What a file says, by its name."""

@@ -1,6 +1,5 @@
 """From images to a drawing by the command line, as a person would go."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -177,9 +176,3 @@ def test_a_missing_package_is_one_line_that_says_how_to_get_it(
     done = ran("train", cached, "--model", base, "--out", "m")
     assert "no_such_package" in str(done.exception)
     assert "pip install 'quantra[dit]'" in str(done.exception)
-
-
-@pytest.mark.parametrize("package", ["torchvision", "lpips", "torchaudio"])
-def test_what_breaks_images_is_not_installed(package: str) -> None:
-    """Those of another build than torch's stop transformers and diffusers from loading."""
-    assert importlib.util.find_spec(package) is None
