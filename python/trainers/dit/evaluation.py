@@ -11,8 +11,9 @@ from trainers.dit.errors import RewardError
 from trainers.dit.judge import Judge, pixels_of
 from trainers.dit.models import ImageModel
 from trainers.dit.priors import gathered_priors
+from trainers.dit.recipe import Sampling
 from trainers.dit.rewards import Checked, Frechet, Material, Recognised
-from trainers.dit.sampling import Sampling, draw_images
+from trainers.dit.sampling import draw_images
 from trainers.dit.statistics import wilson_interval
 
 

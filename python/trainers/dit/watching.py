@@ -15,8 +15,9 @@ from trainers.dit.errors import RewardError
 from trainers.dit.judge import pixels_of
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition
+from trainers.dit.recipe import Sampling
 from trainers.dit.rewards import Checked, Material
-from trainers.dit.sampling import Sampling, draw_latents, noise_of
+from trainers.dit.sampling import draw_latents, noise_of
 from trainers.loop import IterableSource, Loss, Run
 
 TOGETHER: Final = 128

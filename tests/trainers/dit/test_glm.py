@@ -24,8 +24,8 @@ from trainers.dit.glm import glm_objective, glyphs
 from trainers.dit.images import Pictures, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
-from trainers.dit.recipe import ImageRecipe
-from trainers.dit.sampling import Sampling, draw_images
+from trainers.dit.recipe import ImageRecipe, Sampling
+from trainers.dit.sampling import draw_images
 from trainers.dit.training import fit
 from trainers.loop import seed_everything
 

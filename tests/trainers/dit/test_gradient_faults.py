@@ -17,10 +17,10 @@ from trainers.dit.encoders import PromptCoder
 from trainers.dit.grpo import Improving, play_of
 from trainers.dit.images import Pictures, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.recipe import GrpoRecipe
+from trainers.dit.recipe import GrpoRecipe, Sampling
 from trainers.dit.rewards import Checked
 from trainers.dit.rollouts import Rollouts, Steps
-from trainers.dit.sampling import Sampling, draw_latents, noise_of
+from trainers.dit.sampling import draw_latents, noise_of
 from trainers.dit.training import TRANSFORMER
 from trainers.loop import DetachedLossError, IterableSource, Loop, LoopError, Loss, NoGradientError, Phase
 

@@ -19,10 +19,9 @@ from trainers.dit.grpo import Improving, Tuned, play_of, tune
 from trainers.dit.images import Pictures, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.policy import log_probability
-from trainers.dit.recipe import GrpoRecipe, ObjectiveName
+from trainers.dit.recipe import GrpoRecipe, ObjectiveName, Sampling
 from trainers.dit.rewards import Checked, Kind, Material, reward_of
 from trainers.dit.rollouts import Rollouts, Steps
-from trainers.dit.sampling import Sampling
 from trainers.dit.watching import Watch
 from trainers.loop import Checkpoints, Report, SettingsError, StoppedError, WindowReport, seed_everything
 from trainers.progress import Consumer
