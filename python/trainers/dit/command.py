@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trainers.dit.models import ImageModel
     from trainers.dit.monitor import Monitor
     from trainers.dit.rewards import Checked, Material
+    from trainers.dit.training import Learnt
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
 SkipBad = Annotated[bool, Flag("Leave out images that cannot be used, and list them.")]
@@ -128,13 +129,7 @@ def train(  # noqa: PLR0913 - one argument a flag
         words = words_after(before, source.prompts, loaded.prompts, fresh=given.objective is None)
         facts = monitor.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": facts, WORDS: words}})
-    if run.as_json:
-        write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1] if learnt.loss else None})
-        return
-    if learnt.collapsed:
-        say("! the training was ended, for its reward had collapsed; the weights of the best look are kept")
-    prompt = "a handwritten digit seven"
-    say(f'Saved {out}. Next: quantra train dit sample {quote(str(out))} --prompt "{prompt}" --out seven.png')
+    _tell_trained(learnt, out, chosen.learning_rate, watched.monitor, as_json=run.as_json)
 
 
 @with_flags
@@ -291,6 +286,28 @@ def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor 
     sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
     watch = Watch(model, material, rewards_of((name,), material), sampling)
     return Monitor(watch, name, every=watching.monitor_every, collapse=Collapse(watching.patience))
+
+
+def _tell_trained(learnt: "Learnt", out: Path, rate: float, monitor: str | None, *, as_json: bool) -> None:
+    """What became of a model.
+
+    Raises:
+        Exit: 1, where the training was ended for its collapse.
+    """
+    loss = learnt.loss[-1] if learnt.loss else None
+    if as_json:
+        write({"kind": "trained", "model": str(out), "loss": loss, "collapsed": learnt.collapsed})
+    elif learnt.collapsed and monitor is not None:
+        best = max(learnt.looks, key=lambda look: look.rewards[monitor])
+        say(
+            f"! the training was ended, for its reward had collapsed, {learnt.looks[-1].told}; the best weights are "
+            f"kept, {best.told}. Try a --learning-rate below {rate:g}, or --patience 0 to see it through"
+        )
+    if not as_json:
+        prompt = "a handwritten digit seven"
+        say(f'Saved {out}. Next: quantra train dit sample {quote(str(out))} --prompt "{prompt}" --out seven.png')
+    if learnt.collapsed:
+        raise typer.Exit(1)
 
 
 def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:
