@@ -129,7 +129,8 @@ def train(  # noqa: PLR0913 - one argument a flag
         words = words_after(before, source.prompts, loaded.prompts, fresh=given.objective is None)
         facts = monitor.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": facts, WORDS: words}})
-    _tell_trained(learnt, out, chosen.learning_rate, watched.monitor, as_json=run.as_json)
+        advised = _drawing(out, source.prompts[0], priors=loaded.network.priors > 0)
+    _tell_trained(learnt, out, chosen.learning_rate, watched.monitor, advised, as_json=run.as_json)
 
 
 @with_flags
@@ -288,8 +289,16 @@ def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor 
     return Monitor(watch, name, every=watching.monitor_every, collapse=Collapse(watching.patience))
 
 
-def _tell_trained(learnt: "Learnt", out: Path, rate: float, monitor: str | None, *, as_json: bool) -> None:
-    """What became of a model.
+def _drawing(model: Path, prompt: str, *, priors: bool) -> str:
+    """A command that draws an image."""
+    plan = " --priors PRIORS.safetensors" if priors else ""
+    return f"quantra train dit sample {quote(str(model))} --prompt {quote(prompt)} --out drawn.png{plan}"
+
+
+def _tell_trained(
+    learnt: "Learnt", out: Path, rate: float, monitor: str | None, advised: str, *, as_json: bool
+) -> None:
+    """What became of a model, and what to do with it.
 
     Raises:
         Exit: 1, where the training was ended for its collapse.
@@ -304,8 +313,7 @@ def _tell_trained(learnt: "Learnt", out: Path, rate: float, monitor: str | None,
             f"kept, {best.told}. Try a --learning-rate below {rate:g}, or --patience 0 to see it through"
         )
     if not as_json:
-        prompt = "a handwritten digit seven"
-        say(f'Saved {out}. Next: quantra train dit sample {quote(str(out))} --prompt "{prompt}" --out seven.png')
+        say(f"Saved {out}. Next: {advised}")
     if learnt.collapsed:
         raise typer.Exit(1)
 
