@@ -17,11 +17,11 @@ from predictor.flags import Flag, Given
 from trainers.dit.errors import IMAGES, DataError, ModelError
 from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
 from trainers.dit.words import TRAINING, TUNING, WORDS, doubts, doubts_of_all, trained_words, words_after
-from trainers.loop import launched_rank, seed_everything
+from trainers.loop import Hardware, choose_device, launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
 from trainers.media.course import as_settings, checkpoints_in, run_folder
 from trainers.media.folders import check_free
-from trainers.options import RunOptions, Threads, consumer
+from trainers.options import Device, RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
     from trainers.dit.batches import PlainImages
@@ -59,6 +59,7 @@ def cache(
     out: Annotated[Path, Flag("Folder of the cache; it must not exist.")],
     skip_bad: SkipBad = False,
     priors: Priors = None,
+    device: Device = "auto",
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -69,7 +70,7 @@ def cache(
         from trainers.dit.priors import read_priors
 
         torch.set_num_threads(threads)
-        loaded = ImageModel.load(model)
+        loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
         pictures = _pictures(images, loaded, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
         write_cache(pictures, loaded, out, counter("encoded", "images", silent=as_json), priors=plans)
@@ -195,6 +196,7 @@ def sample(  # noqa: PLR0913 - one argument a flag
     guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 2.0,
     scale: Annotated[int, Flag("Pixels of the file per pixel of the image.", minimum=1)] = 1,
     seed: Annotated[int, Flag("Of the noise that images begin with.", minimum=0, maximum=2**32 - 1)] = 0,
+    device: Device = "auto",
     threads: Threads = 1,
 ) -> None:
     """Draw images of a prompt, and save them."""
@@ -208,7 +210,7 @@ def sample(  # noqa: PLR0913 - one argument a flag
         torch.set_num_threads(threads)
         sampling = Sampling(steps=steps, guidance=guidance, seed=seed)
         plans = None if priors is None else [*read_priors(priors).values()]
-        loaded = ImageModel.load(model)
+        loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
         drawn = draw_images(loaded, [prompt] * count, sampling, plans)
         _tell(doubts(prompt, loaded.prompts, trained_words(model)))
         picture = as_image(grid(drawn, columns=_columns(count)))
