@@ -9,7 +9,10 @@ import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
 from PIL import Image
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
+from tokenizers.pre_tokenizers import Metaspace
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, PreTrainedTokenizerFast
 
 from trainers.dit.models import ImageModel
 
@@ -35,6 +38,15 @@ def tiny_tokenizer() -> CLIPTokenizer:
             vocabulary.setdefault(parts[0], len(vocabulary))
     made: Any = merges
     return CLIPTokenizer(vocab=vocabulary, merges=made, model_max_length=LENGTH)
+
+
+def tiny_pieces() -> PreTrainedTokenizerFast:
+    """Pieces of words as T5 has them: it has a token of its own for what is unknown, and names it as it is written."""
+    pieces = [("</s>", 0.0), ("<pad>", 0.0), ("<unk>", 0.0), ("▁", -9.0), *((f"▁{word}", -1.0) for word in WORDS)]
+    made = Tokenizer(Unigram(pieces, unk_id=2))
+    made.pre_tokenizer = Metaspace()
+    named: Any = {"unk_token": "<unk>", "pad_token": "<pad>", "eos_token": "</s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=LENGTH, **named)
 
 
 def tiny_encoder(*, seed: int = 3, width: int = 16) -> CLIPTextModel:

@@ -17,11 +17,11 @@ from predictor.flags import Flag, Given
 from trainers.dit.errors import IMAGES, DataError, ModelError
 from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
 from trainers.dit.words import TRAINING, TUNING, WORDS, doubts, doubts_of_all, trained_words, words_after
-from trainers.loop import launched_rank, seed_everything
+from trainers.loop import Hardware, choose_device, launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
 from trainers.media.course import as_settings, checkpoints_in, run_folder
 from trainers.media.folders import check_free
-from trainers.options import RunOptions, Threads, consumer
+from trainers.options import Device, RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
     from trainers.dit.batches import PlainImages
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trainers.dit.models import ImageModel
     from trainers.dit.monitor import Monitor
     from trainers.dit.rewards import Checked, Material
+    from trainers.dit.training import Learnt
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
 SkipBad = Annotated[bool, Flag("Leave out images that cannot be used, and list them.")]
@@ -58,6 +59,7 @@ def cache(
     out: Annotated[Path, Flag("Folder of the cache; it must not exist.")],
     skip_bad: SkipBad = False,
     priors: Priors = None,
+    device: Device = "auto",
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +70,7 @@ def cache(
         from trainers.dit.priors import read_priors
 
         torch.set_num_threads(threads)
-        loaded = ImageModel.load(model)
+        loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
         pictures = _pictures(images, loaded, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
         write_cache(pictures, loaded, out, counter("encoded", "images", silent=as_json), priors=plans)
@@ -128,13 +130,8 @@ def train(  # noqa: PLR0913 - one argument a flag
         words = words_after(before, source.prompts, loaded.prompts, fresh=given.objective is None)
         facts = monitor.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": facts, WORDS: words}})
-    if run.as_json:
-        write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1] if learnt.loss else None})
-        return
-    if learnt.collapsed:
-        say("! the training was ended, for its reward had collapsed; the weights of the best look are kept")
-    prompt = "a handwritten digit seven"
-    say(f'Saved {out}. Next: quantra train dit sample {quote(str(out))} --prompt "{prompt}" --out seven.png')
+        advised = _drawing(out, source.prompts[0], priors=loaded.network.priors > 0)
+    _tell_trained(learnt, out, chosen.learning_rate, watched.monitor, advised, as_json=run.as_json)
 
 
 @with_flags
@@ -200,6 +197,7 @@ def sample(  # noqa: PLR0913 - one argument a flag
     guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 2.0,
     scale: Annotated[int, Flag("Pixels of the file per pixel of the image.", minimum=1)] = 1,
     seed: Annotated[int, Flag("Of the noise that images begin with.", minimum=0, maximum=2**32 - 1)] = 0,
+    device: Device = "auto",
     threads: Threads = 1,
 ) -> None:
     """Draw images of a prompt, and save them."""
@@ -213,7 +211,7 @@ def sample(  # noqa: PLR0913 - one argument a flag
         torch.set_num_threads(threads)
         sampling = Sampling(steps=steps, guidance=guidance, seed=seed)
         plans = None if priors is None else [*read_priors(priors).values()]
-        loaded = ImageModel.load(model)
+        loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
         drawn = draw_images(loaded, [prompt] * count, sampling, plans)
         _tell(doubts(prompt, loaded.prompts, trained_words(model)))
         picture = as_image(grid(drawn, columns=_columns(count)))
@@ -298,6 +296,35 @@ def _as_settings(watching: Watching) -> dict[str, str | None]:
     """As texts, so that they are the same after they were written as JSON."""
     told = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
     return {name: None if value is None else str(value) for name, value in told.items()}
+
+
+def _drawing(model: Path, prompt: str, *, priors: bool) -> str:
+    """A command that draws an image."""
+    plan = " --priors PRIORS.safetensors" if priors else ""
+    return f"quantra train dit sample {quote(str(model))} --prompt {quote(prompt)} --out drawn.png{plan}"
+
+
+def _tell_trained(
+    learnt: "Learnt", out: Path, rate: float, monitor: str | None, advised: str, *, as_json: bool
+) -> None:
+    """What became of a model, and what to do with it.
+
+    Raises:
+        Exit: 1, where the training was ended for its collapse.
+    """
+    loss = learnt.loss[-1] if learnt.loss else None
+    if as_json:
+        write({"kind": "trained", "model": str(out), "loss": loss, "collapsed": learnt.collapsed})
+    elif learnt.collapsed and monitor is not None:
+        best = max(learnt.looks, key=lambda look: look.rewards[monitor])
+        say(
+            f"! the training was ended, for its reward had collapsed, {learnt.looks[-1].told}; the best weights are "
+            f"kept, {best.told}. Try a --learning-rate below {rate:g}, or --patience 0 to see it through"
+        )
+    if not as_json:
+        say(f"Saved {out}. Next: {advised}")
+    if learnt.collapsed:
+        raise typer.Exit(1)
 
 
 def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:

@@ -159,6 +159,12 @@ class ImageModel:
         """Of the images that it draws."""
         return self.latents.form
 
+    def to(self, device: torch.device) -> Self:
+        """This model, its networks moved there."""
+        for module in (self.network.module, self.latents.module, self.prompts.module):
+            module.to(device)
+        return self
+
     def unconditional(self) -> Condition:
         """The condition of no prompt, of one row."""
         condition = self.prompts.embed(self.prompts.tokens([""]))

@@ -56,6 +56,11 @@ class Look:
         figures = ", ".join(f"{name} {value:.4g}" for name, value in self.rewards.items())
         return f"{figures} (more is better)" if min(self.rewards.values()) < 0 else figures
 
+    @property
+    def told(self) -> str:
+        """With when it was."""
+        return f"after {self.window} steps: {self.said}"
+
 
 @final
 class Watch:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +13,17 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tiny_images import PROMPTS, bar, tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae, write_images
+from tiny_images import (
+    PROMPTS,
+    bar,
+    tiny_encoder,
+    tiny_model,
+    tiny_pieces,
+    tiny_tokenizer,
+    tiny_transformer,
+    tiny_vae,
+    write_images,
+)
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
@@ -64,6 +75,32 @@ def test_images_become_a_model_that_draws(base: Path, images: Path, cached: Path
     assert drawn.exit_code == 0, drawn.output
     with Image.open(drawing) as picture:
         assert (picture.size, picture.mode) == ((3 * 3 * 8, 2 * 3 * 8), "L")
+
+
+def advised(done: Any) -> list[str]:
+    """The words of the command that is named as the next, behind the program's name."""
+    assert done.exit_code == 0, done.output
+    words = shlex.split(next(line for line in done.stderr.splitlines() if "Next: " in line).partition("Next: ")[2])
+    assert words[:3] == ["quantra", "train", "dit"]
+    return words[3:]
+
+
+def test_what_is_advised_after_a_training_draws_a_prompt_of_its_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = write_images(tmp_path / "my images")
+    prompt = 'the "$HOME" bar\'s `left`'
+    lines = (folder / "metadata.csv").read_text().replace(PROMPTS[0], prompt)
+    (folder / "metadata.csv").write_text(lines)
+    ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tiny_pieces()).save(tmp_path / "my base")
+    trained = advised(ran("cache", folder, "--model", "my base", "--out", "my cache"))
+    assert trained[:4] == ["train", "my cache", "--model", "my base"]
+    out = trained[trained.index("--out") + 1]
+    drawn = advised(ran(*trained, *SHORT))
+    assert drawn == ["sample", out, "--prompt", prompt, "--out", "drawn.png"]
+    assert ran(*drawn).exit_code == 0
+    assert (tmp_path / "drawn.png").exists()
 
 
 def test_a_cache_and_its_images_teach_the_same(base: Path, images: Path, cached: Path, tmp_path: Path) -> None:

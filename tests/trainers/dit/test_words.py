@@ -5,11 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_images import PROMPTS, WORDS, bar, tiny_encoder, tiny_model, tiny_transformer, tiny_vae, write_images
-from tokenizers import Tokenizer
-from tokenizers.models import Unigram
-from tokenizers.pre_tokenizers import Metaspace
-from transformers import PreTrainedTokenizerFast
+from tiny_images import (
+    PROMPTS,
+    WORDS,
+    bar,
+    tiny_encoder,
+    tiny_model,
+    tiny_pieces,
+    tiny_transformer,
+    tiny_vae,
+    write_images,
+)
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
@@ -31,21 +37,12 @@ def ran(*words: str | Path) -> Any:
     return done
 
 
-def of_sentencepiece() -> PreTrainedTokenizerFast:
-    """Pieces of words as T5 has them: it has a token of its own for what is unknown, and names it as it is written."""
-    pieces = [("</s>", 0.0), ("<pad>", 0.0), ("<unk>", 0.0), ("▁", -9.0), *((f"▁{word}", -1.0) for word in WORDS)]
-    made = Tokenizer(Unigram(pieces, unk_id=2))
-    made.pre_tokenizer = Metaspace()
-    named: Any = {"unk_token": "<unk>", "pad_token": "<pad>", "eos_token": "</s>"}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=12, **named)
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models that have learnt nothing, images, and a model that has learnt from them."""
     folder = tmp_path_factory.mktemp("words")
     tiny_model().save(folder / "base")
-    ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), of_sentencepiece()).save(folder / "pieces")
+    ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tiny_pieces()).save(folder / "pieces")
     write_images(folder / "own")
     done = ran("train", folder / "own", "--model", folder / "base", "--out", folder / "model", *SHORT)
     assert DOUBT not in done.stderr
@@ -132,6 +129,6 @@ def test_a_folder_whose_words_are_damaged_is_refused(tmp_path: Path) -> None:
 
 
 def test_words_are_compared_without_punctuation_and_capitals() -> None:
-    coder = PromptCoder(tiny_encoder(), of_sentencepiece())
+    coder = PromptCoder(tiny_encoder(), tiny_pieces())
     assert coder.words("A bar, on (the) «Left»: - !") == ("a", "bar", "on", "the", "left")
     assert coder.unknown("a bar on the left") == ()
