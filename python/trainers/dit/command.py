@@ -1,4 +1,4 @@
-"""`quantra train dit …` and `python -m trainers.dit …`: from a folder of images to a model that draws.
+"""`quantra train dit cache|train|grpo` and `python -m trainers.dit …`: from a folder of images to a model that draws.
 
 What needs the extra `dit` is imported when a command runs, so that a missing package is one line.
 """
@@ -14,9 +14,11 @@ import typer
 
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Given
-from trainers.dit.errors import IMAGES, DataError, ModelError
+from trainers.dit.errors import IMAGES, ModelError
+from trainers.dit.notes import TRAINING, TUNING, WORDS, read_notes, trained_words
 from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
-from trainers.dit.words import TRAINING, TUNING, WORDS, doubts, doubts_of_all, trained_words, words_after
+from trainers.dit.sources import gate_of, monitor_of, pictures_of, source_of
+from trainers.dit.words import words_after
 from trainers.loop import Hardware, choose_device, launched_rank, seed_everything
 from trainers.media.console import AsJson, counter, failing, say, write
 from trainers.media.course import as_settings, checkpoints_in, run_folder
@@ -24,14 +26,7 @@ from trainers.media.folders import check_free
 from trainers.options import Device, RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
-    from trainers.dit.batches import PlainImages
-    from trainers.dit.cache import Cache
-    from trainers.dit.gate import Gate
     from trainers.dit.grpo import Tuned
-    from trainers.dit.images import Pictures
-    from trainers.dit.models import ImageModel
-    from trainers.dit.monitor import Monitor
-    from trainers.dit.rewards import Checked, Material
     from trainers.dit.training import Learnt
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
@@ -43,9 +38,6 @@ Priors = Annotated[
         metavar="FILE",
     ),
 ]
-
-CACHE = "cache.json"
-"""What tells a cache from a folder of images."""
 
 
 @with_flags
@@ -71,7 +63,7 @@ def cache(
 
         torch.set_num_threads(threads)
         loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
-        pictures = _pictures(images, loaded, skip_bad=skip_bad, silent=as_json)
+        pictures = pictures_of(images, loaded, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
         write_cache(pictures, loaded, out, counter("encoded", "images", silent=as_json), priors=plans)
     facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
@@ -112,10 +104,10 @@ def train(  # noqa: PLR0913 - one argument a flag
         check_free(out, ModelError)
         given = ImageModel.load(model)
         loaded = given.learning(build.over(Build()).objective if build.flags else None)
-        before = trained_words(model)
-        source = _source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
+        before = trained_words(read_notes(model))
+        source = source_of(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
         watched = watching.over(Watching())
-        monitor = _monitor(loaded, watched, made_of or images)
+        monitor = monitor_of(loaded, watched, made_of or images)
         seed_everything(chosen.seed)
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
@@ -131,7 +123,7 @@ def train(  # noqa: PLR0913 - one argument a flag
         facts = monitor.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": facts, WORDS: words}})
         advised = _drawing(out, source.prompts[0], priors=loaded.network.priors > 0)
-    _tell_trained(learnt, out, chosen.learning_rate, watched.monitor, advised, as_json=run.as_json)
+    _tell_trained(learnt, out, chosen.learning_rate, watched, advised, as_json=run.as_json)
 
 
 @with_flags
@@ -158,17 +150,17 @@ def grpo(
     """Tune a trained model by a reward, as far as another metric does not get worse."""
     with failing(IMAGES):
         from trainers.dit.grpo import tune
-        from trainers.dit.history import read_notes
         from trainers.dit.models import ImageModel
         from trainers.dit.rewards import Material
 
         chosen = recipe.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
         check_free(out, ModelError)
-        loaded, notes, known = ImageModel.load(model), read_notes(model), trained_words(model)
-        own = _pictures(images, loaded, known, skip_bad=skip_bad, silent=run.as_json)
-        held = _pictures(held_out, loaded, known, skip_bad=skip_bad, silent=run.as_json)
-        reward, gate = _gated(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
+        loaded, notes = ImageModel.load(model), read_notes(model)
+        known = trained_words(notes)
+        own = pictures_of(images, loaded, known, skip_bad=skip_bad, silent=run.as_json)
+        held = pictures_of(held_out, loaded, known, skip_bad=skip_bad, silent=run.as_json)
+        reward, gate = gate_of(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
         seed_everything(chosen.seed)
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "images": own.digest, "held_out": held.digest}
@@ -183,115 +175,6 @@ def grpo(
     _tell_tuned(tuned, out, as_json=run.as_json)
 
 
-@with_flags
-def sample(  # noqa: PLR0913 - one argument a flag
-    *,
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.", show_default=False)],
-    prompt: Annotated[str, Flag("What is to be seen.")],
-    out: Annotated[Path, Flag("The picture's file: .png.", metavar="FILE")],
-    count: Annotated[int, Flag("Images, side by side in a square.", minimum=1)] = 1,
-    steps: Annotated[int, Flag("How many times the network is asked.", minimum=1)] = 20,
-    priors: Annotated[
-        Path | None, Flag("Prior tokens for GLM-Image: a safetensors file, a tensor per image.", metavar="FILE")
-    ] = None,
-    guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 2.0,
-    scale: Annotated[int, Flag("Pixels of the file per pixel of the image.", minimum=1)] = 1,
-    seed: Annotated[int, Flag("Of the noise that images begin with.", minimum=0, maximum=2**32 - 1)] = 0,
-    device: Device = "auto",
-    threads: Threads = 1,
-) -> None:
-    """Draw images of a prompt, and save them."""
-    with failing(IMAGES):
-        from trainers.dit.models import ImageModel
-        from trainers.dit.priors import read_priors
-        from trainers.dit.sampling import Sampling, as_image, draw_images, grid
-
-        if out.suffix.lower() != ".png":
-            raise typer.BadParameter(f"--out {out} must end in .png")
-        torch.set_num_threads(threads)
-        sampling = Sampling(steps=steps, guidance=guidance, seed=seed)
-        plans = None if priors is None else [*read_priors(priors).values()]
-        loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
-        drawn = draw_images(loaded, [prompt] * count, sampling, plans)
-        _tell(doubts(prompt, loaded.prompts, trained_words(model)))
-        picture = as_image(grid(drawn, columns=_columns(count)))
-        picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
-        try:
-            picture.save(out)
-        except OSError as error:
-            raise DataError(f"{out} cannot be written ({error.strerror}); name another file") from error
-    say(f"Saved {out}, {count} of {prompt!r}")
-
-
-def _columns(count: int) -> int:
-    """Of a square that holds so many."""
-    return next(columns for columns in range(1, count + 1) if columns * columns >= count)
-
-
-def _tell(notice: str | None) -> None:
-    if notice is not None:
-        say(notice)
-
-
-def _pictures(
-    images: Path, model: "ImageModel", known: frozenset[str] | None = None, *, skip_bad: bool, silent: bool
-) -> "Pictures":
-    """The images of a folder, checked; what was left out is told, and what the model does not know of its prompts."""
-    from trainers.dit.images import read_pictures
-
-    tell = counter("checked", "images", silent=silent)
-    pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, tell=tell)
-    for one in pictures.refused:
-        say(f"! {one.name} was left out: {one.reason}")
-    _tell(doubts_of_all(pictures.prompts, model.prompts, known, images))
-    return pictures
-
-
-def _source(
-    images: Path, model: "ImageModel", made_of: Path | None, *, skip_bad: bool, silent: bool
-) -> "Cache | PlainImages":
-    """A cache, checked to be this model's, or images to encode in every step."""
-    from trainers.dit.batches import PlainImages
-    from trainers.dit.cache import Cache
-
-    if not (images / CACHE).exists() and (images / "metadata.csv").exists():
-        if made_of is not None:
-            raise typer.BadParameter(f"--made-of is for a cache, and {images} is a folder of images; leave it out")
-        if model.network.priors:
-            raise DataError(f"this model reads prior tokens, which {images} has not; make a cache with --priors")
-        return PlainImages(_pictures(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
-    opened = Cache.open(images)
-    opened.check_model(model)
-    left = len(opened.contents.refused)
-    if left:
-        say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; {CACHE} in it says why")
-    if made_of is None:
-        _tell(doubts_of_all(opened.prompts, model.prompts, None, images))
-    else:
-        opened.check_pictures(_pictures(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
-    return opened
-
-
-def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor | None":
-    """What watches a training, if anything is to: made, and tried, before it starts."""
-    from trainers.dit.monitor import Collapse, Monitor
-    from trainers.dit.rewards import rewards_of
-    from trainers.dit.sampling import Sampling
-    from trainers.dit.watching import Watch
-
-    if watching.monitor is None:
-        return None
-    names = ",".join(watching.monitor)
-    if watching.held_out is None:
-        raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not trained on")
-    if not (images / "metadata.csv").exists():
-        raise typer.BadParameter(f"--monitor {names} learns from images, and {images} is a cache; add --made-of IMAGES")
-    material = _material(model, images, watching.held_out, watching.reward_weights, watching.monitor_images)
-    sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
-    watch = Watch(model, material, rewards_of(watching.monitor, material), sampling)
-    return Monitor(watch, watching.monitor[0], every=watching.monitor_every, collapse=Collapse(watching.patience))
-
-
 def _as_settings(watching: Watching) -> dict[str, str | None]:
     """As texts, so that they are the same after they were written as JSON."""
     told = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
@@ -304,9 +187,7 @@ def _drawing(model: Path, prompt: str, *, priors: bool) -> str:
     return f"quantra train dit sample {quote(str(model))} --prompt {quote(prompt)} --out drawn.png{plan}"
 
 
-def _tell_trained(
-    learnt: "Learnt", out: Path, rate: float, monitor: str | None, advised: str, *, as_json: bool
-) -> None:
+def _tell_trained(learnt: "Learnt", out: Path, rate: float, watching: Watching, advised: str, *, as_json: bool) -> None:
     """What became of a model, and what to do with it.
 
     Raises:
@@ -315,8 +196,9 @@ def _tell_trained(
     loss = learnt.loss[-1] if learnt.loss else None
     if as_json:
         write({"kind": "trained", "model": str(out), "loss": loss, "collapsed": learnt.collapsed})
-    elif learnt.collapsed and monitor is not None:
-        best = max(learnt.looks, key=lambda look: look.rewards[monitor])
+    elif learnt.collapsed and watching.monitor is not None:
+        deciding = watching.monitor[0]
+        best = max(learnt.looks, key=lambda look: look.rewards[deciding])
         say(
             f"! the training was ended, for its reward had collapsed, {learnt.looks[-1].told}; the best weights are "
             f"kept, {best.told}. Try a --learning-rate below {rate:g}, or --patience 0 to see it through"
@@ -343,26 +225,3 @@ def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:
         )
     if tuned.refused is not None:
         raise typer.Exit(1)
-
-
-def _gated(model: "ImageModel", material: "Material", recipe: GrpoRecipe) -> "tuple[Checked, Gate]":
-    """What is to be raised, and what must not get worse: made, and tried, before a tuning starts."""
-    from trainers.dit.gate import Gate
-    from trainers.dit.rewards import rewards_of
-    from trainers.dit.sampling import Sampling
-    from trainers.dit.watching import Watch
-
-    rewards = rewards_of((recipe.reward, recipe.gate), material)
-    watch = Watch(model, material, rewards, Sampling(steps=recipe.gate_steps, guidance=recipe.guidance))
-    gate = Gate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
-    return rewards[0], gate
-
-
-def _material(model: "ImageModel", images: Path, held_out: Path, weights: Path | None, count: int) -> "Material":
-    """What rewards are made of; bad images among those that are trained on were told before."""
-    from trainers.dit.images import read_pictures
-    from trainers.dit.rewards import Material
-
-    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)
-    held = read_pictures(held_out, model.form, model.prompts.check)
-    return Material(own, held, weights, count)

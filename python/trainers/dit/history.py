@@ -1,28 +1,14 @@
 """How a model came to be, from the notes beside its parts: curves of loss, rewards and distances."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from trainers.dit.errors import ModelError
+from trainers.dit.notes import TRAINING, TUNING, Notes
 from trainers.dit.rewards import KINDS
-from trainers.dit.words import TRAINING, TUNING
 from trainers.media.course import pace_of
 from trainers.media.curves import Curve
-
-Notes = Mapping[str, Mapping[str, Any]]
-"""What a file says, by its name."""
-
-
-def read_notes(model: Path) -> Notes:
-    """The notes in a model's folder; none where it was made elsewhere.
-
-    Raises:
-        ModelError: one of them is damaged.
-    """
-    return {name: _read(model / name) for name in (TRAINING, TUNING) if (model / name).is_file()}
 
 
 def curves_of(notes: Notes) -> list[Curve]:
@@ -33,18 +19,11 @@ def curves_of(notes: Notes) -> list[Curve]:
     """
     try:
         return [curve for name, read in READERS.items() if name in notes for curve in read(notes[name])]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ModelError(
             f"what {' and '.join(notes)} in the model's folder say is not as a training writes it ({error!r}); restore "
             "them, or remove them, and no curves are shown"
         ) from error
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read ({error}); restore it, or remove it") from error
 
 
 def _trained(told: Mapping[str, Any]) -> Iterator[Curve]:
@@ -74,7 +53,7 @@ def _tuned(told: Mapping[str, Any]) -> Iterator[Curve]:
 def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[Curve]:
     """A curve for each reward that looks at held-out prompts asked; a distance is shown as one, without its minus."""
     for name in looks[0]["rewards"] if looks else ():
-        known = facts.get(name)
+        known = facts[name] if name in facts else None  # noqa: SIM401
         sign = 1 if known is None else -1
         points = tuple((look["window"], sign * look["rewards"][name]) for look in looks)
         if known is None:

@@ -4,48 +4,15 @@ What it does not know is spelled, or stands as something unknown, and an image i
 notice tells that it may show something else.
 """
 
-import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trainers.dit.errors import ModelError
-
 if TYPE_CHECKING:
     from trainers.dit.encoders import Prompts
 
-TRAINING: Final = "training.json"
-"""How a model came to be, beside its parts."""
-
-TUNING: Final = "tuning.json"
-"""How a model was tuned, beside its parts."""
-
-WORDS: Final = "words"
-"""In both: what the prompts were made of; null where the model had learnt before from others that are not known."""
-
 SHOWN: Final = 5
 """How many words a notice names."""
-
-
-def trained_words(folder: Path) -> frozenset[str] | None:
-    """The words that a model was trained on; None where its folder does not say.
-
-    Raises:
-        ModelError: what it says is damaged.
-    """
-    for path in (folder / TRAINING, folder / TUNING):
-        if not path.is_file():
-            continue
-        try:
-            told = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
-            raise ModelError(f"{path} is damaged ({error}); restore it, or remove it") from error
-        match told:
-            case {"words": [*words]}:
-                return frozenset(map(str, words))
-            case _:
-                return None
-    return None
 
 
 def words_after(

@@ -17,7 +17,7 @@ class MediaError(Exception):
 
 
 class PageError(MediaError):
-    """A page that cannot be written."""
+    """A page, or a picture, that cannot be written."""
 
 
 class MissingExtraError(MediaError):

@@ -96,14 +96,14 @@ def render(package: str, template: str, parts: Mapping[str, object]) -> str:
     return environment.get_template(f"own/{template}").render(parts)
 
 
-def check_page(path: Path) -> None:
+def check_file(path: Path) -> None:
     """Refuse now what could not be written later, after work that may take hours.
 
     Raises:
         PageError: the path is a folder, or in a folder that is not there or cannot be written.
     """
     if path.is_dir():
-        raise PageError(f"{path} is a folder; name a file for the page, such as {path / 'page.html'}")
+        raise PageError(f"{path} is a folder; name a file, such as {path / 'page.html'}")
     if not path.parent.is_dir():
         raise PageError(f"{path} cannot be written: there is no folder {path.parent}; make it, or name another")
     if not os.access(path.parent, os.W_OK):

@@ -174,7 +174,7 @@ def evaluate(
 ) -> None:
     """Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone."""
     with failing(SPEECH):
-        from trainers.media.page import check_page, write_page
+        from trainers.media.page import check_file, write_page
         from trainers.vits.corpus import Corpus
         from trainers.vits.evaluation import page_of, scores_of
         from trainers.vits.judge import judge_of
@@ -186,7 +186,7 @@ def evaluate(
         folder = voice_folder(voice)
         speaker, prepared = Voice.load(folder), Corpus.open(corpus)
         place = folder.parent / f"{folder.name}.html" if page is None else page
-        check_page(place)
+        check_file(place)
         judge = judge_of(prepared)
         scores = scores_of(
             speaker, prepared, "held_out", judge, tell=counter("judged", "clips", silent=as_json), seed=seed

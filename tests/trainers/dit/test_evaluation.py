@@ -13,10 +13,11 @@ from tiny_images import PROMPTS, tiny_model, write_images
 
 from trainers.dit.errors import ModelError, PriorError, RewardError
 from trainers.dit.evaluation import Evaluation, Score, Telling, evaluate
-from trainers.dit.history import curves_of, read_notes
+from trainers.dit.history import curves_of
 from trainers.dit.images import read_pictures
 from trainers.dit.judge import judge_of, pixels_of
 from trainers.dit.models import ImageModel
+from trainers.dit.notes import read_notes
 from trainers.dit.page import MOST_IMAGES, drawn_sheet, judged_sheet, render_sheet
 from trainers.dit.recipe import Sampling, reward_names
 from trainers.dit.rewards import Material, rewards_of
@@ -35,7 +36,8 @@ def model() -> ImageModel:
 def material(model: ImageModel, tmp_path_factory: pytest.TempPathFactory) -> Material:
     place = tmp_path_factory.mktemp("evaluation")
     own, held = write_images(place / "own", 64), write_images(place / "held", 24)
-    return Material(*(read_pictures(folder, model.form, model.prompts.check) for folder in (own, held)), count=16)
+    pictures, held_out = (read_pictures(folder, model.form, model.prompts.check) for folder in (own, held))
+    return Material(pictures, held_out, count=16)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +92,7 @@ def test_how_many_are_drawn_together_changes_no_image(model: ImageModel, materia
         material,
         rewards_of(("ssim",), material),
         replace(SAMPLING, at_once=3),
-        tell=lambda *done: told.append(done),
+        tell=lambda done, total: told.append((done, total)),
     )
     torch.testing.assert_close(again.images, found.images, atol=1e-5, rtol=0)
     assert told == [(3, 16), (6, 16), (9, 16), (12, 16), (15, 16), (16, 16)]

@@ -22,7 +22,8 @@ from trainers.cli.commands import app
 from trainers.dit.encoders import PromptCoder
 from trainers.dit.errors import DataError, ModelError
 from trainers.dit.models import ImageModel
-from trainers.dit.words import doubts_of_all, trained_words
+from trainers.dit.notes import read_notes, trained_words
+from trainers.dit.words import doubts_of_all
 
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
 TUNED = ("--reward", "ssim", "--gate", "psnr", "--iterations", "1", "--groups", "2", "--members", "3", "--draw-steps")
@@ -98,14 +99,15 @@ def test_a_tuning_names_the_words_that_it_draws_unlearnt_and_hands_on_those_that
     said = ran(*words, *BRIEF, "--device", "cpu").stderr
     assert said.count(DOUBT) == 1
     assert f"{DOUBT} 'floor', which 1 of 5 prompts of {folder} have\n" in said
-    assert trained_words(tmp_path / "tuned") == trained_words(place / "model") == frozenset(WORDS)
+    for model in (tmp_path / "tuned", place / "model"):
+        assert trained_words(read_notes(model)) == frozenset(WORDS)
     assert f"{DOUBT} 'floor', and" in drawn(tmp_path / "tuned", "a bar on the floor", tmp_path / "a.png")
 
 
 def test_a_further_training_adds_its_words(place: Path, tmp_path: Path) -> None:
     folder = strange(tmp_path / "images", "floor")
     ran("train", folder, "--model", place / "model", "--out", tmp_path / "model", *SHORT)
-    assert trained_words(tmp_path / "model") == {*WORDS, "floor"}
+    assert trained_words(read_notes(tmp_path / "model")) == {*WORDS, "floor"}
 
 
 def test_of_a_model_that_has_learnt_elsewhere_no_word_is_said_to_be_unknown(place: Path, tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ def test_of_many_words_the_first_are_named() -> None:
 def test_a_folder_whose_words_are_damaged_is_refused(tmp_path: Path) -> None:
     (tmp_path / "training.json").write_text("{")
     with pytest.raises(ModelError, match=r"training.json is damaged .*; restore it"):
-        trained_words(tmp_path)
+        trained_words(read_notes(tmp_path))
 
 
 def test_words_are_compared_without_punctuation_and_capitals() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainers.media.errors import PageError
-from trainers.media.page import UNKNOWN, check_page, figure, percent, plain, write_page
+from trainers.media.page import UNKNOWN, check_file, figure, percent, plain, write_page
 
 
 def test_a_page_is_written_whole_in_place_of_an_older_one(tmp_path: Path) -> None:
@@ -25,18 +25,18 @@ def test_a_page_that_cannot_be_written_is_one_error_that_names_it(tmp_path: Path
 
 
 def test_a_place_for_a_page_is_refused_before_the_work(tmp_path: Path) -> None:
-    check_page(tmp_path / "page.html")
+    check_file(tmp_path / "page.html")
     with pytest.raises(PageError, match="is a folder; name a file"):
-        check_page(tmp_path)
+        check_file(tmp_path)
     with pytest.raises(PageError, match=r"there is no folder .*gone; make it"):
-        check_page(tmp_path / "gone" / "page.html")
+        check_file(tmp_path / "gone" / "page.html")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_of_others_is_refused_before_the_work(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(PageError, match="is not yours to write to"):
-        check_page(tmp_path / "page.html")
+        check_file(tmp_path / "page.html")
 
 
 def test_a_figure_that_is_no_number_is_shown_as_unknown() -> None:
