@@ -21,7 +21,6 @@ import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
 from PIL import Image
-from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn import functional
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
@@ -44,6 +43,8 @@ def prompt_of(digit: int) -> str:
 
 def digits() -> tuple[Tensor, Tensor]:
     """All images in an order of their own: uint8 [1797, 8, 8], and which digits they are, int64 [1797]."""
+    from sklearn.datasets import load_digits  # the rest of this file needs none
+
     found: Any = load_digits()
     order = torch.randperm(len(found.target), generator=torch.Generator().manual_seed(0))
     pixels = torch.from_numpy(np.round(found.images * (255 / 16)).astype(np.uint8))
