@@ -59,7 +59,7 @@ class Contents:
 
 @final
 class Cache:
-    """A folder of encoded images, opened; it has the images in memory.
+    """A folder of encoded images, opened; its file is mapped into memory, and a batch reads its rows from it.
 
     Args:
         folder: where it is.
@@ -91,7 +91,7 @@ class Cache:
         try:
             if _file_digest(path) != contents.encoded:
                 raise damaged(folder, f"{ENCODED} is not the one that was written")
-            tensors = load_file(path)
+            tensors = load_file(path)  # maps the file: nothing of it is read before a batch asks
         except (OSError, SafetensorError) as error:
             raise damaged(folder, f"{ENCODED} cannot be read ({error})") from error
         if len(tensors["mean"]) != len(contents.pictures):
