@@ -1,4 +1,4 @@
-"""`quantra train dit cache|train|grpo` and `python -m trainers.dit …`: from a folder of images to a model that draws.
+"""`quantra train dit cache`, `… train` and `… grpo`: from a folder of images to a model that draws.
 
 What needs the extra `dit` is imported when a command runs, so that a missing package is one line.
 """

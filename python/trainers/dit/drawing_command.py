@@ -1,4 +1,4 @@
-"""`quantra train dit sample|evaluate`: what a model draws, to be looked at and judged."""
+"""`quantra train dit sample` and `… evaluate`: what a model draws, to be looked at and judged."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
