@@ -161,8 +161,7 @@ class ImageModel:
 
     def to(self, device: torch.device) -> Self:
         """This model, its networks moved there."""
-        for module in (self.network.module, self.latents.module, self.prompts.module):
-            module.to(device)
+        nn.ModuleList([self.network.module, self.latents.module, self.prompts.module]).to(device)
         return self
 
     def unconditional(self) -> Condition:
