@@ -23,7 +23,15 @@ from trainers.dit.recipe import GrpoRecipe, ObjectiveName, Sampling
 from trainers.dit.rewards import Checked, Kind, Material, reward_of
 from trainers.dit.rollouts import Rollouts, Steps
 from trainers.dit.watching import Watch
-from trainers.loop import Checkpoints, Report, SettingsError, StoppedError, WindowReport, seed_everything
+from trainers.loop import (
+    Checkpoints,
+    OutOfMemoryError,
+    Report,
+    SettingsError,
+    StoppedError,
+    WindowReport,
+    seed_everything,
+)
 from trainers.progress import Consumer
 
 SMALL = GrpoRecipe(
@@ -221,6 +229,26 @@ def test_steps_that_do_not_fit_into_memory_are_cut_and_tune_the_same_weights(
     assert moved > 0, "the first look was the best"
     assert float((weights(cut) - weights(whole)).norm() / moved) < 1e-5
     assert [one.reward for one in done.rounds] == pytest.approx([one.reward for one in expected.rounds], rel=1e-5)
+
+
+def test_images_that_do_not_fit_into_memory_end_a_tuning_with_what_to_do(folder: Path) -> None:
+    shortage = Shortage("forward", fits=11)
+
+    def short(_: nn.Module, __: object, made: Tensor) -> Tensor:
+        return made if made.requires_grad else shortage(made)
+
+    with pytest.raises(OutOfMemoryError, match=r"to draw 12 images at once \(CUDA out of memory.*--groups is 3, --mem"):
+        tuned(folder, strain=short)
+
+
+def test_another_error_of_drawing_is_told_as_it_is(folder: Path) -> None:
+    def broken(_: nn.Module, __: object, made: Tensor) -> Tensor:
+        if len(made) == 12:
+            raise RuntimeError("something else")
+        return made
+
+    with pytest.raises(RuntimeError, match="something else"):
+        tuned(folder, strain=broken)
 
 
 def test_beyond_the_bound_the_best_accepted_weights_stay(folder: Path) -> None:
