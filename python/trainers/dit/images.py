@@ -21,6 +21,18 @@ from trainers.media.metadata import FILE, Refused, listed
 MODES: Final = {1: "L", 3: "RGB"}
 """What Pillow calls images of so many channels, of 8 bits each."""
 
+FORMATS: Final = ("PNG", "JPEG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM")
+"""Files that are read; Pillow knows more, some of which it gives to other programs."""
+
+UNREADABLE: Final = (OSError, SyntaxError, ValueError, TypeError, RuntimeError, Image.DecompressionBombError)
+"""What Pillow raises of damaged files of these."""
+
+PHOTOGRAPH: Final = "MPO"
+"""What Pillow calls a JPEG that carries something besides its image, such as the distances in it."""
+
+ORIENTATION: Final = 0x0112
+"""The field of EXIF that tells how an image is to be turned to stand upright; 1: not at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -140,12 +152,13 @@ def decode(path: Path, form: Form) -> Tensor:
         DataError: There is no such file, it cannot be decoded, or it has another form.
     """
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             _check_form(path, image, form)
             pixels = np.array(image)
+            _check_alone(path, image)
     except FileNotFoundError as error:
         raise DataError(f"there is no {path}; mend its line in {FILE}, or remove it") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} cannot be decoded as an image ({error}); replace it") from error
     return torch.from_numpy(pixels.reshape(form.height, form.width, form.channels)).permute(2, 0, 1).contiguous()
 
@@ -175,3 +188,23 @@ def _check_form(path: Path, image: Image.Image, form: Form) -> None:
             f"{path} has mode {image.mode} ({len(image.getbands())} channels), and the VAE reads "
             f"{MODES.get(form.channels, f'{form.channels} channels')}; convert it"
         )
+
+
+def _check_alone(path: Path, image: Image.Image) -> None:
+    """Refuse what a viewer would show in another way than by the pixels that were read."""
+    turned = image.getexif().get(ORIENTATION, 1)
+    if turned != 1:
+        raise DataError(
+            f"{path} is stored turned (EXIF orientation {turned}), and a model would learn it so; turn its pixels "
+            "upright, and save it without"
+        )
+    if image.format != PHOTOGRAPH and _moves(image):
+        raise DataError(f"{path} is animated; a model learns one image: save the one that is meant")
+
+
+def _moves(image: Image.Image) -> bool:
+    try:
+        image.seek(1)
+    except EOFError:
+        return False
+    return True

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from trainers.dit.errors import DataError
-from trainers.media.metadata import FILE, Refused, Row, has_control, leaves, normal_text, rows_of, sorted_out
+from trainers.media.metadata import FILE, Refused, Row, has_control, leaves, lines_of, normal_text, rows_of, sorted_out
 
 COLUMNS: Final = 2
 CONDITIONS: Final = ("source_images", "source_image", "source")
@@ -79,7 +79,7 @@ def _problem(row: Row, numbers: Sequence[int]) -> str:
     if len(row.cells) != COLUMNS or not row.cells[0]:
         return f"{where} is not file|prompt, with one | between them; mend it"
     if len(numbers) > 1:
-        return f"it stands on lines {', '.join(map(str, numbers))} of {FILE}; keep one"
+        return f"it stands on lines {lines_of(numbers)} of {FILE}; keep one"
     if leaves(row.cells[0]):
         return f"{where} leads out of the folder; name an image in it"
     if not row.cells[1]:

@@ -100,6 +100,12 @@ def sorted_out(
     return tuple(lines), tuple(refused.values())
 
 
+def lines_of(numbers: Sequence[int]) -> str:
+    """Numbers of lines in words, the first ones of many; as quickly for many as for a few."""
+    more = len(numbers) - SHOWN
+    return ", ".join(map(str, numbers[:SHOWN])) + (f" and {more:,} more" if more > 0 else "")
+
+
 def normal_text(text: str) -> str:
     """The one form of a text: composed characters (NFC), one blank for any white space, none at the ends.
 

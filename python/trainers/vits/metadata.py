@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from trainers.media.metadata import FILE, Refused, Row, has_control, leaves, normal_text, rows_of, sorted_out
+from trainers.media.metadata import FILE, Refused, Row, has_control, leaves, lines_of, normal_text, rows_of, sorted_out
 from trainers.vits.errors import CorpusError
 from trainers.vits.vocabulary import shortened
 
@@ -174,7 +174,7 @@ def _name(row: Row) -> str:
 def _problem(columns: _Columns, row: Row, numbers: Sequence[int]) -> str:
     """What is wrong with a line; empty where nothing is."""
     if len(numbers) > 1 and _name(row):
-        return f"the id stands on lines {_listed([str(number) for number in numbers])} of {FILE}; keep one"
+        return f"the id stands on lines {lines_of(numbers)} of {FILE}; keep one"
     if len(row.cells) != columns.count:
         return f"line {row.number} of {FILE} has {len(row.cells)} columns between |, most have {columns.count}; mend it"
     problem = _problem_of_id(_name(row)) or problem_of_text(_text_of(columns, row))

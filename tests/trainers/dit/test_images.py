@@ -90,6 +90,37 @@ def test_bad_images_are_left_out_where_that_is_wanted_and_stay_visible(tmp_path:
     assert {one.name: expected[one.name] in one.reason for one in pictures.refused} == dict.fromkeys(expected, True)
 
 
+def test_a_name_that_stands_on_many_lines_is_told_by_the_first_of_them(tmp_path: Path) -> None:
+    folder = write_images(tmp_path, 1, ["twice.png|a bar"] * 5000)
+    (left,) = read(folder, skip_bad=True).refused
+    assert left.reason.startswith("it stands on lines 3, 4, 5, ")
+    assert left.reason.endswith(", 22 and 4,980 more of metadata.csv; keep one")
+
+
+def test_an_image_that_a_viewer_would_turn_or_move_is_refused(tmp_path: Path) -> None:
+    one, other = bar(PROMPTS[0], 1), bar(PROMPTS[1], 2)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    one.save(tmp_path / "turned.jpg", exif=exif)
+    one.save(tmp_path / "moving.png", save_all=True, append_images=[other])
+    exif[0x0112] = 1
+    one.save(tmp_path / "upright.jpg", exif=exif)
+    (tmp_path / "metadata.csv").write_text("turned.jpg|a bar\nmoving.png|a bar\nupright.jpg|a bar")
+    pictures = read(tmp_path, skip_bad=True)
+    assert [one.file for one in pictures.pictures] == ["upright.jpg"]
+    turned, moving = (left.reason for left in pictures.refused)
+    assert "turned.jpg is stored turned (EXIF orientation 6)" in turned
+    assert "moving.png is animated" in moving
+
+
+@pytest.mark.parametrize("content", [b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n", b"DDS |" + bytes(200)])
+def test_a_file_of_a_kind_that_is_no_picture_of_pixels_is_not_opened(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "odd.png").write_bytes(content)
+    (tmp_path / "metadata.csv").write_text("odd.png|a bar")
+    with pytest.raises(DataError, match=r"odd\.png cannot be decoded as an image"):
+        read(tmp_path)
+
+
 def test_one_bad_image_of_a_thousand_is_found_and_named(tmp_path: Path) -> None:
     folder = write_images(tmp_path, 1000)
     (folder / "images" / "0617.png").write_bytes(b"")
