@@ -103,13 +103,13 @@ def bar(prompt: str, seed: int) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def write_images(folder: Path, count: int = 12, lines: Sequence[str] = ()) -> Path:
-    """metadata.csv and images/*.png; the folder. Further lines come behind."""
+def write_images(folder: Path, count: int = 12, lines: Sequence[str] = (), *, seed: int = 0) -> Path:
+    """metadata.csv and images/*.png; the folder. Further lines come behind; other seeds give other pixels."""
     (folder / "images").mkdir(parents=True, exist_ok=True)
     told: list[str] = []
     for number in range(count):
         prompt = PROMPTS[number % len(PROMPTS)]
-        bar(prompt, number).save(folder / "images" / f"{number:04d}.png")
+        bar(prompt, seed + number).save(folder / "images" / f"{number:04d}.png")
         told.append(f"images/{number:04d}.png|{prompt}")
     (folder / "metadata.csv").write_text("\n".join(("file|prompt", *told, *lines)) + "\n", "utf-8")
     return folder

@@ -14,7 +14,7 @@ import typer
 
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Given
-from trainers.dit.errors import IMAGES, ModelError
+from trainers.dit.errors import IMAGES, CacheError, ModelError
 from trainers.dit.notes import TRAINING, TUNING, WORDS, read_notes, trained_words
 from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
 from trainers.dit.sources import gate_of, monitor_of, pictures_of, source_of
@@ -62,6 +62,7 @@ def cache(
         from trainers.dit.priors import read_priors
 
         torch.set_num_threads(threads)
+        check_free(out, CacheError)
         loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
         pictures = pictures_of(images, loaded, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
@@ -107,12 +108,12 @@ def train(  # noqa: PLR0913 - one argument a flag
         before = trained_words(read_notes(model))
         source = source_of(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
         watched = watching.over(Watching())
-        monitor = monitor_of(loaded, watched, made_of or images)
+        monitor = monitor_of(loaded, watched, made_of or images, skip_bad=skip_bad, silent=run.as_json)
         seed_everything(chosen.seed)
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
         if monitor is not None:
-            settings |= {"monitor": _as_settings(watched)}
+            settings |= {"monitor": _as_settings(watched), "held_out": monitor.held_out}
         checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         learnt = fit(loaded, source, chosen, checkpoints, consume, monitor)

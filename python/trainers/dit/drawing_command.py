@@ -1,5 +1,6 @@
 """`quantra train dit sample` and `… evaluate`: what a model draws, to be looked at and judged."""
 
+from math import ceil, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from trainers.options import Device, Threads
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from trainers.dit.images import Form
     from trainers.dit.models import ImageModel
     from trainers.dit.rewards import Material
 
@@ -57,11 +59,14 @@ def sample(  # noqa: PLR0913 - one argument a flag
 
         if out.suffix.lower() != ".png":
             raise typer.BadParameter(f"--out {out} must end in .png")
+        if page is not None and page.resolve() == out.resolve():
+            raise typer.BadParameter(f"--page {page} is the file of --out too; name another")
         for place in (out, *([] if page is None else [page])):
             check_file(place)
         torch.set_num_threads(threads)
         plans = None if priors is None else [*read_priors(priors).values()]
         loaded, notes = _loaded(model, device)
+        _check_room(loaded.form, count, scale)
         curves, doubt = curves_of(notes), doubts(prompt, loaded.prompts, trained_words(notes))
         if doubt is not None:
             say(doubt)
@@ -101,7 +106,7 @@ def evaluate(
 
         torch.set_num_threads(threads)
         name = model.resolve().name
-        place = model.with_name(f"{name}.html") if page is None else page
+        place = beside(model) if page is None else page
         check_file(place)
         loaded, notes = _loaded(model, device)
         curves = curves_of(notes)
@@ -129,13 +134,40 @@ def _save(drawn: "Tensor", out: Path, scale: int) -> None:
     """Images, float [N, channels, height, width], as one picture in a square, each pixel so many wide and high."""
     from trainers.dit.sampling import as_image, grid
 
-    columns = next(columns for columns in range(1, len(drawn) + 1) if columns * columns >= len(drawn))
-    picture = as_image(grid(drawn, columns))
+    picture = as_image(grid(drawn, _columns(len(drawn))))
     picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
     try:
         picture.save(out)
     except OSError as error:
         raise DataError(f"{out} cannot be written ({error.strerror}); name another file") from error
+
+
+def _columns(count: int) -> int:
+    """Of the square that so many images make, which may lack some in its last row."""
+    return ceil(sqrt(count))
+
+
+def _check_room(form: "Form", count: int, scale: int) -> None:
+    """Refuse a picture that programs would take for an attack, before it is drawn.
+
+    Raises:
+        DataError: it has more pixels than Pillow opens without a warning.
+    """
+    from PIL import Image
+
+    columns = _columns(count)
+    width, height = columns * form.width * scale, ceil(count / columns) * form.height * scale
+    if Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS:
+        raise DataError(
+            f"the picture would be {width:,} by {height:,} pixels, more than most programs open; draw fewer, or choose "
+            "a smaller --scale"
+        )
+
+
+def beside(model: Path) -> Path:
+    """Where the page of a model is, if nobody says: in the folder that holds the model's, by its name."""
+    whole = model if model.name not in {"", ".."} else model.resolve()
+    return whole.with_name(f"{model.resolve().name}.html")
 
 
 def _drawn_by(model: "ImageModel", drawing: Sampling) -> str:

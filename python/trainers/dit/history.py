@@ -19,7 +19,7 @@ def curves_of(notes: Notes) -> list[Curve]:
     """
     try:
         return [curve for name, read in READERS.items() if name in notes for curve in read(notes[name])]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(
             f"what {' and '.join(notes)} in the model's folder say is not as a training writes it ({error!r}); restore "
             "them, or remove them, and no curves are shown"
@@ -32,7 +32,7 @@ def _trained(told: Mapping[str, Any]) -> Iterator[Curve]:
     yield Curve(
         name="Loss",
         over="steps",
-        points=tuple((each * (number + 1), loss) for number, loss in enumerate(losses)),
+        points=tuple((each * (number + 1), float(loss)) for number, loss in enumerate(losses)),
         note="Mean of each round. Much of it is noise that cannot be foretold; images improve where it hardly falls.",
     )
     yield from _looked(told["curves"]["looks"], told["facts"], "steps of the training")
@@ -44,7 +44,7 @@ def _tuned(told: Mapping[str, Any]) -> Iterator[Curve]:
     yield Curve(
         name=f"{_title(recipe['reward'])}, drawn to learn from",
         over="iterations of the tuning",
-        points=tuple((number + 1, one["reward"]) for number, one in enumerate(rounds)),
+        points=tuple((number + 1, float(one["reward"])) for number, one in enumerate(rounds)),
         note="By chance, so lower than what the model draws without.",
     )
     yield from _looked(told["tuned"]["looks"], told["facts"], "steps of the tuning")
@@ -55,7 +55,7 @@ def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iter
     for name in looks[0]["rewards"] if looks else ():
         known = facts[name] if name in facts else None  # noqa: SIM401
         sign = 1 if known is None else -1
-        points = tuple((look["window"], sign * look["rewards"][name]) for look in looks)
+        points = tuple((float(look["window"]), sign * float(look["rewards"][name])) for look in looks)
         if known is None:
             yield Curve(name=f"{_title(name)}, held-out prompts", over=over, points=points)
             continue
@@ -63,7 +63,7 @@ def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iter
             name=f"{_title(name)}, held-out prompts",
             over=over,
             points=points,
-            level=known["floor"],
+            level=float(known["floor"]),
             level_name=f"the distance that {known['images']:,} real images have",
             note=f"Of {known['images']:,} images and {known['against']:,} real ones; less is better.",
         )

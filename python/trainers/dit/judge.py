@@ -54,9 +54,10 @@ class Judge(nn.Module):
         """
         unknown = sorted({prompt for prompt in prompts if prompt not in self._places})
         if unknown:
+            more = f", nor of {len(unknown) - 1} other prompts" if unknown[1:] else ""
             raise RewardError(
-                f"the classifier has seen no image of {unknown[0]!r}, nor of {len(unknown) - 1} other prompts; hold "
-                "out images whose prompts the training has, or choose another reward"
+                f"the classifier has seen no image of {unknown[0]!r}{more}; hold out images whose prompts the "
+                "training has, or choose another reward"
             )
         return torch.tensor([self._places[prompt] for prompt in prompts])
 

@@ -200,7 +200,7 @@ class ImageModel:
             with appearing(folder, next_draft(folder)) as draft:
                 self._write(draft)
                 for name, note in notes.items():
-                    (draft / name).write_text(json.dumps(note, indent=1, sort_keys=True) + "\n", "utf-8")
+                    (draft / name).write_text(json.dumps(note, indent=1) + "\n", "utf-8")
                 type(self).load(draft)
         except OSError as error:
             raise ModelError(f"{folder} cannot be written ({error.strerror}); make room, or name another") from error

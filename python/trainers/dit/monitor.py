@@ -68,6 +68,11 @@ class Monitor:
         """What must be known to read the numbers, by the reward's name."""
         return self._watch.facts
 
+    @property
+    def held_out(self) -> str:
+        """The digest of the held-out images."""
+        return self._watch.digest
+
     def watched(self, run: Run[Any], reports: Iterable[Report]) -> Iterator[Report]:
         """The reports of a training, and a notice after each look; they end where the training collapses.
 

@@ -63,20 +63,28 @@ def source_of(
     return opened
 
 
-def monitor_of(model: "ImageModel", watching: Watching, images: Path) -> "Monitor | None":
+def monitor_of(
+    model: "ImageModel", watching: Watching, images: Path, *, skip_bad: bool, silent: bool
+) -> "Monitor | None":
     """What watches a training, if anything is to: made, and tried, before it starts."""
+    from trainers.dit.images import read_pictures
     from trainers.dit.monitor import Collapse, Monitor
-    from trainers.dit.rewards import rewards_of
+    from trainers.dit.rewards import Material, rewards_of
     from trainers.dit.watching import Watch
 
     if watching.monitor is None:
+        if watching.held_out is not None:
+            raise typer.BadParameter("--held-out is for --monitor; name the rewards that watch, or leave it out")
         return None
     names = ",".join(watching.monitor)
     if watching.held_out is None:
         raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not trained on")
     if not (images / "metadata.csv").exists():
         raise typer.BadParameter(f"--monitor {names} learns from images, and {images} is a cache; add --made-of IMAGES")
-    material = _material(model, images, watching.held_out, watching.reward_weights, watching.monitor_images)
+    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # what is left out was told before
+    held = pictures_of(watching.held_out, model, skip_bad=skip_bad, silent=silent)
+    _tell_shared(own, held)
+    material = Material(own, held, watching.reward_weights, watching.monitor_images)
     sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
     watch = Watch(model, material, rewards_of(watching.monitor, material), sampling)
     return Monitor(watch, watching.monitor[0], every=watching.monitor_every, collapse=Collapse(watching.patience))
@@ -88,6 +96,7 @@ def gate_of(model: "ImageModel", material: "Material", recipe: GrpoRecipe) -> "t
     from trainers.dit.rewards import rewards_of
     from trainers.dit.watching import Watch
 
+    _tell_shared(material.pictures, material.held_out)
     rewards = rewards_of((recipe.reward, recipe.gate), material)
     watch = Watch(model, material, rewards, Sampling(steps=recipe.gate_steps, guidance=recipe.guidance))
     gate = Gate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
@@ -100,18 +109,20 @@ def judging_of(model: "ImageModel", judging: Judging, known: frozenset[str] | No
 
     own = pictures_of(judging.images, model, skip_bad=judging.skip_bad, silent=silent)
     held = pictures_of(judging.held_out, model, known, skip_bad=judging.skip_bad, silent=silent)
+    _tell_shared(own, held)
     both = min(len(own.pictures), len(held.pictures))
     return Material(own, held, judging.reward_weights, both if judging.count is None else judging.count)
 
 
-def _material(model: "ImageModel", images: Path, held_out: Path, weights: Path | None, count: int) -> "Material":
-    """What rewards are made of; bad images among those that are trained on were told before."""
-    from trainers.dit.images import read_pictures
-    from trainers.dit.rewards import Material
-
-    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)
-    held = read_pictures(held_out, model.form, model.prompts.check)
-    return Material(own, held, weights, count)
+def _tell_shared(own: "Pictures", held: "Pictures") -> None:
+    """Which images are not held out at all, for they are learnt from: by prompt and pixels, whatever their names."""
+    known = {picture.digest for picture in own.pictures}
+    shared = sum(picture.digest in known for picture in held.pictures)
+    if shared:
+        say(
+            f"! {shared} of {len(held.pictures)} images of {held.folder} are in {own.folder} too; of images that were "
+            "learnt from, figures are better than of others: hold out others"
+        )
 
 
 def _tell_doubts(prompts: Collection[str], model: "ImageModel", known: frozenset[str] | None, source: Path) -> None:

@@ -75,6 +75,7 @@ class Watch:
     Attributes:
         prompts: that are drawn, one for each image.
         targets: real images of them, float32 [N, channels, height, width], 0 to 1.
+        digest: of all held-out images.
 
     Raises:
         RewardError: there are fewer held-out images than are to be drawn, or the model reads plans besides prompts.
@@ -93,6 +94,7 @@ class Watch:
         self._rewards = tuple(rewards)
         self._sampling = sampling
         self.prompts = [picture.prompt for picture in held[: material.count]]
+        self.digest = material.held_out.digest
         self.targets = pixels_of(material.held_out, material.count)
         self._source = IterableSource(self._begun())
 

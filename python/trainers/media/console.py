@@ -4,7 +4,8 @@ import json
 import sys
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
+from unicodedata import category
 
 import typer
 
@@ -12,6 +13,8 @@ from predictor.errors import ConfigurationError
 from predictor.flags import Flag
 from trainers.loop import LoopError, StoppedError
 from trainers.media.errors import Extra, MediaError, require_packages
+
+MARK: Final = "\N{REPLACEMENT CHARACTER}"
 
 AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", spelling="--json")]
 
@@ -55,8 +58,8 @@ def counter(done: str, noun: str, *, silent: bool) -> Callable[[int, int], None]
 
 
 def say(line: str) -> None:
-    """A line for a person."""
-    sys.stderr.write(f"{line}\n")
+    """A line for a person; what would steer the terminal, such as the escapes in a file's name, is shown as a mark."""
+    sys.stderr.write("".join(MARK if category(sign) == "Cc" and sign != "\n" else sign for sign in line) + "\n")
 
 
 def write(value: dict[str, Any]) -> None:

@@ -213,3 +213,9 @@ def test_a_missing_package_is_one_line_that_says_how_to_get_it(
     done = ran("train", cached, "--model", base, "--out", "m")
     assert "no_such_package" in str(done.exception)
     assert "pip install 'quantra[dit]'" in str(done.exception)
+
+
+def test_a_place_that_is_taken_is_told_before_an_image_is_read(base: Path, tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "images", 3)
+    (folder / "images" / "0001.png").unlink()
+    assert "exists already" in str(ran("cache", folder, "--model", base, "--out", folder).exception)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pages import assert_holds_all, page_of
-from tiny_images import PROMPTS, tiny_model, write_images
+from tiny_images import PROMPTS, bar, tiny_model, write_images
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
@@ -53,8 +53,9 @@ def test_a_model_is_judged_and_shown_with_how_it_came_to_draw(place: Path) -> No
     page = page_of(text)
     assert "Evaluation of model" in page.words
     assert "Judged beside 12 images of held" in page.words
-    for heading in ("Loss over steps", "SSIM, held-out prompts", "PSNR, dB, held-out prompts"):
-        assert heading in page.words
+    headings = ("Loss over steps", "SSIM, held-out prompts", "PSNR, dB, held-out prompts")
+    places = [page.words.index(heading) for heading in headings]
+    assert places == sorted(places), "the reward that decides comes first"
     assert_holds_all(text)
 
 
@@ -104,6 +105,38 @@ def test_a_sample_is_shown_on_a_page_where_one_is_named(place: Path, tmp_path: P
     assert "Loss over steps" in page.words
 
 
+def test_held_out_images_that_are_learnt_from_are_told(place: Path, tmp_path: Path) -> None:
+    own, held = place / "own", write_images(tmp_path / "held", 8, ["again.png|a bar on the right"], seed=500)
+    bar(PROMPTS[1], 1).save(held / "again.png")  # under another name
+    told = f"! 1 of 9 images of {held} are in {own} too"
+    rest = ("--rewards", "ssim", "--page", tmp_path / "a.html", *BRIEF)
+    assert told in ran("evaluate", place / "model", "--images", own, "--held-out", held, *rest, "--json").stderr
+    tuned = ("--model", place / "model", "--held-out", held, "--out", tmp_path / "tuned", "--device", "cpu")
+    assert told in ran("grpo", own, *tuned, *GATED).stderr
+    trained = ("--model", place / "base", "--held-out", held, "--out", tmp_path / "new", "--batch-size", "4", *BRIEF)
+    assert told in ran("train", own, *trained, *WATCHED).stderr
+    others = write_images(tmp_path / "others", 12, seed=500)
+    done = ran("evaluate", place / "model", "--images", own, "--held-out", others, *rest)
+    assert done.exit_code == 0
+    assert "hold out others" not in done.stderr
+
+
+def test_a_model_is_judged_in_its_own_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--images", place / "own", "--held-out", place / "held", "--rewards", "ssim", *BRIEF)
+    for folder, named in (("model", "."), ("model/vae", "..")):
+        monkeypatch.chdir(place / folder)
+        (place / "model.html").unlink(missing_ok=True)
+        assert ran("evaluate", named, *words).exit_code == 0
+        assert (place / "model.html").is_file()
+
+
+def test_a_picture_that_nobody_could_open_and_a_page_in_its_place_are_refused(place: Path, tmp_path: Path) -> None:
+    words = ("sample", place / "model", "--prompt", PROMPTS[0], "--out", tmp_path / "a.png", *BRIEF)
+    assert "would be 80,000 by 80,000 pixels" in str(ran(*words, "--scale", "10000").exception)
+    assert ran(*words, "--page", tmp_path / "held" / ".." / "a.png").exit_code == 2
+    assert not (tmp_path / "a.png").exists()
+
+
 def test_one_bad_image_stops_a_judgement_or_is_left_out_where_that_is_wanted(place: Path, tmp_path: Path) -> None:
     held = write_images(tmp_path / "held", 12)
     (held / "images" / "0005.png").write_bytes(b"no image")
@@ -150,4 +183,4 @@ def test_a_reward_is_asked_of_a_training_by_its_name_and_none_by_none(place: Pat
     assert ran("train", *words, "--monitor", "none").exit_code == 0
     told = json.loads((place / "model" / "training.json").read_text())
     assert told["monitor"]["monitor"] == "ssim,psnr"
-    assert [[*look["rewards"]] for look in told["curves"]["looks"]] == [["psnr", "ssim"]] * 2
+    assert [[*look["rewards"]] for look in told["curves"]["looks"]] == [["ssim", "psnr"]] * 2

@@ -237,7 +237,20 @@ def test_a_model_that_was_made_elsewhere_has_no_curves(tmp_path: Path) -> None:
     assert curves_of(read_notes(tmp_path)) == []
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"recipe": {}}', '{"recipe": {"steps": 5}, "curves": {"loss": "high"}}'])
+STRANGE: Any = {**TRAINED, "curves": {"loss": [1.5, "much"], "looks": []}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"recipe": {}}',
+        '{"recipe": {"steps": 5}, "curves": {"loss": "high"}}',
+        json.dumps({**TRAINED, "recipe": {"steps": float("inf")}}),
+        json.dumps(STRANGE),
+    ],
+)
 def test_damaged_notes_are_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "training.json").write_text(text)
     with pytest.raises(ModelError, match=r"training\.json"):

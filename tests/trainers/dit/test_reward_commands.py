@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,6 +75,32 @@ def test_a_training_that_collapses_keeps_the_best_weights_and_ends_with_one_and_
     whole = ran("train", *words, "--steps", "4", "--patience", "0", "--out", tmp_path / "whole", *held, "--json")
     assert whole.exit_code == 0
     assert json.loads(whole.stdout.splitlines()[-1])["collapsed"] is False
+
+
+def test_a_bad_image_that_is_held_out_is_left_out_where_that_is_wanted(place: Path, tmp_path: Path) -> None:
+    held = write_images(tmp_path / "held", 8)
+    (held / "images" / "0002.png").write_bytes(b"no image")
+    words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
+    assert "leave them out by --skip-bad" in str(ran(*words, "--held-out", held).exception)
+    done = ran(*words, "--held-out", held, "--skip-bad")
+    assert done.exit_code == 0, done.output
+    assert "! images/0002.png was left out: " in done.stderr
+
+
+def test_a_training_goes_on_beside_the_same_held_out_images_alone(place: Path, tmp_path: Path) -> None:
+    held = write_images(tmp_path / "held", 8)
+    words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
+    assert ran(*words, "--held-out", held).exit_code == 0
+    shutil.rmtree(tmp_path / "model")
+    write_images(held, 8, seed=9)
+    assert "held_out" in str(ran(*words, "--held-out", held, "--resume").exception)
+
+
+def test_images_that_are_held_out_of_no_looks_are_bad_usage(place: Path, tmp_path: Path) -> None:
+    words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT)
+    done = ran(*words, "--held-out", place / "held")
+    assert done.exit_code == 2
+    assert "--held-out is for --monitor" in done.output
 
 
 def test_what_rewards_lack_is_told_before_a_training_starts(place: Path, tmp_path: Path) -> None:
