@@ -147,11 +147,13 @@ def judged_sheet(title: str, lines: Sequence[str], found: Evaluation, curves: It
 
 def strip_of(heading: str, images: Tensor, prompt: str) -> Strip:
     """Images of a prompt, float [N, channels, height, width], 0 to 1, no larger than a page needs."""
-    small = images.shape[3] < SHOWN_AT
+    height, width = images.shape[2:]
+    small = max(height, width) < SHOWN_AT
+    reduced = min(1.0, LARGEST / max(height, width))
     return Strip(
         heading=heading,
         pictures=tuple(png_uri(_reduced(as_image(image))) for image in images),
-        width=SHOWN_AT if small else min(images.shape[3], LARGEST),
+        width=SHOWN_AT if small else max(1, round(width * reduced)),
         small=small,
         described=f"{heading}: {prompt}",
     )

@@ -16,6 +16,18 @@ STEPS: Final = (1, 2, 5, 10)
 MARGIN: Final = 0.06
 """What is left free above and below the values, as a share of their range."""
 
+FLAT: Final = 1e-6
+"""Values that differ by less than this share of themselves are shown as equal."""
+
+LARGEST: Final = 1e300
+"""Numbers beyond are shown as little as infinite ones: their range would be infinite."""
+
+DIGITS: Final = 4
+"""Of a mark, and more where two marks would have the same number."""
+
+LONG: Final = 1e6
+"""From here on numbers are written as powers of ten, for which there is room beside an axis."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
@@ -24,7 +36,7 @@ class Curve:
     Attributes:
         name: of the number, as a heading.
         over: what is counted to the right, such as `steps`.
-        points: pairs of that count and the number, in order; those that are not finite are left out.
+        points: pairs of that count and the number, in order; those that are not finite, or beyond 1e300, are left out.
         level: a number to compare it with, a dashed line; None for none.
         level_name: what that is.
         note: how to read it.
@@ -83,13 +95,16 @@ class _Range:
         """Where a value lies, in percent of the range."""
         return round(100 * (value - self.low) / (self.high - self.low), 2)
 
-    def marks(self) -> tuple[Mark, ...]:
-        return tuple(Mark(text=number(value), place=self.share(value)) for value in round_values(self.low, self.high))
+    def marks(self, least: float = 0.0) -> tuple[Mark, ...]:
+        values = round_values(self.low, self.high, least=least)
+        tried = ([number(value, digits) for value in values] for digits in range(DIGITS, 16))
+        texts = next(texts for texts in tried if len(set(texts)) == len(values))
+        return tuple(Mark(text=text, place=self.share(value)) for text, value in zip(texts, values, strict=True))
 
 
 def plots(curves: Iterable[Curve]) -> tuple[Plot, ...]:
     """Those that have a point to show."""
-    return tuple(plot(curve) for curve in curves if any(math.isfinite(value) for _, value in curve.points))
+    return tuple(plot(curve) for curve in curves if any(_is_shown(value) for _, value in curve.points))
 
 
 def plot(curve: Curve) -> Plot:
@@ -98,34 +113,36 @@ def plot(curve: Curve) -> Plot:
     Raises:
         ValueError: it has no finite point.
     """
-    values = tuple(point for point in curve.points if all(map(math.isfinite, point)))
+    values = tuple(point for point in curve.points if all(map(_is_shown, point)))
+    level = curve.level if curve.level is not None and _is_shown(curve.level) else None
     if not values:
         raise ValueError(f"curve {curve.name} has no finite point; leave it out")
-    across, upwards = _counts([count for count, _ in values]), _heights([value for _, value in values], curve.level)
+    across, upwards = _counts([count for count, _ in values]), _heights([value for _, value in values], level)
     places = [(across.share(count), round(100 - upwards.share(value), 2)) for count, value in values]
     return Plot(
         curve=curve,
         values=values,
         line=" ".join(f"{x:g},{y:g}" for x, y in places),
         dots="".join(f"M{x:g} {y:g}h0" for x, y in places),
-        level=None if curve.level is None else round(100 - upwards.share(curve.level), 2),
-        across=across.marks(),
+        level=None if level is None else round(100 - upwards.share(level), 2),
+        across=across.marks(least=1.0),
         upwards=upwards.marks(),
     )
 
 
-def round_values(low: float, high: float, most: int = MOST_MARKS) -> list[float]:
-    """Round numbers from low to high, evenly spaced: at most about so many; low is below high."""
+def round_values(low: float, high: float, most: int = MOST_MARKS, least: float = 0.0) -> list[float]:
+    """Round numbers from low to high, evenly spaced: at most about so many, the least apart; low is below high."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in STEPS if power * factor >= rough * (1 - 1e-9))
+    step = max(least, next(power * factor for factor in STEPS if power * factor >= rough * (1 - 1e-9)))
     first = math.ceil(low / step - 1e-9)
     return [step * place for place in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def number(value: float) -> str:
-    """A number of four digits at most, in full where it is large: as in 1,500 or 0.25."""
-    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"  # noqa: PLR2004  from here on with commas
+def number(value: float, digits: int = DIGITS) -> str:
+    """A number of so many digits at most, in full from thousands to a million: as in 0.25, 1,500, 123,456 or 2e+06."""
+    whole = digits == DIGITS and 1000 <= abs(value) < LONG  # noqa: PLR2004  from here on with commas
+    text = f"{value:,.0f}" if whole else f"{value:,.{digits}g}"
     return "0" if float(text.replace(",", "")) == 0 else text.replace("-", MINUS)
 
 
@@ -138,5 +155,10 @@ def _heights(values: Sequence[float], level: float | None) -> _Range:
     """All values and the level, with some room."""
     shown = [*values, *([] if level is None else [level])]
     low, high = min(shown), max(shown)
-    room = MARGIN * (high - low) or MARGIN * abs(high) or MARGIN
+    size = max(abs(low), abs(high))
+    room = MARGIN * ((high - low) if high - low > FLAT * size else size) or MARGIN
     return _Range(low - room, high + room)
+
+
+def _is_shown(value: float) -> bool:
+    return math.isfinite(value) and abs(value) < LARGEST

@@ -18,7 +18,7 @@ from trainers.dit.images import read_pictures
 from trainers.dit.judge import judge_of, pixels_of
 from trainers.dit.models import ImageModel
 from trainers.dit.notes import read_notes
-from trainers.dit.page import MOST_IMAGES, drawn_sheet, judged_sheet, render_sheet
+from trainers.dit.page import MOST_IMAGES, drawn_sheet, judged_sheet, render_sheet, strip_of
 from trainers.dit.recipe import Sampling, reward_names
 from trainers.dit.rewards import Material, rewards_of
 from trainers.dit.sampling import draw_images
@@ -184,6 +184,21 @@ def test_many_prompts_and_large_images_do_not_make_a_page_large() -> None:
     assert "The first 24 prompts; 376 more are in the figures alone." in page_of(text).words
     assert len(page_of(text).references) == 48
     assert len(text) < 48 * 160 * 160 * 3 * 1.4
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "wanted"),
+    [
+        (8, 8, (64, True)),
+        (48, 32, (64, True)),
+        (400, 20, (8, False)),
+        (100, 600, (160, False)),
+        (512, 512, (160, False)),
+    ],
+)
+def test_images_are_shown_in_their_own_shape(height: int, width: int, wanted: tuple[int, bool]) -> None:
+    strip = strip_of("Drawn", torch.zeros(1, 1, height, width), "")
+    assert (strip.width, strip.small) == wanted
 
 
 def test_a_sample_has_a_page_with_all_its_images() -> None:

@@ -65,5 +65,20 @@ def test_numbers_are_short_and_have_a_real_minus() -> None:
         "−0.5",  # noqa: RUF001 - a minus
         "0.3",
         "0",
-        "12,345,678",
+        "1.235e+07",
     ]
+
+
+def test_marks_of_one_axis_are_different_numbers_however_close() -> None:
+    texts = [mark.text for mark in plot(curve((1, 1500.2), (2, 1500.9))).upwards]
+    assert texts == ["1,500.2", "1,500.4", "1,500.6", "1,500.8"]
+    assert [mark.text for mark in plot(curve((1, 1.0), (2, 2.0))).across] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("values", [(0.97361, 0.97362), (1.0, 1 + 1e-15), (-1e299, 1e299), (5e-324, 0.0), (1e22, 1.0)])
+def test_marks_are_few_and_short_and_within_the_picture(values: tuple[float, float]) -> None:
+    drawn = plot(curve(*enumerate(values), (7, 1e308), level=values[0]))
+    marks = [mark.text for mark in drawn.upwards]
+    assert 2 <= len(set(marks)) == len(marks) <= 8
+    assert max(map(len, marks)) <= 9
+    assert all(0 <= float(place) <= 100 for pair in drawn.line.split() for place in pair.split(","))
