@@ -130,14 +130,14 @@ def evaluate(
         DataError: a prompt is too long.
         SchedulerError: the model has learnt nothing yet, or its scheduler cannot take exactly so many steps.
     """
-    held = material.held_out.pictures[: material.count]
-    if len(held) < material.count:
+    held = material.held_out.some(material.count)
+    if len(held.pictures) < material.count:
         raise RewardError(
-            f"{material.count} images are to be drawn, and {material.held_out.folder} has prompts for {len(held)}; "
-            "draw fewer, or hold out more"
+            f"{material.count} images are to be drawn, and {material.held_out.folder} has prompts for "
+            f"{len(held.pictures)}; draw fewer, or hold out more"
         )
-    prompts, targets = [picture.prompt for picture in held], pixels_of(material.held_out, material.count)
-    plans = gathered_priors(priors, [picture.file for picture in held], model.network)
+    prompts, targets = [picture.prompt for picture in held.pictures], pixels_of(held)
+    plans = gathered_priors(priors, [picture.file for picture in held.pictures], model.network)
     images = draw_images(model, prompts, sampling, plans if model.network.priors else None, tell)
     judge = next((one.reward.judge for one in rewards if isinstance(one.reward, Recognised)), None)
     return Evaluation(

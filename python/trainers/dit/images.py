@@ -5,7 +5,7 @@ Nothing is scaled, cropped or converted in silence.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
@@ -94,6 +94,14 @@ class Pictures:
     def digest(self) -> str:
         """Of prompts and pixels, in their order."""
         return hashlib.sha256("\n".join(picture.digest for picture in self.pictures).encode()).hexdigest()
+
+    def some(self, count: int) -> "Pictures":
+        """So many of the images, all where there are no more: by chance, always the same ones, in their order.
+
+        Not the first ones, for in a folder that is sorted by prompt those show one thing.
+        """
+        order = torch.randperm(len(self.pictures), generator=torch.Generator().manual_seed(0))
+        return replace(self, pictures=tuple(self.pictures[place] for place in sorted(order[:count].tolist())))
 
     def pixels(self, index: Sequence[int]) -> Tensor:
         """Some of the images, float32 [N, channels, height, width], -1 to 1.

@@ -88,9 +88,9 @@ def judge_of(pictures: Pictures, *, seed: int = 0) -> Judge:
     return judge.requires_grad_(False).eval()
 
 
-def pixels_of(pictures: Pictures, count: int | None = None) -> Tensor:
-    """The first images, or all of them: float32 [N, channels, height, width], 0 to 1."""
-    return pictures.pixels(range(len(pictures.pictures))[:count]) / 2 + 0.5
+def pixels_of(pictures: Pictures) -> Tensor:
+    """All images: float32 [N, channels, height, width], 0 to 1."""
+    return pictures.pixels(range(len(pictures.pictures))) / 2 + 0.5
 
 
 def _train(judge: Judge, images: Tensor, classes: Tensor) -> None:

@@ -43,7 +43,8 @@ class Material:
         pictures: the task's own images, to learn from.
         held_out: others, whose prompts are drawn.
         weights: a folder of weights, for rewards that need them.
-        count: how many are drawn when a model is looked at; as many real images are set beside them.
+        count: how many are drawn when a model is looked at, some of those that are held out; as many real images are
+            set beside them.
     """
 
     pictures: Pictures
@@ -154,7 +155,7 @@ def frechet_of(material: Material) -> Frechet:
         RewardError: there are too few images.
     """
     with torch.no_grad():
-        real, beside = pixels_of(material.held_out), pixels_of(material.pictures, material.count)
+        real, beside = pixels_of(material.held_out), pixels_of(material.pictures.some(material.count))
         return Frechet(judge_of(material.pictures), real, beside, material.count)
 
 
@@ -195,8 +196,9 @@ def reward_of(name: str, material: Material, kinds: Mapping[str, Kind] = KINDS) 
     if missing:
         raise RewardError(f"reward {name} needs {', '.join(missing)}, which this Python does not have; install it")
     checked = Checked(name, kind.make(material), of_all=kind.of_all, title=kind.title)
-    real = pixels_of(material.held_out, material.count)
-    checked(real, [picture.prompt for picture in material.held_out.pictures[: len(real)]], real)
+    held = material.held_out.some(material.count)
+    real = pixels_of(held)
+    checked(real, [picture.prompt for picture in held.pictures], real)
     return checked
 
 

@@ -83,19 +83,19 @@ class Watch:
     """
 
     def __init__(self, model: ImageModel, material: Material, rewards: Sequence[Checked], sampling: Sampling) -> None:
-        held = material.held_out.pictures
-        if len(held) < material.count:
+        held = material.held_out.some(material.count)
+        if len(held.pictures) < material.count:
             raise RewardError(
                 f"{material.count} images are to be drawn at every look, and {material.held_out.folder} has prompts "
-                f"for {len(held)}; draw fewer, or hold out more"
+                f"for {len(held.pictures)}; draw fewer, or hold out more"
             )
         check_unplanned(model)
         self._model = model
         self._rewards = tuple(rewards)
         self._sampling = sampling
-        self.prompts = [picture.prompt for picture in held[: material.count]]
+        self.prompts = [picture.prompt for picture in held.pictures]
         self.digest = material.held_out.digest
-        self.targets = pixels_of(material.held_out, material.count)
+        self.targets = pixels_of(held)
         self._source = IterableSource(self._begun())
 
     @property

@@ -1,5 +1,6 @@
 """A folder of images is checked one by one; what cannot be used is listed, and left out only where that is wanted."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,17 @@ def test_the_digest_follows_pixels_and_prompts_and_not_names(tmp_path: Path) -> 
         (tmp_path / "b" / "metadata.csv").read_text().replace("|a bar on the left", "|a bar on the right")
     )
     assert read(tmp_path / "b").digest != first.digest
+
+
+def test_some_images_are_always_the_same_and_of_many_prompts_also_where_a_folder_is_sorted(tmp_path: Path) -> None:
+    pictures = read(write_images(tmp_path, 40))
+    one_after_the_other = replace(pictures, pictures=tuple(sorted(pictures.pictures, key=lambda one: one.prompt)))
+    some = one_after_the_other.some(12)
+    assert len(some.pictures) == 12
+    assert {one.prompt for one in some.pictures} == set(PROMPTS)
+    assert list(some.pictures) == [one for one in one_after_the_other.pictures if one in some.pictures]
+    assert one_after_the_other.some(12) == some
+    assert one_after_the_other.some(40) == one_after_the_other.some(99) == one_after_the_other
 
 
 def spoilt(folder: Path) -> dict[str, str]:

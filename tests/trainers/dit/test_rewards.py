@@ -29,7 +29,8 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
 
 
 def held(material: Material, count: int = 16) -> tuple[Tensor, list[str]]:
-    return pixels_of(material.held_out, count), [one.prompt for one in material.held_out.pictures[:count]]
+    held = material.held_out.some(count)
+    return pixels_of(held), [one.prompt for one in held.pictures]
 
 
 def test_psnr_is_ten_decibels_for_each_tenth_of_the_error() -> None:
@@ -82,7 +83,7 @@ def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(mat
     assert reward.facts == {"images": 16, "against": 24, "floor": inner.floor}
     judge = judge_of(material.pictures)
     real = judge.features(pixels_of(material.held_out))
-    assert inner.floor == pytest.approx(frechet_distance(judge.features(pixels_of(material.pictures, 16)), real))
+    assert inner.floor == pytest.approx(frechet_distance(judge.features(pixels_of(material.pictures.some(16))), real))
     said = reward(images, prompts, images)
     assert said.tolist() == pytest.approx([-frechet_distance(judge.features(images), real)] * 16)
     assert float(reward(torch.rand(16, 1, 8, 8), prompts, images)[0]) < float(said[0]) - inner.floor
@@ -170,7 +171,8 @@ def broken(said: Tensor) -> Reward:
 def test_a_reward_that_is_no_number_is_refused_before_a_training_starts(material: Material) -> None:
     values = torch.zeros(16)
     values[5] = math.nan
-    with pytest.raises(RewardError, match=f"reward mine says nan of an image of '{PROMPTS[1]}'.* 1 of 16 images"):
+    wrong = material.held_out.some(16).pictures[5].prompt
+    with pytest.raises(RewardError, match=f"reward mine says nan of an image of '{wrong}'.* 1 of 16 images"):
         reward_of("mine", material, {"mine": Kind(lambda _: broken(values))})
     with pytest.raises(RewardError, match=r"reward mine says \[3\] of 16 images"):
         reward_of("mine", material, {"mine": Kind(lambda _: broken(torch.zeros(3)))})
