@@ -204,6 +204,8 @@ class ImageModel:
                 type(self).load(draft)
         except OSError as error:
             raise ModelError(f"{folder} cannot be written ({error.strerror}); make room, or name another") from error
+        except SafetensorError as error:  # what it makes of a full disk
+            raise ModelError(f"{folder} cannot be written ({error}); make room, or name another") from error
 
     def _write(self, folder: Path) -> None:
         folder.mkdir(parents=True)

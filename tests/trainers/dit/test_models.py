@@ -1,6 +1,7 @@
 """A model is a folder of diffusers'; what is drawn here, the matching pipeline draws too."""
 
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,17 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(model.prompts.tokenizer, "save_pretrained", full)
     with pytest.raises(ModelError, match="No space left on device"):
         model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_larger_than_there_is_room_for_is_one_error(tmp_path: Path) -> None:
+    model, limits = trained(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(ModelError, match="cannot be written .*File too large"):
+            model.save(tmp_path / "model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(tmp_path.iterdir()) == []
 
 
