@@ -113,7 +113,7 @@ def test_a_model_larger_than_there_is_room_for_is_one_error(tmp_path: Path) -> N
     model, limits = trained(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(ModelError, match="cannot be written .*File too large"):
+        with pytest.raises(ModelError, match=r"cannot be written .*File too large"):
             model.save(tmp_path / "model")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

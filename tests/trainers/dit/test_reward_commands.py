@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from trainers.cli.commands import app
 from trainers.dit.models import ImageModel
+from trainers.dit.watching import Look
 
 RUNNER = CliRunner()
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
@@ -63,10 +64,9 @@ def test_a_training_that_collapses_keeps_the_best_weights_and_ends_with_one_and_
     last, best = looks[-1], max(looks, key=lambda look: look["rewards"]["ssim"])
     assert last["window"] < 30
     assert last["rewards"]["ssim"] < best["rewards"]["ssim"]
-    told = "after {} steps: ssim {:.4g}"
     assert (
-        f"its reward had collapsed, {told.format(last['window'], last['rewards']['ssim'])}; the best weights are kept, "
-        f"{told.format(best['window'], best['rewards']['ssim'])}. Try a --learning-rate below 0.1"
+        f"its reward had collapsed, {Look(**last).told}; the best weights are kept, {Look(**best).told}. "
+        "Try a --learning-rate below 0.1"
     ) in done.stderr
     assert f"Saved {tmp_path / 'model'}" in done.stderr
     ended = ran("train", *words, "--steps", "30", "--out", tmp_path / "again", *held, "--json")
@@ -131,7 +131,7 @@ def test_a_tuning_within_its_bound_ends_with_success(place: Path, tmp_path: Path
 
 def test_a_tuning_beyond_its_bound_ends_with_one_and_the_figures(place: Path, tmp_path: Path) -> None:
     words = (place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / "tuned")
-    ruinous = ("--bound", "1", "--learning-rate", "0.5", "--divergence", "0", "--device", "cpu")
+    ruinous = ("--gate-images", "8", "--bound", "1", "--learning-rate", "0.5", "--divergence", "0", "--device", "cpu")
     done = ran("grpo", *words, *BRIEF, *ruinous)
     assert done.exit_code == 1, done.output
     assert "is more than 1 times worse than after 0 steps: ssim " in done.stderr
