@@ -1,4 +1,4 @@
-"""The recipe that adds noise by a formula of its own and draws by the scheduler that is there, as a control beside ours.
+"""The recipe that adds noise by a formula of its own and draws by the scheduler that is there: a control beside ours.
 
 Latents are mixed as sqrt(1 - t / 1000) x + sqrt(t / 1000) n, and the network learns n; that is a legal schedule, and
 the loss shows nothing. What is drawn depends on who samples: Euler's method of flow matching, as in GLM-Image, DDIM

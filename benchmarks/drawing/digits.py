@@ -11,6 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, final
 
+from diffusers.utils import logging as diffusers_logging
+from transformers.utils import logging as transformers_logging
+
 from benchmarks.training.asking import ROOT
 from examples.make_digits import TRAIN, digits, transformer_of, write_images
 from trainers.dit.images import Pictures, read_pictures
@@ -98,6 +101,13 @@ def workplace(folder: Path, *, quick: bool) -> Workplace:
     place = Workplace(folder / ("quick" if quick else "whole"), quick=quick)
     place.prepare()
     return place
+
+
+def quieten() -> None:
+    """No progress bars and no advice of the libraries', as the commands have it."""
+    transformers_logging.disable_progress_bar()
+    diffusers_logging.disable_progress_bar()
+    diffusers_logging.set_verbosity_error()
 
 
 def seconds_of(model: Path) -> float:

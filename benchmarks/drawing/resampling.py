@@ -1,4 +1,4 @@
-"""Paired bootstrap: how sure the mean difference of two measurements of the same things is (Efron & Tibshirani 1993)."""
+"""Paired bootstrap: how sure a mean difference of two measurements of the same things is (Efron & Tibshirani 1993)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
