@@ -8,6 +8,8 @@ import numpy as np
 
 DRAWS: Final = 10_000
 SHARE: Final = 0.95
+AT_ONCE: Final = 1_000_000
+"""Pairs that are drawn together."""
 
 
 @final
@@ -44,6 +46,8 @@ def paired_difference(
         raise ValueError(f"{len(before)} and {len(after)} values are no pairs, or too few; 2 are needed")
     differences = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     draw, count = np.random.default_rng(seed), len(differences)
-    means = [differences[draw.integers(count, size=count)].mean() for _ in range(draws)]
+    rows = max(1, AT_ONCE // count)
+    sizes = [min(rows, draws - first) for first in range(0, draws, rows)]
+    means = np.concatenate([differences[draw.integers(count, size=(size, count))].mean(axis=1) for size in sizes])
     low, high = np.quantile(means, ((1 - SHARE) / 2, (1 + SHARE) / 2))
     return PairedDifference(float(differences.mean()), float(low), float(high))
