@@ -13,6 +13,7 @@ from typing import Any, Final, final
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from benchmarks.drawing.digits import Workplace
 from benchmarks.report import Row, at_most, shown
@@ -89,10 +90,11 @@ def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Se
     """Seconds of the same step without the loop, and so without its guards."""
     seed_everything(0)
     model = _model(work)
-    parameters = list(model.network.module.train().parameters())
+    parameters: list[Tensor] = [*model.network.module.train().parameters()]
     average = [weight.detach().clone() for weight in parameters]
     optimizer = adamw(parameters, lr=RECIPE.learning_rate, weight_decay=0.0)
     schedule = LambdaLR(optimizer, partial(warmed_up, steps=RECIPE.warm_up))
+    averaged = get_ema_multi_avg_fn(RECIPE.ema or 0.0)
     learnt = Denoising(model, Draws(objective_of("flow"), RECIPE.dropout))
     clocked = _Clocked(images, places)
     for batch in clocked:
@@ -102,7 +104,7 @@ def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Se
         torch.nn.utils.clip_grad_norm_(parameters, RECIPE.clip)
         optimizer.step()
         schedule.step()
-        torch._foreach_lerp_(average, [weight.detach() for weight in parameters], 1 - (RECIPE.ema or 0.0))
+        averaged(average, parameters, 0)
         loss.item()
     return clocked.seconds / (len(places) - WARM)
 
