@@ -90,7 +90,8 @@ def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Se
     """Seconds of the same step without the loop, and so without its guards."""
     seed_everything(0)
     model = _model(work)
-    parameters: list[Tensor] = [*model.network.module.train().parameters()]
+    parameters = list(model.network.module.train().parameters())
+    current: list[Tensor] = [*parameters]
     average = [weight.detach().clone() for weight in parameters]
     optimizer = adamw(parameters, lr=RECIPE.learning_rate, weight_decay=0.0)
     schedule = LambdaLR(optimizer, partial(warmed_up, steps=RECIPE.warm_up))
@@ -104,7 +105,7 @@ def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Se
         torch.nn.utils.clip_grad_norm_(parameters, RECIPE.clip)
         optimizer.step()
         schedule.step()
-        averaged(average, parameters, 0)
+        averaged(average, current, 0)
         loss.item()
     return clocked.seconds / (len(places) - WARM)
 
