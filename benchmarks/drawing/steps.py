@@ -6,7 +6,7 @@ clipping, a schedule, an average of the weights, and a look at every loss. Time 
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, final
 
@@ -24,32 +24,32 @@ from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.training import loop_of, warmed_up
-from trainers.loop import IterableSource, adamw, seed_everything
+from trainers.loop import IterableSource, WindowReport, adamw, seed_everything
 
-WARM: Final = 3
+WARM, BATCHES = 5, 20
 RECIPE: Final = ImageRecipe(device="cpu", precision="fp32")
 EQUAL, CACHED, NOTHING_ELSE, LOOP = 1e-6, 0.6, 1.02, 1.02
 
 
 def rows(work: Workplace, *, quick: bool) -> list[Row]:
     """What differs, the ratios of pairs, and the milliseconds behind them."""
-    rounds, steps = (2, 2) if quick else (11, 20)
+    steps = 2 if quick else 200
     cache, plain = Cache.open(work.cache), PlainImages(work.pictures(work.images), _model(work).prompts)
     places = _places(len(cache), WARM + steps)
-    ways: dict[str, Callable[[], float]] = {
-        "cached": partial(in_loop, work, cache, places),
-        "cached, by hand": partial(by_hand, work, cache, places),
-        "encoded in every step": partial(in_loop, work, plain, places),
-        "reading and encoding alone": partial(encoding, work, plain, places),
+    ways = {
+        "in the loop": in_loop(work, cache, places),
+        "by hand": by_hand(work, cache, places),
+        "by hand, encoded in every step": by_hand(work, plain, places),
+        "reading and encoding alone": encoding(work, plain, places),
     }
-    seconds = _rounds(ways, rounds)
-    detail = f"median of {rounds} pairs of {steps} steps of {RECIPE.batch_size} images, processor time"
+    seconds = _taken(ways, steps)
+    detail = f"median of {steps} pairs, {RECIPE.batch_size} images each, processor time"
     return [
-        *equality(work, cache, plain, places),
+        *equality(work, cache, plain, places[:BATCHES]),
         *_of_cache(seconds, detail, judged=not quick),
         at_most(
             "step: in the loop / by hand",
-            _ratio(seconds["cached"], seconds["cached, by hand"]),
+            _ratio(seconds["in the loop"], seconds["by hand"]),
             LOOP,
             detail=detail,
             judged=not quick,
@@ -76,18 +76,17 @@ def equality(work: Workplace, cache: Cache, plain: PlainImages, places: Sequence
     return [at_most("cached / encoded in every step: largest difference of losses", worst, EQUAL, detail=detail)]
 
 
-def in_loop(work: Workplace, images: Images[Encoded] | Images[Plain], places: Sequence[Tensor]) -> float:
-    """Seconds a step, what gathers its images included."""
+def in_loop(work: Workplace, images: Images[Encoded] | Images[Plain], places: Sequence[Tensor]) -> Iterator[None]:
+    """Goes on by a step whenever it is asked, what gathers the images included."""
     seed_everything(0)
-    clocked = _Clocked(images, places)
     with loop_of(_model(work), RECIPE).running() as run:
-        for _ in run.epochs(IterableSource(clocked), max_epochs=1):
-            pass
-    return clocked.seconds / (len(places) - WARM)
+        for report in run.epochs(IterableSource(_Gathered(images, places)), max_epochs=1):
+            if isinstance(report, WindowReport):
+                yield
 
 
-def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Sequence[Tensor]) -> float:
-    """Seconds of the same step without the loop, and so without its guards."""
+def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Sequence[Tensor]) -> Iterator[None]:
+    """The same without the loop, and so without its guards."""
     seed_everything(0)
     model = _model(work)
     parameters = list(model.network.module.train().parameters())
@@ -97,48 +96,44 @@ def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Se
     schedule = LambdaLR(optimizer, partial(warmed_up, steps=RECIPE.warm_up))
     averaged = get_ema_multi_avg_fn(RECIPE.ema or 0.0)
     learnt = Denoising(model, Draws(objective_of("flow"), RECIPE.dropout))
-    clocked = _Clocked(images, places)
-    for batch in clocked:
+    for index in places:
         optimizer.zero_grad()
-        loss = learnt.loss(batch).mean
+        loss = learnt.loss(images.gather(index)).mean
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, RECIPE.clip)
         optimizer.step()
         schedule.step()
         averaged(average, current, 0)
         loss.item()
-    return clocked.seconds / (len(places) - WARM)
-
-
-def encoding(work: Workplace, images: PlainImages, places: Sequence[Tensor]) -> float:
-    """Seconds a batch for what a cache saves: images from their files, through VAE and text encoder."""
-    model, clocked = _model(work), _Clocked(images, places)
-    for batch in clocked:
-        model.prompts.embed(batch.tokens)
-        model.latents.encode(batch.pixels)
-    return clocked.seconds / (len(places) - WARM)
+        yield
 
 
 @final
-class _Clocked:
-    """Batches that take the time from when the first that counts is asked for until all have been worked on."""
+class _Gathered:
+    """The batches of some places, gathered when they are asked for."""
 
     def __init__(self, images: Images[Any], places: Sequence[Tensor]) -> None:
         self._images = images
         self._places = places
-        self.seconds = 0.0
 
     def __iter__(self) -> Iterator[Any]:
-        yield from map(self._images.gather, self._places[:WARM])
-        start = time.process_time()
-        yield from map(self._images.gather, self._places[WARM:])
-        self.seconds = time.process_time() - start
+        return map(self._images.gather, self._places)
 
 
-def _of_cache(seconds: dict[str, list[float]], detail: str, *, judged: bool) -> list[Row]:
+def encoding(work: Workplace, images: PlainImages, places: Sequence[Tensor]) -> Iterator[None]:
+    """What a cache saves of a step: reading images from their files, VAE and text encoder."""
+    model = _model(work)
+    for index in places:
+        batch = images.gather(index)
+        model.prompts.embed(batch.tokens)
+        model.latents.encode(batch.pixels)
+        yield
+
+
+def _of_cache(seconds: Mapping[str, Sequence[float]], detail: str, *, judged: bool) -> list[Row]:
     """What a cache saves, and that it is reading and encoding and nothing else."""
     cached, encoded, saved = (
-        seconds[name] for name in ("cached", "encoded in every step", "reading and encoding alone")
+        seconds[name] for name in ("by hand", "by hand, encoded in every step", "reading and encoding alone")
     )
     rest = [whole - part for whole, part in zip(encoded, saved, strict=True)]
     return [
@@ -154,12 +149,15 @@ def _of_cache(seconds: dict[str, list[float]], detail: str, *, judged: bool) -> 
     ]
 
 
-def _rounds(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Seconds a step of every way, all of them in turn in every round."""
+def _taken(ways: Mapping[str, Iterator[None]], steps: int) -> dict[str, list[float]]:
+    """Seconds of every step of every way; all ways in turn at each step, so that a busy machine hits them alike."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
+    for number in range(WARM + steps):
         for name, way in ways.items():
-            seconds[name].append(way())
+            start = time.process_time()
+            next(way)
+            if number >= WARM:
+                seconds[name].append(time.process_time() - start)
     return seconds
 
 
