@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from statistics import median
 from typing import Final
 
@@ -108,22 +109,19 @@ def other(work: Workplace, judging: Judging, name: str, steps: int) -> list[Row]
 
 
 def controlled(work: Workplace, judging: Judging, steps: int) -> list[Row]:
-    """Of the control: one training, drawn by each sampler."""
+    """Of the control: one training, drawn by each sampler, with guidance and without."""
 
-    def drawn(objective: Objective) -> Figures:
+    def drawn(objective: Objective, guidance: float) -> Figures:
         model = control.trained(work, "control", steps=steps, seed=0)
         model.objective = objective
-        return judging.figures(model)
+        return judging.figures(model, guidance=guidance)
 
-    return [
-        row
-        for sampler, objective in control.samplers().items()
-        for row in _shown(
-            f"control, {steps} steps, {sampler}",
-            judging.kept(f"control, {sampler}", partial(drawn, objective)),
-            judging,
-        )
-    ]
+    found: list[Row] = []
+    for (sampler, objective), guidance in product(control.samplers().items(), (2.0, 1.0)):
+        name = f"{sampler}, guidance {guidance:g}"
+        figures = judging.kept(f"control, {name}", partial(drawn, objective, guidance))
+        found += _shown(f"control, {steps} steps, {name}", figures, judging)
+    return found
 
 
 def _shown(title: str, figures: Figures, judging: Judging) -> list[Row]:
