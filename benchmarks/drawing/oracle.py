@@ -27,7 +27,7 @@ PATCHES: Final = 16
 """Of GLM-Image's tiny images, by which its noise is shifted."""
 STEPS: Final = (5, 8, 10, 20, 40)
 EXACT, FAR, NEAR = 1e-5, 0.1, 5e-4
-"""How close a matching sampler must come; how far another must lead; and how far it must where the last steps, of little
+"""How close a matching sampler must come; how far another must lead; and how far where the last steps, of little
 noise, come near the image all the same: 50 times less close than its own."""
 
 
