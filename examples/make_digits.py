@@ -1,12 +1,14 @@
 """Make images of digits with prompts, and a small model to train on them: python examples/make_digits.py digits.
 
-Writes FOLDER/images with metadata.csv, `file|prompt` a line, from scikit-learn's digits of 8x8 pixels; and FOLDER/base,
-a model in diffusers' layout whose VAE has been trained on them for half a minute, whose text encoder is random and
-knows the words of the prompts, and whose transformer has learnt nothing. Then:
+Writes FOLDER/images with metadata.csv, `file|prompt` a line, from scikit-learn's digits of 8x8 pixels; FOLDER/held, the
+same of digits that are left to judge by; and FOLDER/base, a model in diffusers' layout whose VAE has been trained on
+FOLDER/images for half a minute, whose text encoder is random and knows the words of the prompts, and whose transformer
+has learnt nothing. Then:
 
     quantra train dit cache digits/images --model digits/base --out digits/cache
     quantra train dit train digits/cache --model digits/base --out digits/model
     quantra train dit sample digits/model --prompt "a handwritten digit seven" --out seven.png
+    quantra train dit evaluate digits/model --images digits/images --held-out digits/held
 
 Needs the extra `dit` and scikit-learn.
 """
@@ -21,7 +23,6 @@ import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
 from PIL import Image
-from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn import functional
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
@@ -44,6 +45,8 @@ def prompt_of(digit: int) -> str:
 
 def digits() -> tuple[Tensor, Tensor]:
     """All images in an order of their own: uint8 [1797, 8, 8], and which digits they are, int64 [1797]."""
+    from sklearn.datasets import load_digits  # the rest of this file needs none
+
     found: Any = load_digits()
     order = torch.randperm(len(found.target), generator=torch.Generator().manual_seed(0))
     pixels = torch.from_numpy(np.round(found.images * (255 / 16)).astype(np.uint8))
@@ -161,7 +164,7 @@ def transformer_of(encoder: CLIPTextModel, seed: int) -> PixArtTransformer2DMode
 
 
 def make(folder: Path, *, steps: int = VAE_STEPS, seed: int = 0) -> None:
-    """Write images and base.
+    """Write images, held and base.
 
     Raises:
         SystemExit: The folder holds something.
@@ -170,6 +173,7 @@ def make(folder: Path, *, steps: int = VAE_STEPS, seed: int = 0) -> None:
         raise SystemExit(f"{folder} is not empty; name a new folder")
     pixels, targets = digits()
     write_images(folder / "images", pixels[:TRAIN], targets[:TRAIN])
+    write_images(folder / "held", pixels[TRAIN:], targets[TRAIN:])
     tokenizer = tokenizer_of(WORDS)
     encoder = encoder_of(tokenizer)
     vae = vae_of(pixels[:TRAIN, None].float() / 127.5 - 1, steps)
@@ -185,7 +189,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     make(options.folder, steps=options.vae_steps, seed=options.seed)
-    print(f"{TRAIN} images in {options.folder / 'images'}, a model in {options.folder / 'base'}")
+    folder = options.folder
+    print(f"{TRAIN} images in {folder / 'images'}, others in {folder / 'held'}, a model in {folder / 'base'}")
 
 
 if __name__ == "__main__":

@@ -9,32 +9,31 @@ import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
 from PIL import Image
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
+from tokenizers.pre_tokenizers import Metaspace
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, PreTrainedTokenizerFast
 
+from examples.make_digits import LONGEST as LENGTH
+from examples.make_digits import tokenizer_of
 from trainers.dit.models import ImageModel
 
 WORDS: Final = ("a", "bar", "on", "the", "left", "right", "top", "bottom")
 PROMPTS: Final = tuple(f"a bar on the {side}" for side in WORDS[4:])
-LENGTH: Final = 12
-"""Tokens of a prompt at most."""
 
 
 def tiny_tokenizer() -> CLIPTokenizer:
     """Knows a few words, and spells others."""
-    start, end = "<|startoftext|>", "<|endoftext|>"
-    vocabulary = {start: 0, end: 1}
-    for sign in "abcdefghijklmnopqrstuvwxyz":
-        vocabulary[sign] = len(vocabulary)
-        vocabulary[f"{sign}</w>"] = len(vocabulary)
-    merges: list[tuple[str, str]] = []
-    for word in WORDS:
-        parts = [*word[:-1], f"{word[-1]}</w>"]
-        while len(parts) > 1:
-            merges += [] if (parts[0], parts[1]) in merges else [(parts[0], parts[1])]
-            parts = [parts[0] + parts[1], *parts[2:]]
-            vocabulary.setdefault(parts[0], len(vocabulary))
-    made: Any = merges
-    return CLIPTokenizer(vocab=vocabulary, merges=made, model_max_length=LENGTH)
+    return tokenizer_of(WORDS)
+
+
+def tiny_pieces() -> PreTrainedTokenizerFast:
+    """Pieces of words as T5 has them: it has a token of its own for what is unknown, and names it as it is written."""
+    pieces = [("</s>", 0.0), ("<pad>", 0.0), ("<unk>", 0.0), ("▁", -9.0), *((f"▁{word}", -1.0) for word in WORDS)]
+    made = Tokenizer(Unigram(pieces, unk_id=2))
+    made.pre_tokenizer = Metaspace()
+    named: Any = {"unk_token": "<unk>", "pad_token": "<pad>", "eos_token": "</s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=LENGTH, **named)
 
 
 def tiny_encoder(*, seed: int = 3, width: int = 16) -> CLIPTextModel:

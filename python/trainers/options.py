@@ -57,6 +57,14 @@ AnsweringDevice = Annotated[
         check=check_device,
     ),
 ]
+Device = Annotated[
+    str,
+    Flag(
+        "Device to compute on: auto picks the fastest available; or cpu, cuda, cuda:N, xpu, xpu:N, mps.",
+        metavar="DEVICE",
+        check=check_device,
+    ),
+]
 Threads = Annotated[int, Flag("CPU threads; one is fastest for a small network.", minimum=1)]
 
 
@@ -82,14 +90,7 @@ class Computation:
     precision: Annotated[
         PrecisionName, Flag("Number format of the computation: auto uses 16 bits where the device is fast with them.")
     ] = "auto"
-    device: Annotated[
-        str,
-        Flag(
-            "Device to compute on: auto picks the fastest available; or cpu, cuda, cuda:N, xpu, xpu:N, mps.",
-            metavar="DEVICE",
-            check=check_device,
-        ),
-    ] = "auto"
+    device: Device = "auto"
     oom: Annotated[OomChoice, Flag("When memory runs out: split batches, which gives the same gradients, or fail.")] = (
         "split"
     )

@@ -13,6 +13,7 @@ TABLES = {
     "part of `stock`": "trainers/stock",
     "part of `vits`": "trainers/vits",
     "part of `dit`": "trainers/dit",
+    "part of `media`, for `vits` and `dit`": "trainers/media",
     "part of `loop`": "trainers/loop",
 }
 """The folder of which each table tells, by the head of its first column."""

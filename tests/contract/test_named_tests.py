@@ -24,8 +24,9 @@ def test_every_test_that_a_page_names_is_there(path: Path) -> None:
     assert named(path) - TESTS == set()
 
 
-def test_speech_names_a_test_for_each_of_the_faults_that_it_tells_of() -> None:
-    text = (ROOT / "docs" / "speech.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "faults"), [("speech.md", 5), ("images.md", 4)])
+def test_a_page_names_a_test_for_each_of_the_faults_that_it_tells_of(page: str, faults: int) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     rows = text.partition("| fault |")[2].partition("\n\n")[0].splitlines()[2:]
-    assert len(rows) == 5
+    assert len(rows) == faults
     assert all(re.search(r"`test_\w+`", row.rsplit("|", 2)[1]) for row in rows)

@@ -190,7 +190,8 @@ def _text(flag: Flag, field: Field[Any]) -> str:
     """A default as its flag would be written."""
     if field.default is None:
         return flag.none or ""
-    return ",".join(f"{part:g}" for part in field.default) if isinstance(field.default, tuple) else str(field.default)
+    parts = field.default if isinstance(field.default, tuple) else (field.default,)
+    return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
 
 
 def _stands(context: typer.Context, name: str) -> bool:

@@ -100,9 +100,15 @@ DIT: Final = (
     ),
     Command(
         "sample",
-        "trainers.dit.command:sample",
+        "trainers.dit.drawing_command:sample",
         "Draw images of a prompt, and save them.",
         'Example: quantra train dit sample drawings/mine --prompt "a handwritten digit seven" --out seven.png',
+    ),
+    Command(
+        "evaluate",
+        "trainers.dit.drawing_command:evaluate",
+        "Judge what a model draws of held-out prompts, beside real images, and show it on a page.",
+        "Example: quantra train dit evaluate drawings/mine --images images --held-out held",
     ),
 )
 TUNE: Final = (

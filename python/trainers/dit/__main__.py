@@ -8,7 +8,8 @@ with loading():
     # isort: split
     import typer
 
-    from trainers.dit.command import cache, grpo, sample, train
+    from trainers.dit.command import cache, grpo, train
+    from trainers.dit.drawing_command import evaluate, sample
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a model on images, and let it draw.")
 app.command(epilog="Example: python -m trainers.dit cache images --model base --out cached")(cache)
@@ -19,6 +20,7 @@ app.command(
 app.command(
     epilog='Example: python -m trainers.dit sample drawings/mine --prompt "a handwritten digit seven" --out seven.png'
 )(sample)
+app.command(epilog="Example: python -m trainers.dit evaluate drawings/mine --images images --held-out held")(evaluate)
 
 if __name__ == "__main__":
     run(app, name="python -m trainers.dit")

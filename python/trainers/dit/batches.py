@@ -72,6 +72,11 @@ class PlainImages:
         return len(self._pictures.pictures)
 
     @property
+    def prompts(self) -> tuple[str, ...]:
+        """Each prompt once, in the order in which they come."""
+        return self._pictures.prompts
+
+    @property
     def digest(self) -> str:
         """Of prompts and pixels."""
         return self._pictures.digest

@@ -8,8 +8,6 @@ A step draws from the posterior, so that an image is not the same latents every 
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,10 +22,11 @@ from trainers.dit.batches import Encoded
 from trainers.dit.encoders import Posterior
 from trainers.dit.errors import CacheError
 from trainers.dit.images import Picture, Pictures
-from trainers.dit.metadata import Refused
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition
 from trainers.dit.priors import gathered_priors
+from trainers.media.folders import appearing, check_free, own_draft
+from trainers.media.metadata import Refused
 
 FILE: Final = "cache.json"
 ENCODED: Final = "encoded.safetensors"
@@ -60,7 +59,7 @@ class Contents:
 
 @final
 class Cache:
-    """A folder of encoded images, opened; it has the images in memory.
+    """A folder of encoded images, opened; its file is mapped into memory, and a batch reads its rows from it.
 
     Args:
         folder: where it is.
@@ -92,7 +91,7 @@ class Cache:
         try:
             if _file_digest(path) != contents.encoded:
                 raise damaged(folder, f"{ENCODED} is not the one that was written")
-            tensors = load_file(path)
+            tensors = load_file(path)  # maps the file: nothing of it is read before a batch asks
         except (OSError, SafetensorError) as error:
             raise damaged(folder, f"{ENCODED} cannot be read ({error})") from error
         if len(tensors["mean"]) != len(contents.pictures):
@@ -101,6 +100,11 @@ class Cache:
 
     def __len__(self) -> int:
         return len(self.contents.pictures)
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """Each prompt once, in the order in which they come."""
+        return tuple(dict.fromkeys(picture.prompt for picture in self.contents.pictures))
 
     @property
     def digest(self) -> str:
@@ -166,19 +170,12 @@ def write_cache(
         CacheError: `out` exists or cannot be written.
         DataError: An image has changed since it was checked, or a prompt is too long.
     """
-    if out.exists():
-        raise CacheError(f"{out} exists already; name a folder that does not, or remove it")
+    check_free(out, CacheError)
     plans = gathered_priors(priors, [picture.file for picture in pictures.pictures], model.network)
     tensors = {**_encoded(pictures, model, tell), "priors": plans}
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-        try:
+        with appearing(out, own_draft(out)) as draft:
             _write(draft, tensors, pictures, model)
-            draft.chmod(0o755)
-            draft.rename(out)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
     except (OSError, SafetensorError) as error:
         raise CacheError(f"{out} cannot be written ({error}); choose another place, or make room there") from error
     return Cache.open(out)

@@ -1,37 +1,33 @@
-"""`quantra train dit …` and `python -m trainers.dit …`: from a folder of images to a model that draws.
+"""`quantra train dit cache`, `… train` and `… grpo`: from a folder of images to a model that draws.
 
 What needs the extra `dit` is imported when a command runs, so that a missing package is one line.
 """
 
-import json
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 import typer
 
 from predictor.cli.flags import with_flags
-from predictor.errors import ConfigurationError
 from predictor.flags import Flag, Given
-from trainers.dit.errors import DataError, ImageError, ModelError, require_packages
+from trainers.dit.errors import IMAGES, ModelError
+from trainers.dit.notes import TRAINING, TUNING, WORDS, read_notes, trained_words
 from trainers.dit.recipe import Build, GrpoRecipe, ImageRecipe, Watching
-from trainers.loop import Checkpoints, LoopError, StoppedError, launched_rank, seed_everything
-from trainers.options import RunOptions, Threads, consumer
+from trainers.dit.sources import gate_of, monitor_of, pictures_of, source_of
+from trainers.dit.words import words_after
+from trainers.loop import Hardware, choose_device, launched_rank, seed_everything
+from trainers.media.console import AsJson, counter, failing, say, write
+from trainers.media.course import as_settings, checkpoints_in, run_folder
+from trainers.media.folders import check_free
+from trainers.options import Device, RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
-    from trainers.dit.batches import PlainImages
-    from trainers.dit.cache import Cache
-    from trainers.dit.gate import Gate
     from trainers.dit.grpo import Tuned
-    from trainers.dit.images import Pictures
-    from trainers.dit.models import ImageModel
-    from trainers.dit.monitor import Monitor
-    from trainers.dit.rewards import Checked, Material
+    from trainers.dit.training import Learnt
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
 SkipBad = Annotated[bool, Flag("Leave out images that cannot be used, and list them.")]
@@ -42,16 +38,6 @@ Priors = Annotated[
         metavar="FILE",
     ),
 ]
-AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", spelling="--json")]
-
-CACHE = "cache.json"
-"""What tells a cache from a folder of images."""
-
-TRAINING = "training.json"
-"""How a model came to be, beside its parts."""
-
-TUNING = "tuning.json"
-"""How a model was tuned, beside its parts."""
 
 
 @with_flags
@@ -65,28 +51,27 @@ def cache(
     out: Annotated[Path, Flag("Folder of the cache; it must not exist.")],
     skip_bad: SkipBad = False,
     priors: Priors = None,
+    device: Device = "auto",
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
     """Check images and their prompts, and encode them once."""
-    with _failing():
+    with failing(IMAGES):
         from trainers.dit.cache import write_cache
         from trainers.dit.models import ImageModel
         from trainers.dit.priors import read_priors
 
         torch.set_num_threads(threads)
-        loaded = ImageModel.load(model)
-        pictures = _pictures(images, loaded, skip_bad=skip_bad, silent=as_json)
+        loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
+        pictures = pictures_of(images, loaded, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
-        write_cache(pictures, loaded, out, _counter("encoded", silent=as_json), priors=plans)
+        write_cache(pictures, loaded, out, counter("encoded", "images", silent=as_json), priors=plans)
     facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
     if as_json:
-        _write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
+        write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
         return
-    _say(f"{facts['images']} images of {facts['prompts']} prompts, {len(pictures.refused)} left out.")
-    _say(
-        f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine"
-    )
+    say(f"{facts['images']} images of {facts['prompts']} prompts, {len(pictures.refused)} left out.")
+    say(f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine")
 
 
 @with_flags
@@ -110,36 +95,35 @@ def train(  # noqa: PLR0913 - one argument a flag
     run: RunOptions,
 ) -> None:
     """Train a model's transformer on images."""
-    with _failing():
+    with failing(IMAGES):
         from trainers.dit.models import ImageModel
         from trainers.dit.training import fit
 
         chosen = recipe.over(ImageRecipe())
         torch.set_num_threads(run.threads)
-        _check_free(out)
-        loaded = ImageModel.load(model).learning(build.over(Build()).objective if build.flags else None)
-        source = _source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
+        check_free(out, ModelError)
+        given = ImageModel.load(model)
+        loaded = given.learning(build.over(Build()).objective if build.flags else None)
+        before = trained_words(read_notes(model))
+        source = source_of(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
         watched = watching.over(Watching())
-        monitor = _monitor(loaded, watched, made_of or images)
+        monitor = monitor_of(loaded, watched, made_of or images)
         seed_everything(chosen.seed)
-        folder = out.with_name(f"{out.name}.run")
-        settings = {"recipe": asdict(chosen), "objective": str(loaded.objective), "images": source.digest}
+        folder = run_folder(out)
+        settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
         if monitor is not None:
-            settings |= {"monitor": {name: value and str(value) for name, value in asdict(watched).items()}}
-        checkpoints = _checkpoints(folder, run, settings)
+            settings |= {"monitor": _as_settings(watched)}
+        checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         learnt = fit(loaded, source, chosen, checkpoints, consume, monitor)
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": monitor.facts if monitor else {}}})
-    if run.as_json:
-        _write({"kind": "trained", "model": str(out), "loss": learnt.loss[-1] if learnt.loss else None})
-        return
-    if learnt.collapsed:
-        _say("! the training was ended, for its reward had collapsed; the weights of the best look are kept")
-    prompt = "a handwritten digit seven"
-    _say(f'Saved {out}. Next: quantra train dit sample {quote(str(out))} --prompt "{prompt}" --out seven.png')
+        words = words_after(before, source.prompts, loaded.prompts, fresh=given.objective is None)
+        facts = monitor.facts if monitor else {}
+        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": facts, WORDS: words}})
+        advised = _drawing(out, source.prompts[0], priors=loaded.network.priors > 0)
+    _tell_trained(learnt, out, chosen.learning_rate, watched, advised, as_json=run.as_json)
 
 
 @with_flags
@@ -164,125 +148,65 @@ def grpo(
     run: RunOptions,
 ) -> None:
     """Tune a trained model by a reward, as far as another metric does not get worse."""
-    with _failing():
+    with failing(IMAGES):
         from trainers.dit.grpo import tune
         from trainers.dit.models import ImageModel
         from trainers.dit.rewards import Material
 
         chosen = recipe.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
-        _check_free(out)
-        loaded = ImageModel.load(model)
-        own = _pictures(images, loaded, skip_bad=skip_bad, silent=run.as_json)
-        held = _pictures(held_out, loaded, skip_bad=skip_bad, silent=run.as_json)
-        reward, gate = _gated(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
+        check_free(out, ModelError)
+        loaded, notes = ImageModel.load(model), read_notes(model)
+        known = trained_words(notes)
+        own = pictures_of(images, loaded, known, skip_bad=skip_bad, silent=run.as_json)
+        held = pictures_of(held_out, loaded, known, skip_bad=skip_bad, silent=run.as_json)
+        reward, gate = gate_of(loaded, Material(own, held, reward_weights, chosen.gate_images), chosen)
         seed_everything(chosen.seed)
-        folder = out.with_name(f"{out.name}.run")
-        settings = {"recipe": asdict(chosen), "images": own.digest, "held_out": held.digest}
-        checkpoints = _checkpoints(folder, run, settings)
+        folder = run_folder(out)
+        settings = {"recipe": as_settings(asdict(chosen)), "images": own.digest, "held_out": held.digest}
+        checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         tuned = tune(loaded, own, reward, gate, chosen, checkpoints, consume)
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        loaded.save(out, {TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts}})
+        words = None if known is None else sorted(known)
+        loaded.save(out, {**notes, TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts, WORDS: words}})
     _tell_tuned(tuned, out, as_json=run.as_json)
 
 
-@with_flags
-def sample(  # noqa: PLR0913 - one argument a flag
-    *,
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.", show_default=False)],
-    prompt: Annotated[str, Flag("What is to be seen.")],
-    out: Annotated[Path, Flag("The picture's file: .png.", metavar="FILE")],
-    count: Annotated[int, Flag("Images, side by side in a square.", minimum=1)] = 1,
-    steps: Annotated[int, Flag("How many times the network is asked.", minimum=1)] = 20,
-    priors: Annotated[
-        Path | None, Flag("Prior tokens for GLM-Image: a safetensors file, a tensor per image.", metavar="FILE")
-    ] = None,
-    guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 2.0,
-    scale: Annotated[int, Flag("Pixels of the file per pixel of the image.", minimum=1)] = 1,
-    seed: Annotated[int, Flag("Of the noise that images begin with.", minimum=0, maximum=2**32 - 1)] = 0,
-    threads: Threads = 1,
-) -> None:
-    """Draw images of a prompt, and save them."""
-    with _failing():
-        from trainers.dit.models import ImageModel
-        from trainers.dit.priors import read_priors
-        from trainers.dit.sampling import Sampling, as_image, draw_images, grid
-
-        if out.suffix.lower() != ".png":
-            raise typer.BadParameter(f"--out {out} must end in .png")
-        torch.set_num_threads(threads)
-        sampling = Sampling(steps=steps, guidance=guidance, seed=seed)
-        plans = None if priors is None else [*read_priors(priors).values()]
-        drawn = draw_images(ImageModel.load(model), [prompt] * count, sampling, plans)
-        picture = as_image(grid(drawn, columns=_columns(count)))
-        picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
-        try:
-            picture.save(out)
-        except OSError as error:
-            raise DataError(f"{out} cannot be written ({error.strerror}); name another file") from error
-    _say(f"Saved {out}, {count} of {prompt!r}")
+def _as_settings(watching: Watching) -> dict[str, str | None]:
+    """As texts, so that they are the same after they were written as JSON."""
+    told = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
+    return {name: None if value is None else str(value) for name, value in told.items()}
 
 
-def _columns(count: int) -> int:
-    """Of a square that holds so many."""
-    return next(columns for columns in range(1, count + 1) if columns * columns >= count)
+def _drawing(model: Path, prompt: str, *, priors: bool) -> str:
+    """A command that draws an image."""
+    plan = " --priors PRIORS.safetensors" if priors else ""
+    return f"quantra train dit sample {quote(str(model))} --prompt {quote(prompt)} --out drawn.png{plan}"
 
 
-def _pictures(images: Path, model: "ImageModel", *, skip_bad: bool, silent: bool) -> "Pictures":
-    """The images of a folder, checked; what was left out is told."""
-    from trainers.dit.images import read_pictures
+def _tell_trained(learnt: "Learnt", out: Path, rate: float, watching: Watching, advised: str, *, as_json: bool) -> None:
+    """What became of a model, and what to do with it.
 
-    tell = _counter("checked", silent=silent)
-    pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, tell=tell)
-    for one in pictures.refused:
-        _say(f"! {one.name} was left out: {one.reason}")
-    return pictures
-
-
-def _source(
-    images: Path, model: "ImageModel", made_of: Path | None, *, skip_bad: bool, silent: bool
-) -> "Cache | PlainImages":
-    """A cache, checked to be this model's, or images to encode in every step."""
-    from trainers.dit.batches import PlainImages
-    from trainers.dit.cache import Cache
-
-    if not (images / CACHE).exists() and (images / "metadata.csv").exists():
-        if made_of is not None:
-            raise typer.BadParameter(f"--made-of is for a cache, and {images} is a folder of images; leave it out")
-        if model.network.priors:
-            raise DataError(f"this model reads prior tokens, which {images} has not; make a cache with --priors")
-        return PlainImages(_pictures(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
-    opened = Cache.open(images)
-    opened.check_model(model)
-    left = len(opened.contents.refused)
-    if left:
-        _say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; {CACHE} in it says why")
-    if made_of is not None:
-        opened.check_pictures(_pictures(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
-    return opened
-
-
-def _monitor(model: "ImageModel", watching: Watching, images: Path) -> "Monitor | None":
-    """What watches a training, if anything is to: made, and tried, before it starts."""
-    from trainers.dit.monitor import Collapse, Monitor
-    from trainers.dit.rewards import rewards_of
-    from trainers.dit.sampling import Sampling
-    from trainers.dit.watching import Watch
-
-    name = watching.monitor
-    if name is None:
-        return None
-    if watching.held_out is None:
-        raise typer.BadParameter(f"--monitor {name} needs --held-out, a folder of images that are not trained on")
-    if not (images / "metadata.csv").exists():
-        raise typer.BadParameter(f"--monitor {name} learns from images, and {images} is a cache; add --made-of IMAGES")
-    material = _material(model, images, watching.held_out, watching.reward_weights, watching.monitor_images)
-    sampling = Sampling(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
-    watch = Watch(model, material, rewards_of((name,), material), sampling)
-    return Monitor(watch, name, every=watching.monitor_every, collapse=Collapse(watching.patience))
+    Raises:
+        Exit: 1, where the training was ended for its collapse.
+    """
+    loss = learnt.loss[-1] if learnt.loss else None
+    if as_json:
+        write({"kind": "trained", "model": str(out), "loss": loss, "collapsed": learnt.collapsed})
+    elif learnt.collapsed and watching.monitor is not None:
+        deciding = watching.monitor[0]
+        best = max(learnt.looks, key=lambda look: look.rewards[deciding])
+        say(
+            f"! the training was ended, for its reward had collapsed, {learnt.looks[-1].told}; the best weights are "
+            f"kept, {best.told}. Try a --learning-rate below {rate:g}, or --patience 0 to see it through"
+        )
+    if not as_json:
+        say(f"Saved {out}. Next: {advised}")
+    if learnt.collapsed:
+        raise typer.Exit(1)
 
 
 def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:
@@ -292,99 +216,12 @@ def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:
         Exit: 1, where the gate ended the tuning.
     """
     if as_json:
-        _write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
+        write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
     else:
-        _say(f"{'!' if tuned.refused else 'ok:'} {tuned.verdict}")
-        _say(
+        say(f"{'!' if tuned.refused else 'ok:'} {tuned.verdict}")
+        say(
             f"Saved {out}, drawn from {sum(one.groups for one in tuned.rounds)} groups, of which "
             f"{sum(one.equal for one in tuned.rounds)} had equal rewards"
         )
     if tuned.refused is not None:
         raise typer.Exit(1)
-
-
-def _gated(model: "ImageModel", material: "Material", recipe: GrpoRecipe) -> "tuple[Checked, Gate]":
-    """What is to be raised, and what must not get worse: made, and tried, before a tuning starts."""
-    from trainers.dit.gate import Gate
-    from trainers.dit.rewards import rewards_of
-    from trainers.dit.sampling import Sampling
-    from trainers.dit.watching import Watch
-
-    rewards = rewards_of((recipe.reward, recipe.gate), material)
-    watch = Watch(model, material, rewards, Sampling(steps=recipe.gate_steps, guidance=recipe.guidance))
-    gate = Gate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
-    return rewards[0], gate
-
-
-def _material(model: "ImageModel", images: Path, held_out: Path, weights: Path | None, count: int) -> "Material":
-    """What rewards are made of; bad images among those that are trained on were told before."""
-    from trainers.dit.images import read_pictures
-    from trainers.dit.rewards import Material
-
-    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)
-    held = read_pictures(held_out, model.form, model.prompts.check)
-    return Material(own, held, weights, count)
-
-
-def _check_free(out: Path) -> None:
-    """Before hours are spent on what cannot be saved."""
-    if out.exists():
-        raise ModelError(f"{out} exists already; name a folder that does not, or remove it")
-
-
-def _checkpoints(folder: Path, run: RunOptions, settings: dict[str, Any]) -> Checkpoints:
-    """Where the training goes on from.
-
-    Raises:
-        ModelError: there are checkpoints that nobody asked to go on from.
-    """
-    place = folder / "checkpoints"
-    if place.is_dir() and any(place.iterdir()) and not run.resume:
-        raise ModelError(
-            f"{place} holds checkpoints of a training that was stopped; continue it (--resume), or remove the folder"
-        )
-    return Checkpoints(place, keep=run.keep, every_seconds=run.checkpoint_seconds, settings=settings)
-
-
-@contextmanager
-def _failing() -> Generator[None]:
-    """What goes wrong inside ends the command with one line."""
-    try:
-        require_packages()
-        _quieten()
-        yield
-    except StoppedError as error:
-        _say(f"{error.message}; go on with the same command and --resume")
-        raise typer.Exit(128 + error.signal) from error
-    except (ImageError, LoopError) as error:
-        raise ConfigurationError(str(error)) from error
-
-
-def _quieten() -> None:
-    """No progress bars and no advice of the libraries', which read and write a model in a moment."""
-    from diffusers.utils import logging as diffusers_logging
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    diffusers_logging.disable_progress_bar()
-    diffusers_logging.set_verbosity_error()
-
-
-def _counter(done: str, *, silent: bool) -> Callable[[int, int], None]:
-    """Shows how many images are done, on one line of a terminal."""
-    shown = sys.stderr.isatty() and not silent
-
-    def tell(count: int, total: int) -> None:
-        if shown:
-            sys.stderr.write(f"\r{done} {count} of {total} images" + ("\n" if count == total else ""))
-            sys.stderr.flush()
-
-    return tell
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-def _write(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

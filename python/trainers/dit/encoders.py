@@ -2,23 +2,28 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, final
 
 import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from torch import Tensor, nn
+from transformers import CLIPTextConfig
 
 from trainers.dit.errors import DataError, ModelError
 from trainers.dit.images import Form
-from trainers.dit.metadata import normal_prompt
 from trainers.dit.networks import Condition
+from trainers.media.metadata import normal_text
 
 UNTOLD: Final = frozenset(("architectures", "dtype", "torch_dtype", "transformers_version"))
 """What saving adds to a configuration."""
 
 MOST_TOKENS: Final = 120
 """As many as PixArt's pipeline gives its transformer of a prompt at most."""
+
+AROUND: Final = re.compile(r"^\W+|\W+$")
+"""Punctuation at both ends of a word."""
 
 
 class Posterior(NamedTuple):
@@ -147,6 +152,14 @@ class Prompts(Protocol):
         """Raise a `DataError` unless all of a prompt is read."""
         ...
 
+    def words(self, prompt: str) -> tuple[str, ...]:
+        """Those that are read of a prompt; none where it is not read word by word."""
+        ...
+
+    def unknown(self, prompt: str) -> tuple[str, ...]:
+        """Those in which the tokenizer meets something that it has no token for."""
+        ...
+
     def tokens(self, prompts: Sequence[str]) -> Tokens:
         """Prompts as tokens, checked."""
         ...
@@ -179,15 +192,18 @@ class PromptCoder:
         self.tokenizer = tokenizer
         self.length = min(int(tokenizer.model_max_length), MOST_TOKENS)
         self.width: int = config.hidden_size
-        most = getattr(config, "max_position_embeddings", None)  # T5 has none: its positions are relative
-        if most is not None and self.length > most:
-            raise ModelError(f"the tokenizer makes {self.length} tokens of a prompt, and the encoder reads {most}")
+        # T5's positions are relative, so that it reads any number of tokens.
+        if isinstance(config, CLIPTextConfig) and self.length > config.max_position_embeddings:
+            raise ModelError(
+                f"the tokenizer makes {self.length} tokens of a prompt, and the encoder reads "
+                f"{config.max_position_embeddings}"
+            )
 
     def check(self, prompt: str) -> None:
         """Check that all of a prompt is read.
 
         Raises:
-            DataError: it is too long, or the tokenizer does not know something in it.
+            DataError: it is too long, or has something that the tokenizer reads as the end of a prompt.
         """
         text = written(prompt)
         tokens = len(self.tokenizer(text, verbose=False).input_ids)
@@ -195,12 +211,25 @@ class PromptCoder:
             raise DataError(
                 f"the prompt {prompt!r} has {tokens} tokens, and the text encoder reads {self.length}; shorten it"
             )
-        unknown = [word for word in text.split() if self.tokenizer.unk_token in self.tokenizer.tokenize(word)]
-        if unknown:
+        unknown = self.unknown(prompt)
+        if unknown and self.tokenizer.unk_token_id == self.tokenizer.eos_token_id:  # as CLIP's are
             raise DataError(
                 f"the prompt {prompt!r} has {', '.join(map(repr, unknown))}, which the tokenizer does not know; "
                 "say it otherwise"
             )
+
+    def words(self, prompt: str) -> tuple[str, ...]:
+        """In small letters, without punctuation around them."""
+        return tuple(filter(None, (AROUND.sub("", word) for word in written(prompt).split())))
+
+    def unknown(self, prompt: str) -> tuple[str, ...]:
+        """Those in which the tokenizer meets something that it has no token for; some tokenizers have one for all."""
+        none = self.tokenizer.unk_token_id
+        if none is None:
+            return ()
+        # Their numbers and not their names, by which sentencepiece gives what it does not know as it is written.
+        read = {word: self.tokenizer(word, add_special_tokens=False).input_ids for word in written(prompt).split()}
+        return tuple(word for word, ids in read.items() if none in ids)
 
     def tokens(self, prompts: Sequence[str]) -> Tokens:
         """Prompts as tokens.
@@ -232,7 +261,7 @@ class PromptCoder:
 
 def written(prompt: str) -> str:
     """A prompt as the tokenizer is given it."""
-    return normal_prompt(prompt).lower()
+    return normal_text(prompt).lower()
 
 
 def scale_of(vae: AutoencoderKL) -> int:

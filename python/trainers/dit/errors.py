@@ -3,23 +3,16 @@
 Every message names the file or the part, the cause, and what to do.
 """
 
-from importlib.util import find_spec
 from typing import Final
 
-PACKAGES: Final = ("diffusers", "transformers", "PIL", "jinja2")
-"""What the extra `dit` brings, by the names under which they are imported."""
+from trainers.media.errors import Extra, MediaError
+
+IMAGES: Final = Extra("dit", "images need", ("diffusers", "transformers", "PIL", "jinja2"))
+"""What images need besides the core install."""
 
 
-class ImageError(Exception):
-    """The root of the tree.
-
-    Attributes:
-        message: What is wrong and what to do.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+class ImageError(MediaError):
+    """The root of the tree."""
 
 
 class DataError(ImageError):
@@ -48,20 +41,3 @@ class RewardError(ImageError):
 
 class GateError(ImageError):
     """A gate that could not tell an improvement from a ruse."""
-
-
-class MissingExtraError(ImageError):
-    """A package of the extra `dit` that is not installed."""
-
-
-def require_packages() -> None:
-    """Check that the extra `dit` is installed.
-
-    Raises:
-        MissingExtraError: Naming the packages that are missing, and how to get them.
-    """
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError(
-            f"images need {', '.join(missing)}, which this Python does not have: pip install 'quantra[dit]'"
-        )

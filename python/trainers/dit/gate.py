@@ -85,13 +85,13 @@ class Gate:
     @property
     def verdict(self) -> str:
         """What is kept and why, with its figures."""
-        start, kept = _told(self.looks[0]), _told(self.kept)
+        start, kept = self.looks[0].told, self.kept.told
         known = [f"{name} of real images {-told['floor']:.4g}" for name, told in self.facts.items()]
         kept = ", ".join((kept, *known))
         if self.refused is None:
             return f"{start}; kept {kept}"
         return (
-            f"{_told(self.refused)} is more than {self._bound:g} times worse than {start}; the best accepted "
+            f"{self.refused.told} is more than {self._bound:g} times worse than {start}; the best accepted "
             f"weights stay, {kept}"
         )
 
@@ -112,8 +112,4 @@ class Gate:
         self.looks.append(look)
         if self.accepts(look):
             run.stalled(-look.rewards[self._reward], patience=1)  # keeps the weights of the best
-        return Notice(message=_told(look))
-
-
-def _told(look: Look) -> str:
-    return f"after {look.window} steps: {look.said}"
+        return Notice(message=look.told)

@@ -113,6 +113,14 @@ class GlyphCoder:
                 f"the text to write in {prompt!r} has {tokens} tokens, and {self.length} are read; shorten it"
             )
 
+    def words(self, prompt: str) -> tuple[str, ...]:  # noqa: ARG002 - prompts say it in the plan
+        """None: what is to be written is read by its bytes."""
+        return ()
+
+    def unknown(self, prompt: str) -> tuple[str, ...]:  # noqa: ARG002 - there is a token for each byte
+        """None."""
+        return ()
+
     def tokens(self, prompts: Sequence[str]) -> Tokens:
         """What is to be written, as tokens.
 

@@ -15,13 +15,11 @@ from PIL import Image
 from torch import Tensor
 
 from trainers.dit.errors import DataError, ImageError
-from trainers.dit.metadata import FILE, Line, Refused, read_metadata
+from trainers.dit.metadata import Line, read_metadata
+from trainers.media.metadata import FILE, Refused, listed
 
 MODES: Final = {1: "L", 3: "RGB"}
 """What Pillow calls images of so many channels, of 8 bits each."""
-
-SHOWN: Final = 20
-"""How many bad images a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def read_pictures(
             bad.append(Refused(line.file, error.message))
         tell(done, len(lines))
     if bad and not (pictures and skip_bad):
-        raise DataError(_listed(bad, len(pictures)))
+        raise DataError(listed(bad, len(pictures), "images"))
     return Pictures(source, form, tuple(pictures), tuple(bad))
 
 
@@ -177,12 +175,3 @@ def _check_form(path: Path, image: Image.Image, form: Form) -> None:
             f"{path} has mode {image.mode} ({len(image.getbands())} channels), and the VAE reads "
             f"{MODES.get(form.channels, f'{form.channels} channels')}; convert it"
         )
-
-
-def _listed(refused: Sequence[Refused], good: int) -> str:
-    """All bad images at once."""
-    lines = [f"  {one.name}: {one.reason}" for one in refused[:SHOWN]]
-    more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []
-    total = len(refused) + good
-    remedy = "mend them, or leave them out by --skip-bad" if good else "there is nothing to learn from"
-    return "\n".join([f"{len(refused)} of {total} images cannot be used; {remedy}:", *lines, *more])

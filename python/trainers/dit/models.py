@@ -31,6 +31,7 @@ from trainers.dit.images import Form
 from trainers.dit.networks import Condition, Network, PixArt
 from trainers.dit.objective import Objective, objective_for, objective_of
 from trainers.dit.recipe import ObjectiveName
+from trainers.media.folders import appearing, check_free, next_draft
 
 INDEX: Final = "model_index.json"
 PARTS: Final = ("transformer", "vae", "text_encoder")
@@ -158,6 +159,11 @@ class ImageModel:
         """Of the images that it draws."""
         return self.latents.form
 
+    def to(self, device: torch.device) -> Self:
+        """This model, its networks moved there."""
+        nn.ModuleList([self.network.module, self.latents.module, self.prompts.module]).to(device)
+        return self
+
     def unconditional(self) -> Condition:
         """The condition of no prompt, of one row."""
         condition = self.prompts.embed(self.prompts.tokens([""]))
@@ -189,20 +195,15 @@ class ImageModel:
         Raises:
             ModelError: there is such a folder, or it cannot be written.
         """
-        if folder.exists():
-            raise ModelError(f"{folder} exists already; name a folder that does not, or remove it")
-        draft = folder.parent / f".{folder.name}.draft"
-        shutil.rmtree(draft, ignore_errors=True)
+        check_free(folder, ModelError)
         try:
-            self._write(draft)
-            for name, note in notes.items():
-                (draft / name).write_text(json.dumps(note, indent=1, sort_keys=True) + "\n", "utf-8")
-            type(self).load(draft)
-            draft.rename(folder)
+            with appearing(folder, next_draft(folder)) as draft:
+                self._write(draft)
+                for name, note in notes.items():
+                    (draft / name).write_text(json.dumps(note, indent=1, sort_keys=True) + "\n", "utf-8")
+                type(self).load(draft)
         except OSError as error:
             raise ModelError(f"{folder} cannot be written ({error.strerror}); make room, or name another") from error
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
 
     def _write(self, folder: Path) -> None:
         folder.mkdir(parents=True)

@@ -1,21 +1,34 @@
 """The settings of a training on images, each with its flag."""
 
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast, get_args
 
 from predictor.flags import Flag
+from trainers.media.course import pace_of
 from trainers.options import Computation
 
 ObjectiveName = Literal["flow", "epsilon", "velocity"]
 RewardName = Literal["classifier", "ssim", "psnr", "frechet", "clip"]
 
-ROUND: Final = 100
-"""About so many steps lie between two reports of a whole round, after each of which there is a checkpoint."""
-
 WARM_UP: Final = 50
 """Steps until the learning rate is full, or a tenth of all steps where those are fewer."""
+
+
+def reward_names(text: str) -> tuple[RewardName, ...]:
+    """Names of rewards with commas.
+
+    Raises:
+        ValueError: there is no such reward, or one is named twice.
+    """
+    names = tuple(part.strip() for part in text.split(","))
+    known = get_args(RewardName)
+    wrong = [name for name in names if name not in known]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r} is no reward; those that there are, with commas: {', '.join(known)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{text} names a reward twice; name each once")
+    return cast("tuple[RewardName, ...]", names)
 
 
 def _share(value: float) -> None:
@@ -60,24 +73,10 @@ class ImageRecipe(Computation):
     ] = 0.999
 
     @property
-    def rounds(self) -> int:
-        """How often a whole round is reported."""
-        return max(1, round(self.steps / ROUND))
-
-    @property
-    def round_steps(self) -> int:
-        """Steps of a round."""
-        return ceil(self.steps / self.rounds)
-
-    @property
-    def all_steps(self) -> int:
-        """Those of all rounds."""
-        return self.rounds * self.round_steps
-
-    @property
     def warm_up(self) -> int:
         """Steps until the learning rate is full."""
-        return min(WARM_UP, self.all_steps // 10)
+        pace = pace_of(self.steps)
+        return min(WARM_UP, pace.rounds * pace.round_steps // 10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +89,48 @@ class Build:
     ] = "flow"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How images are drawn."""
+
+    steps: Annotated[int, Flag("How many times the network is asked for an image.", minimum=1)] = 20
+    guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 2.0
+    seed: Annotated[int, Flag("Of the noise that images begin with.", minimum=0, maximum=2**32 - 1)] = 0
+    at_once: Annotated[int, Flag("Images that are drawn together; fewer need less memory.", minimum=1)] = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """By what and beside which images a model is judged."""
+
+    images: Annotated[Path, Flag("Folder of metadata.csv and images that rewards learn from.")]
+    held_out: Annotated[Path, Flag("Folder of images that the model has not seen; their prompts are drawn.")]
+    rewards: Annotated[tuple[RewardName, ...], Flag("Rewards that judge.", metavar="REWARDS", read=reward_names)] = (
+        "classifier",
+        "frechet",
+    )
+    reward_weights: Annotated[
+        Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
+    ] = None
+    count: Annotated[
+        int | None, Flag("Images that are drawn and judged.", minimum=2, own="as many as there are of both kinds")
+    ] = None
+    skip_bad: Annotated[bool, Flag("Leave out images that cannot be used, and list them.")] = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Watching:
     """How a model that trains is watched by rewards: what it draws of held-out prompts, always from the same noise."""
 
     monitor: Annotated[
-        RewardName | None,
-        Flag("Reward to watch the training by: the best weights by it are kept. Needs --held-out.", metavar="REWARD"),
+        tuple[RewardName, ...] | None,
+        Flag(
+            "Rewards to watch the training by, such as classifier,frechet: the best weights by the first are kept. "
+            "Needs --held-out.",
+            metavar="REWARDS",
+            read=reward_names,
+            none="none",
+        ),
     ] = None
     held_out: Annotated[
         Path | None,

@@ -16,6 +16,9 @@ MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
 DEVIATION: Final = (0.26862954, 0.26130258, 0.27577711)
 """Of the pixels that CLIP was trained on, by colour."""
 
+TOGETHER: Final = 32
+"""Images that are looked at at once; a model of usual size needs a hundred megabytes for them."""
+
 
 @final
 class Resemblance:
@@ -52,7 +55,8 @@ class Resemblance:
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
         """float32 [N]."""
-        seen = self._model.vision_model(pixel_values=self._prepared(images.cpu())).pooler_output
+        looked = [self._model.vision_model(pixel_values=self._prepared(some)) for some in images.cpu().split(TOGETHER)]
+        seen = torch.cat([one.pooler_output for one in looked])
         tokens = self._tokenizer(list(prompts), padding=True, return_tensors="pt")
         read = self._model.text_model(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).pooler_output
         return functional.cosine_similarity(self._model.visual_projection(seen), self._model.text_projection(read))

@@ -61,25 +61,34 @@ class Kind:
         packages: that it needs, by the names under which they are imported.
         of_all: whether it rewards all images with one number, so that none of them is better than another.
         weighs: whether it reads the weights that a path names.
+        title: what its number is called where there is room; its name where there is no better one.
     """
 
     make: Callable[[Material], Reward]
     packages: tuple[str, ...] = ()
     of_all: bool = False
     weighs: bool = False
+    title: str = ""
 
 
 @final
 class Recognised:
-    """How probable the prompted class is to a classifier that has learnt from real images, 0 to 1."""
+    """How probable the prompted class is to a classifier that has learnt from real images, 0 to 1.
+
+    Args:
+        judge: the classifier.
+
+    Attributes:
+        judge: as given.
+    """
 
     def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+        self.judge = judge
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
         """float32 [N]."""
-        logits = self._judge(images.cpu())
-        return logits.softmax(1).gather(1, self._judge.classes(prompts)[:, None])[:, 0]
+        logits = self.judge(images.cpu())
+        return logits.softmax(1).gather(1, self.judge.classes(prompts)[:, None])[:, 0]
 
 
 @final
@@ -162,11 +171,11 @@ def resemblance_of(material: Material) -> Resemblance:
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
-        "classifier": Kind(lambda material: Recognised(judge_of(material.pictures))),
-        "ssim": Kind(lambda _: Like(ssim)),
-        "psnr": Kind(lambda _: Like(psnr)),
-        "frechet": Kind(frechet_of, of_all=True),
-        "clip": Kind(resemblance_of, ("transformers",), weighs=True),
+        "classifier": Kind(lambda material: Recognised(judge_of(material.pictures)), title="Probability of the prompt"),
+        "ssim": Kind(lambda _: Like(ssim), title="SSIM"),
+        "psnr": Kind(lambda _: Like(psnr), title="PSNR, dB"),
+        "frechet": Kind(frechet_of, of_all=True, title="Fréchet distance"),
+        "clip": Kind(resemblance_of, ("transformers",), weighs=True, title="CLIP similarity"),
     }
 )
 """The rewards by name. Others come with a mapping of their own: `{**KINDS, "mine": Kind(…)}`."""
@@ -185,7 +194,7 @@ def reward_of(name: str, material: Material, kinds: Mapping[str, Kind] = KINDS) 
     missing = [package for package in kind.packages if find_spec(package) is None]
     if missing:
         raise RewardError(f"reward {name} needs {', '.join(missing)}, which this Python does not have; install it")
-    checked = Checked(name, kind.make(material), of_all=kind.of_all)
+    checked = Checked(name, kind.make(material), of_all=kind.of_all, title=kind.title)
     real = pixels_of(material.held_out, material.count)
     checked(real, [picture.prompt for picture in material.held_out.pictures[: len(real)]], real)
     return checked
@@ -211,15 +220,18 @@ class Checked:
         name: of the reward, for messages.
         reward: who is asked.
         of_all: as `Kind` has it.
+        title: as `Kind` has it.
 
     Attributes:
         name: as given.
+        title: as given, or the name.
         reward: as given.
         of_all: as given.
     """
 
-    def __init__(self, name: str, reward: Reward, *, of_all: bool = False) -> None:
+    def __init__(self, name: str, reward: Reward, *, of_all: bool = False, title: str = "") -> None:
         self.name = name
+        self.title = title or name
         self.reward = reward
         self.of_all = of_all
 

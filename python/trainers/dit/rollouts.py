@@ -17,9 +17,11 @@ from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition, Network
 from trainers.dit.policy import Step, advantages_of, log_probability, step_of
 from trainers.dit.rewards import Checked
-from trainers.dit.sampling import Guided, evaluating
+from trainers.dit.sampling import Guided
 from trainers.dit.watching import check_unplanned
-from trainers.loop import SettingsError
+from trainers.loop import OutOfMemoryError, SettingsError
+from trainers.loop.device import cause_of, is_out_of_memory
+from trainers.loop.validation import evaluating
 
 
 class Moves(NamedTuple):
@@ -169,15 +171,28 @@ class Rollouts:
     def _drawn(self) -> list[Moves]:
         """Some steps of new images, in an order by chance."""
         prompts, targets = self._chosen()
-        condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
-        with evaluating(self._model.network.module):
-            moves, latents = self._walked(condition)
-        rewards = self._reward(self._model.latents.decode(latents), prompts, targets)
+        try:
+            moves, images = self._walked_and_decoded(prompts)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise OutOfMemoryError(
+                f"there is no memory to draw {len(prompts)} images at once ({cause_of(error)}), and they are not cut; "
+                f"draw fewer in an iteration: --groups is {self._play.groups}, --members {self._play.members}"
+            ) from error
+        rewards = self._reward(images, prompts, targets)
         found = advantages_of(rewards.view(self._play.groups, self._play.members))
         self.rounds.append(Round(float(rewards.mean()), found.equal, self._play.groups))
         kept = torch.randperm(len(moves))[: self._play.trained].tolist()
-        advantages = found.values.flatten().to(latents.device)
+        advantages = found.values.flatten().to(moves[0].before.device)
         return [moves[place]._replace(advantages=advantages) for place in kept]
+
+    def _walked_and_decoded(self, prompts: Sequence[str]) -> tuple[list[Moves], Tensor]:
+        """All steps from noise, and the images at the end."""
+        condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
+        with evaluating([self._model.network.module]):
+            moves, latents = self._walked(condition)
+        return moves, self._model.latents.decode(latents)
 
     def _walked(self, condition: Condition) -> tuple[list[Moves], Tensor]:
         """All steps from noise, and the latents at the end."""

@@ -1,39 +1,22 @@
 """Images of prompts, as the matching pipeline of diffusers draws them: the same noise, steps and guidance."""
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from math import ceil
 from typing import final
 
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition, Network
 from trainers.dit.priors import priors_of
+from trainers.dit.recipe import Sampling
+from trainers.loop.validation import evaluating
 
 UNGUIDED = 1.0
 """Guidance up to this asks the network once and not twice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How images are drawn.
-
-    Attributes:
-        steps: how many times the network is asked.
-        guidance: how far to go beyond what the prompt adds to no prompt; 1 for the prompt alone.
-        seed: of the noise.
-        at_once: images that are drawn together.
-    """
-
-    steps: int = 20
-    guidance: float = 2.0
-    seed: int = 0
-    at_once: int = 256
 
 
 @final
@@ -79,14 +62,18 @@ def draw_latents(model: ImageModel, condition: Condition, noise: Tensor, samplin
     """
     if model.objective is None:
         raise SchedulerError("the model has no scheduler: it has learnt nothing yet; train it first")
-    with evaluating(model.network.module):
+    with evaluating([model.network.module]):
         guided = Guided(model.network, condition, model.unconditional().on(noise.device), sampling.guidance)
         return model.objective.sample(guided, noise, sampling.steps)
 
 
 @torch.no_grad()
 def draw_images(
-    model: ImageModel, prompts: Sequence[str], sampling: Sampling, priors: Tensor | Sequence[Tensor] | None = None
+    model: ImageModel,
+    prompts: Sequence[str],
+    sampling: Sampling,
+    priors: Tensor | Sequence[Tensor] | None = None,
+    tell: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Tensor:
     """Images of prompts, float32 [N, channels, height, width], 0 to 1, on the CPU; the same for the same seed.
 
@@ -95,6 +82,7 @@ def draw_images(
         prompts: one for each image.
         sampling: how.
         priors: plans of the images, each int64 [priors], for a network that reads them.
+        tell: called with how many images are drawn, and of how many.
 
     Raises:
         PriorError: the network reads plans and these are none, or it reads none.
@@ -111,6 +99,7 @@ def draw_images(
         condition = condition.with_priors(plans[rows].to(device))
         latents = draw_latents(model, condition, noise[rows].to(device), sampling)
         drawn.append(model.latents.decode(latents).cpu())
+        tell(min(rows.stop, len(prompts)), len(prompts))
     return torch.cat(drawn)
 
 
@@ -127,15 +116,3 @@ def grid(images: Tensor, columns: int) -> Tensor:
     filled = torch.cat([images, images.new_ones(rows * columns - count, channels, height, width)])
     split = filled.view(rows, columns, channels, height, width)
     return split.permute(2, 0, 3, 1, 4).reshape(channels, rows * height, columns * width)
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Generator[None]:
-    """Evaluation mode inside; after it every part is as it was."""
-    before = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in before.items():
-            part.training = training

@@ -1,9 +1,12 @@
-"""Numbers that tell how alike images are, one by one or as two sets.
+"""Numbers that tell how alike images are, one by one or as two sets, and how sure a share of them is.
 
 - SSIM: Wang et al., "Image quality assessment: from error visibility to structural similarity" (2004).
 - Fréchet distance: Dowson & Landau (1982), between normal distributions, as Heusel et al. (2017) put it to use.
+- Interval of a share: Wilson, "Probable inference, the law of succession, and statistical inference" (1927).
 """
 
+from math import sqrt
+from statistics import NormalDist
 from typing import Final
 
 import torch
@@ -52,6 +55,15 @@ def frechet_distance(features: Tensor, others: Tensor) -> float:
     shared = _root(root @ also @ root).trace()
     apart = (one.mean(0) - other.mean(0)).square().sum()
     return max(0.0, float(apart + spread.trace() + also.trace() - 2 * shared))
+
+
+def wilson_interval(right: int, count: int, level: float = 0.95) -> tuple[float, float]:
+    """Where the share lies of which `right` in `count` is a sample, count 1 or more: an interval within 0 to 1."""
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    share, weight = right / count, z * z / count
+    middle = (share + weight / 2) / (1 + weight)
+    spread = sqrt(share * (1 - share) * weight + weight * weight / 4) / (1 + weight)
+    return max(0.0, middle - spread), min(1.0, middle + spread)
 
 
 def _gaussian(size: int) -> Tensor:

@@ -17,6 +17,7 @@ from trainers.dit.monitor import Monitor
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.watching import Look
 from trainers.loop import Checkpoints, EpochReport, Frozen, Loop, Phase, Stateful, adamw, launched_size
+from trainers.media.course import pace_of
 from trainers.progress import Consumer
 
 TRANSFORMER = "transformer"
@@ -66,7 +67,7 @@ def fit(
     """
     loop = loop_of(model, recipe, {} if monitor is None else {"monitor": monitor})
     with loop.running(checkpoints) as run:
-        reports = run.epochs(rounds_of(images, recipe), max_epochs=recipe.rounds)
+        reports = run.epochs(rounds_of(images, recipe), max_epochs=pace_of(recipe.steps).rounds)
         for _ in consume(reports if monitor is None else monitor.watched(run, reports)):
             pass
         if monitor is None:
@@ -123,7 +124,7 @@ def warmed_up(step: int, *, steps: int) -> float:
 
 def rounds_of(images: Images[Encoded] | Images[Plain], recipe: ImageRecipe) -> Rounds[Any]:
     """Rounds of batches, as many as all processes need."""
-    each = recipe.round_steps * recipe.accumulate * launched_size()
+    each = pace_of(recipe.steps).round_steps * recipe.accumulate * launched_size()
     return Rounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
 
 

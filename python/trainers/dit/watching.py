@@ -15,8 +15,9 @@ from trainers.dit.errors import RewardError
 from trainers.dit.judge import pixels_of
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition
+from trainers.dit.recipe import Sampling
 from trainers.dit.rewards import Checked, Material
-from trainers.dit.sampling import Sampling, draw_latents, noise_of
+from trainers.dit.sampling import draw_latents, noise_of
 from trainers.loop import IterableSource, Loss, Run
 
 TOGETHER: Final = 128
@@ -54,6 +55,11 @@ class Look:
         """In words; more is always better, so that a distance, which is a reward by its minus, needs telling."""
         figures = ", ".join(f"{name} {value:.4g}" for name, value in self.rewards.items())
         return f"{figures} (more is better)" if min(self.rewards.values()) < 0 else figures
+
+    @property
+    def told(self) -> str:
+        """With when it was."""
+        return f"after {self.window} steps: {self.said}"
 
 
 @final

@@ -16,9 +16,15 @@ import typer
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Given
 from trainers.loop import Checkpoints, launched_rank, seed_everything
+from trainers.media.console import AsJson, counter, failing, say, write
+from trainers.media.course import as_settings, run_folder
 from trainers.options import RunOptions, Threads, consumer
-from trainers.vits.console import AsJson, CorpusArgument, VoiceArgument, counter, failing, say, write
+from trainers.vits.errors import SPEECH
 from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, Build, SpeechRecipe
+
+VoiceArgument = Annotated[
+    Path, typer.Argument(metavar="VOICE", help="Folder of a voice, or of one of its versions.", show_default=False)
+]
 
 FEW: Final = 10
 """Clips to judge by: figures of fewer are luck."""
@@ -48,7 +54,7 @@ def prepare(  # noqa: PLR0913 - one argument a flag
     as_json: AsJson = False,
 ) -> None:
     """Check recordings and their texts, and make a corpus of them."""
-    with failing():
+    with failing(SPEECH):
         from trainers.vits.preparation import Preparation
         from trainers.vits.preparation import prepare as prepared
         from trainers.vits.spectrum import Framing
@@ -64,14 +70,14 @@ def prepare(  # noqa: PLR0913 - one argument a flag
             max_seconds=max_seconds,
             vocabulary=None if vocabulary_of is None else read_vocabulary(voice_folder(vocabulary_of) / VOCABULARY),
         )
-        corpus = prepared(recordings, out, settings, counter("prepared", silent=as_json))
+        corpus = prepared(recordings, out, settings, counter("prepared", "clips", silent=as_json))
     _tell_prepared(corpus, out, as_json=as_json)
 
 
 @with_flags
 def train(
     *,
-    corpus: CorpusArgument,
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder that `prepare` made.", show_default=False)],
     out: Annotated[Path, Flag("Folder of the voice; a version is added to it.")],
     start: Annotated[
         Path | None,
@@ -82,9 +88,9 @@ def train(
     run: RunOptions,
 ) -> None:
     """Train a voice on a prepared corpus."""
-    with failing():
+    with failing(SPEECH):
         from trainers.vits.corpus import Corpus
-        from trainers.vits.course import begin, checkpoints_of, finished, run_folder
+        from trainers.vits.course import begin, checkpoints_of, finished
         from trainers.vits.versions import Versions
 
         if start is not None and "durations" in build.flags:
@@ -130,7 +136,7 @@ def synth(
     threads: Threads = 1,
 ) -> None:
     """Say a text, and save the sound."""
-    with failing():
+    with failing(SPEECH):
         from soundfile import LibsndfileError
         from soundfile import write as write_sound
 
@@ -167,11 +173,12 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Judge a voice on held-out clips, by a recogniser that has learnt from recordings alone."""
-    with failing():
+    with failing(SPEECH):
+        from trainers.media.page import check_file, write_page
         from trainers.vits.corpus import Corpus
         from trainers.vits.evaluation import page_of, scores_of
         from trainers.vits.judge import judge_of
-        from trainers.vits.page import write_page
+        from trainers.vits.page import render_page
         from trainers.vits.versions import voice_folder
         from trainers.vits.voice import Voice
 
@@ -179,9 +186,13 @@ def evaluate(
         folder = voice_folder(voice)
         speaker, prepared = Voice.load(folder), Corpus.open(corpus)
         place = folder.parent / f"{folder.name}.html" if page is None else page
+        check_file(place)
         judge = judge_of(prepared)
-        scores = scores_of(speaker, prepared, "held_out", judge, tell=counter("judged", silent=as_json), seed=seed)
-        write_page(place, page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed))
+        scores = scores_of(
+            speaker, prepared, "held_out", judge, tell=counter("judged", "clips", silent=as_json), seed=seed
+        )
+        found = page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed)
+        write_page(place, render_page(found))
     if as_json:
         write({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
         return
@@ -231,8 +242,6 @@ def _fitted(
 
 def _settings(corpus: "Corpus", build: Build, recipe: SpeechRecipe, parent: "Voice | None") -> dict[str, Any]:
     """What decides what a training comes to, as JSON: its checkpoints and its version are known by it."""
-    from trainers.vits.course import as_settings
-
     return {
         "corpus": corpus.digest,
         "recipe": as_settings(asdict(recipe)),

@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final, Literal
 
+from trainers.media.metadata import Refused
 from trainers.vits.errors import CorpusError
 from trainers.vits.spectrum import Framing
 
@@ -36,19 +37,6 @@ class Clip:
     part: Part
     frames: int
     digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A line or a recording that was left out.
-
-    Attributes:
-        name: its id in metadata.csv, or the line where it has none.
-        reason: the file, what is wrong with it, and what to do.
-    """
-
-    name: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from trainers.vits.contents import Clip, Part, Refused, damaged, read_contents
+from trainers.media.metadata import Refused
+from trainers.vits.contents import Clip, Part, damaged, read_contents
 from trainers.vits.errors import VoiceError
 from trainers.vits.spectrum import Framing, spectrogram
 from trainers.vits.vocabulary import VOCABULARY, characters, read_vocabulary, small_letters

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, final
 
 from trainers.loop import Checkpoints
+from trainers.media.course import as_settings, run_folder
 from trainers.progress import Consumer
 from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.corrections import taken
-from trainers.vits.course import CORRECTIONS, REFUSED, as_settings, begin, run_folder, weights_digest
+from trainers.vits.course import CORRECTIONS, REFUSED, begin, weights_digest
 from trainers.vits.discriminators import Discriminators
 from trainers.vits.feedback import Judged, Material, length_error, settle
 from trainers.vits.gate import Comparison, Decision, Spoken, decide

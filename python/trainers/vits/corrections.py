@@ -15,6 +15,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
+from trainers.media.metadata import normal_text
 from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.course import CORRECTIONS
 from trainers.vits.errors import FeedbackError, VoiceError
@@ -23,7 +24,6 @@ from trainers.vits.manifest import SHARES, SHOWN, Correction, Manifest, Rating
 from trainers.vits.parts import words_of
 from trainers.vits.preparation import Entry, Preparation, prepare_clips
 from trainers.vits.versions import Versions
-from trainers.vits.vocabulary import normal_text
 
 FOLDER: Final = "feedback"
 RATINGS: Final = "ratings.json"

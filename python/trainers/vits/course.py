@@ -1,14 +1,12 @@
 """A training of a voice on the disk: what it can go on from, and what is left of it when its version is there.
 
-VOICE/3.run/checkpoints    of the training of version 3; none once the version is there
-VOICE/3.run/reports.jsonl  its log, which stays beside the version, as do `tensorboard/` and `profile/`
+VOICE/3.run  of the training of version 3; its log stays beside the version, its checkpoints do not
 """
 
 import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,13 +15,13 @@ from torch import Tensor
 
 from trainers.loop import Checkpoints, launched_rank
 from trainers.loop.checkpoint.compatibility import differences, plain
+from trainers.media.course import CHECKPOINTS, checkpoints_in, run_folder
 from trainers.options import RunOptions
 from trainers.vits.corpus import Corpus
 from trainers.vits.errors import VoiceError
 from trainers.vits.versions import TRAINING, Versions
 from trainers.vits.voice import Voice
 
-CHECKPOINTS: Final = "checkpoints"
 CORRECTIONS: Final = "corrections"
 """Prepared corrections, while a voice learns from them, and beside the version that has."""
 REFUSED: Final = "refused.json"
@@ -33,11 +31,6 @@ WEIGHTS: Final = "weights"
 """In `training.json`: the digest of a version's weights, by which those that were trained on from it name it."""
 
 
-def run_folder(version: Path) -> Path:
-    """Where the training of a version keeps checkpoints and log."""
-    return version.with_name(f"{version.name}.run")
-
-
 def checkpoints_of(version: Path, options: RunOptions, settings: Mapping[str, Any]) -> Checkpoints:
     """The checkpoints of the training of a version, which know it by its settings.
 
@@ -45,21 +38,7 @@ def checkpoints_of(version: Path, options: RunOptions, settings: Mapping[str, An
         VoiceError: there are some, and nobody asked to go on from them.
         CheckpointError: another training holds the folder.
     """
-    seconds = options.checkpoint_seconds
-    checkpoints = Checkpoints(
-        run_folder(version) / CHECKPOINTS,
-        keep=options.keep,
-        every_seconds=seconds if isfinite(seconds) else None,
-        settings=settings,
-    )
-    if checkpoints.any and not options.resume:
-        if launched_rank() == 0:
-            with checkpoints.open():
-                pass  # a training that runs holds the folder, and then this is an error that names it
-        raise VoiceError(
-            f"{checkpoints.folder} holds checkpoints of a training that was stopped; continue it (--resume), or remove "
-            "the folder"
-        )
+    checkpoints = checkpoints_in(run_folder(version), options, settings, VoiceError)
     if version.exists() and not checkpoints.any:
         raise VoiceError(f"{version} exists, and the voice's index does not know it; move it away")
     return checkpoints
@@ -140,11 +119,6 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def as_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON, which has no infinity: null stands for it."""
-    return {name: None if value == float("inf") else value for name, value in values.items()}
 
 
 def _told(version: Path) -> Mapping[str, Any]:

@@ -3,23 +3,26 @@
 Every message names the file or the clip, the cause, and what to do.
 """
 
-from importlib.util import find_spec
 from typing import Final
 
-PACKAGES: Final = ("transformers", "soundfile", "scipy", "PIL", "jinja2")
-"""What the extra `tts` brings, by the names under which they are imported."""
+from trainers.media.errors import Extra, MediaError
+
+SPEECH: Final = Extra(
+    "tts",
+    "speech needs",
+    (
+        "transformers",  # voices and recognisers
+        "soundfile",  # recordings
+        "scipy",  # other rates, and tests
+        "PIL",  # pictures of sound
+        "jinja2",  # pages
+    ),
+)
+"""What speech needs besides the core install."""
 
 
-class SpeechError(Exception):
-    """The root of the tree.
-
-    Attributes:
-        message: What is wrong and what to do.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+class SpeechError(MediaError):
+    """The root of the tree."""
 
 
 class CorpusError(SpeechError):
@@ -36,20 +39,3 @@ class FeedbackError(SpeechError):
 
 class JudgeError(SpeechError):
     """A recogniser that cannot be trained or loaded."""
-
-
-class MissingExtraError(SpeechError):
-    """A package of the extra `tts` that is not installed."""
-
-
-def require_packages() -> None:
-    """Check that the extra `tts` is installed.
-
-    Raises:
-        MissingExtraError: Naming the packages that are missing, and how to get them.
-    """
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError(
-            f"speech needs {', '.join(missing)}, which this Python does not have: pip install 'quantra[tts]'"
-        )

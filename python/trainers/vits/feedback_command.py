@@ -13,9 +13,11 @@ import typer
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, Only
 from trainers.loop import launched_size, seed_everything
+from trainers.media.console import counter, failing, say, write
+from trainers.media.course import run_folder
 from trainers.options import RunOptions, consumer
-from trainers.vits.console import VoiceArgument, counter, failing, say, write
-from trainers.vits.errors import FeedbackError
+from trainers.vits.command import VoiceArgument
+from trainers.vits.errors import SPEECH, FeedbackError
 from trainers.vits.recipe import Build, FeedbackRecipe
 
 if TYPE_CHECKING:
@@ -46,9 +48,9 @@ def feedback(
     run: RunOptions,
 ) -> None:
     """Correct a voice by recordings of how it should sound, and keep it if held-out ones show that it is better."""
-    with failing():
+    with failing(SPEECH):
         from trainers.vits.correcting import Correcting
-        from trainers.vits.course import checkpoints_of, clear_finished, run_folder
+        from trainers.vits.course import checkpoints_of, clear_finished
         from trainers.vits.judge import judge_of
         from trainers.vits.versions import Versions
 
@@ -69,7 +71,7 @@ def feedback(
             judge,
             checkpoints,
             consumer(run, run_folder(versions.following), sys.stdout),
-            counter("judged", silent=run.as_json),
+            counter("judged", "clips", silent=run.as_json),
         )
     _tell_corrected(done, voice, run)
 
@@ -96,7 +98,7 @@ def _material(
     """What there is to learn; None if nothing is new."""
     from trainers.vits.corpus import Corpus
     from trainers.vits.corrections import kept_of, news_of, prepared
-    from trainers.vits.course import CORRECTIONS, check_fits, run_folder
+    from trainers.vits.course import CORRECTIONS, check_fits
     from trainers.vits.feedback import Material
     from trainers.vits.manifest import read_manifest
     from trainers.vits.voice import Voice

@@ -8,8 +8,6 @@ It is kept in a folder of its own, beside the corpus that it learnt from:
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from trainers.media.folders import appearing, check_free, own_draft, writing
 from trainers.progress import Chain, Consumer
 from trainers.vits.corpus import Clip, Corpus
 from trainers.vits.errors import JudgeError
@@ -85,11 +84,12 @@ class Judge:
             "error_rate": self.error_rate,
             "weights": sha256(weights).hexdigest(),
         }
-        if folder.exists():
-            raise JudgeError(f"{folder} exists already; name a folder that does not, or remove it")
-        with _draft(folder) as draft:
+        check_free(folder, JudgeError)
+        with writing(folder, JudgeError), appearing(folder, own_draft(folder)) as draft:
             (draft / WEIGHTS).write_bytes(weights)
             (draft / FACTS).write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
+            for path in draft.iterdir():
+                _flush(path)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -237,29 +237,8 @@ def _damaged(folder: Path, problem: str) -> JudgeError:
 
 def _check_written(folder: Path) -> None:
     """Refuse before the training a folder that cannot be written after it."""
-    with _draft(folder, keep=False):
-        pass
-
-
-@contextmanager
-def _draft(folder: Path, *, keep: bool = True) -> Generator[Path]:
-    """A folder that takes its place in the end if it is to be kept, or is removed."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        try:
-            yield draft
-            for path in draft.iterdir():
-                _flush(path)
-            if keep:
-                draft.chmod(0o755)
-                draft.rename(folder)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise JudgeError(
-            f"{folder} cannot be written ({error.strerror}); choose another place, or make room there"
-        ) from error
+    with writing(folder, JudgeError):
+        own_draft(folder).rmdir()
 
 
 def _flush(path: Path) -> None:

@@ -14,8 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from trainers.media.metadata import normal_text
 from trainers.vits.errors import FeedbackError
-from trainers.vits.vocabulary import normal_text, shortened
+from trainers.vits.vocabulary import shortened
 
 SHARES: Final[Mapping[int, float]] = {1: 0.0, 2: 0.25, 3: 0.5, 4: 0.75, 5: 1.0}
 """How much an item of each rating weighs."""

@@ -1,6 +1,5 @@
 """Sound and its picture inside a page, as data URIs: a wave as FLAC, its log mel as PNG."""
 
-import base64
 import io
 from typing import Final
 
@@ -12,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+from trainers.media.page import data_uri, png_uri
 from trainers.vits.spectrum import SILENCE, Framing, log_mel_of
 
 LOUDEST: Final = 1.5
@@ -38,7 +38,7 @@ def sound(wave: Tensor, rate: int) -> str:
     """
     file = io.BytesIO()
     soundfile.write(file, wave.clamp(-1, 1).numpy(), rate, format="FLAC", subtype="PCM_16")
-    return _uri("audio/flac", file.getvalue())
+    return data_uri("audio/flac", file.getvalue())
 
 
 def picture(wave: Tensor, framing: Framing, frames: int) -> str:
@@ -54,9 +54,7 @@ def picture(wave: Tensor, framing: Framing, frames: int) -> str:
     drawn[:, : levels.shape[1]] = levels[::-1]
     image = Image.fromarray(drawn)
     image.putpalette(_palette())
-    file = io.BytesIO()
-    image.save(file, format="PNG", optimize=True, transparency=NOTHING)
-    return _uri("image/png", file.getvalue())
+    return png_uri(image, transparent=NOTHING)
 
 
 def frames_of(wave: Tensor, framing: Framing) -> int:
@@ -88,7 +86,3 @@ def _palette() -> bytes:
     places = np.linspace(0, len(COLOURS) - 1, 256)
     channels = [np.interp(places, range(len(COLOURS)), channel) for channel in zip(*COLOURS, strict=True)]
     return np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes()
-
-
-def _uri(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"

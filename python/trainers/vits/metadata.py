@@ -2,21 +2,21 @@
 
 Three columns are LJSpeech's, `id|text|text as it is read aloud`: the third is taken where it is not empty. A column of
 speakers (named `speaker` in a heading, or of few single words that come again and again) may name one speaker only.
-A heading is left out. Quotation marks are characters like others.
+A heading is left out.
 """
 
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from functools import partial
+from pathlib import Path
 from typing import Final
 
-from trainers.vits.contents import Refused
+from trainers.media.metadata import FILE, Refused, Row, has_control, leaves, normal_text, rows_of, sorted_out
 from trainers.vits.errors import CorpusError
-from trainers.vits.vocabulary import normal_text, shortened
+from trainers.vits.vocabulary import shortened
 
-FILE: Final = "metadata.csv"
 SPEAKERS: Final = ("speaker", "speaker_id", "speaker_name", "sid")
 HEADINGS: Final = frozenset(("id", "file", "name", "text", "normalized_text", "raw_text", *SPEAKERS))
 
@@ -48,14 +48,6 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """A line's cells."""
-
-    number: int
-    cells: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Columns:
     """What the columns are; `instead` is taken where the text's own is empty."""
 
@@ -72,7 +64,9 @@ def read_metadata(source: Path) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
         CorpusError: There is no such file, it is empty, not in UTF-8, has no columns, or tells of several speakers.
     """
     path = source / FILE
-    rows = _rows(_decoded(path, _content(source)))
+    content = _content(source)
+    _check_encoding(path, content)
+    rows: Sequence[Row] = rows_of(path, content, CorpusError)
     if not rows:
         raise CorpusError(f"{path} is empty; write a line per clip: id|text")
     heading, rows = _without_heading(rows)
@@ -80,14 +74,16 @@ def read_metadata(source: Path) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
         raise CorpusError(f"{path} has a heading and nothing else; write a line per clip: id|text")
     columns = _columns(path, heading, rows)
     _refuse_speakers(path, columns, rows)
-    return _sorted_out(columns, rows)
+    return sorted_out(
+        rows, _name, partial(_problem, columns), lambda row: Line(_name(row), _text_of(columns, row), row.number)
+    )
 
 
 def problem_of_text(text: str) -> str:
     """What is wrong with a text in its normal form, to be read after where it stands; empty where nothing is."""
     if not text:
         return "has no text; write what is said, or remove the line"
-    if _has_control(text):
+    if has_control(text):
         return f"has the text {shortened(text)!r} with a control character; remove it"
     return ""
 
@@ -116,30 +112,12 @@ def _no_file(source: Path) -> str:
     return f"{source} has no {FILE}; write one with a line per clip: id|text"
 
 
-def _decoded(path: Path, content: bytes) -> str:
-    """The file's text."""
+def _check_encoding(path: Path, content: bytes) -> None:
     if content.startswith(_UTF_16) or content.count(b"\0") > len(content) // _NULS:
         raise CorpusError(f"{path} is in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {FILE} > new.csv")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise CorpusError(
-            f"{path} is not in UTF-8 (line {line}, byte {content[error.start]:#04x}); save it as UTF-8"
-        ) from error
 
 
-def _rows(text: str) -> list[_Row]:
-    """Lines that are not empty."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return [
-        _Row(number, tuple(cell.strip() for cell in line.split("|")))
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    ]
-
-
-def _without_heading(rows: Sequence[_Row]) -> tuple[tuple[str, ...], Sequence[_Row]]:
+def _without_heading(rows: Sequence[Row]) -> tuple[tuple[str, ...], Sequence[Row]]:
     """The names of the columns where the first line gives them, and the other lines."""
     names = tuple(cell.lower() for cell in rows[0].cells)
     if len(names) > 1 and HEADINGS.issuperset(names) and "text" in names:
@@ -147,7 +125,7 @@ def _without_heading(rows: Sequence[_Row]) -> tuple[tuple[str, ...], Sequence[_R
     return (), rows
 
 
-def _columns(path: Path, heading: Sequence[str], rows: Sequence[_Row]) -> _Columns:
+def _columns(path: Path, heading: Sequence[str], rows: Sequence[Row]) -> _Columns:
     """What the columns are, by the heading or by what stands in most lines."""
     count = len(heading) or Counter(len(row.cells) for row in rows).most_common(1)[0][0]
     if count not in (_PLAIN, _PLAIN + 1):
@@ -160,7 +138,7 @@ def _columns(path: Path, heading: Sequence[str], rows: Sequence[_Row]) -> _Colum
     return _Columns(count, text=3 - speaker, instead=3 - speaker, speaker=speaker)
 
 
-def _speaker_column(heading: Sequence[str], rows: Sequence[_Row]) -> int | None:
+def _speaker_column(heading: Sequence[str], rows: Sequence[Row]) -> int | None:
     """Which of three columns names speakers."""
     if heading:
         return next((column for column in (1, 2) if heading[column] in SPEAKERS), None)
@@ -173,7 +151,7 @@ def _are_labels(cells: Sequence[str]) -> bool:
     return single and len(set(cells)) * _REPEATS <= len(cells)
 
 
-def _refuse_speakers(path: Path, columns: _Columns, rows: Sequence[_Row]) -> None:
+def _refuse_speakers(path: Path, columns: _Columns, rows: Sequence[Row]) -> None:
     """One voice has one speaker, be they named in a column or by folders."""
     whole = [row for row in rows if len(row.cells) == columns.count]
     if columns.speaker is not None:
@@ -181,7 +159,7 @@ def _refuse_speakers(path: Path, columns: _Columns, rows: Sequence[_Row]) -> Non
         if len(named) > 1:
             raise CorpusError(f"{path} names {len(named)} speakers ({_listed(named)}); keep the lines of one")
     folders = sorted({row.cells[0].rpartition("/")[0] for row in whole if "/" in row.cells[0]})
-    usable = [folder for folder in folders if not _leaves(folder)]
+    usable = [folder for folder in folders if not leaves(folder)]
     if len(usable) > 1:
         raise CorpusError(
             f"{path} names recordings in {len(usable)} folders, as if of so many speakers ({_listed(usable)}); "
@@ -189,27 +167,11 @@ def _refuse_speakers(path: Path, columns: _Columns, rows: Sequence[_Row]) -> Non
         )
 
 
-def _sorted_out(columns: _Columns, rows: Sequence[_Row]) -> tuple[tuple[Line, ...], tuple[Refused, ...]]:
-    """Lines, and those that cannot be used; an id that stands twice is not used at all."""
-    numbers: defaultdict[str, list[int]] = defaultdict(list)
-    for row in rows:
-        numbers[_name(row)].append(row.number)
-    lines: list[Line] = []
-    refused: dict[str, Refused] = {}
-    for row in rows:
-        name, problem = _name(row), _problem(columns, row, numbers[_name(row)])
-        if problem:
-            refused.setdefault(name or f"line {row.number}", Refused(name or f"line {row.number}", problem))
-        else:
-            lines.append(Line(name, _text_of(columns, row), row.number))
-    return tuple(lines), tuple(refused.values())
-
-
-def _name(row: _Row) -> str:
+def _name(row: Row) -> str:
     return unicodedata.normalize("NFC", row.cells[0])
 
 
-def _problem(columns: _Columns, row: _Row, numbers: Sequence[int]) -> str:
+def _problem(columns: _Columns, row: Row, numbers: Sequence[int]) -> str:
     """What is wrong with a line; empty where nothing is."""
     if len(numbers) > 1 and _name(row):
         return f"the id stands on lines {_listed([str(number) for number in numbers])} of {FILE}; keep one"
@@ -222,24 +184,15 @@ def _problem(columns: _Columns, row: _Row, numbers: Sequence[int]) -> str:
 def _problem_of_id(name: str) -> str:
     if not name:
         return "has no id; write id|text"
-    if _leaves(name):
+    if leaves(name):
         return f"has the id {name!r}, which leads out of the folder; name a recording in wavs"
-    if _has_control(name):
+    if has_control(name):
         return f"has the id {name!r} with a control character; remove it"
     return ""
 
 
-def _has_control(text: str) -> bool:
-    return any(unicodedata.category(sign) == "Cc" for sign in text)
-
-
-def _text_of(columns: _Columns, row: _Row) -> str:
+def _text_of(columns: _Columns, row: Row) -> str:
     return normal_text(row.cells[columns.text]) or normal_text(row.cells[columns.instead])
-
-
-def _leaves(name: str) -> bool:
-    """Whether an id could lead out of the folder, on any system."""
-    return "\\" in name or ":" in name or name.startswith("/") or ".." in PurePosixPath(name).parts
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,25 +1,19 @@
 """An evaluation of a voice as a page to read and hear: one HTML file that loads nothing from anywhere."""
 
 import math
-import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import Tensor
 
+from trainers.media.page import MINUS, Figure, figure, percent, plain, render
 from trainers.vits.differences import Difference, difference
 from trainers.vits.media import COLOURS, LOUDEST, frames_of, marks, picture, sound
 from trainers.vits.spectrum import SILENCE, Framing
 
 MOST_DRAWN: Final = 24
 """Clips with sound and pictures, unless told otherwise: some megabytes."""
-
-UNKNOWN: Final = "\N{EN DASH}"
-MINUS: Final = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,21 +106,6 @@ class Evaluation:
             raise ValueError(f"{len(self.clips)} clips to hear of {self.spoken} spoken; count all that were spoken")
 
 
-def write_page(path: Path, evaluation: Evaluation, *, most: int = MOST_DRAWN) -> None:
-    """Write the page, whole or not at all, in place of an older one.
-
-    Args:
-        path: the HTML file.
-        evaluation: what the voice came to.
-        most: clips with sound and pictures, 0 or more; the page says how many more there are.
-
-    Raises:
-        ValueError: a wave is no finite [T] with a sample or more.
-        OSError: the file cannot be written; what was there stays as it was.
-    """
-    _replace(path, render_page(evaluation, most=most).encode())
-
-
 def render_page(evaluation: Evaluation, *, most: int = MOST_DRAWN) -> str:
     """The page as HTML text; the same evaluation gives the same text.
 
@@ -134,46 +113,12 @@ def render_page(evaluation: Evaluation, *, most: int = MOST_DRAWN) -> str:
         ValueError: a wave is no finite [T] with a sample or more.
     """
     drawn = [_drawn(clip, evaluation.framing) for clip in evaluation.clips[:most]]
-    return (
-        _environment()
-        .get_template("evaluation.html")
-        .render(
-            evaluation=evaluation,
-            tiles=tuple(_tiles(evaluation)),
-            clips=drawn,
-            scale=_Scale(),
-        )
-    )
+    figures = tuple(_tiles(evaluation))
+    parts = {"evaluation": evaluation, "figures": figures, "clips": drawn, "scale": _Scale()}
+    return render("trainers.vits", "evaluation.html", parts)
 
 
 # --- figures
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A number under its name.
-
-    Attributes:
-        name: what it is.
-        value: in full, for programs; None where it is unknown.
-        text: the same for people.
-        note: how to read it.
-    """
-
-    name: str
-    value: float | None
-    text: str
-    note: str = ""
-
-
-def percent(share: float) -> str:
-    """A share in percent."""
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
-
-
-def plain(value: float) -> str:
-    """A number with three digits after the point."""
-    return f"{value:.3f}"
 
 
 def longer(log_ratio: float) -> str:
@@ -181,42 +126,36 @@ def longer(log_ratio: float) -> str:
     return f"{100 * math.expm1(log_ratio):+.0f}\N{NO-BREAK SPACE}%".replace("-", MINUS)
 
 
-def _figure(name: str, value: float, show: Callable[[float], str], note: str = "") -> Figure:
-    if not math.isfinite(value):
-        return Figure(name, None, UNKNOWN, note)
-    return Figure(name, value, show(value), note)
-
-
 def _tiles(evaluation: Evaluation) -> Iterator[Figure]:
     """The figures at the top, the error rates of the voice and of the judge first."""
     found = evaluation
     wrong, left, kept = (_unspoken(found, what) for what in ("count as wrong", "are left out", "are in it"))
-    yield _figure(
+    yield figure(
         "Character error rate, spoken", found.error_rate, percent, f"what the judge heard wrongly in the voice{wrong}"
     )
-    yield _figure(
+    yield figure(
         "Character error rate, recorded",
         found.real_error_rate,
         percent,
         f"the same judge, recordings of the same clips{kept}",
     )
-    yield _figure(
+    yield figure(
         "The judge's own error rate", found.judge_error_rate, percent, "held-out recordings, as it was measured once"
     )
-    yield _figure(
+    yield figure(
         "Mel distance", found.distance, plain, f"log mels along the best time warping; 0 is the recording{left}"
     )
-    yield _figure(
+    yield figure(
         "Reconstruction", found.reconstruction, plain, f"log mels after encoder and decoder; 0 is perfect{kept}"
     )
-    yield _figure(
+    yield figure(
         "Length error",
         found.length_error,
         plain,
         f"mean |log length ratio|; 0.1 is about 10\N{NO-BREAK SPACE}% off{left}",
     )
-    yield _figure("Speaking rate", found.speaking_rate, "{:.2f}".format, "of the voice; lower is slower")
-    yield _figure("Clips", found.spoken, "{:,.0f} spoken".format, f"{len(found.unspoken):,} could not be spoken")
+    yield figure("Speaking rate", found.speaking_rate, "{:.2f}".format, "of the voice; lower is slower")
+    yield figure("Clips", found.spoken, "{:,.0f} spoken".format, f"{len(found.unspoken):,} could not be spoken")
 
 
 def _unspoken(evaluation: Evaluation, what: str) -> str:
@@ -296,9 +235,9 @@ def _drawn(clip: Heard, framing: Framing) -> Drawn:
         ),
         marks=_marks(framing.seconds(frames)),
         figures=(
-            _figure("Mel distance", clip.distance, plain),
-            _figure("Reconstruction", clip.reconstruction, plain),
-            _figure(
+            figure("Mel distance", clip.distance, plain),
+            figure("Reconstruction", clip.reconstruction, plain),
+            figure(
                 "Length", clip.log_length_ratio, longer, f"log ratio {clip.log_length_ratio:+.3f}".replace("-", MINUS)
             ),
         ),
@@ -340,32 +279,3 @@ class _Scale:
     quietest: float = SILENCE
     loudest: float = LOUDEST
     colours: str = ", ".join(f"rgb{colour}" for colour in COLOURS)
-
-
-# --- the file
-
-
-def _environment() -> Environment:
-    """Everything is escaped, and a name that is not known is an error."""
-    return Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=PackageLoader("trainers.vits", "templates"),
-    )
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a draft beside the file, flush it to disk, and move it into place."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.chmod(0o644)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -1,29 +1,27 @@
 """Prepares a folder of recordings: every clip is checked, decoded and framed once, one after another."""
 
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
-from trainers.vits.contents import Clip, Contents, Part, Refused, write_contents
+from trainers.media.folders import check_free, own_draft, writing
+from trainers.media.metadata import Refused, listed, normal_text
+from trainers.vits.contents import Clip, Contents, Part, write_contents
 from trainers.vits.corpus import CLIPS, Corpus, content_digest, write_clip
 from trainers.vits.errors import CorpusError, SpeechError
 from trainers.vits.metadata import Line, problem_of_text, read_metadata
 from trainers.vits.parts import parts_of, words_of
 from trainers.vits.recordings import Accepted, Recordings, decode, find_recordings, the_recording
 from trainers.vits.spectrum import Framing
-from trainers.vits.vocabulary import characters, normal_text, tokenizer_of, tokens, unknown_characters, write_vocabulary
+from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters, write_vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import VitsTokenizer
-
-SHOWN: Final = 20
-"""How many bad clips a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ def prepare(
         CorpusError: The folder or its metadata.csv cannot be used; clips cannot and may not be left out (the message
             lists them); there are too few texts; `out` exists or cannot be written.
     """
-    _check_free(out)
+    check_free(out, CorpusError)
     lines, refused = read_metadata(source)
     recordings = _found(source)
     named = {one.name for one in (*lines, *refused)}
@@ -134,7 +132,7 @@ def prepare_clips(
         CorpusError: There are no entries; some cannot be used and may not be left out (the message lists them); there
             are too few texts; `out` exists or cannot be written.
     """
-    _check_free(out)
+    check_free(out, CorpusError)
     if not entries:
         raise CorpusError(f"there are no recordings to make {out} of; name some")
     usable, refused = _sorted_out(entries)
@@ -183,7 +181,7 @@ class _Work:
         except SpeechError as error:
             self._refused.append(Refused(entry.name, error.message))
             return
-        with _writing(self._out):
+        with writing(self._out, CorpusError):
             write_clip(draft, clip.digest, samples, self._settings.framing)
         self._clips[clip.digest] = clip
         self._unknown += unknown_characters(tokenizer, entry.text)
@@ -192,7 +190,7 @@ class _Work:
         """Cut the clips into parts, write what else a corpus has, and put it into its place."""
         clips = tuple(self._clips.values())
         if self._refused and not (clips and self._settings.skip_bad):
-            raise CorpusError(_listed(self._refused, len(clips)))
+            raise CorpusError(listed(self._refused, len(clips), "clips"))
         parts = self._settings.parts(_texts(clips))
         contents = Contents(
             framing=self._settings.framing,
@@ -201,10 +199,9 @@ class _Work:
             unknown=self._unknown,
             unlisted=unlisted,
         )
-        with _writing(self._out):
+        with writing(self._out, CorpusError):
             write_contents(draft, contents)
             write_vocabulary(draft, _vocabulary(self._settings, clips))
-            draft.chmod(0o755)
             draft.rename(self._out)
 
     def _checked(self, entry: Entry, tokenizer: "VitsTokenizer") -> tuple[Clip, "Tensor"]:
@@ -226,31 +223,14 @@ class _Work:
 @contextmanager
 def _draft(out: Path) -> Generator[Path]:
     """A folder beside `out`; what is left of it in the end is removed."""
-    with _writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    with writing(out, CorpusError):
+        draft = own_draft(out)
     try:
-        with _writing(out):
+        with writing(out, CorpusError):
             (draft / CLIPS).mkdir()
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
-
-
-@contextmanager
-def _writing(out: Path) -> Generator[None]:
-    """Tells of a place that cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise CorpusError(
-            f"{out} cannot be written ({error.strerror}); choose another place, or make room there"
-        ) from error
-
-
-def _check_free(out: Path) -> None:
-    if out.exists():
-        raise CorpusError(f"{out} exists already; name a folder that does not, or remove it")
 
 
 def _with_recordings(lines: Sequence[Line], recordings: Recordings) -> tuple[tuple[Entry, ...], tuple[Refused, ...]]:
@@ -311,12 +291,3 @@ def _unlisted(source: Path, recordings: Recordings, named: set[str]) -> tuple[st
     """Recordings that no line names."""
     left = (path for name, paths in recordings.items() if name not in named for path in paths)
     return tuple(sorted(path.relative_to(source).as_posix() for path in left))
-
-
-def _listed(refused: Sequence[Refused], good: int) -> str:
-    """All bad clips at once."""
-    lines = [f"  {one.name}: {one.reason}" for one in refused[:SHOWN]]
-    more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []
-    total = len(refused) + good
-    remedy = "mend them, or leave them out by --skip-bad" if good else "there is nothing to learn from"
-    return "\n".join([f"{len(refused)} of {total} clips cannot be used; {remedy}:", *lines, *more])

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
@@ -20,9 +19,6 @@ FINE_TUNING: Final = 2e-5
 
 CORRECTING: Final = 5e-4
 """The learning rate for a small voice that learns from corrections."""
-
-ROUND: Final = 100
-"""About so many steps lie between two looks at the selection clips."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +49,6 @@ class SpeechRecipe(Computation):
     clip: Annotated[
         float, Flag("Gradients longer than this are shortened to it; inf: never.", metavar="NORM", minimum=0)
     ] = 50.0
-
-    @property
-    def rounds(self) -> int:
-        """How often the selection clips are looked at."""
-        return max(1, round(self.steps / ROUND))
-
-    @property
-    def round_steps(self) -> int:
-        """Steps of a round."""
-        return ceil(self.steps / self.rounds)
 
 
 def _share(share: float) -> None:

@@ -9,6 +9,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import ExponentialLR
 
 from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_size
+from trainers.media.course import pace_of
 from trainers.progress import Consumer
 from trainers.vits.batches import Buckets, ByFrames, Collate, Recordings, Utterances, source_of
 from trainers.vits.discriminators import Discriminators
@@ -89,7 +90,7 @@ def fit(
         objective.judged = begins is not None and run.windows >= begins
         reports = run.epochs(
             _training(lesson, recipe, voice),
-            max_epochs=recipe.rounds,
+            max_epochs=pace_of(recipe.steps).rounds,
             validation=_validation(lesson, recipe, voice, objective),
         )
         for _ in consume(reports):
@@ -169,7 +170,7 @@ def _training(lesson: Lesson, recipe: SpeechRecipe, voice: Voice) -> Any:
         lesson.frames,
         size=recipe.batch_size,
         cost=int(recipe.batch_seconds * framing.rate / framing.hop),
-        batches=recipe.round_steps * recipe.accumulate * launched_size(),
+        batches=pace_of(recipe.steps).round_steps * recipe.accumulate * launched_size(),
         seed=recipe.seed,
         weights=lesson.weights,
     )

@@ -7,7 +7,6 @@ VOICE/2/              …
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Final, Self, final
 
 from safetensors import SafetensorError
 
+from trainers.media.folders import appearing, next_draft
 from trainers.vits.errors import VoiceError
 from trainers.vits.vocabulary import shortened
 from trainers.vits.voice import Voice
@@ -152,21 +152,17 @@ class Versions:
     def _appear(self, place: Path, voice: Voice, training: Mapping[str, Any], beside: Callable[[Path], None]) -> None:
         """Write a version's folder under another name, and give it its own when it can be read again."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f".{place.name}.draft"
-        shutil.rmtree(draft, ignore_errors=True)
         try:
-            voice.save(draft)
-            (draft / TRAINING).write_text(_json(training), "utf-8")
-            beside(draft)
-            Voice.load(draft)
-            draft.rename(place)
+            with appearing(place, next_draft(place)) as draft:
+                voice.save(draft)
+                (draft / TRAINING).write_text(_json(training), "utf-8")
+                beside(draft)
+                Voice.load(draft)
         except (OSError, SafetensorError) as error:
             raise VoiceError(
                 f"{place} cannot be written ({shortened(str(error), 200)}); make room there, and go on with the same "
                 "command and --resume"
             ) from error
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)  # after the renaming there is nothing left to remove
 
     def _write(self, index: Index) -> None:
         draft = self.folder / f".{INDEX}.draft"

@@ -5,8 +5,6 @@ nothing is left out unseen: `unknown_characters` counts what would be.
 """
 
 import json
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
@@ -14,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+from trainers.media.metadata import normal_text
 from trainers.vits.errors import VoiceError
 
 if TYPE_CHECKING:
@@ -29,16 +28,6 @@ VOCABULARY: Final = "vocab.json"
 
 SHOWN: Final = 80
 """Characters of a text that a message shows."""
-
-_SPACE: Final = re.compile(r"\s+")
-
-
-def normal_text(text: str) -> str:
-    """The one form of a text: composed characters (NFC), one blank for any white space, none at the ends.
-
-    A letter with its accent is the same whether it was typed as one character or as two. Capitals stay.
-    """
-    return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
 
 
 def shortened(text: str, most: int = SHOWN) -> str:

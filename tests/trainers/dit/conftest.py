@@ -1,21 +1,12 @@
-"""These tests need the extra `dit`; without it each module is skipped, and the reason told."""
+"""Without the packages of the extra `dit` the tests of this folder are left out, each file with the reason."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from left_out import without
 
-NEEDED = "diffusers"
-
-
-class WithoutExtra(pytest.Module):
-    """A module that cannot be imported."""
-
-    def collect(self) -> list[pytest.Item | pytest.Collector]:
-        pytest.skip(f"images need {NEEDED}: pip install 'quantra[dit]'")
+from trainers.dit.errors import IMAGES
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    if find_spec(NEEDED) is not None:
-        return None
-    return WithoutExtra.from_parent(parent, path=module_path)
+    return without(IMAGES, module_path, parent)

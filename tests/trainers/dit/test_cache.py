@@ -1,5 +1,6 @@
 """Images that were encoded once are the same to learn from as images that are encoded in every step."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -190,6 +191,39 @@ def test_a_batch_of_a_round_is_the_same_from_wherever_the_round_is_read() -> Non
     whole = list(rounds.batches(4))
     assert [len(batch) for batch in whole] == [9] * 6
     assert list(rounds.batches(4, start=1, step=2)) == whole[1::2]
+
+
+MEBIBYTE = 2**20
+STATUS = Path("/proc/self/status")
+
+
+def own_bytes() -> int:
+    """Memory of this process that is no page of a file."""
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith("RssAnon:"))
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells which memory is a file's")
+def test_opening_takes_no_memory_for_the_images_and_a_batch_takes_that_of_its_rows(
+    cache: Cache, tmp_path: Path
+) -> None:
+    """Those of 48 MiB here, which a batch of one reads a twelfth of."""
+    folder = tmp_path / "large"
+    folder.mkdir()
+    numbers = torch.arange(12.0)[:, None, None, None]
+    large = {name: numbers.expand(-1, 4, 256, 512).contiguous() for name in ("mean", "deviation")}
+    save_file({**load_file(cache.folder / "encoded.safetensors"), **large}, folder / "encoded.safetensors")
+    digest = hashlib.sha256((folder / "encoded.safetensors").read_bytes()).hexdigest()
+    told = json.loads((cache.folder / "cache.json").read_text())
+    (folder / "cache.json").write_text(json.dumps(told | {"encoded": digest}))
+    del large
+    before = own_bytes()
+    opened = Cache.open(folder)
+    assert own_bytes() - before < 8 * MEBIBYTE
+    for place in range(12):
+        row = opened.gather(torch.tensor([place])).posterior.mean
+        assert bool((row == place).all())
+    assert own_bytes() - before < 24 * MEBIBYTE
 
 
 def test_a_batch_is_encoded_or_plain_and_both_can_be_cut(cache: Cache) -> None:

@@ -1,21 +1,33 @@
 """From images to a drawing by the command line, as a person would go."""
 
-import importlib.util
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from tiny_images import PROMPTS, bar, tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae, write_images
+from tiny_images import (
+    PROMPTS,
+    bar,
+    tiny_encoder,
+    tiny_model,
+    tiny_pieces,
+    tiny_tokenizer,
+    tiny_transformer,
+    tiny_vae,
+    write_images,
+)
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
+from trainers.dit.errors import IMAGES
 from trainers.dit.models import ImageModel
 
 RUNNER = CliRunner()
@@ -63,6 +75,32 @@ def test_images_become_a_model_that_draws(base: Path, images: Path, cached: Path
     assert drawn.exit_code == 0, drawn.output
     with Image.open(drawing) as picture:
         assert (picture.size, picture.mode) == ((3 * 3 * 8, 2 * 3 * 8), "L")
+
+
+def advised(done: Any) -> list[str]:
+    """The words of the command that is named as the next, behind the program's name."""
+    assert done.exit_code == 0, done.output
+    words = shlex.split(next(line for line in done.stderr.splitlines() if "Next: " in line).partition("Next: ")[2])
+    assert words[:3] == ["quantra", "train", "dit"]
+    return words[3:]
+
+
+def test_what_is_advised_after_a_training_draws_a_prompt_of_its_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = write_images(tmp_path / "my images")
+    prompt = 'the "$HOME" bar\'s `left`'
+    lines = (folder / "metadata.csv").read_text().replace(PROMPTS[0], prompt)
+    (folder / "metadata.csv").write_text(lines)
+    ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tiny_pieces()).save(tmp_path / "my base")
+    trained = advised(ran("cache", folder, "--model", "my base", "--out", "my cache"))
+    assert trained[:4] == ["train", "my cache", "--model", "my base"]
+    out = trained[trained.index("--out") + 1]
+    drawn = advised(ran(*trained, *SHORT))
+    assert drawn == ["sample", out, "--prompt", prompt, "--out", "drawn.png"]
+    assert ran(*drawn).exit_code == 0
+    assert (tmp_path / "drawn.png").exists()
 
 
 def test_a_cache_and_its_images_teach_the_same(base: Path, images: Path, cached: Path, tmp_path: Path) -> None:
@@ -160,16 +198,18 @@ def test_a_model_is_never_written_over(base: Path, cached: Path) -> None:
     assert "exists already" in str(done.exception)
 
 
+def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(
+    base: Path, cached: Path, tmp_path: Path
+) -> None:
+    words = ("train", cached, "--model", base, "--out", tmp_path / "m", *SHORT, "--clip", "inf")
+    assert ran(*words, "--checkpoint-seconds", "inf").exit_code == 0
+    assert json.loads((tmp_path / "m" / "training.json").read_text("utf-8"))["recipe"]["clip"] is None
+
+
 def test_a_missing_package_is_one_line_that_says_how_to_get_it(
     base: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainers.dit.errors.PACKAGES", ("no_such_package",))
+    monkeypatch.setattr("trainers.dit.command.IMAGES", replace(IMAGES, packages=("no_such_package",)))
     done = ran("train", cached, "--model", base, "--out", "m")
     assert "no_such_package" in str(done.exception)
     assert "pip install 'quantra[dit]'" in str(done.exception)
-
-
-@pytest.mark.parametrize("package", ["torchvision", "lpips", "torchaudio"])
-def test_what_breaks_images_is_not_installed(package: str) -> None:
-    """Those of another build than torch's stop transformers and diffusers from loading."""
-    assert importlib.util.find_spec(package) is None

@@ -18,9 +18,9 @@ from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe, ObjectiveName
-from trainers.dit.sampling import evaluating
 from trainers.dit.training import TRANSFORMER, fit, loop_of, phase_of, warmed_up
 from trainers.loop import Frozen, IterableSource, Loop, seed_everything
+from trainers.loop.validation import evaluating
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 
@@ -157,7 +157,7 @@ def score(model: ImageModel, cache: Cache) -> float:
     assert model.objective is not None
     learnt = Denoising(model, Draws(model.objective, 0.1))
     torch.manual_seed(77)
-    with torch.no_grad(), evaluating(model.network.module):
+    with torch.no_grad(), evaluating([model.network.module]):
         return sum(learnt.loss(cache.gather(torch.arange(12))).mean.item() for _ in range(40)) / 40
 
 

@@ -1,5 +1,6 @@
 """GLM-Image's transformer, tiny and random: its own shift, its plans from the caller, and its pipeline's images."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from trainers.dit.glm import glm_objective, glyphs
 from trainers.dit.images import Pictures, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
-from trainers.dit.recipe import ImageRecipe
-from trainers.dit.sampling import Sampling, draw_images
+from trainers.dit.recipe import ImageRecipe, Sampling
+from trainers.dit.sampling import draw_images
 from trainers.dit.training import fit
 from trainers.loop import seed_everything
 
@@ -251,7 +252,7 @@ def test_what_plans_images_is_saved_with_the_rest_as_it_was(tmp_path: Path) -> N
     assert (tmp_path / "again" / "model_index.json").read_text() == told
 
 
-def test_the_command_line_takes_plans_from_a_file(tmp_path: Path) -> None:
+def test_the_command_line_takes_plans_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ran(*words: str | Path) -> Any:
         return CliRunner().invoke(app, ["train", "dit", *map(str, words)])
 
@@ -267,7 +268,14 @@ def test_the_command_line_takes_plans_from_a_file(tmp_path: Path) -> None:
     assert "with --priors" in str(ran("train", images, "--model", base, "--out", tmp_path / "m", *steps).exception)
     done = ran("cache", images, "--model", base, "--out", cached, "--priors", tmp_path / "plans")
     assert done.exit_code == 0, done.output
-    assert ran("train", cached, "--model", base, "--out", tmp_path / "m", *steps).exit_code == 0
+    trained = ran("train", cached, "--model", base, "--out", tmp_path / "m", *steps)
+    assert trained.exit_code == 0, trained.output
+    advised = shlex.split(trained.stderr.partition("Next: quantra train dit ")[2])
+    assert advised[:4] == ["sample", str(tmp_path / "m"), "--prompt", pictures.pictures[0].prompt]
+    monkeypatch.chdir(tmp_path)
+    save_file({"0": plans(1)[0]}, "PRIORS.safetensors")
+    assert ran(*advised).exit_code == 0
+    assert (tmp_path / "drawn.png").exists()
     drawn = ("sample", tmp_path / "m", "--prompt", PROMPTS[0], "--out", tmp_path / "a.png", "--steps", "3")
     assert ran(*drawn, "--priors", tmp_path / "plan").exit_code == 0
     assert "cannot be read as a safetensors file" in str(ran(*drawn, "--priors", tmp_path / "a.png").exception)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 from rank_processes import results_on_ranks
+from shortages import Shortage, Stage
 from tiny_images import tiny_model, write_images
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainers.dit.errors import GateError, RewardError, SchedulerError
 from trainers.dit.gate import Gate
@@ -18,12 +19,19 @@ from trainers.dit.grpo import Improving, Tuned, play_of, tune
 from trainers.dit.images import Pictures, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.policy import log_probability
-from trainers.dit.recipe import GrpoRecipe, ObjectiveName
+from trainers.dit.recipe import GrpoRecipe, ObjectiveName, Sampling
 from trainers.dit.rewards import Checked, Kind, Material, reward_of
 from trainers.dit.rollouts import Rollouts, Steps
-from trainers.dit.sampling import Sampling
 from trainers.dit.watching import Watch
-from trainers.loop import Checkpoints, Report, SettingsError, StoppedError, WindowReport, seed_everything
+from trainers.loop import (
+    Checkpoints,
+    OutOfMemoryError,
+    Report,
+    SettingsError,
+    StoppedError,
+    WindowReport,
+    seed_everything,
+)
 from trainers.progress import Consumer
 
 SMALL = GrpoRecipe(
@@ -85,8 +93,12 @@ def tuned(
     quality: Callable[[Tensor], Tensor] = steady,
     checkpoints: Checkpoints | None = None,
     consume: Consumer = iter,
+    strain: Callable[[nn.Module, object, Tensor], Tensor] | None = None,
 ) -> tuple[ImageModel, Tuned]:
     model = tiny_model().learning("flow")
+    if strain is not None:
+        end: Any = model.network.module.proj_out
+        end.register_forward_hook(strain)
     reward, other = checked("mine", formula, folder), checked("other", quality, folder)
     material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
     watch = Watch(model, material, [reward, other], Sampling(steps=4, guidance=recipe.guidance, seed=5))
@@ -185,6 +197,58 @@ def test_groups_of_equal_rewards_are_counted_and_move_nothing(folder: Path) -> N
     windows = [report for report in reports if isinstance(report, WindowReport)]
     assert len(windows) == 8
     assert all(report.zero_gradient for report in windows)
+
+
+def plainly(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float) -> torch.optim.SGD:
+    """Steps in proportion to the gradient: AdamW makes as much of its rounding errors as of the gradient itself."""
+    return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)
+
+
+@pytest.mark.parametrize("stage", ["forward", "backward"])
+def test_steps_that_do_not_fit_into_memory_are_cut_and_tune_the_same_weights(
+    stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.dit.grpo.adamw", plainly)
+    shortage, reports = Shortage(stage, fits=20), list[Any]()
+
+    def short(_: nn.Module, __: object, made: Tensor) -> Tensor:
+        return shortage(made) if made.requires_grad else made  # drawing keeps nothing for a backward
+
+    def kept(given: Iterable[Report]) -> Iterator[Report]:
+        for report in given:
+            reports.append(report)
+            yield report
+
+    recipe = replace(SMALL, members=16, learning_rate=0.1, divergence=0.01, ratio_clip=0.2)
+    whole, expected = tuned(folder, recipe)
+    cut, done = tuned(folder, recipe, consume=kept, strain=short)
+    windows = [report for report in reports if isinstance(report, WindowReport)]
+    assert len(windows) == 8
+    assert sum(report.shortages for report in windows) == shortage.failures > 0
+    moved = (weights(whole) - weights(tiny_model())).norm()
+    assert moved > 0, "the first look was the best"
+    assert float((weights(cut) - weights(whole)).norm() / moved) < 1e-5
+    assert [one.reward for one in done.rounds] == pytest.approx([one.reward for one in expected.rounds], rel=1e-5)
+
+
+def test_images_that_do_not_fit_into_memory_end_a_tuning_with_what_to_do(folder: Path) -> None:
+    shortage = Shortage("forward", fits=11)
+
+    def short(_: nn.Module, __: object, made: Tensor) -> Tensor:
+        return made if made.requires_grad else shortage(made)
+
+    with pytest.raises(OutOfMemoryError, match=r"to draw 12 images at once \(CUDA out of memory.*--groups is 3, --mem"):
+        tuned(folder, strain=short)
+
+
+def test_another_error_of_drawing_is_told_as_it_is(folder: Path) -> None:
+    def broken(_: nn.Module, __: object, made: Tensor) -> Tensor:
+        if len(made) == 12:
+            raise RuntimeError("something else")
+        return made
+
+    with pytest.raises(RuntimeError, match="something else"):
+        tuned(folder, strain=broken)
 
 
 def test_beyond_the_bound_the_best_accepted_weights_stay(folder: Path) -> None:

@@ -16,8 +16,8 @@ from trainers.dit.encoders import scaled
 from trainers.dit.errors import DataError, ImageError, ModelError, SchedulerError
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import objective_of
-from trainers.dit.recipe import ObjectiveName
-from trainers.dit.sampling import Sampling, as_image, draw_images, grid
+from trainers.dit.recipe import ObjectiveName, Sampling
+from trainers.dit.sampling import as_image, draw_images, grid
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 

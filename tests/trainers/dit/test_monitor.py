@@ -13,9 +13,9 @@ from trainers.dit.errors import RewardError
 from trainers.dit.images import Pictures, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.monitor import Collapse, Monitor
-from trainers.dit.recipe import ImageRecipe
+from trainers.dit.recipe import ImageRecipe, Sampling
 from trainers.dit.rewards import Kind, Material, reward_of
-from trainers.dit.sampling import Sampling, draw_images
+from trainers.dit.sampling import draw_images
 from trainers.dit.training import Learnt, fit
 from trainers.dit.watching import Look, Watch
 from trainers.loop import Checkpoints, Report, StoppedError, seed_everything

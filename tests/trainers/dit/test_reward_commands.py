@@ -48,6 +48,34 @@ def test_a_training_is_watched_and_tells_what_was_seen(place: Path, tmp_path: Pa
     assert "after 2 steps: ssim " in done.stdout
 
 
+RUINOUS = ("--learning-rate", "0.1", "--ema", "0", "--patience", "2")
+
+
+def test_a_training_that_collapses_keeps_the_best_weights_and_ends_with_one_and_the_figures(
+    place: Path, tmp_path: Path
+) -> None:
+    words = (place / "own", "--model", place / "base", "--batch-size", "4", "--device", "cpu", *WATCHED, *RUINOUS)
+    held = ("--held-out", place / "held")
+    done = ran("train", *words, "--steps", "30", "--out", tmp_path / "model", *held)
+    assert done.exit_code == 1, done.output
+    looks = json.loads((tmp_path / "model" / "training.json").read_text())["curves"]["looks"]
+    last, best = looks[-1], max(looks, key=lambda look: look["rewards"]["ssim"])
+    assert last["window"] < 30
+    assert last["rewards"]["ssim"] < best["rewards"]["ssim"]
+    told = "after {} steps: ssim {:.4g}"
+    assert (
+        f"its reward had collapsed, {told.format(last['window'], last['rewards']['ssim'])}; the best weights are kept, "
+        f"{told.format(best['window'], best['rewards']['ssim'])}. Try a --learning-rate below 0.1"
+    ) in done.stderr
+    assert f"Saved {tmp_path / 'model'}" in done.stderr
+    ended = ran("train", *words, "--steps", "30", "--out", tmp_path / "again", *held, "--json")
+    assert ended.exit_code == 1
+    assert json.loads(ended.stdout.splitlines()[-1])["collapsed"] is True
+    whole = ran("train", *words, "--steps", "4", "--patience", "0", "--out", tmp_path / "whole", *held, "--json")
+    assert whole.exit_code == 0
+    assert json.loads(whole.stdout.splitlines()[-1])["collapsed"] is False
+
+
 def test_what_rewards_lack_is_told_before_a_training_starts(place: Path, tmp_path: Path) -> None:
     words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT)
     assert "needs --held-out" in ran(*words, *WATCHED).output

@@ -26,7 +26,7 @@ def test_without_the_extra_every_file_of_tests_is_skipped_with_the_reason() -> N
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
     files = len(list(FOLDER.glob("test_*.py")))
     assert re.search(rf"^{files} skipped", done.stdout, re.MULTILINE)
-    assert "needs transformers, soundfile: pip install 'quantra[tts]'" in done.stdout
+    assert "speech needs transformers, soundfile: pip install 'quantra[tts]'" in done.stdout
 
 
 @pytest.mark.parametrize("package", ["torchvision", "torchaudio", "lpips"])

@@ -4,7 +4,6 @@ import base64
 import io
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from torch import Tensor
 from trainers.vits.differences import Piece, difference
 from trainers.vits.measures import edit_distance
 from trainers.vits.media import frames_of, marks, picture, sound
-from trainers.vits.page import Evaluation, Heard, Unspoken, render_page, write_page
+from trainers.vits.page import Evaluation, Heard, Unspoken, render_page
 from trainers.vits.spectrum import BANDS, Framing
 
 FRAMING = Framing()
@@ -175,23 +174,6 @@ def test_texts_that_others_wrote_are_shown_as_text() -> None:
     assert "\"' onerror" not in text
     assert page.text.count(HOSTILE) >= 10
     assert_holds_all(text)
-
-
-def test_the_page_is_written_whole_in_place_of_an_older_one(tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    path.write_text("old")
-    write_page(path, evaluation(clip()))
-    assert path.read_text("utf-8") == render_page(evaluation(clip()))
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_page_that_cannot_be_made_leaves_the_older_one(tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    path.write_text("old")
-    with pytest.raises(ValueError, match="clip a1 has shape"):
-        write_page(path, evaluation(clip(spoken=torch.tensor([0.0, math.nan]))))
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("wave", [torch.zeros(0), torch.zeros(1, 400), torch.tensor([math.inf])])

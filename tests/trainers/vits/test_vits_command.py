@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from trainers.cli.commands import app
 from trainers.vits.corpus import Corpus
+from trainers.vits.errors import SPEECH
 from trainers.vits.judge import FOLDER, train_judge
 from trainers.vits.versions import Versions
 from trainers.vits.voice import Voice
@@ -176,7 +178,7 @@ def test_the_durations_of_a_voice_cannot_be_changed(corpus: Path, tmp_path: Path
 
 
 def test_a_missing_package_is_one_line_that_says_how_to_get_it(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.vits.errors.PACKAGES", ("no_such_package",))
+    monkeypatch.setattr("trainers.vits.command.SPEECH", replace(SPEECH, packages=("no_such_package",)))
     done = ran("train", str(corpus), "--out", "v")
     assert "no_such_package" in str(done.exception)
     assert "pip install 'quantra[tts]'" in str(done.exception)

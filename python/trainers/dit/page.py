@@ -1,0 +1,206 @@
+"""What a model draws as a page to look at: one HTML file that loads nothing from anywhere."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from trainers.dit.evaluation import Evaluation, Score
+from trainers.dit.sampling import as_image
+from trainers.dit.statistics import wilson_interval
+from trainers.media.curves import Curve, plots
+from trainers.media.page import Figure, figure, percent, plain, png_uri, render
+
+MOST_PROMPTS: Final = 24
+"""Prompts whose images are shown."""
+
+MOST_IMAGES: Final = 8
+"""Images of a prompt that are shown."""
+
+MOST_MISTAKEN: Final = 24
+"""Images that were taken for something else that are shown."""
+
+SHOWN_AT: Final = 64
+"""Pixels of the page across an image that is no larger than that."""
+
+LARGEST: Final = 160
+"""Pixels of the longer edge of an image on the page; larger ones are made smaller."""
+
+LIMITS: Final = (
+    "The classifier has learnt from the images that were given to learn from, and from nothing else: it tells whether "
+    "prompts are followed, not whether images are beautiful."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """Images side by side, ready to be seen.
+
+    Attributes:
+        heading: whose they are.
+        pictures: data URIs.
+        width: pixels of the page across each of them.
+        small: whether an image's own pixels are fewer, so that they are to be seen as squares.
+        described: each of them, for who cannot see it.
+    """
+
+    heading: str
+    pictures: tuple[str, ...]
+    width: int
+    small: bool
+    described: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompted:
+    """What was drawn of a prompt.
+
+    Attributes:
+        prompt: what was to be seen.
+        note: how many there are, and how many were taken for it.
+        strips: real images where there are some, then drawn ones.
+    """
+
+    prompt: str
+    note: str
+    strips: tuple[Strip, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistaken:
+    """An image that a classifier took for something else.
+
+    Attributes:
+        prompt: what it was to show.
+        taken: what it was taken for.
+        strip: the image.
+    """
+
+    prompt: str
+    taken: str
+    strip: Strip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """Everything that a page shows.
+
+    Attributes:
+        title: the heading.
+        lines: below it: what drew, how, and of which images.
+        figures: the first is the one to look at; none where nothing was judged.
+        limits: what the figures do not tell; empty where there is nothing to say.
+        prompts: those that are shown.
+        more: prompts that are not.
+        mistaken: those that are shown.
+        mistaken_count: all of them.
+        curves: how the model came to be.
+    """
+
+    title: str
+    lines: tuple[str, ...]
+    prompts: tuple[Prompted, ...]
+    figures: tuple[Figure, ...] = ()
+    limits: str = ""
+    more: int = 0
+    mistaken: tuple[Mistaken, ...] = ()
+    mistaken_count: int = 0
+    curves: tuple[Curve, ...] = ()
+
+
+def render_sheet(sheet: Sheet) -> str:
+    """The page as HTML text; the same sheet gives the same text."""
+    return render("trainers.dit", "sheet.html", {"sheet": sheet, "plots": plots(sheet.curves)})
+
+
+def drawn_sheet(title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[Curve]) -> Sheet:
+    """Of images of one prompt, float32 [N, channels, height, width], 0 to 1, all of which are shown."""
+    strip = strip_of("Drawn", images, prompt)
+    note = f"{len(images):,} image{'s' if len(images) > 1 else ''}"
+    return Sheet(
+        title=title,
+        lines=tuple(lines),
+        prompts=(Prompted(prompt=prompt, note=note, strips=(strip,)),),
+        curves=tuple(curves),
+    )
+
+
+def judged_sheet(title: str, lines: Sequence[str], found: Evaluation, curves: Iterable[Curve]) -> Sheet:
+    """Of an evaluation, with the first images of the first prompts."""
+    prompts = tuple(dict.fromkeys(found.prompts))
+    wrong = _wrong(found)
+    return Sheet(
+        title=title,
+        lines=tuple(lines),
+        figures=tuple(_figures(found)),
+        limits="" if found.telling is None else LIMITS,
+        prompts=tuple(_prompted(found, prompt) for prompt in prompts[:MOST_PROMPTS]),
+        more=max(0, len(prompts) - MOST_PROMPTS),
+        mistaken=tuple(_mistaken(found, place, taken) for place, taken in wrong[:MOST_MISTAKEN]),
+        mistaken_count=len(wrong),
+        curves=tuple(curves),
+    )
+
+
+def strip_of(heading: str, images: Tensor, prompt: str) -> Strip:
+    """Images of a prompt, float [N, channels, height, width], 0 to 1, no larger than a page needs."""
+    small = images.shape[3] < SHOWN_AT
+    return Strip(
+        heading=heading,
+        pictures=tuple(png_uri(_reduced(as_image(image))) for image in images),
+        width=SHOWN_AT if small else min(images.shape[3], LARGEST),
+        small=small,
+        described=f"{heading}: {prompt}",
+    )
+
+
+def _reduced(image: Image.Image) -> Image.Image:
+    image.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
+    return image
+
+
+def _figures(found: Evaluation) -> Iterator[Figure]:
+    """The accuracy first, where a classifier was asked."""
+    count = len(found.prompts)
+    if found.telling is not None:
+        low, high = map(percent, wilson_interval(found.right, count))
+        note = (
+            f"{found.right:,} of {count:,} are taken for their prompt; 95\N{NO-BREAK SPACE}% interval {low} to {high}"
+        )
+        real = f"of the real images {percent(found.real_right / count)}"
+        yield figure("Prompt accuracy", found.right / count, percent, f"{note}; {real}")
+    for score in found.scores:
+        yield figure(score.title, score.value, plain, _note(score, count))
+    yield figure("Images", count, "{:,.0f}".format, f"of {len(set(found.prompts)):,} held-out prompts")
+
+
+def _note(score: Score, count: int) -> str:
+    if score.is_distance:
+        return (
+            f"of {count:,} images and {score.against:,} real ones; real images have {plain(score.real)}; less is better"
+        )
+    return f"mean of {count:,}; the real images themselves have {plain(score.real)}; more is better"
+
+
+def _prompted(found: Evaluation, prompt: str) -> Prompted:
+    places = [place for place, one in enumerate(found.prompts) if one == prompt]
+    note = f"{len(places):,} drawn"
+    if found.telling is not None:
+        note += f", {sum(found.telling.drawn[place] == prompt for place in places):,} taken for it"
+    shown = torch.tensor(places[:MOST_IMAGES])
+    strips = strip_of("Real", found.targets[shown], prompt), strip_of("Drawn", found.images[shown], prompt)
+    return Prompted(prompt=prompt, note=note, strips=strips)
+
+
+def _mistaken(found: Evaluation, place: int, taken: str) -> Mistaken:
+    prompt = found.prompts[place]
+    return Mistaken(prompt=prompt, taken=taken, strip=strip_of("Drawn", found.images[place : place + 1], prompt))
+
+
+def _wrong(found: Evaluation) -> list[tuple[int, str]]:
+    """Places of images that were taken for something else, and for what."""
+    told = () if found.telling is None else found.telling.drawn
+    return [(place, taken) for place, taken in enumerate(told) if taken != found.prompts[place]]

@@ -1,0 +1,153 @@
+"""What a model draws is judged and shown on pages by the command line, as a person would go."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import assert_holds_all, page_of
+from tiny_images import PROMPTS, tiny_model, write_images
+from typer.testing import CliRunner
+
+from trainers.cli.commands import app
+from trainers.dit.images import read_pictures
+from trainers.dit.judge import judge_of
+from trainers.dit.models import ImageModel
+from trainers.dit.recipe import Sampling
+from trainers.dit.sampling import draw_images
+
+BRIEF = ("--steps", "4", "--device", "cpu")
+WATCHED = ("--monitor", "ssim,psnr", "--monitor-every", "2", "--monitor-images", "4", "--monitor-steps", "3")
+TUNED = ("--reward", "ssim", "--gate", "psnr", "--iterations", "2", "--groups", "2", "--members", "3", "--draw-steps")
+GATED = (*TUNED, "4", "--trained-steps", "2", "--gate-images", "4", "--gate-steps", "4", "--bound", "9")
+
+
+def ran(*words: str | Path) -> Any:
+    """What `quantra train dit …` ends with."""
+    return CliRunner().invoke(app, ["train", "dit", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images, others that are held out, and a model that was trained on the first and watched."""
+    folder = tmp_path_factory.mktemp("drawing")
+    tiny_model().save(folder / "base")
+    write_images(folder / "own", 40)
+    write_images(folder / "held", 12)
+    words = (folder / "own", "--model", folder / "base", "--out", folder / "model", "--batch-size", "4", *BRIEF)
+    done = ran("train", *words, *WATCHED, "--held-out", folder / "held")
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def judged(place: Path, *more: str | Path, model: str = "model") -> Any:
+    words = (place / model, "--images", place / "own", "--held-out", place / "held", *BRIEF)
+    return ran("evaluate", *words, *more)
+
+
+def test_a_model_is_judged_and_shown_with_how_it_came_to_draw(place: Path) -> None:
+    done = judged(place)
+    assert done.exit_code == 0, done.output
+    assert f"Saved {place / 'model.html'}: open it to look" in done.stderr
+    text = (place / "model.html").read_text("utf-8")
+    page = page_of(text)
+    assert "Evaluation of model" in page.words
+    assert "Judged beside 12 images of held" in page.words
+    for heading in ("Loss over steps", "SSIM, held-out prompts", "PSNR, dB, held-out prompts"):
+        assert heading in page.words
+    assert_holds_all(text)
+
+
+def test_the_figures_for_programs_and_for_people_and_on_the_page_are_the_same(place: Path, tmp_path: Path) -> None:
+    done = judged(place, "--json", "--page", tmp_path / "a.html", "--count", "8")
+    told = json.loads(done.stdout)
+    assert (told["kind"], told["images"], told["page"]) == ("evaluated", 8, str(tmp_path / "a.html"))
+    page = page_of((tmp_path / "a.html").read_text("utf-8"))
+    scores = told["scores"]
+    wanted = [told["accuracy"]["share"], scores["classifier"]["value"], scores["frechet"]["value"], 8]
+    assert page.numbers[:4] == pytest.approx(wanted)
+    said = judged(place, "--page", tmp_path / "a.html", "--count", "8").stderr
+    assert f"8 images are taken for their prompt: {told['accuracy']['share']:.1%}" in said
+    assert f"Fréchet distance: {scores['frechet']['value']:.4g}, real images {scores['frechet']['real']:.4g}" in said
+
+
+def test_the_accuracy_is_that_of_the_images_that_are_drawn_with_the_settings_that_are_given(
+    place: Path, tmp_path: Path
+) -> None:
+    settings = ("--guidance", "1.5", "--seed", "3")
+    told = json.loads(judged(place, "--json", "--page", tmp_path / "a.html", *settings).stdout)
+    model = ImageModel.load(place / "model")
+    own, held = (read_pictures(place / name, model.form, model.prompts.check) for name in ("own", "held"))
+    prompts = [picture.prompt for picture in held.pictures]
+    images = draw_images(model, prompts, Sampling(steps=4, guidance=1.5, seed=3))
+    assert told["accuracy"]["share"] == pytest.approx(judge_of(own).accuracy(images, prompts))
+
+
+def test_a_tuned_model_keeps_how_it_was_trained(place: Path, tmp_path: Path) -> None:
+    words = (place / "own", "--model", place / "model", "--held-out", place / "held", "--out", tmp_path / "tuned")
+    assert ran("grpo", *words, *GATED, "--device", "cpu").exit_code == 0
+    done = judged(place, "--page", tmp_path / "a.html", model=str(tmp_path / "tuned"))
+    assert done.exit_code == 0, done.output
+    words_of_page = page_of((tmp_path / "a.html").read_text("utf-8")).words
+    assert "Loss over steps" in words_of_page
+    assert "SSIM, drawn to learn from over iterations of the tuning" in words_of_page
+
+
+def test_a_sample_is_shown_on_a_page_where_one_is_named(place: Path, tmp_path: Path) -> None:
+    words = (place / "model", "--prompt", PROMPTS[0], "--count", "3", "--out", tmp_path / "a.png", *BRIEF)
+    done = ran("sample", *words, "--page", tmp_path / "a.html")
+    assert done.exit_code == 0, done.output
+    assert f"Saved {tmp_path / 'a.png'}, 3 of 'a bar on the left', and {tmp_path / 'a.html'}" in done.stderr
+    page = page_of((tmp_path / "a.html").read_text("utf-8"))
+    assert len(page.references) == 3
+    assert "Drawn by model" in page.words
+    assert "Loss over steps" in page.words
+
+
+def test_one_bad_image_stops_a_judgement_or_is_left_out_where_that_is_wanted(place: Path, tmp_path: Path) -> None:
+    held = write_images(tmp_path / "held", 12)
+    (held / "images" / "0005.png").write_bytes(b"no image")
+    words = (place / "model", "--images", place / "own", "--held-out", held, "--page", tmp_path / "a.html", *BRIEF)
+    assert "1 of 12 images cannot be used" in str(ran("evaluate", *words).exception)
+    done = ran("evaluate", *words, "--skip-bad", "--json")
+    assert "! images/0005.png was left out: " in done.stderr
+    assert json.loads(done.stdout)["images"] == 11
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--count", "13"), "there are 12 and 13. Draw fewer, or give more"),
+        (("--rewards", "clip"), "clip needs the folder of a CLIP model"),
+        (("--page", "gone/a.html"), "there is no folder gone"),
+        (("--page", "."), "is a folder; name a file"),
+        (("--priors", "gone.safetensors"), "gone.safetensors cannot be read"),
+    ],
+)
+def test_what_cannot_be_judged_is_told_before_anything_is_drawn(
+    words: tuple[str, ...], told: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.dit.evaluation.draw_images", None)
+    done = judged(place, *words)
+    assert done.exit_code == 1
+    assert told in str(done.exception)
+
+
+def test_rewards_that_are_none_are_bad_usage(place: Path) -> None:
+    done = judged(place, "--rewards", "beauty")
+    assert done.exit_code == 2
+    assert "is no reward; those that there are" in " ".join(done.output.replace("│", "").split())
+
+
+def test_a_model_that_has_learnt_nothing_is_not_judged(place: Path) -> None:
+    done = judged(place, model="base")
+    assert "has learnt nothing yet; train it first" in str(done.exception)
+
+
+def test_a_reward_is_asked_of_a_training_by_its_name_and_none_by_none(place: Path, tmp_path: Path) -> None:
+    words = (place / "own", "--model", place / "base", "--out", tmp_path / "model", "--batch-size", "4", *BRIEF)
+    assert ran("train", *words, "--monitor", "").exit_code == 2
+    assert ran("train", *words, "--monitor", "none").exit_code == 0
+    told = json.loads((place / "model" / "training.json").read_text())
+    assert told["monitor"]["monitor"] == "ssim,psnr"
+    assert [[*look["rewards"]] for look in told["curves"]["looks"]] == [["psnr", "ssim"]] * 2

@@ -1,0 +1,251 @@
+"""An evaluation's figures are those of its images, and its page shows them beside real ones."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pages import HOSTILE, assert_holds_all, page_of
+from tiny_images import PROMPTS, tiny_model, write_images
+
+from trainers.dit.errors import ModelError, PriorError, RewardError
+from trainers.dit.evaluation import Evaluation, Score, Telling, evaluate
+from trainers.dit.history import curves_of
+from trainers.dit.images import read_pictures
+from trainers.dit.judge import judge_of, pixels_of
+from trainers.dit.models import ImageModel
+from trainers.dit.notes import read_notes
+from trainers.dit.page import MOST_IMAGES, drawn_sheet, judged_sheet, render_sheet
+from trainers.dit.recipe import Sampling, reward_names
+from trainers.dit.rewards import Material, rewards_of
+from trainers.dit.sampling import draw_images
+from trainers.dit.statistics import frechet_distance, wilson_interval
+
+SAMPLING = Sampling(steps=3, guidance=1.5, seed=4, at_once=10)
+
+
+@pytest.fixture(scope="module")
+def model() -> ImageModel:
+    return tiny_model().learning("flow")
+
+
+@pytest.fixture(scope="module")
+def material(model: ImageModel, tmp_path_factory: pytest.TempPathFactory) -> Material:
+    place = tmp_path_factory.mktemp("evaluation")
+    own, held = write_images(place / "own", 64), write_images(place / "held", 24)
+    pictures, held_out = (read_pictures(folder, model.form, model.prompts.check) for folder in (own, held))
+    return Material(pictures, held_out, count=16)
+
+
+@pytest.fixture(scope="module")
+def found(model: ImageModel, material: Material) -> Evaluation:
+    return evaluate(model, material, rewards_of(("classifier", "frechet", "ssim"), material), SAMPLING)
+
+
+def drawn_by_hand() -> Evaluation:
+    """Three images of two prompts: two drawn ones are told rightly, and all real ones but one."""
+    images = torch.stack([torch.full((1, 8, 8), shade) for shade in (0.0, 0.5, 1.0)])
+    left, right = PROMPTS[:2]
+    return Evaluation(
+        prompts=(left, right, right),
+        images=images,
+        targets=1 - images,
+        scores=(Score("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
+        telling=Telling((left, left, right), (left, right, left)),
+    )
+
+
+def test_figures_are_those_of_the_first_held_out_prompts(
+    model: ImageModel, material: Material, found: Evaluation
+) -> None:
+    prompts = [picture.prompt for picture in material.held_out.pictures[:16]]
+    images, judge = draw_images(model, prompts, SAMPLING), judge_of(material.pictures)
+    torch.testing.assert_close(found.images, images)
+    assert found.right == round(16 * judge.accuracy(images, prompts))
+    assert found.real_right == round(16 * judge.accuracy(pixels_of(material.held_out, 16), prompts))
+    classifier, frechet, _ = found.scores
+    chances = judge(images).softmax(1).gather(1, judge.classes(prompts)[:, None])
+    assert classifier.value == pytest.approx(chances.mean().item())
+    real = judge.features(pixels_of(material.held_out))
+    assert frechet.value == pytest.approx(frechet_distance(judge.features(images), real), rel=1e-4)
+    beside = judge.features(pixels_of(material.pictures, 16))
+    assert frechet.real == pytest.approx(frechet_distance(beside, real), rel=1e-4)
+    assert (frechet.is_distance, frechet.against) == (True, 24)
+
+
+def test_real_images_are_judged_by_the_same_rewards(material: Material, found: Evaluation) -> None:
+    judge, targets = judge_of(material.pictures), pixels_of(material.held_out, 16)
+    chances = judge(targets).softmax(1).gather(1, judge.classes(found.prompts)[:, None])
+    classifier, _, ssim = found.scores
+    assert classifier.real == pytest.approx(chances.mean().item())
+    assert ssim.real == pytest.approx(1)
+    assert ssim.value < 1
+
+
+def test_how_many_are_drawn_together_changes_no_image(model: ImageModel, material: Material, found: Evaluation) -> None:
+    told: list[tuple[int, int]] = []
+    again = evaluate(
+        model,
+        material,
+        rewards_of(("ssim",), material),
+        replace(SAMPLING, at_once=3),
+        tell=lambda done, total: told.append((done, total)),
+    )
+    torch.testing.assert_close(again.images, found.images, atol=1e-5, rtol=0)
+    assert told == [(3, 16), (6, 16), (9, 16), (12, 16), (15, 16), (16, 16)]
+    assert again.telling is None
+    assert "accuracy" not in again.as_json()
+
+
+def test_more_images_than_are_held_out_and_plans_that_nobody_reads_are_refused(
+    model: ImageModel, material: Material
+) -> None:
+    ssim = rewards_of(("ssim",), material)
+    with pytest.raises(RewardError, match="has prompts for 24; draw fewer"):
+        evaluate(model, replace(material, count=25), ssim, SAMPLING)
+    with pytest.raises(PriorError, match="reads no prior tokens"):
+        evaluate(model, material, ssim, SAMPLING, priors={})
+
+
+def test_the_figures_in_words_and_for_programs_are_the_same() -> None:
+    found = drawn_by_hand()
+    told = found.as_json()
+    assert told["accuracy"]["share"] == pytest.approx(2 / 3)
+    assert told["accuracy"]["real"] == pytest.approx(2 / 3)
+    assert told["scores"]["frechet"] == asdict(found.scores[0])
+    first, second = found.said
+    assert first.startswith("2 of 3 images are taken for their prompt: 66.7%, 95 % interval 20.8% to 93.9%")
+    assert second == "Fréchet distance: 4.25, real images 1.5 (of 3 images and 7 real ones; less is better)"
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    # 8 of 10: (0.8 + z²/20 ± z √(0.016 + z²/400)) / (1 + z²/10) with z = 1.95996
+    assert wilson_interval(8, 10) == pytest.approx((0.49016, 0.94332), abs=1e-5)
+    assert wilson_interval(0, 4)[0] == 0
+    assert wilson_interval(4, 4)[1] == 1
+
+
+def test_the_interval_of_a_share_holds_the_true_one_as_often_as_it_says() -> None:
+    draw = torch.Generator().manual_seed(3)
+    right = (torch.rand(4000, 60, generator=draw) < 0.9).sum(1).tolist()
+    held = sum(low <= 0.9 <= high for low, high in (wilson_interval(count, 60) for count in right))
+    assert held / 4000 == pytest.approx(0.95, abs=0.02)
+
+
+def test_names_of_rewards_are_read_and_wrong_ones_named() -> None:
+    assert reward_names("classifier, frechet") == ("classifier", "frechet")
+    with pytest.raises(ValueError, match="'beauty' is no reward; those that there are"):
+        reward_names("classifier,beauty")
+    with pytest.raises(ValueError, match="names a reward twice"):
+        reward_names("ssim,ssim")
+
+
+# --- the page
+
+
+def test_a_page_has_the_figures_and_every_image_that_was_taken_for_something_else() -> None:
+    page = page_of(text := render_sheet(judged_sheet("Evaluation of mine", ("a line",), drawn_by_hand(), ())))
+    assert page.numbers == pytest.approx([2 / 3, 4.25, 3])
+    assert "2 of 3 are taken for their prompt" in page.words
+    assert "of 3 images and 7 real ones; real images have 1.500; less is better" in page.words
+    assert f"{PROMPTS[1]} 2 drawn, 1 taken for it" in page.words
+    assert f"{PROMPTS[1]} taken for: {PROMPTS[0]}" in page.words
+    assert "All 1." in page.words
+    assert len(page.references) == 2 * 3 + 1
+    assert_holds_all(text)
+
+
+def test_images_on_a_page_are_those_that_were_drawn(found: Evaluation) -> None:
+    sheet = judged_sheet("Evaluation", (), found, ())
+    assert [one.prompt for one in sheet.prompts] == [*dict.fromkeys(found.prompts)]
+    real, drawn = sheet.prompts[0].strips
+    assert (real.heading, drawn.heading) == ("Real", "Drawn")
+    assert len(drawn.pictures) == min(MOST_IMAGES, found.prompts.count(found.prompts[0]))
+    assert render_sheet(sheet) == render_sheet(judged_sheet("Evaluation", (), found, ()))
+
+
+def test_what_others_wrote_is_shown_and_not_run() -> None:
+    found = drawn_by_hand()
+    hostile = replace(found, prompts=(HOSTILE, *found.prompts[1:]), telling=Telling((PROMPTS[0],) * 3, found.prompts))
+    text = render_sheet(judged_sheet(HOSTILE, (HOSTILE,), hostile, ()))
+    assert HOSTILE not in text
+    assert page_of(text).text.count(HOSTILE) >= 4
+    assert_holds_all(text)
+
+
+def test_many_prompts_and_large_images_do_not_make_a_page_large() -> None:
+    count, draw = 400, torch.Generator().manual_seed(0)
+    images = torch.rand(count, 3, 256, 256, generator=draw)
+    found = Evaluation(tuple(f"image {number}" for number in range(count)), images, images, (), None)
+    text = render_sheet(judged_sheet("Evaluation", (), found, ()))
+    assert "The first 24 prompts; 376 more are in the figures alone." in page_of(text).words
+    assert len(page_of(text).references) == 48
+    assert len(text) < 48 * 160 * 160 * 3 * 1.4
+
+
+def test_a_sample_has_a_page_with_all_its_images() -> None:
+    images = torch.rand(11, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    page = page_of(render_sheet(drawn_sheet("Drawn by mine", (), PROMPTS[0], images, ())))
+    assert len(page.references) == 11
+    assert f"{PROMPTS[0]} 11 images" in page.words
+    assert "How well it draws" not in page.words
+
+
+# --- how a model came to be
+
+
+TRAINED: Mapping[str, Any] = {
+    "recipe": {"steps": 250},
+    "curves": {
+        "loss": [1.5, 1.25],
+        "looks": [
+            {"window": 100, "rewards": {"classifier": 0.5, "frechet": -9.0}},
+            {"window": 200, "rewards": {"classifier": 0.75, "frechet": -6.0}},
+        ],
+    },
+    "facts": {"frechet": {"images": 256, "against": 397, "floor": 2.5}},
+}
+TUNED: Mapping[str, Any] = {
+    "recipe": {"reward": "classifier"},
+    "tuned": {"rounds": [{"reward": 0.875, "equal": 0, "groups": 10}], "looks": TRAINED["curves"]["looks"][:1]},
+    "facts": TRAINED["facts"],
+}
+
+
+def test_curves_are_what_training_and_tuning_noted_with_distances_without_their_minus() -> None:
+    loss, chance, distance, drawn, *tuned = curves_of({"training.json": TRAINED, "tuning.json": TUNED})
+    assert (loss.name, loss.points) == ("Loss", ((125, 1.5), (250, 1.25)))
+    assert chance.points == ((100, 0.5), (200, 0.75))
+    assert distance.points == ((100, 9), (200, 6))
+    assert (distance.level, distance.name) == (2.5, "Fréchet distance, held-out prompts")
+    assert drawn.points == ((1, 0.875),)
+    assert [curve.over for curve in tuned] == ["steps of the tuning"] * 2
+
+
+def test_a_page_shows_the_curves_and_their_values() -> None:
+    curves = curves_of({"training.json": TRAINED})
+    page = page_of(text := render_sheet(drawn_sheet("Drawn", (), PROMPTS[0], torch.zeros(1, 1, 8, 8), curves)))
+    assert page.numbers == [1.5, 1.25, 0.5, 0.75, 9, 6]
+    assert text.count("<polyline") == 3
+    assert "the distance that 256 real images have" in page.words
+
+
+def test_a_model_that_was_made_elsewhere_has_no_curves(tmp_path: Path) -> None:
+    assert curves_of(read_notes(tmp_path)) == []
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"recipe": {}}', '{"recipe": {"steps": 5}, "curves": {"loss": "high"}}'])
+def test_damaged_notes_are_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "training.json").write_text(text)
+    with pytest.raises(ModelError, match=r"training\.json"):
+        curves_of(read_notes(tmp_path))
+
+
+def test_notes_with_infinite_losses_are_read(tmp_path: Path) -> None:
+    told = {**TRAINED, "curves": {**TRAINED["curves"], "loss": [float("nan"), 1.0]}}
+    (tmp_path / "training.json").write_text(json.dumps(told))
+    page = page_of(render_sheet(drawn_sheet("", (), "", torch.zeros(1, 1, 8, 8), curves_of(read_notes(tmp_path))[:1])))
+    assert page.numbers == [1]

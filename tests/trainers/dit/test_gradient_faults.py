@@ -1,0 +1,130 @@
+"""Trainings that run and teach nothing, or something else, and what stands against each; docs/images.md lists them."""
+
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_images import LENGTH, tiny_model, tiny_tokenizer, write_images
+from torch import Tensor
+from transformers import T5Config, T5EncoderModel
+
+import trainers.dit
+from trainers.dit.batches import Encoded
+from trainers.dit.cache import write_cache
+from trainers.dit.encoders import PromptCoder
+from trainers.dit.grpo import Improving, play_of
+from trainers.dit.images import Pictures, read_pictures
+from trainers.dit.models import ImageModel
+from trainers.dit.recipe import GrpoRecipe, Sampling
+from trainers.dit.rewards import Checked
+from trainers.dit.rollouts import Rollouts, Steps
+from trainers.dit.sampling import draw_latents, noise_of
+from trainers.dit.training import TRANSFORMER
+from trainers.loop import DetachedLossError, IterableSource, Loop, LoopError, Loss, NoGradientError, Phase
+
+SOURCES = sorted(Path(trainers.dit.__file__).parent.glob("*.py"))
+
+
+def weights(model: ImageModel) -> Tensor:
+    return torch.cat([weight.detach().flatten() for weight in model.network.module.parameters()])
+
+
+def some_pictures(folder: Path) -> Pictures:
+    return read_pictures(write_images(folder), tiny_model().form, lambda _: None)
+
+
+class Compared:
+    """The difference of what a model draws from the images, less a reward for it: taken for a loss."""
+
+    def __init__(self, model: ImageModel, *, required: bool) -> None:
+        self._model = model
+        self._required = required
+
+    def loss(self, batch: Encoded) -> Loss:
+        count = len(batch.posterior.mean)
+        drawn = draw_latents(self._model, batch.condition, noise_of(self._model, count, 0), Sampling(steps=4))
+        error = (drawn - batch.posterior.mean).square().mean() - drawn.mean()
+        return Loss(error.requires_grad_(self._required), count)
+
+
+@pytest.mark.parametrize(
+    ("required", "error", "told"),
+    [
+        (
+            False,
+            DetachedLossError,
+            "the loss is detached.* samples generated without gradients.*in phase 'transformer'",
+        ),
+        (True, NoGradientError, "backward reached none of the phase's parameters.*in phase 'transformer'"),
+    ],
+)
+def test_a_loss_on_samples_is_refused_before_a_step_also_where_a_gradient_is_demanded_of_it(
+    tmp_path: Path, *, required: bool, error: type[LoopError], told: str
+) -> None:
+    model = tiny_model().learning("flow")
+    batch = write_cache(some_pictures(tmp_path / "images"), model, tmp_path / "cache").gather(torch.arange(4))
+    before, transformer = weights(model), model.network.module
+    optimizer = torch.optim.SGD(transformer.parameters(), lr=0.1)
+    phase = Phase[Encoded](TRANSFORMER, Compared(model, required=required).loss, transformer.parameters(), optimizer)
+    loop = Loop([phase], modules={TRANSFORMER: transformer}, device="cpu")
+    with pytest.raises(error, match=told), loop.running() as run:
+        list(run.epochs(IterableSource([batch]), max_epochs=1))
+    assert torch.equal(weights(model), before)
+
+
+class Brightness:
+    """A reward through which a gradient could go."""
+
+    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
+        assert not images.requires_grad
+        return images.mean((1, 2, 3))
+
+
+def test_what_is_drawn_has_no_gradient_and_asking_again_about_its_steps_reaches_every_parameter(
+    tmp_path: Path,
+) -> None:
+    model, start = tiny_model().learning("flow"), tiny_model().learning("flow")
+    recipe = GrpoRecipe(groups=3, members=4, draw_steps=4, trained_steps=1)
+    reward = Checked("brightness", Brightness(), of_all=False)
+    torch.manual_seed(3)
+    moves = next(iter(Rollouts(model, some_pictures(tmp_path), reward, play_of(recipe))))
+    assert [part.requires_grad for part in (*moves[:-1], *moves.condition)] == [False] * 11
+    steps = Steps(model.unconditional(), play_of(recipe))
+    Improving(model.network, start.network, steps, recipe).loss(moves).mean.backward()
+    named = model.network.module.named_parameters()
+    assert [name for name, weight in named if weight.grad is None or not weight.grad.any()] == []
+
+
+def probes(path: Path) -> list[str]:
+    """Where a module asks whether something has an attribute, and goes on without it."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(func=ast.Name(id="hasattr")) | ast.Call(func=ast.Name(id="getattr"), args=[_, _, _]):
+                found.append(f"{path.name}:{node.lineno}")
+            case ast.ExceptHandler(type=ast.expr() as kind) if "AttributeError" in ast.unparse(kind):
+                found.append(f"{path.name}:{node.lineno}")
+            case _:
+                pass
+    return found
+
+
+def test_nothing_is_told_by_whether_it_has_an_attribute() -> None:
+    assert len(SOURCES) > 20
+    assert [place for path in SOURCES for place in probes(path)] == []
+
+
+def test_probing_is_seen(tmp_path: Path) -> None:
+    source = "hasattr(a, 'b')\ngetattr(a, 'b', None)\ntry:\n    a.b\nexcept (AttributeError, OSError):\n    pass\n"
+    (tmp_path / "probing.py").write_text(source)
+    assert probes(tmp_path / "probing.py") == ["probing.py:1", "probing.py:2", "probing.py:5"]
+
+
+def test_an_encoder_of_relative_positions_is_told_by_its_class() -> None:
+    torch.manual_seed(1)
+    config = T5Config(vocab_size=len(tiny_tokenizer()), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    coder = PromptCoder(T5EncoderModel(config), tiny_tokenizer())
+    assert (coder.length, coder.width) == (LENGTH, 16)
+    assert coder.embed(coder.tokens(["a bar"])).embeddings.shape == (1, LENGTH, 16)

@@ -1,0 +1,136 @@
+"""Words that a model does not know: it draws all the same, and says which they are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_images import (
+    PROMPTS,
+    WORDS,
+    bar,
+    tiny_encoder,
+    tiny_model,
+    tiny_pieces,
+    tiny_transformer,
+    tiny_vae,
+    write_images,
+)
+from typer.testing import CliRunner
+
+from trainers.cli.commands import app
+from trainers.dit.encoders import PromptCoder
+from trainers.dit.errors import DataError, ModelError
+from trainers.dit.models import ImageModel
+from trainers.dit.notes import read_notes, trained_words
+from trainers.dit.words import doubts_of_all
+
+SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
+TUNED = ("--reward", "ssim", "--gate", "psnr", "--iterations", "1", "--groups", "2", "--members", "3", "--draw-steps")
+BRIEF = (*TUNED, "4", "--trained-steps", "2", "--gate-images", "4", "--gate-steps", "4", "--bound", "9")
+DOUBT = "! the model does not know"
+
+
+def ran(*words: str | Path) -> Any:
+    """What `quantra train dit …` ends with."""
+    done = CliRunner().invoke(app, ["train", "dit", *map(str, words)])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models that have learnt nothing, images, and a model that has learnt from them."""
+    folder = tmp_path_factory.mktemp("words")
+    tiny_model().save(folder / "base")
+    ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tiny_pieces()).save(folder / "pieces")
+    write_images(folder / "own")
+    done = ran("train", folder / "own", "--model", folder / "base", "--out", folder / "model", *SHORT)
+    assert DOUBT not in done.stderr
+    return folder
+
+
+def drawn(model: Path, prompt: str, out: Path) -> str:
+    said = ran("sample", model, "--prompt", prompt, "--steps", "4", "--out", out).stderr
+    assert out.exists()
+    return said
+
+
+def strange(folder: Path, *sides: str) -> Path:
+    """Images whose prompts have other words too."""
+    lines = [f"more/{number}.png|a bar on the {side}" for number, side in enumerate(sides)]
+    write_images(folder, 12, lines)
+    (folder / "more").mkdir()
+    for number in range(len(sides)):
+        bar(PROMPTS[0], number).save(folder / "more" / f"{number}.png")
+    return folder
+
+
+def test_words_that_a_model_was_not_trained_on_are_named_when_it_draws(place: Path, tmp_path: Path) -> None:
+    said = drawn(place / "model", "bar on Twelve q", tmp_path / "a.png")
+    assert f"{DOUBT} 'twelve', 'q', and may draw something else; say it otherwise\n" in said
+    assert DOUBT not in drawn(place / "model", "The left  bar", tmp_path / "b.png")
+
+
+def test_words_that_a_tokenizer_has_no_token_for_are_named_once_with_their_number(place: Path, tmp_path: Path) -> None:
+    folder = strange(tmp_path / "images", "left ☃", "☃", "twelve")
+    told = f"{DOUBT} '☃', 'twelve', which 3 of 7 prompts of "
+    cached = ran("cache", folder, "--model", place / "pieces", "--out", tmp_path / "cache")
+    assert cached.stderr.count(DOUBT) == 1
+    assert f"{told}{folder} have\n" in cached.stderr
+    for source, more in ((folder, ()), (tmp_path / "cache", ()), (tmp_path / "cache", ("--made-of", folder))):
+        out = tmp_path / f"{source.name}{len(more)}"
+        done = ran("train", source, "--model", place / "pieces", "--out", out, *SHORT, *more)
+        assert done.stderr.count(told) == done.stderr.count(DOUBT) == 1
+    said = drawn(out, "a bar on the ☃", tmp_path / "a.png")
+    assert f"{DOUBT} '☃', and may draw" in said
+
+
+def test_what_a_tokenizer_reads_as_the_end_of_a_prompt_is_refused() -> None:
+    with pytest.raises(DataError, match="has '☃', which the tokenizer does not know"):
+        tiny_model().prompts.check("a bar on the ☃")
+
+
+def test_a_tuning_names_the_words_that_it_draws_unlearnt_and_hands_on_those_that_are_known(
+    place: Path, tmp_path: Path
+) -> None:
+    folder = strange(tmp_path / "images", "floor")
+    words = ("grpo", folder, "--model", place / "model", "--held-out", place / "own", "--out", tmp_path / "tuned")
+    said = ran(*words, *BRIEF, "--device", "cpu").stderr
+    assert said.count(DOUBT) == 1
+    assert f"{DOUBT} 'floor', which 1 of 5 prompts of {folder} have\n" in said
+    for model in (tmp_path / "tuned", place / "model"):
+        assert trained_words(read_notes(model)) == frozenset(WORDS)
+    assert f"{DOUBT} 'floor', and" in drawn(tmp_path / "tuned", "a bar on the floor", tmp_path / "a.png")
+
+
+def test_a_further_training_adds_its_words(place: Path, tmp_path: Path) -> None:
+    folder = strange(tmp_path / "images", "floor")
+    ran("train", folder, "--model", place / "model", "--out", tmp_path / "model", *SHORT)
+    assert trained_words(read_notes(tmp_path / "model")) == {*WORDS, "floor"}
+
+
+def test_of_a_model_that_has_learnt_elsewhere_no_word_is_said_to_be_unknown(place: Path, tmp_path: Path) -> None:
+    tiny_model().learning("flow").save(tmp_path / "theirs")
+    assert DOUBT not in drawn(tmp_path / "theirs", "a bar on the twelve", tmp_path / "a.png")
+    ran("train", place / "own", "--model", tmp_path / "theirs", "--out", tmp_path / "model", *SHORT)
+    assert json.loads((tmp_path / "model" / "training.json").read_text())["words"] is None
+    assert DOUBT not in drawn(tmp_path / "model", "a bar on the twelve", tmp_path / "b.png")
+
+
+def test_of_many_words_the_first_are_named() -> None:
+    prompts = tuple(f"a bar {sign}{sign}" for sign in "stuvwxyz")
+    said = doubts_of_all(prompts, tiny_model().prompts, frozenset(WORDS), Path("here"))
+    assert said == f"{DOUBT} 'ss', 'tt', 'uu', 'vv', 'ww' and 3 more words, which 8 of 8 prompts of here have"
+
+
+def test_a_folder_whose_words_are_damaged_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "training.json").write_text("{")
+    with pytest.raises(ModelError, match=r"training.json is damaged .*; restore it"):
+        trained_words(read_notes(tmp_path))
+
+
+def test_words_are_compared_without_punctuation_and_capitals() -> None:
+    coder = PromptCoder(tiny_encoder(), tiny_pieces())
+    assert coder.words("A bar, on (the) «Left»: - !") == ("a", "bar", "on", "the", "left")
+    assert coder.unknown("a bar on the left") == ()

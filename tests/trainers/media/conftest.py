@@ -1,0 +1,15 @@
+"""Without the packages that speech and images share the tests of this folder are left out, with the reason."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from left_out import without
+
+from trainers.media.errors import Extra
+
+PAGES: Final = Extra("dit", "pages need", ("PIL", "jinja2"))
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    return without(PAGES, module_path, parent)
