@@ -278,6 +278,21 @@ def test_the_bound_is_of_distances_and_of_other_numbers(folder: Path) -> None:
         assert (gate.kept.window, gate.refused) == (1, gate.looks[2])
 
 
+def test_a_tuning_that_has_gained_nothing_says_so(folder: Path) -> None:
+    model = tiny_model().learning("flow")
+    material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
+    gate = Gate(Watch(model, material, [], Sampling(steps=4)), reward="a", quality="frechet", bound=1.3, every=1)
+    looks = [
+        {"window": 0, "rewards": {"a": 0.5, "frechet": -2.0}},
+        {"window": 4, "rewards": {"a": 0.5, "frechet": -1.5}},
+    ]
+    gate.load_state_dict({"looks": looks})
+    assert gate.verdict == (
+        "a has not risen: the weights of the start stay, after 0 steps: a 0.5, Fréchet distance 2 (less is better); "
+        "last, after 4 steps: a 0.5, Fréchet distance 1.5 (less is better)"
+    )
+
+
 @pytest.mark.parametrize("windows", [1, 4, 5])
 def test_a_tuning_goes_on_at_the_window_to_the_same_bits(folder: Path, tmp_path: Path, windows: int) -> None:
     def stopped(reports: Iterable[Report]) -> Iterator[Report]:
