@@ -73,7 +73,7 @@ class Judging:
         self.count = len(self._prompts)
         with torch.no_grad():
             self._judge, self._unused = judge_of(own), judge_of(held)
-            self._frechet = Frechet(self._judge, self._targets, pixels_of(own, self.count), self.count)
+            self._frechet = Frechet(self._judge, self._targets, pixels_of(own)[: self.count], self.count)
         self.floor = self._frechet.floor
         self.real = self._judge.accuracy(self._targets, self._prompts)
 
