@@ -1,7 +1,8 @@
 """Rewards of held-out prompts while a model trains: the best weights are kept, and a training that collapses is ended.
 
 A training collapses when in several looks in a row it has lost more than a share of all that it had gained since the
-first look, by the reward that it is watched by.
+first look, by the reward that it is watched by; or, where that was more, of what it had at the first look, so that a
+reward that has hardly risen yet may go up and down.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ from trainers.dit.watching import Look, Watch
 from trainers.loop import Notice, Report, Run, WindowReport
 
 LOST: Final = 0.5
-"""The share of what was gained, whose loss is a collapse."""
+"""The share of what was gained, or was there at first, whose loss is a collapse."""
 
 
 @final
@@ -31,7 +32,8 @@ class Collapse:
         fallen = 0
         for number, reward in enumerate(rewards):
             best = max(rewards[: number + 1])
-            fallen = fallen + 1 if reward < best - LOST * (best - rewards[0]) else 0
+            worth = max(best - rewards[0], abs(rewards[0]))
+            fallen = fallen + 1 if reward < best - LOST * worth else 0
         return 0 < self._patience <= fallen
 
 
@@ -90,7 +92,7 @@ class Monitor:
             self.collapsed = self._collapse([look.rewards[self._name] for look in self.looks])
             if self.collapsed:
                 yield Notice(
-                    message=f"the reward has collapsed: {self._name} has lost more than {LOST:.0%} of its gain"
+                    message=f"the reward has collapsed: {self._name} has lost more than {LOST:.0%} of what it had"
                 )
                 return
 

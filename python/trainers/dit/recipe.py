@@ -146,8 +146,8 @@ class Watching:
     patience: Annotated[
         int,
         Flag(
-            "Looks in a row that have lost more than half of what the reward had gained, after which the training is "
-            "stopped; 0: never.",
+            "Looks in a row that have lost more than half of what the reward had gained or begun with, after which "
+            "the training is stopped; 0: never.",
             minimum=0,
         ),
     ] = 3

@@ -102,9 +102,16 @@ def test_a_collapse_is_a_loss_of_more_than_half_of_the_gain_several_looks_in_a_r
     assert rule([1.0, 3.0, 1.9, 1.9])
     assert not rule([1.0, 3.0, 2.0, 2.0])  # exactly half
     assert not rule([1.0, 3.0, 1.9, 2.5, 1.9])
-    assert rule([-5.0, -6.0, -6.0])  # it has never gained anything
     assert not rule([-5.0, -5.0, -5.0])
     assert not Collapse(0)([1.0, 3.0, 0.0, 0.0, 0.0])
+
+
+def test_what_has_hardly_risen_may_go_up_and_down_and_collapses_where_half_of_the_first_look_is_lost() -> None:
+    rule = Collapse(2)
+    assert not rule([0.117, 0.118, 0.087, 0.087, 0.087])
+    assert rule([0.95, 0.96, 0.4, 0.4])
+    assert not rule([-5.0, -7.4, -7.4])
+    assert rule([-5.0, -7.6, -7.6])
 
 
 def test_a_training_that_collapses_ends_with_the_best_weights(folder: Path) -> None:
