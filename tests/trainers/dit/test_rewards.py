@@ -60,6 +60,8 @@ def test_frechet_distance_is_that_of_two_normal_distributions() -> None:
     # of diagonal covariances: squared distance of the means, and of the deviations
     assert frechet_distance(whitened, stretched) == pytest.approx(1 + 4 + (3 - 1) ** 2 + 0.5**2, rel=1e-4)
     assert frechet_distance(draw, draw) == pytest.approx(0, abs=1e-9)
+    # variances of 2 and of 8, not of 1 and 4
+    assert frechet_distance(torch.tensor([[0.0], [2]]), torch.tensor([[0.0], [4]])) == pytest.approx(1 + 2)
 
 
 def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(material: Material) -> None:
@@ -144,8 +146,9 @@ def test_what_cannot_be_had_is_refused_by_name(material: Material, tmp_path: Pat
         reward_of("mine", material, kinds)
     with pytest.raises(RewardError, match="reward ssim reads no weights"):
         rewards_of(("ssim",), Material(material.pictures, material.held_out, tmp_path))
-    few = pictures_of(tmp_path / "few", 8)
-    with pytest.raises(RewardError, match="8 images of 4 prompts; a classifier needs"):
+    judge_of(pictures_of(tmp_path / "enough", 32))
+    few = pictures_of(tmp_path / "few", 31)
+    with pytest.raises(RewardError, match="31 images of 4 prompts; a classifier needs"):
         reward_of("classifier", Material(few, material.held_out))
     others = Pictures(few.folder, few.form, tuple(few.pictures[:3]), ())
     with pytest.raises(RewardError, match=f"has seen no image of '{PROMPTS[3]}'"):
