@@ -10,6 +10,7 @@ from tiny_images import PROMPTS, bar, tiny_model, write_images
 
 from trainers.dit.errors import DataError
 from trainers.dit.images import Form, Pictures, as_floats, read_pictures
+from trainers.media.metadata import Refused, listed
 
 FORM = Form(1, 8, 8)
 
@@ -88,6 +89,12 @@ def test_bad_images_are_left_out_where_that_is_wanted_and_stay_visible(tmp_path:
     pictures = read(tmp_path, skip_bad=True)
     assert [one.file for one in pictures.pictures] == ["images/0000.png", "images/0002.png", "images/0003.png"]
     assert {one.name: expected[one.name] in one.reason for one in pictures.refused} == dict.fromkeys(expected, True)
+
+
+def test_twenty_bad_images_are_listed_and_of_more_the_number() -> None:
+    bad = [Refused(f"{number}.png", "broken") for number in range(22)]
+    assert listed(bad[:20], 0, "images").splitlines()[-1] == "  19.png: broken"
+    assert listed(bad, 0, "images").splitlines()[-2:] == ["  19.png: broken", "  and 2 more"]
 
 
 def test_one_bad_image_of_a_thousand_is_found_and_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from transformers import T5Config, T5EncoderModel
 
 from trainers.dit.encoders import PromptCoder, scaled
 from trainers.dit.errors import DataError, ImageError, ModelError, SchedulerError
+from trainers.dit.images import Form
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PixArt
 from trainers.dit.objective import objective_of
@@ -94,12 +95,6 @@ def test_nothing_drops_out_while_images_are_drawn() -> None:
     draw_images(model, PROMPTS[:1], Sampling(steps=5))
     assert modes
     assert not any(modes)
-
-
-def test_a_prompt_is_read_in_small_letters() -> None:
-    model = trained()
-    wanted = draw_images(model, PROMPTS[:1], Sampling(steps=5))
-    assert torch.equal(draw_images(model, [PROMPTS[0].upper()], Sampling(steps=5)), wanted)
 
 
 def test_a_model_that_has_learnt_nothing_draws_nothing(tmp_path: Path) -> None:
@@ -240,6 +235,14 @@ def test_a_network_that_also_says_how_sure_it_is_is_asked_for_its_first_half() -
     network = PixArt(module, model.form)
     condition = model.prompts.embed(model.prompts.tokens(PROMPTS[:1]))
     assert network.predict(torch.zeros(1, 4, 4, 4), torch.zeros(1), condition).shape == (1, 4, 4, 4)
+
+
+def test_a_network_of_the_largest_size_is_told_size_and_proportions() -> None:
+    settings = {"sample_size": 128, "patch_size": 32, "use_additional_conditions": True}
+    module: Any = PixArtTransformer2DModel.from_config({**dict(tiny_transformer().config), **settings})
+    told: Any = PixArt(module, Form(1, 512, 1024))._told(torch.zeros(2, 4, 128, 128))
+    assert told["resolution"].tolist() == [[512, 1024]] * 2
+    assert told["aspect_ratio"].tolist() == [[0.5]] * 2
 
 
 def test_a_grid_has_its_images_row_by_row() -> None:

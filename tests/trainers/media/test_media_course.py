@@ -1,8 +1,13 @@
 """How steps become rounds, whatever is trained."""
 
+import math
+from pathlib import Path
+
 import pytest
 
-from trainers.media.course import pace_of
+from trainers.media.course import checkpoints_in, pace_of
+from trainers.media.errors import MediaError
+from trainers.options import RunOptions
 
 
 @pytest.mark.parametrize(
@@ -12,3 +17,10 @@ def test_steps_become_whole_rounds_of_about_a_hundred(steps: int, rounds: int, r
     pace = pace_of(steps)
     assert (pace.rounds, pace.round_steps) == (rounds, round_steps)
     assert steps <= rounds * round_steps < steps + rounds
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [(5.0, 5.0), (math.inf, None)])
+def test_checkpoints_are_kept_and_timed_as_the_flags_say(seconds: float, wanted: float | None, tmp_path: Path) -> None:
+    made = checkpoints_in(tmp_path, RunOptions(keep=7, checkpoint_seconds=seconds), {"a": 1}, MediaError)
+    assert made.folder == tmp_path / "checkpoints"
+    assert (made._keep, made._every_seconds, made._settings) == (7, wanted, {"a": 1})
