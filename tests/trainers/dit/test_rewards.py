@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from tiny_images import PROMPTS, tiny_tokenizer, write_images
+from tiny_images import PROMPTS, bar, tiny_tokenizer, write_images
 from torch import Tensor
 from torch.nn import functional
 from transformers import CLIPConfig, CLIPModel
@@ -14,6 +15,7 @@ from transformers import CLIPConfig, CLIPModel
 from trainers.dit.errors import RewardError
 from trainers.dit.images import Form, Pictures, read_pictures
 from trainers.dit.judge import judge_of, pixels_of
+from trainers.dit.resemblance import Resemblance
 from trainers.dit.rewards import KINDS, Frechet, Kind, Like, Material, Reward, reward_of, rewards_of
 from trainers.dit.statistics import frechet_distance, psnr, ssim
 
@@ -62,6 +64,12 @@ def test_frechet_distance_is_that_of_two_normal_distributions() -> None:
     assert frechet_distance(draw, draw) == pytest.approx(0, abs=1e-9)
     # variances of 2 and of 8, not of 1 and 4
     assert frechet_distance(torch.tensor([[0.0], [2]]), torch.tensor([[0.0], [4]])) == pytest.approx(1 + 2)
+
+
+def test_real_images_are_counted_from_black_to_white_as_drawn_ones_are(material: Material) -> None:
+    images, _ = held(material, 3)
+    wanted = torch.from_numpy(np.stack([np.array(bar(PROMPTS[number], number)) for number in range(3)]) / 255)
+    torch.testing.assert_close(images[:, 0], wanted.float())
 
 
 def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(material: Material) -> None:
@@ -129,6 +137,8 @@ def test_clip_is_the_cosine_of_its_embeddings_from_a_folder(material: Material, 
     with torch.no_grad():
         logits = model(**tokens, pixel_values=pixels).logits_per_image / model.logit_scale.exp()
     torch.testing.assert_close(said, logits.diagonal())
+    Resemblance(model.train(), tiny_tokenizer())
+    assert not any(part.training for part in model.modules())
 
 
 def test_clip_without_weights_is_refused(material: Material, tmp_path: Path) -> None:
