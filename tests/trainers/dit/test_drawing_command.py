@@ -130,12 +130,13 @@ def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, mon
     assert ran("cache", place / "own", "--model", place / "base", "--out", cached).exit_code == 0
     words = (cached, "--made-of", place / "own", "--model", place / "base", "--out", tmp_path / "model", "--seed", "7")
     watched = ("--monitor", "ssim,frechet", "--held-out", held, "--monitor-images", "4", "--monitor-guidance", "1.5")
-    done = ran("train", *words, *watched, "--monitor-steps", "3")
+    done = ran("train", *words, *watched, "--monitor-steps", "3", "--patience", "1")
     assert done.exit_code == 0, done.output
     model, source, recipe, _, _, monitor = seen
     assert (source.folder, recipe.seed, seeds) == (cached, 7, [7])
     assert (monitor._name, monitor._watch._sampling) == ("ssim", Sampling(steps=3, guidance=1.5))
     assert torch.equal(monitor._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None), 4))
+    assert monitor._collapse([0.0, 1.0, 0.4])
     told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
     assert told["facts"]["frechet"].items() >= FAR.items()
 

@@ -374,6 +374,14 @@ def test_the_bound_is_of_distances_and_of_other_numbers(folder: Path) -> None:
         assert (gate.kept.window, gate.refused) == (1, gate.looks[2])
 
 
+def test_the_first_of_the_best_accepted_looks_is_kept() -> None:
+    watch: Any = None
+    gate = Gate(watch, reward="a", quality="b", bound=1.3, every=1)
+    looks = [{"window": at, "rewards": {"a": worth, "b": 1.0}} for at, worth in enumerate((1.0, 3.0, 3.0, 2.0))]
+    gate.load_state_dict({"looks": looks})
+    assert (gate.kept.window, gate.refused) == (1, None)
+
+
 def test_a_tuning_that_was_refused_learns_nothing_more_and_is_told_beside_real_images_in_the_same_measure() -> None:
     class Far:
         """A watch of a distance."""
