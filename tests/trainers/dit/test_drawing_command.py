@@ -169,8 +169,14 @@ def test_a_tuning_is_given_what_the_flags_say(place: Path, tmp_path: Path, monke
 
 
 def test_of_many_processes_the_first_alone_writes(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.dit.training.fit", lambda *_: Learnt((0.5,)))
-    monkeypatch.setattr("trainers.dit.grpo.tune", lambda *_: Tuned((), (LOOK,), LOOK, None, "as it was"))
+    def fit(*_: Any) -> Learnt:
+        return Learnt((0.5,))
+
+    def tune(*_: Any) -> Tuned:
+        return Tuned((), (LOOK,), LOOK, None, "as it was")
+
+    monkeypatch.setattr("trainers.dit.training.fit", fit)
+    monkeypatch.setattr("trainers.dit.grpo.tune", tune)
     monkeypatch.setattr("trainers.dit.command.launched_rank", lambda: 1)
     words = (place / "own", "--model", place / "model", "--out", tmp_path / "out")
     tuning = ("grpo", *words, "--held-out", place / "held", *GATED, "--device", "cpu")

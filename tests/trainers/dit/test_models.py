@@ -123,7 +123,10 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_folder_that_cannot_be_read_again_does_not_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.dit.models._scheduler", lambda _, __: FlowMatchEulerDiscreteScheduler(1000))
+    def another(*_: object) -> FlowMatchEulerDiscreteScheduler:
+        return FlowMatchEulerDiscreteScheduler(1000)
+
+    monkeypatch.setattr("trainers.dit.models._scheduler", another)
     with pytest.raises(SchedulerError, match="is the sampler of no objective here"):
         trained().save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
@@ -231,15 +234,17 @@ def test_half_a_shade_is_rounded_and_not_cut() -> None:
 
 def test_a_network_that_also_says_how_sure_it_is_is_asked_for_its_first_half() -> None:
     model = trained()
-    module: Any = PixArtTransformer2DModel.from_config({**dict(model.network.module.config), "out_channels": 8})
+    settings: Any = model.network.module.config
+    module: Any = PixArtTransformer2DModel.from_config({**settings, "out_channels": 8})
     network = PixArt(module, model.form)
     condition = model.prompts.embed(model.prompts.tokens(PROMPTS[:1]))
     assert network.predict(torch.zeros(1, 4, 4, 4), torch.zeros(1), condition).shape == (1, 4, 4, 4)
 
 
 def test_a_network_of_the_largest_size_is_told_size_and_proportions() -> None:
-    settings = {"sample_size": 128, "patch_size": 32, "use_additional_conditions": True}
-    module: Any = PixArtTransformer2DModel.from_config({**dict(tiny_transformer().config), **settings})
+    settings: Any = tiny_transformer().config
+    largest = {**settings, "sample_size": 128, "patch_size": 32, "use_additional_conditions": True}
+    module: Any = PixArtTransformer2DModel.from_config(largest)
     told: Any = PixArt(module, Form(1, 512, 1024))._told(torch.zeros(2, 4, 128, 128))
     assert told["resolution"].tolist() == [[512, 1024]] * 2
     assert told["aspect_ratio"].tolist() == [[0.5]] * 2
