@@ -96,6 +96,9 @@ def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(mat
     said = reward(images, prompts, images)
     assert said.tolist() == pytest.approx([-frechet_distance(judge.features(images), real)] * 16)
     assert float(reward(torch.rand(16, 1, 8, 8), prompts, images)[0]) < float(said[0]) - inner.floor
+    others = 1 - pixels_of(material.pictures)
+    floor = frechet_distance(judge.features(others[:16]), real)
+    assert Frechet(judge, pixels_of(material.held_out), others, 16).floor == pytest.approx(floor)
     with pytest.raises(RewardError, match=r"of 8 images cannot be compared with the others, of 16"):
         reward(images[:8], prompts[:8], images[:8])
     with pytest.raises(RewardError, match=r"of 25 images needs as many held-out images.*there are 24 and 25"):

@@ -100,6 +100,7 @@ def test_a_tuning_names_the_words_that_it_draws_unlearnt_and_hands_on_those_that
     said = ran(*words, *BRIEF, "--device", "cpu").stderr
     assert said.count(DOUBT) == 1
     assert f"{DOUBT} 'floor', which 1 of 5 prompts of {folder} have\n" in said
+    assert json.loads((tmp_path / "tuned" / "tuning.json").read_text("utf-8"))["words"] == sorted(WORDS)
     for model in (tmp_path / "tuned", place / "model"):
         assert trained_words(read_notes(model)) == frozenset(WORDS)
     assert f"{DOUBT} 'floor', and" in drawn(tmp_path / "tuned", "a bar on the floor", tmp_path / "a.png")
