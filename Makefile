@@ -43,7 +43,7 @@ protos: $(VENV)/dev.stamp
 	$(BIN)/python protos/generate.py
 
 bench: $(VENV)/dev.stamp
-	for name in features explain serving dotnet loading loop tft_speed memory scales forecasting speech; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in features explain serving dotnet loading loop tft_speed memory scales forecasting speech diffusion; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

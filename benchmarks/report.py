@@ -66,6 +66,11 @@ def at_least(name: str, value: float, limit: float, *, detail: str, judged: bool
     return Row(name=name, value=value, reach=f">= {limit:g}", ok=value >= limit if judged else None, detail=detail)
 
 
+def above(name: str, value: float, limit: float, *, detail: str, judged: bool = True) -> Row:
+    """A row whose value must exceed a limit."""
+    return Row(name=name, value=value, reach=f"> {limit:g}", ok=value > limit if judged else None, detail=detail)
+
+
 def shown(name: str, value: float, *, detail: str) -> Row:
     """A row that is only shown, beside those that are judged."""
     return Row(name=name, value=value, reach="", ok=None, detail=detail)

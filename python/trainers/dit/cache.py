@@ -215,21 +215,22 @@ def damaged(folder: Path, problem: str) -> CacheError:
 
 def _encoded(pictures: Pictures, model: ImageModel, tell: Callable[[int, int], None]) -> dict[str, Tensor]:
     """All tensors, as `Cache` takes them."""
-    device = next(model.latents.module.parameters()).device
-    posteriors: list[Posterior] = []
+    device, network = next(model.latents.module.parameters()).device, model.network
     total, prompts = len(pictures.pictures), (UNCONDITIONAL, *pictures.prompts)
+    mean, deviation = (torch.empty(total, network.channels, network.side, network.side) for _ in range(2))
     for first in range(0, total, AT_ONCE):
         places = range(first, min(first + AT_ONCE, total))
-        posteriors.append(model.latents.encode(pictures.pixels(places).to(device)))
+        rows = slice(places.start, places.stop)
+        mean[rows], deviation[rows] = model.latents.encode(pictures.pixels(places).to(device))
         tell(places.stop, total)
     conditions = [model.prompts.embed(model.prompts.tokens([prompt])) for prompt in prompts]
-    rows = {prompt: row for row, prompt in enumerate(prompts)}
+    order = {prompt: row for row, prompt in enumerate(prompts)}
     return {
-        "mean": torch.cat([one.mean for one in posteriors]).cpu(),
-        "deviation": torch.cat([one.deviation for one in posteriors]).cpu(),
+        "mean": mean,
+        "deviation": deviation,
         "embeddings": torch.cat([one.embeddings for one in conditions]).cpu(),
         "mask": torch.cat([one.mask for one in conditions]).cpu(),
-        "prompts": torch.tensor([rows[picture.prompt] for picture in pictures.pictures]),
+        "prompts": torch.tensor([order[picture.prompt] for picture in pictures.pictures]),
     }
 
 

@@ -218,7 +218,8 @@ def _tell_tuned(tuned: "Tuned", out: Path, *, as_json: bool) -> None:
     if as_json:
         write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
     else:
-        say(f"{'!' if tuned.refused else 'ok:'} {tuned.verdict}")
+        gained = tuned.refused is None and tuned.kept != tuned.looks[0]
+        say(f"{'ok:' if gained else '!'} {tuned.verdict}")
         say(
             f"Saved {out}, drawn from {sum(one.groups for one in tuned.rounds)} groups, of which "
             f"{sum(one.equal for one in tuned.rounds)} had equal rewards"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, final
 
 from trainers.dit.errors import GateError
-from trainers.dit.watching import Look, Watch
+from trainers.dit.watching import Look, Watch, figure_of
 from trainers.loop import EpochReport, Notice, Report, Run
 
 
@@ -86,14 +86,13 @@ class Gate:
     def verdict(self) -> str:
         """What is kept and why, with its figures."""
         start, kept = self.looks[0].told, self.kept.told
-        known = [f"{name} of real images {-told['floor']:.4g}" for name, told in self.facts.items()]
-        kept = ", ".join((kept, *known))
-        if self.refused is None:
-            return f"{start}; kept {kept}"
-        return (
-            f"{self.refused.told} is more than {self._bound:g} times worse than {start}; the best accepted "
-            f"weights stay, {kept}"
-        )
+        known = [f"; real images have {figure_of(name, -told['floor'])}" for name, told in self.facts.items()]
+        if self.refused is not None:
+            beyond = f"{self.refused.told} is more than {self._bound:g} times worse than {start}"
+            return f"{beyond}; the best accepted weights stay, {kept}{''.join(known)}"
+        if self.kept is self.looks[0]:
+            return f"{self._reward} has not risen: the weights of the start stay, {start}; last, {self.looks[-1].told}"
+        return f"{start}; kept {kept}{''.join(known)}"
 
     def state_dict(self) -> dict[str, Any]:
         """What was found, for a checkpoint."""

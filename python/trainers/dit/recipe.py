@@ -170,7 +170,7 @@ class GrpoRecipe(Computation):
     trained_steps: Annotated[int, Flag("Of these, how many are learnt from; each is an optimizer step.", minimum=1)] = 4
     chance: Annotated[float, Flag("How much of a step is by chance.", check=_chance)] = 0.7
     guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 1.0
-    learning_rate: Annotated[float, Flag("Of all steps.", minimum=0)] = 1e-4
+    learning_rate: Annotated[float, Flag("Of all steps.", minimum=0)] = 5e-5
     ratio_clip: Annotated[
         float, Flag("How much more probable a step may become in an iteration, as a share.", check=_ratio_clip)
     ] = 0.01

@@ -62,6 +62,7 @@ class Kind:
         of_all: whether it rewards all images with one number, so that none of them is better than another.
         weighs: whether it reads the weights that a path names.
         title: what its number is called where there is room; its name where there is no better one.
+        is_distance: whether its number is a distance with a minus, which people are shown without.
     """
 
     make: Callable[[Material], Reward]
@@ -69,6 +70,7 @@ class Kind:
     of_all: bool = False
     weighs: bool = False
     title: str = ""
+    is_distance: bool = False
 
 
 @final
@@ -174,7 +176,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "classifier": Kind(lambda material: Recognised(judge_of(material.pictures)), title="Probability of the prompt"),
         "ssim": Kind(lambda _: Like(ssim), title="SSIM"),
         "psnr": Kind(lambda _: Like(psnr), title="PSNR, dB"),
-        "frechet": Kind(frechet_of, of_all=True, title="Fréchet distance"),
+        "frechet": Kind(frechet_of, of_all=True, title="Fréchet distance", is_distance=True),
         "clip": Kind(resemblance_of, ("transformers",), weighs=True, title="CLIP similarity"),
     }
 )

@@ -16,7 +16,7 @@ from trainers.dit.judge import pixels_of
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition
 from trainers.dit.recipe import Sampling
-from trainers.dit.rewards import Checked, Material
+from trainers.dit.rewards import KINDS, Checked, Material
 from trainers.dit.sampling import draw_latents, noise_of
 from trainers.loop import IterableSource, Loss, Run
 
@@ -52,14 +52,19 @@ class Look:
 
     @property
     def said(self) -> str:
-        """In words; more is always better, so that a distance, which is a reward by its minus, needs telling."""
-        figures = ", ".join(f"{name} {value:.4g}" for name, value in self.rewards.items())
-        return f"{figures} (more is better)" if min(self.rewards.values()) < 0 else figures
+        """In words, with distances as such, which are rewards by their minus."""
+        return ", ".join(figure_of(name, value) for name, value in self.rewards.items())
 
     @property
     def told(self) -> str:
         """With when it was."""
         return f"after {self.window} steps: {self.said}"
+
+
+def figure_of(name: str, reward: float) -> str:
+    """What a reward says, in words."""
+    kind = KINDS.get(name)
+    return f"{kind.title} {-reward:.4g} (less is better)" if kind and kind.is_distance else f"{name} {reward:.4g}"
 
 
 @final

@@ -386,15 +386,33 @@ def test_a_tuning_that_was_refused_learns_nothing_more_and_is_told_beside_real_i
     class Far:
         """A watch of a distance."""
 
-        facts: Final = {"b": {"floor": 1.5}}
+        facts: Final = {"frechet": {"floor": 1.5}}
 
     watch: Any = Far()
-    gate = Gate(watch, reward="a", quality="b", bound=1.3, every=1)
-    looks = [{"window": at, "rewards": {"a": 1.0 * at, "b": far}} for at, far in enumerate((-2.0, -9.0))]
+    gate = Gate(watch, reward="a", quality="frechet", bound=1.3, every=1)
+    looks = [{"window": at, "rewards": {"a": 1.0 * at, "frechet": far}} for at, far in enumerate((-2.0, -9.0))]
     gate.load_state_dict({"looks": looks})
     run: Any = None
     assert list(gate.watched(run, iter([Notice(message="a report")]))) == []
-    assert gate.verdict.endswith("weights stay, after 0 steps: a 0, b -2 (more is better), b of real images -1.5")
+    assert gate.verdict.endswith(
+        "the best accepted weights stay, after 0 steps: a 0, Fréchet distance 2 (less is better); real images have "
+        "Fréchet distance 1.5 (less is better)"
+    )
+
+
+def test_a_tuning_that_has_gained_nothing_says_so(folder: Path) -> None:
+    model = tiny_model().learning("flow")
+    material = Material(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
+    gate = Gate(Watch(model, material, [], Sampling(steps=4)), reward="a", quality="frechet", bound=1.3, every=1)
+    looks = [
+        {"window": 0, "rewards": {"a": 0.5, "frechet": -2.0}},
+        {"window": 4, "rewards": {"a": 0.5, "frechet": -1.5}},
+    ]
+    gate.load_state_dict({"looks": looks})
+    assert gate.verdict == (
+        "a has not risen: the weights of the start stay, after 0 steps: a 0.5, Fréchet distance 2 (less is better); "
+        "last, after 4 steps: a 0.5, Fréchet distance 1.5 (less is better)"
+    )
 
 
 @pytest.mark.parametrize("windows", [1, 4, 5])

@@ -185,4 +185,5 @@ def test_too_few_held_out_images_are_refused(folder: Path) -> None:
 
 def test_a_look_tells_why_a_distance_has_a_minus() -> None:
     assert Look(3, {"classifier": 0.9}).said == "classifier 0.9"
-    assert Look(3, {"classifier": 0.9, "frechet": -2.04}).said == "classifier 0.9, frechet -2.04 (more is better)"
+    said = Look(3, {"classifier": 0.9, "frechet": -2.04}).said
+    assert said == "classifier 0.9, Fréchet distance 2.04 (less is better)"

@@ -1,0 +1,42 @@
+"""How well a model learns to draw, what tuning by a reward does to it, and what a step costs.
+
+Images are scikit-learn's digits with prompts; `examples/make_digits.py` makes them, a VAE and a text encoder. Models
+are trained and tuned by the commands that a user has, three seeds each where no seed is named. They stay in `--work
+FOLDER`, so that a run that was stopped goes on; all of it takes half an hour on one core.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks.drawing import learning, oracle, pipelines, precision, steps, tuning, watched
+from benchmarks.drawing.digits import quieten, workplace
+from benchmarks.drawing.judging import Judging
+from benchmarks.report import common_options, publish
+
+
+def main() -> int:
+    parser = common_options(__doc__ or "")
+    parser.add_argument(
+        "--work", type=Path, default=Path("diffusion.run"), help="digits and models; default: %(default)s"
+    )
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    quieten()
+    work = workplace(given.work, quick=given.quick)
+    judging = Judging(work)
+    rows = [
+        *learning.rows(work, judging, quick=given.quick),
+        *oracle.rows(),
+        *pipelines.rows(work),
+        *tuning.rows(work, judging, quick=given.quick),
+        *watched.rows(work, quick=given.quick),
+        *steps.rows(work, quick=given.quick),
+        *precision.rows(work, quick=given.quick),
+    ]
+    return publish(rows, given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""The recipe that adds noise by a formula of its own and draws by the scheduler that is there: a control beside ours.
+
+Latents are mixed as sqrt(1 - t / 1000) x + sqrt(t / 1000) n, and the network learns n; that is a legal schedule, and
+the loss shows nothing. What is drawn depends on who samples: Euler's method of flow matching, as in GLM-Image, DDIM
+with the usual betas on a line, or a DDIM that was made of the same formula. Same network, first weights, images, steps,
+optimizer and average as ours.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
+from diffusers.schedulers.scheduling_ddim import DDIMScheduler
+from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+
+from benchmarks.drawing.digits import Workplace
+from trainers.dit.cache import Cache
+from trainers.dit.models import ImageModel
+from trainers.dit.networks import PixArt
+from trainers.dit.objective import Objective, objective_of
+from trainers.dit.processes import Diffusion
+from trainers.dit.recipe import ImageRecipe
+from trainers.dit.training import fit
+from trainers.loop import Checkpoints, seed_everything
+
+TIMES: Final = 1000
+
+
+def noising() -> Diffusion:
+    """The formula, and noise as the target."""
+    return Diffusion(1 - torch.arange(TIMES) / TIMES, "epsilon")
+
+
+def same_schedule() -> Any:
+    """A DDIM of the formula's own schedule."""
+    kept = noising().kept
+    betas = 1 - kept / torch.cat([torch.ones(1), kept[:-1]])
+    return DDIMScheduler(trained_betas=betas.numpy(), clip_sample=False, timestep_spacing="trailing")
+
+
+def samplers() -> Mapping[str, Objective]:
+    """The formula with each scheduler that may be there, by what is said of it."""
+    schedulers = {
+        "drawn by FlowMatchEuler": FlowMatchEulerDiscreteScheduler(TIMES),
+        "drawn by DDIM, betas on a line": objective_of("epsilon").scheduler(),
+        "drawn by DDIM of the same schedule": same_schedule(),
+    }
+    return MappingProxyType(
+        {name: Objective("the control's", noising(), scheduler) for name, scheduler in schedulers.items()}
+    )
+
+
+def trained(work: Workplace, name: str, *, steps: int, seed: int) -> ImageModel:
+    """A model that has learnt the noise of the formula; its objective is to be chosen among `samplers`."""
+    place = work.folder / name
+    model = ImageModel.load(work.base(seed))
+    model.objective = next(iter(samplers().values()))
+    if not place.is_dir():
+        recipe = ImageRecipe(steps=steps, seed=seed)
+        seed_everything(seed)
+        checkpoints = Checkpoints(place.with_name(f"{name}.run"), keep=1, settings={"steps": steps, "seed": seed})
+        fit(model, Cache.open(work.cache), recipe, checkpoints, iter)
+        transformer: Any = model.network.module.cpu()
+        transformer.save_pretrained(place)
+    loaded: Any = PixArtTransformer2DModel.from_pretrained(place, local_files_only=True, low_cpu_mem_usage=False)
+    return ImageModel(PixArt(loaded.eval(), model.form), model.latents, model.prompts, model.objective)

@@ -1,0 +1,108 @@
+"""How good what a model draws is: every held-out prompt once, judged by a classifier that has learnt from real images.
+
+The same classifier is what GRPO raises. Beside it stands one that has learnt from the held-out images, which no
+training has seen.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor
+
+from benchmarks.drawing.digits import Workplace
+from trainers.dit.judge import Judge, judge_of, pixels_of
+from trainers.dit.models import ImageModel
+from trainers.dit.rewards import Frechet, Recognised
+from trainers.dit.sampling import Sampling, draw_images
+
+NOISE: Final = 1000
+"""Seed of the noise that judged images begin with; no training and no tuning draws from it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is said of a model's images.
+
+    Attributes:
+        accuracy: share of them that the judge takes for what their prompts say.
+        distance: Fréchet distance to the held-out images in the judge's features.
+        rewards: how probable the prompted digit is to the judge, of each image.
+        rewards_unused: the same to the judge that has learnt from the held-out images.
+    """
+
+    accuracy: float
+    distance: float
+    rewards: tuple[float, ...]
+    rewards_unused: tuple[float, ...]
+
+    @property
+    def reward(self) -> float:
+        """The mean of the rewards."""
+        return mean(self.rewards)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Figures":
+        """As they are kept."""
+        return cls(told["accuracy"], told["distance"], tuple(told["rewards"]), tuple(told["rewards_unused"]))
+
+
+@final
+class Judging:
+    """Draws all held-out prompts and judges the images.
+
+    Args:
+        work: whose images.
+
+    Attributes:
+        count: images that are drawn, and real images that they are compared with.
+        floor: the Fréchet distance of as many images that are learnt from.
+        real: share of the held-out images themselves that the judge recognises.
+    """
+
+    def __init__(self, work: Workplace) -> None:
+        own, held = work.pictures(work.images), work.pictures(work.held_out)
+        self._work = work
+        self._prompts = [picture.prompt for picture in held.pictures]
+        self._targets = pixels_of(held)
+        self.count = len(self._prompts)
+        with torch.no_grad():
+            self._judge, self._unused = judge_of(own), judge_of(held)
+            self._frechet = Frechet(self._judge, self._targets, pixels_of(own, self.count), self.count)
+        self.floor = self._frechet.floor
+        self.real = self._judge.accuracy(self._targets, self._prompts)
+
+    def judged(self, model: Path, *, guidance: float = 2.0, noise: int = NOISE) -> Figures:
+        """Of a model in a folder; what was said before is read."""
+        return self.kept(
+            f"{model.name}, guidance {guidance:g}, noise {noise}",
+            lambda: self.figures(ImageModel.load(model), guidance=guidance, noise=noise),
+        )
+
+    def kept(self, name: str, make: Callable[[], Figures]) -> Figures:
+        """What was said under a name before, or is made now."""
+        place = self._work.folder / f"judged {name}.json"
+        if not place.is_file():
+            place.write_text(json.dumps(asdict(make())), "utf-8")
+        return Figures.of(json.loads(place.read_text("utf-8")))
+
+    def figures(self, model: ImageModel, *, guidance: float = 2.0, noise: int = NOISE) -> Figures:
+        """Of a model, which draws with the defaults but for these."""
+        images = draw_images(model, self._prompts, Sampling(guidance=guidance, seed=noise))
+        with torch.no_grad():
+            distance = -float(self._frechet(images, self._prompts, self._targets)[0])
+        return Figures(
+            self._judge.accuracy(images, self._prompts),
+            distance,
+            self._rewards(self._judge, images),
+            self._rewards(self._unused, images),
+        )
+
+    @torch.no_grad()
+    def _rewards(self, judge: Judge, images: Tensor) -> tuple[float, ...]:
+        return tuple(Recognised(judge)(images, self._prompts, self._targets).tolist())

@@ -1,0 +1,90 @@
+"""What 16 bits gain on a CUDA device: time and memory of a step of a transformer that is wide enough for it."""
+
+import statistics
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, final
+
+import torch
+from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
+
+from benchmarks.drawing.digits import Workplace
+from benchmarks.report import Row, shown, unmeasured
+from trainers.dit.batches import Encoded
+from trainers.dit.encoders import Posterior
+from trainers.dit.models import ImageModel
+from trainers.dit.networks import Condition
+from trainers.dit.objective import objective_of
+from trainers.dit.recipe import ImageRecipe
+from trainers.dit.training import loop_of
+from trainers.loop import IterableSource, PrecisionName, WindowReport, seed_everything
+
+SPEED, MEMORY = "16 bits / float32: time of a step", "16 bits / float32: peak memory"
+HEADS, WIDTH, LAYERS, SIDE, BATCH, WARM = 16, 64, 12, 32, 32, 5
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of a step.
+
+    Attributes:
+        seconds: it takes.
+        peak: bytes of the device at most.
+    """
+
+    seconds: float
+    peak: int
+
+
+def rows(work: Workplace, *, quick: bool) -> list[Row]:
+    """Both ratios, where there is a device to measure them on."""
+    if not torch.cuda.is_available():
+        return [unmeasured(name, "there is no CUDA device here") for name in (SPEED, MEMORY)]
+    steps = 5 if quick else 50
+    rounds = [(cost(work, "fp32", steps), cost(work, "bf16", steps)) for _ in range(2 if quick else 5)]
+    detail = f"PixArt of {LAYERS} x {HEADS * WIDTH}, {BATCH} x {SIDE}x{SIDE} latents; {torch.cuda.get_device_name()}"
+    return [
+        shown(SPEED, statistics.median(half.seconds / full.seconds for full, half in rounds), detail=detail),
+        shown(MEMORY, statistics.median(half.peak / full.peak for full, half in rounds), detail=detail),
+    ]
+
+
+def cost(work: Workplace, precision: PrecisionName, steps: int) -> Cost:
+    """Train on noise; float32 means float32, not TF32."""
+    model = wide(work)
+    draw = torch.Generator().manual_seed(0)
+    mean = torch.randn(BATCH, 4, SIDE, SIDE, generator=draw)
+    embedded = torch.randn(BATCH, 12, model.network.caption_width, generator=draw)
+    condition = Condition.of(embedded, torch.ones(BATCH, 12, dtype=torch.long))
+    batches = [Encoded(Posterior(mean, torch.ones_like(mean)), condition)] * (WARM + steps)
+    loop = loop_of(model, ImageRecipe(device="cuda", precision=precision))
+    seed_everything(0)
+    started = 0.0
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), loop.running() as run:
+        torch.cuda.reset_peak_memory_stats()
+        for report in run.epochs(IterableSource(batches), max_epochs=1):
+            if isinstance(report, WindowReport) and report.window == WARM - 1:
+                torch.cuda.synchronize()
+                started = perf_counter()
+        torch.cuda.synchronize()
+    return Cost((perf_counter() - started) / steps, torch.cuda.max_memory_allocated())
+
+
+def wide(work: Workplace) -> ImageModel:
+    """A transformer of 200 million weights, with the encoders of the digits, which it does not need here."""
+    parts: Any = ImageModel.load(work.base(0))
+    torch.manual_seed(0)
+    transformer = PixArtTransformer2DModel(
+        num_attention_heads=HEADS,
+        attention_head_dim=WIDTH,
+        in_channels=4,
+        out_channels=4,
+        num_layers=LAYERS,
+        cross_attention_dim=HEADS * WIDTH,
+        caption_channels=parts.network.caption_width,
+        sample_size=SIDE,
+        patch_size=2,
+    )
+    latents, prompts = parts.latents.module, parts.prompts
+    return ImageModel.of(transformer, latents, prompts.module, prompts.tokenizer, objective_of("flow"))

@@ -1,0 +1,176 @@
+"""What a step of the training costs: of a cache and of images that are encoded in every step, in the loop and by hand.
+
+All subjects have the same first weights, the same images in the same order and the same settings: AdamW of one kernel,
+clipping, a schedule, an average of the weights, and a look at every loss. Time is that of the processor.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from benchmarks.drawing.digits import Workplace
+from benchmarks.report import Row, at_most, shown
+from trainers.dit.batches import Encoded, Images, Plain, PlainImages
+from trainers.dit.cache import Cache
+from trainers.dit.denoising import Denoising, Draws
+from trainers.dit.models import ImageModel
+from trainers.dit.objective import objective_of
+from trainers.dit.recipe import ImageRecipe
+from trainers.dit.training import loop_of, warmed_up
+from trainers.loop import IterableSource, WindowReport, adamw, seed_everything
+
+WARM, BATCHES = 5, 20
+RECIPE: Final = ImageRecipe(device="cpu", precision="fp32")
+EQUAL, CACHED, NOTHING_ELSE, LOOP = 1e-6, 0.6, 1.02, 1.02
+
+
+def rows(work: Workplace, *, quick: bool) -> list[Row]:
+    """What differs, the ratios of pairs, and the milliseconds behind them."""
+    steps = 2 if quick else 200
+    cache, plain = Cache.open(work.cache), PlainImages(work.pictures(work.images), _model(work).prompts)
+    places = _places(len(cache), WARM + steps)
+    ways = {
+        "in the loop": in_loop(work, cache, places),
+        "by hand": by_hand(work, cache, places),
+        "by hand, encoded in every step": by_hand(work, plain, places),
+        "reading and encoding alone": encoding(work, plain, places),
+    }
+    seconds = _taken(ways, steps)
+    detail = f"median of {steps} pairs, {RECIPE.batch_size} images each, processor time"
+    return [
+        *equality(work, cache, plain, places[:BATCHES]),
+        *_of_cache(seconds, detail, judged=not quick),
+        at_most(
+            "step: in the loop / by hand",
+            _ratio(seconds["in the loop"], seconds["by hand"]),
+            LOOP,
+            detail=detail,
+            judged=not quick,
+        ),
+        *(
+            shown(f"step, {name}, ms", 1e3 * statistics.median(taken), detail="processor time")
+            for name, taken in seconds.items()
+        ),
+    ]
+
+
+def equality(work: Workplace, cache: Cache, plain: PlainImages, places: Sequence[Tensor]) -> list[Row]:
+    """Losses of the same images at the same random state, from either."""
+    learnt = Denoising(_model(work), Draws(objective_of("flow"), RECIPE.dropout))
+
+    def losses(images: Images[Encoded] | Images[Plain]) -> Iterator[float]:
+        for number, index in enumerate(places):
+            torch.manual_seed(number)
+            with torch.no_grad():
+                yield learnt.loss(images.gather(index)).mean.item()
+
+    worst = max(abs(one - other) for one, other in zip(losses(cache), losses(plain), strict=True))
+    detail = f"of {len(places)} batches of {RECIPE.batch_size}, at an equal random state"
+    return [at_most("cached / encoded in every step: largest difference of losses", worst, EQUAL, detail=detail)]
+
+
+def in_loop(work: Workplace, images: Images[Encoded] | Images[Plain], places: Sequence[Tensor]) -> Iterator[None]:
+    """Goes on by a step whenever it is asked, what gathers the images included."""
+    seed_everything(0)
+    with loop_of(_model(work), RECIPE).running() as run:
+        for report in run.epochs(IterableSource(_Gathered(images, places)), max_epochs=1):
+            if isinstance(report, WindowReport):
+                yield
+
+
+def by_hand(work: Workplace, images: Images[Encoded] | Images[Plain], places: Sequence[Tensor]) -> Iterator[None]:
+    """The same without the loop, and so without its guards."""
+    seed_everything(0)
+    model = _model(work)
+    parameters = list(model.network.module.train().parameters())
+    current: list[Tensor] = [*parameters]
+    average = [weight.detach().clone() for weight in parameters]
+    optimizer = adamw(parameters, lr=RECIPE.learning_rate, weight_decay=0.0)
+    schedule = LambdaLR(optimizer, partial(warmed_up, steps=RECIPE.warm_up))
+    averaged = get_ema_multi_avg_fn(RECIPE.ema or 0.0)
+    learnt = Denoising(model, Draws(objective_of("flow"), RECIPE.dropout))
+    for index in places:
+        optimizer.zero_grad()
+        loss = learnt.loss(images.gather(index)).mean
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, RECIPE.clip)
+        optimizer.step()
+        schedule.step()
+        averaged(average, current, 0)
+        loss.item()
+        yield
+
+
+@final
+class _Gathered:
+    """The batches of some places, gathered when they are asked for."""
+
+    def __init__(self, images: Images[Any], places: Sequence[Tensor]) -> None:
+        self._images = images
+        self._places = places
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._images.gather, self._places)
+
+
+def encoding(work: Workplace, images: PlainImages, places: Sequence[Tensor]) -> Iterator[None]:
+    """What a cache saves of a step: reading images from their files, VAE and text encoder."""
+    model = _model(work)
+    for index in places:
+        batch = images.gather(index)
+        model.prompts.embed(batch.tokens)
+        model.latents.encode(batch.pixels)
+        yield
+
+
+def _of_cache(seconds: Mapping[str, Sequence[float]], detail: str, *, judged: bool) -> list[Row]:
+    """What a cache saves, and that it is reading and encoding and nothing else."""
+    cached, encoded, saved = (
+        seconds[name] for name in ("by hand", "by hand, encoded in every step", "reading and encoding alone")
+    )
+    rest = [whole - part for whole, part in zip(encoded, saved, strict=True)]
+    return [
+        at_most("step: cached / encoded in every step", _ratio(cached, encoded), CACHED, detail=detail, judged=judged),
+        shown("step: share of reading and encoding in the latter", _ratio(saved, encoded), detail="timed alone"),
+        at_most(
+            "step: cached / encoded in every step, less reading and encoding",
+            _ratio(cached, rest),
+            NOTHING_ELSE,
+            detail="both are tiny here beside the transformer: what a cache can save, it saves",
+            judged=judged,
+        ),
+    ]
+
+
+def _taken(ways: Mapping[str, Iterator[None]], steps: int) -> dict[str, list[float]]:
+    """Seconds of every step of every way; all ways in turn at each step, so that a busy machine hits them alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(WARM + steps):
+        for name, way in ways.items():
+            start = time.process_time()
+            next(way)
+            if number >= WARM:
+                seconds[name].append(time.process_time() - start)
+    return seconds
+
+
+def _ratio(of: Sequence[float], to: Sequence[float]) -> float:
+    return statistics.median(one / other for one, other in zip(of, to, strict=True))
+
+
+def _model(work: Workplace) -> ImageModel:
+    """The same first weights each time."""
+    return ImageModel.load(work.base(0)).learning("flow")
+
+
+def _places(images: int, count: int) -> list[Tensor]:
+    """Batches of the trainer's size, the same for everybody."""
+    draw = torch.Generator().manual_seed(1)
+    return [torch.randint(images, (RECIPE.batch_size,), generator=draw) for _ in range(count)]

@@ -1,0 +1,197 @@
+"""What tuning by a reward does to models that draw well: to the reward, to variety, and what it costs.
+
+Each trained model is tuned by the classifier, with the Fréchet distance as gate and the defaults, as a user would. What
+is judged is drawn without guidance, as it was tuned, of all held-out prompts from noise that no tuning has seen.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from statistics import mean
+from typing import Any, Final, final
+
+from benchmarks.drawing.digits import Workplace
+from benchmarks.drawing.judging import NOISE, Figures, Judging
+from benchmarks.drawing.learning import SEEDS
+from benchmarks.drawing.resampling import paired_difference
+from benchmarks.report import Row, above, at_most, shown
+from trainers.dit.gate import Gate
+from trainers.dit.grpo import tune
+from trainers.dit.models import ImageModel
+from trainers.dit.recipe import GrpoRecipe
+from trainers.dit.rewards import Material, rewards_of
+from trainers.dit.sampling import Sampling
+from trainers.dit.watching import Watch
+from trainers.loop import EpochReport, Notice, Report, seed_everything
+
+BOUND: Final = 1.3
+NOISES: Final = (NOISE, NOISE + 1, NOISE + 2)
+UNGUIDED, GUIDED = 1.0, 2.0
+BRIEF: Final = ("--iterations", "1", "--gate-images", "16", "--gate-steps", "4", "--groups", "2", "--members", "2")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """A model before and after, by all noises.
+
+    Attributes:
+        seed: of its training and its tuning.
+        before: of each noise.
+        after: of each noise.
+        told: how it went, in words.
+    """
+
+    seed: int
+    before: Sequence[Figures]
+    after: Sequence[Figures]
+    told: str
+
+
+def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
+    """Of each seed's trained model, and of all of them together; a quick run tunes for a moment."""
+    words, seeds = (BRIEF, SEEDS[:1]) if quick else ((), SEEDS)
+    noises = NOISES[:1] if quick else NOISES
+    found = [tuning(work, judging, seed, noises, words) for seed in seeds]
+    return [
+        *(row for one in found for row in _of_seed(one, judged=not quick)),
+        *_of_all(found, judged=not quick),
+        *(row for seed in seeds for row in _guided(work, judging, seed)),
+        *cost(work, quick=quick),
+    ]
+
+
+def tuning(work: Workplace, judging: Judging, seed: int, noises: Sequence[int], words: Sequence[str]) -> Tuning:
+    """What tuning has done to the model that was trained with a seed."""
+    start = work.folder / f"flow-{seed}"
+    tuned = work.tuned(f"tuned-{seed}", start, seed, *words)
+    before, after = (
+        [judging.judged(model, guidance=UNGUIDED, noise=noise) for noise in noises] for model in (start, tuned)
+    )
+    return Tuning(seed, before, after, _told(tuned))
+
+
+def cost(work: Workplace, *, quick: bool) -> list[Row]:
+    """Processor time of an iteration and of a look at both metrics."""
+    iterations = 1 if quick else 6
+    recipe = GrpoRecipe(iterations=iterations, gate_every=1, bound=1e6, gate_images=16 if quick else 256, device="cpu")
+    model = ImageModel.load(work.folder / "flow-0")
+    own, held = work.pictures(work.images), work.pictures(work.held_out)
+    material = Material(own, held, None, recipe.gate_images)
+    rewards = rewards_of((recipe.reward, recipe.gate), material)
+    watch = Watch(model, material, rewards, Sampling(steps=recipe.gate_steps, guidance=recipe.guidance))
+    gate = Gate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
+    clock = _Clock()
+    seed_everything(0)
+    tune(model, own, rewards[0], gate, recipe, None, clock)
+    drawn = (
+        f"{recipe.groups} x {recipe.members} images in {recipe.draw_steps} steps, {recipe.trained_steps} learnt from"
+    )
+    return [
+        shown("GRPO: an iteration, ms", 1e3 * statistics.median(clock.iterations), detail=f"{drawn}; processor time"),
+        shown(
+            "GRPO: a look, ms",
+            1e3 * statistics.median(clock.looks),
+            detail=f"{recipe.gate_images} images, {recipe.gate_steps} steps, no guidance; processor time",
+        ),
+    ]
+
+
+@final
+class _Clock:
+    """Takes the reports of a tuning, and the processor seconds of each iteration and of each look."""
+
+    def __init__(self) -> None:
+        self.iterations: list[float] = []
+        self.looks: list[float] = []
+
+    def __call__(self, reports: Iterable[Report]) -> Iterator[Report]:
+        """The reports; a look is what happens before its notice, an iteration what happens before its end."""
+        start = time.process_time()
+        for report in reports:
+            now = time.process_time()
+            if isinstance(report, Notice):
+                self.looks.append(now - start)
+            elif isinstance(report, EpochReport):
+                self.iterations.append(now - start)
+            yield report
+            if isinstance(report, Notice | EpochReport):
+                start = time.process_time()
+
+
+def _of_seed(one: Tuning, *, judged: bool) -> list[Row]:
+    reward = [mean(figures.reward for figures in some) for some in (one.before, one.after)]
+    distance = [mean(figures.distance for figures in some) for some in (one.before, one.after)]
+    accuracy = [mean(figures.accuracy for figures in some) for some in (one.before, one.after)]
+    title = f"GRPO, seed {one.seed}"
+    images = f"{len(one.before)} noises of {len(one.before[0].rewards)} held-out prompts"
+    return [
+        above(
+            f"{title}: reward gained",
+            reward[1] - reward[0],
+            0,
+            detail=f"from {reward[0]:.4f} to {reward[1]:.4f}, {images}; {one.told}",
+            judged=judged,
+        ),
+        at_most(
+            f"{title}: Fréchet distance / before",
+            distance[1] / distance[0],
+            BOUND,
+            detail=f"from {distance[0]:.2f} to {distance[1]:.2f}, means over the noises",
+            judged=judged,
+        ),
+        shown(f"{title}: prompts recognised", accuracy[1], detail=f"before {accuracy[0]:.3f}"),
+    ]
+
+
+def _of_all(found: Sequence[Tuning], *, judged: bool) -> list[Row]:
+    """Image by image: the same prompt from the same noise, before and after."""
+    before, after = (_rewards(figures.rewards for figures in some) for some in _figures(found))
+    own = paired_difference(before, after)
+    unused = paired_difference(*(_rewards(figures.rewards_unused for figures in some) for some in _figures(found)))
+    return [
+        above(
+            "GRPO, all seeds: reward gained, lower bound of 95 %",
+            own.low,
+            0,
+            detail=f"mean {own.mean:.4f}, upper bound {own.high:.4f}; paired bootstrap over {len(before)} images",
+            judged=judged,
+        ),
+        shown(
+            "GRPO, all seeds: the same to a judge of held-out images",
+            unused.low,
+            detail=f"mean {unused.mean:.4f}, upper bound {unused.high:.4f}; it was not raised by this one",
+        ),
+    ]
+
+
+def _figures(found: Sequence[Tuning]) -> tuple[list[Figures], list[Figures]]:
+    """Of all, before and after."""
+    return [*chain(*(one.before for one in found))], [*chain(*(one.after for one in found))]
+
+
+def _rewards(parts: Iterable[Sequence[float]]) -> list[float]:
+    return [*chain(*parts)]
+
+
+def _guided(work: Workplace, judging: Judging, seed: int) -> list[Row]:
+    """What guidance makes of it, which was not tuned."""
+    before, after = (judging.judged(work.folder / f"{kind}-{seed}", guidance=GUIDED) for kind in ("flow", "tuned"))
+    return [
+        shown(
+            f"GRPO, seed {seed}, guidance 2: Fréchet distance",
+            after.distance,
+            detail=f"before {before.distance:.2f}; recognised {after.accuracy:.3f}, before {before.accuracy:.3f}",
+        )
+    ]
+
+
+def _told(model: Path) -> str:
+    """How a tuning went, by what is saved beside the model."""
+    tuned: Mapping[str, Any] = json.loads((model / "tuning.json").read_text("utf-8"))["tuned"]
+    end = "ended by its gate" if tuned["refused"] else "to its end"
+    return f"{len(tuned['rounds'])} iterations, {end}; kept after {tuned['kept']['window']} steps"

@@ -1,0 +1,95 @@
+"""What `benchmarks.diffusion` counts: intervals, bits and seconds by hand, and its control by where it leads."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.drawing.control import noising, same_schedule, samplers
+from benchmarks.drawing.digits import seconds_of
+from benchmarks.drawing.oracle import EXACT, FAR, error, mismatches
+from benchmarks.drawing.resampling import paired_difference
+from benchmarks.drawing.watched import differing_bits
+from benchmarks.report import above
+from trainers.dit.objective import Objective
+
+
+def test_the_interval_of_three_pairs_is_that_of_all_draws_of_three() -> None:
+    before, differences = (0.5, 0.25, 1.0), (0.0, 1.0, 4.0)
+    after = [one + more for one, more in zip(before, differences, strict=True)]
+    means = [sum(drawn) / 3 for drawn in product(differences, repeat=3)]  # 27, equally likely
+    found = paired_difference(before, after, draws=20_000)
+    assert found.mean == pytest.approx(5 / 3)
+    # 0, 0, 0 has a chance of 1 in 27, more than a fortieth, and so has 4, 4, 4
+    assert (found.low, found.high) == (min(means), max(means)) == (0.0, 4.0)
+    assert paired_difference(after, before).mean == pytest.approx(-5 / 3)
+
+
+def test_what_all_pairs_have_in_common_does_not_widen_the_interval() -> None:
+    before = np.random.default_rng(1).normal(0, 100, 50)
+    found = paired_difference(before.tolist(), (before + 0.25).tolist(), draws=200)
+    assert (found.low, found.high) == pytest.approx((0.25, 0.25))
+
+
+def test_the_interval_covers_the_true_difference_in_95_of_100_samples() -> None:
+    """Of differences as rewards have them, most of them tiny and some large; 600 samples: 95 ± 3 %."""
+    draw, covered, true = np.random.default_rng(2), 0, 0.02
+    for sample in range(600):
+        before = draw.uniform(0, 1, 300)
+        after = before + true + draw.normal(0, 0.3, 300) * (draw.uniform(size=300) < 0.2)
+        found = paired_difference(before.tolist(), after.tolist(), draws=600, seed=sample)
+        covered += found.low <= true <= found.high
+        assert found.low < found.mean < found.high
+    assert 0.92 <= covered / 600 <= 0.98
+
+
+def test_what_is_no_pair_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 and 3 values are no pairs"):
+        paired_difference([0.0, 1.0], [0.0, 1.0, 2.0])
+    with pytest.raises(ValueError, match="1 and 1 values are no pairs, or too few"):
+        paired_difference([0.0], [1.0])
+
+
+def test_a_bound_that_is_not_exceeded_is_missed() -> None:
+    assert [above("gain", value, 0, detail="").ok for value in (1e-9, 0.0, -1.0)] == [True, False, False]
+    assert above("gain", -1.0, 0, detail="", judged=False).ok is None
+
+
+def test_bits_are_counted_one_by_one() -> None:
+    ones = torch.ones(4)
+    assert differing_bits(ones, ones.clone()) == 0
+    assert differing_bits(ones, torch.tensor([1.0, -1.0, 1.0, torch.nextafter(ones[3], 2 * ones[3])])) == 2
+    assert differing_bits(torch.zeros(1), torch.zeros(1) * -1) == 1
+    assert differing_bits(ones[:1], torch.tensor([1.75])) == 2  # both in one byte
+
+
+def test_a_round_that_was_repeated_after_a_stop_counts_once(tmp_path: Path) -> None:
+    reports = [
+        {"kind": "epoch", "epoch": 0, "seconds": 2.0},
+        {"kind": "window", "epoch": 1, "seconds": 9.0},
+        {"kind": "epoch", "epoch": 1, "seconds": 3.0},
+        {"kind": "epoch", "epoch": 1, "seconds": 5.0},
+    ]
+    (tmp_path / "mine.run").mkdir()
+    (tmp_path / "mine.run" / "reports.jsonl").write_text("\n".join(map(json.dumps, reports)))
+    assert seconds_of(tmp_path / "mine") == 7.0
+
+
+def test_the_control_is_undone_by_its_own_schedule_and_by_no_other() -> None:
+    torch.testing.assert_close(same_schedule().alphas_cumprod, noising().kept, atol=1e-5, rtol=0)
+    errors = {name: error(noising(), sampler, 20) for name, sampler in samplers().items()}
+    own = errors.pop("drawn by DDIM of the same schedule")
+    assert own < EXACT
+    assert len(errors) == 2
+    assert min(errors.values()) > FAR
+
+
+def test_every_mismatch_leads_further_than_the_sampler_that_belongs_to_it() -> None:
+    found = list(mismatches())
+    assert len({one.name for one in found}) == len(found) == 12
+    for one in found:
+        matched = error(one.learnt, one.learnt, 20) if isinstance(one.learnt, Objective) else EXACT
+        assert error(one.learnt, one.sampler, 20) > max(50 * matched, one.least)
