@@ -9,9 +9,20 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_images import PROMPTS, bar, tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae, write_images
+from tiny_images import (
+    PROMPTS,
+    WORDS,
+    bar,
+    tiny_encoder,
+    tiny_model,
+    tiny_tokenizer,
+    tiny_transformer,
+    tiny_vae,
+    write_images,
+)
 from torch import Tensor
 
+from examples.make_digits import tokenizer_of
 from trainers.dit.batches import Encoded, PlainImages, Rounds
 from trainers.dit.cache import Cache, write_cache
 from trainers.dit.denoising import Denoising, Draws
@@ -76,6 +87,25 @@ def test_the_same_images_give_the_same_bytes(cache: Cache, model: ImageModel, tm
     assert content(again.folder) == content(cache.folder)
 
 
+def test_images_that_are_encoded_in_parts_stand_in_their_order(
+    cache: Cache, model: ImageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.dit.cache.AT_ONCE", 5)
+    told: list[int] = []
+    pictures = some_pictures(tmp_path / "images", model)
+    parts = write_cache(pictures, model, tmp_path / "parts", lambda done, _: told.append(done))
+    found, wanted = (one.gather(torch.arange(12)).posterior for one in (parts, cache))
+    torch.testing.assert_close(found.mean, wanted.mean, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.deviation, wanted.deviation, atol=1e-5, rtol=0)
+    assert told == [5, 10, 12]
+
+
+def test_its_digest_is_another_for_other_images(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
+    bar(PROMPTS[1], 88).save(tmp_path / "images" / "images" / "0005.png")
+    other = read_pictures(tmp_path / "images", model.form, model.prompts.check)
+    assert write_cache(other, model, tmp_path / "other").digest != cache.digest
+
+
 def test_what_was_left_out_stays_visible(model: ImageModel, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 3, ["gone.png|a bar on the top"])
     pictures = read_pictures(folder, model.form, model.prompts.check, skip_bad=True)
@@ -113,6 +143,15 @@ def test_it_fits_the_model_that_made_it_whatever_its_transformer_has_learnt(cach
 def test_another_models_encoders_are_refused_by_name(parts: tuple[Any, Any], told: str, cache: Cache) -> None:
     with pytest.raises(CacheError, match=told):
         cache.check_model(ImageModel.of(tiny_transformer(), *parts, tiny_tokenizer()))
+
+
+def test_the_same_weights_are_another_vae_by_its_scale_and_another_encoder_by_its_tokens(cache: Cache) -> None:
+    vae: Any = tiny_vae()
+    vae.register_to_config(scaling_factor=0.8)
+    with pytest.raises(CacheError, match="by another VAE than"):
+        cache.check_model(ImageModel.of(tiny_transformer(), vae, tiny_encoder(), tiny_tokenizer()))
+    with pytest.raises(CacheError, match="by another text encoder than"):
+        cache.check_model(ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tokenizer_of(WORDS[::-1])))
 
 
 def test_other_images_are_refused_by_the_first_that_differs(cache: Cache, model: ImageModel, tmp_path: Path) -> None:
@@ -184,6 +223,7 @@ def test_rounds_go_through_all_images_before_any_comes_again() -> None:
     assert len(seen) == 40
     assert all(sorted(seen[first : first + 10]) == list(range(10)) for first in range(0, 40, 10))
     assert seen[:10] != seen[10:20]
+    assert next(Rounds(Numbers(10), size=10, batches=1, seed=4).batches(0)) != seen[:10]
 
 
 def test_a_batch_of_a_round_is_the_same_from_wherever_the_round_is_read() -> None:

@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import typer
 from PIL import Image
 from tiny_images import (
     PROMPTS,
@@ -29,6 +31,8 @@ from typer.testing import CliRunner
 from trainers.cli.commands import app
 from trainers.dit.errors import IMAGES
 from trainers.dit.models import ImageModel
+from trainers.loop import StoppedError
+from trainers.media.console import failing
 
 RUNNER = CliRunner()
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
@@ -75,6 +79,8 @@ def test_images_become_a_model_that_draws(base: Path, images: Path, cached: Path
     assert drawn.exit_code == 0, drawn.output
     with Image.open(drawing) as picture:
         assert (picture.size, picture.mode) == ((3 * 3 * 8, 2 * 3 * 8), "L")
+        pixels = np.asarray(picture)
+    assert (pixels == pixels[::3, ::3].repeat(3, 0).repeat(3, 1)).all()  # as squares, nothing between two shades
 
 
 def advised(done: Any) -> list[str]:
@@ -204,6 +210,31 @@ def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(
     words = ("train", cached, "--model", base, "--out", tmp_path / "m", *SHORT, "--clip", "inf")
     assert ran(*words, "--checkpoint-seconds", "inf").exit_code == 0
     assert json.loads((tmp_path / "m" / "training.json").read_text("utf-8"))["recipe"]["clip"] is None
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "told"),
+    [
+        ("train", ("--dropout", "1"), "1 is not a share of prompts to drop"),
+        ("train", ("--ema", "1"), "1 is not a decay"),
+        ("grpo", ("--chance", "0"), "0 leaves nothing to chance"),
+        ("grpo", ("--ratio-clip", "0"), "0 is no share to clip at"),
+        ("grpo", ("--ratio-clip", "1"), "1 is no share to clip at"),
+    ],
+)
+def test_a_setting_at_its_bound_is_bad_usage(command: str, flag: tuple[str, str], told: str, base: Path) -> None:
+    done = ran(command, base, "--model", base, "--out", "m", *flag)
+    assert done.exit_code == 2
+    assert told in " ".join(done.output.replace("│", "").split())
+
+
+def test_a_training_that_a_signal_ends_says_how_to_go_on_and_ends_as_a_shell_expects(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(typer.Exit) as ended, failing(IMAGES):
+        raise StoppedError("stopped by SIGTERM after a checkpoint", signal=signal.SIGTERM)
+    assert ended.value.exit_code == 143
+    assert capsys.readouterr().err.endswith("after a checkpoint; go on with the same command and --resume\n")
 
 
 def test_a_missing_package_is_one_line_that_says_how_to_get_it(

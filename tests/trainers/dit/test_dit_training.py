@@ -1,5 +1,7 @@
 """A step moves the transformer and nothing else, and moves it alike however its images are cut up and encoded."""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +20,8 @@ from trainers.dit.models import ImageModel
 from trainers.dit.networks import Condition
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ImageRecipe, ObjectiveName
-from trainers.dit.training import TRANSFORMER, fit, loop_of, phase_of, warmed_up
-from trainers.loop import Frozen, IterableSource, Loop, seed_everything
+from trainers.dit.training import TRANSFORMER, fit, loop_of, phase_of, rounds_of, warmed_up
+from trainers.loop import Frozen, IterableSource, Loop, Report, WindowReport, seed_everything
 from trainers.loop.validation import evaluating
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
@@ -213,12 +215,64 @@ def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
         torch.testing.assert_close(found.embeddings[row], wanted.embeddings[0])
         assert torch.equal(found.mask[row], wanted.mask[0])
     draws = Draws(objective_of("flow"), 0.25)(torch.zeros(20_000, 1, 1, 1))
+    assert float(torch.corrcoef(torch.stack([draws.within, draws.noise]).flatten(1))[0, 1]) == pytest.approx(
+        0, abs=0.03
+    )
     assert float(draws.dropped.float().mean()) == pytest.approx(0.25, abs=0.02)
 
 
 def test_the_learning_rate_rises_and_stays() -> None:
     recipe = ImageRecipe(steps=1500)
     assert [warmed_up(step, steps=recipe.warm_up) for step in (0, 24, 50, 1499)] == [1 / 51, 25 / 51, 1.0, 1.0]
+
+
+def test_a_training_starts_with_a_small_rate_that_is_full_after_a_tenth_of_few_steps() -> None:
+    transformer, learning = a_model().network.module, Learning(a_model())
+    recipe: Any = learning
+    phase: Any = phase_of(transformer, recipe, ImageRecipe(steps=20, learning_rate=0.3))
+    assert phase.scheduler.get_last_lr() == pytest.approx([0.3 / 3])
+
+
+def weights_after(folder: Path, recipe: ImageRecipe) -> tuple[Tensor, list[WindowReport]]:
+    """What two steps make of the weights, and their reports; chance outside the recipe is the same."""
+    reports: list[WindowReport] = []
+
+    def kept(given: Iterable[Report]) -> Iterator[Report]:
+        for report in given:
+            reports.extend([report] if isinstance(report, WindowReport) else [])
+            yield report
+
+    model = a_model()
+    seed_everything(0)
+    fit(model, Cache.open(folder / "cache"), recipe, None, kept)
+    return torch.cat([weight.flatten() for weight in model.network.module.state_dict().values()]), reports
+
+
+TWO_STEPS = ImageRecipe(steps=2, batch_size=4, ema=0.5, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"seed": 1}, {"dropout": 0.9}, {"learning_rate": 0.01}, {"clip": 0.01}, {"precision": "bf16"}],
+    ids=lambda setting: next(iter(setting)),
+)
+def test_a_setting_of_the_recipe_counts(setting: dict[str, Any], folder: Path) -> None:
+    assert not torch.equal(weights_after(folder, replace(TWO_STEPS, **setting))[0], weights_after(folder, TWO_STEPS)[0])
+
+
+def test_accumulated_batches_are_more_images_in_as_many_steps(folder: Path) -> None:
+    _, reports = weights_after(folder, replace(TWO_STEPS, accumulate=3))
+    assert [report.stepped for report in reports] == [True, True]
+
+
+def test_a_round_has_batches_for_every_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.dit.training.launched_size", lambda: 2)
+    assert rounds_of(Cache.open(folder / "cache"), ImageRecipe(steps=250, accumulate=3)).length == 125 * 3 * 2
+
+
+def test_what_goes_wrong_is_met_as_the_recipe_says() -> None:
+    settings = loop_of(a_model(), ImageRecipe(device="cpu", oom="fail", nonfinite="raise"))._settings
+    assert (settings.oom, settings.nonfinite) == ("fail", "raise")
 
 
 def test_what_encodes_is_frozen_in_the_loop() -> None:

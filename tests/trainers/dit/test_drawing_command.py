@@ -1,20 +1,26 @@
 """What a model draws is judged and shown on pages by the command line, as a person would go."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pages import assert_holds_all, page_of
 from tiny_images import PROMPTS, bar, tiny_model, write_images
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
+from trainers.dit.grpo import Tuned
 from trainers.dit.images import read_pictures
-from trainers.dit.judge import judge_of
+from trainers.dit.judge import judge_of, pixels_of
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import Sampling
+from trainers.dit.rollouts import Round
 from trainers.dit.sampling import draw_images
+from trainers.dit.training import Learnt
+from trainers.dit.watching import Look
 
 BRIEF = ("--steps", "4", "--device", "cpu")
 WATCHED = ("--monitor", "ssim,psnr", "--monitor-every", "2", "--monitor-images", "4", "--monitor-steps", "3")
@@ -52,10 +58,14 @@ def test_a_model_is_judged_and_shown_with_how_it_came_to_draw(place: Path) -> No
     text = (place / "model.html").read_text("utf-8")
     page = page_of(text)
     assert "Evaluation of model" in page.words
-    assert "Judged beside 12 images of held" in page.words
     headings = ("Loss over steps", "SSIM, held-out prompts", "PSNR, dB, held-out prompts")
     places = [page.words.index(heading) for heading in headings]
     assert places == sorted(places), "the reward that decides comes first"
+    assert "drawn with 4 steps, guidance 2, seed 0" in page.words
+    form = tiny_model().form
+    own, held = (read_pictures(place / name, form, lambda _: None).digest[:12] for name in ("own", "held"))
+    judged_by = f"12 images of held (digest {held}) by what was learnt from 40 of own (digest {own})"
+    assert f"Judged beside {judged_by}" in page.words
     assert_holds_all(text)
 
 
@@ -92,6 +102,89 @@ def test_a_tuned_model_keeps_how_it_was_trained(place: Path, tmp_path: Path) -> 
     words_of_page = page_of((tmp_path / "a.html").read_text("utf-8")).words
     assert "Loss over steps" in words_of_page
     assert "SSIM, drawn to learn from over iterations of the tuning" in words_of_page
+
+
+def turned(folder: Path) -> Path:
+    """Twelve images, of which the last comes first."""
+    write_images(folder, 12)
+    heading, *lines = (folder / "metadata.csv").read_text("utf-8").splitlines()
+    (folder / "metadata.csv").write_text("\n".join((heading, *reversed(lines))), "utf-8")
+    return folder
+
+
+LOOK = Look(4, {"ssim": 0.5, "frechet": -2.0})
+"""What a training that did not happen has seen."""
+
+FAR = {"images": 4, "against": 12}
+
+
+def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, seeds = list[Any](), list[int]()
+
+    def fit(*parts: Any) -> Learnt:
+        seen.extend(parts)
+        return Learnt((0.5,), (LOOK,))
+
+    monkeypatch.setattr("trainers.dit.training.fit", fit)
+    monkeypatch.setattr("trainers.dit.command.seed_everything", seeds.append)
+    held, cached = turned(tmp_path / "held"), tmp_path / "cache"
+    assert ran("cache", place / "own", "--model", place / "base", "--out", cached).exit_code == 0
+    words = (cached, "--made-of", place / "own", "--model", place / "base", "--out", tmp_path / "model", "--seed", "7")
+    watched = ("--monitor", "ssim,frechet", "--held-out", held, "--monitor-images", "4", "--monitor-guidance", "1.5")
+    done = ran("train", *words, *watched, "--monitor-steps", "3", "--patience", "1")
+    assert done.exit_code == 0, done.output
+    model, source, recipe, _, _, monitor = seen
+    assert (source.folder, recipe.seed, seeds) == (cached, 7, [7])
+    assert (monitor._name, monitor._watch._sampling) == ("ssim", Sampling(steps=3, guidance=1.5))
+    assert torch.equal(monitor._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None), 4))
+    assert monitor._collapse([0.0, 1.0, 0.4])
+    told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
+    assert told["facts"]["frechet"].items() >= FAR.items()
+
+
+def test_a_tuning_is_given_what_the_flags_say(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, seeds = list[Any](), list[int]()
+
+    def tune(*parts: Any) -> Tuned:
+        seen.extend(parts)
+        return Tuned((Round(0.5, 1, 2),), (LOOK,), LOOK, None, "as it was")
+
+    monkeypatch.setattr("trainers.dit.grpo.tune", tune)
+    monkeypatch.setattr("trainers.dit.command.seed_everything", seeds.append)
+    held = turned(tmp_path / "held")
+    words = (place / "own", "--model", place / "model", "--held-out", held, "--out", tmp_path / "tuned", "--seed", "7")
+    done = ran("grpo", *words, *GATED, "--gate", "frechet", "--guidance", "1.5", "--device", "cpu", "--json")
+    assert done.exit_code == 0, done.output
+    model, pictures, reward, gate, recipe, _, _ = seen
+    assert (pictures.folder, reward.name, recipe.seed, seeds) == (place / "own", "ssim", 7, [7])
+    assert gate._watch._sampling == Sampling(steps=4, guidance=1.5)
+    assert torch.equal(gate._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None), 4))
+    better = {"window": 8, "rewards": {"ssim": 0.6, "frechet": -2.5}}
+    gate.load_state_dict({"looks": [asdict(LOOK), better]})
+    assert gate.kept.window == 8
+    told = json.loads((tmp_path / "tuned" / "tuning.json").read_text("utf-8"))
+    assert told["facts"]["frechet"].items() >= FAR.items()
+    assert told["images"] == pictures.digest != told["held_out"]
+    said = json.loads(done.stdout)
+    assert (said["kind"], said["accepted"]) == ("tuned", True)
+
+
+def test_of_many_processes_the_first_alone_writes(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(*_: Any) -> Learnt:
+        return Learnt((0.5,))
+
+    def tune(*_: Any) -> Tuned:
+        return Tuned((), (LOOK,), LOOK, None, "as it was")
+
+    monkeypatch.setattr("trainers.dit.training.fit", fit)
+    monkeypatch.setattr("trainers.dit.grpo.tune", tune)
+    monkeypatch.setattr("trainers.dit.command.launched_rank", lambda: 1)
+    words = (place / "own", "--model", place / "model", "--out", tmp_path / "out")
+    tuning = ("grpo", *words, "--held-out", place / "held", *GATED, "--device", "cpu")
+    for done in (ran("train", *words, *BRIEF), ran(*tuning)):
+        assert (done.exit_code, done.stdout) == (0, "")
+        assert "Saved" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sample_is_shown_on_a_page_where_one_is_named(place: Path, tmp_path: Path) -> None:

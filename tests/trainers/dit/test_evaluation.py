@@ -46,15 +46,15 @@ def found(model: ImageModel, material: Material) -> Evaluation:
 
 
 def drawn_by_hand() -> Evaluation:
-    """Three images of two prompts: two drawn ones are told rightly, and all real ones but one."""
-    images = torch.stack([torch.full((1, 8, 8), shade) for shade in (0.0, 0.5, 1.0)])
+    """Three images of two prompts: two drawn ones are told rightly, and all real ones."""
+    images = torch.stack([torch.full((1, 8, 8), shade) for shade in (0.0, 0.25, 1.0)])
     left, right = PROMPTS[:2]
     return Evaluation(
         prompts=(left, right, right),
         images=images,
         targets=1 - images,
         scores=(Score("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
-        telling=Telling((left, left, right), (left, right, left)),
+        telling=Telling((left, left, right), (left, right, right)),
     )
 
 
@@ -112,10 +112,13 @@ def test_the_figures_in_words_and_for_programs_are_the_same() -> None:
     found = drawn_by_hand()
     told = found.as_json()
     assert told["accuracy"]["share"] == pytest.approx(2 / 3)
-    assert told["accuracy"]["real"] == pytest.approx(2 / 3)
+    assert told["accuracy"]["real"] == 1
+    assert (told["accuracy"]["low"], told["accuracy"]["high"]) == pytest.approx((0.208, 0.939), abs=1e-3)
     assert told["scores"]["frechet"] == asdict(found.scores[0])
     first, second = found.said
-    assert first.startswith("2 of 3 images are taken for their prompt: 66.7%, 95 % interval 20.8% to 93.9%")
+    assert first.startswith(
+        "2 of 3 images are taken for their prompt: 66.7%, 95 % interval 20.8% to 93.9% (of the real images 100.0%)"
+    )
     assert second == "Fréchet distance: 4.25, real images 1.5 (of 3 images and 7 real ones; less is better)"
 
 
@@ -147,13 +150,26 @@ def test_names_of_rewards_are_read_and_wrong_ones_named() -> None:
 def test_a_page_has_the_figures_and_every_image_that_was_taken_for_something_else() -> None:
     page = page_of(text := render_sheet(judged_sheet("Evaluation of mine", ("a line",), drawn_by_hand(), ())))
     assert page.numbers == pytest.approx([2 / 3, 4.25, 3])
-    assert "2 of 3 are taken for their prompt" in page.words
+    assert "2 of 3 are taken for their prompt; 95 % interval 20.8 % to 93.9 %; of the real images 100.0 %" in page.words
     assert "of 3 images and 7 real ones; real images have 1.500; less is better" in page.words
     assert f"{PROMPTS[1]} 2 drawn, 1 taken for it" in page.words
     assert f"{PROMPTS[1]} taken for: {PROMPTS[0]}" in page.words
     assert "All 1." in page.words
     assert len(page.references) == 2 * 3 + 1
     assert_holds_all(text)
+
+
+def test_images_on_a_page_are_drawn_ones_beside_real_ones_and_those_that_were_mistaken() -> None:
+    found = drawn_by_hand()
+    sheet = judged_sheet("Evaluation", (), found, ())
+    for one, rows in zip(sheet.prompts, ([0], [1, 2]), strict=True):
+        real, drawn = (
+            strip_of("Real", found.targets[rows], one.prompt),
+            strip_of("Drawn", found.images[rows], one.prompt),
+        )
+        assert one.strips == (real, drawn)
+    (mistaken,) = sheet.mistaken
+    assert mistaken.strip == strip_of("Drawn", found.images[1:2], PROMPTS[1])
 
 
 def test_images_on_a_page_are_those_that_were_drawn(found: Evaluation) -> None:

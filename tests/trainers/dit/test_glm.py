@@ -115,6 +115,17 @@ def test_its_pipeline_draws_the_same_images(settings: dict[str, Any], guidance: 
     assert float((draw_images(model, PROMPTS, sampling, plans(2, seed=2)) - theirs).abs().max()) > 1e-3
 
 
+def test_each_image_has_its_own_plan_however_many_are_drawn_at_once_and_however_they_are_named(tmp_path: Path) -> None:
+    model, priors = a_model(), plans(4)
+    priors[1, :3] = 0  # a token like others, among others
+    together, apart = (draw_images(model, [PROMPTS[1]] * 4, Sampling(steps=3, at_once=size), priors) for size in (4, 2))
+    torch.testing.assert_close(apart, together, atol=1e-5, rtol=0)
+    pictures = some_pictures(tmp_path, model)
+    named = dict(reversed([(one.file, plan) for one, plan in zip(pictures.pictures, priors, strict=True)]))
+    cache = write_cache(pictures, model, tmp_path / "cache", priors={"another.png": plans(1)[0], **named})
+    assert torch.equal(cache.gather(torch.arange(4)).condition.priors, priors)
+
+
 @pytest.mark.parametrize("kind", ["linear", "exponential"])
 def test_an_exact_prediction_leads_back_to_the_image(kind: str) -> None:
     objective = glm_objective(a_scheduler(time_shift_type=kind), PATCHES)
@@ -226,6 +237,7 @@ def test_only_one_text_can_be_written_and_it_is_never_cut() -> None:
     assert glyphs("a “red” door") == "red"
     with pytest.raises(DataError, match="2 texts in quotation marks"):
         model.prompts.check("'a' and \"b\"")
+    model.prompts.check("a wall with '" + "x" * 255 + "'")
     with pytest.raises(DataError, match="has 301 tokens, and 256 are read"):
         model.prompts.check("a wall with '" + "x" * 300 + "'")
 

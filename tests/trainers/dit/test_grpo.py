@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import torch
@@ -22,9 +22,11 @@ from trainers.dit.policy import log_probability
 from trainers.dit.recipe import GrpoRecipe, ObjectiveName, Sampling
 from trainers.dit.rewards import Checked, Kind, Material, reward_of
 from trainers.dit.rollouts import Rollouts, Steps
+from trainers.dit.sampling import draw_images
 from trainers.dit.watching import Watch
 from trainers.loop import (
     Checkpoints,
+    Notice,
     OutOfMemoryError,
     Report,
     SettingsError,
@@ -144,6 +146,57 @@ def test_each_step_ends_where_the_next_begins_and_the_last_without_noise(folder:
     assert (moves[-1].times - moves[-1].lengths).tolist() == [0] * 12
 
 
+class Kept:
+    """A reward that keeps what it was asked, of which every image is as good."""
+
+    def __init__(self) -> None:
+        self.prompts: list[tuple[str, ...]] = []
+        self.targets: list[Tensor] = []
+
+    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:
+        self.prompts.append(tuple(prompts))
+        self.targets.append(targets)
+        return torch.zeros(len(images))
+
+
+def test_prompts_and_their_real_images_are_chosen_by_chance_and_belong_together(folder: Path) -> None:
+    pictures, kept = pictures_of(folder / "own"), Kept()
+    model, recipe = tiny_model().learning("flow"), replace(SMALL, members=2, draw_steps=2, trained_steps=1)
+    torch.manual_seed(1)
+    handed = iter(Rollouts(model, pictures, Checked("kept", kept), play_of(recipe)))
+    for _ in range(6):
+        next(handed)
+    real = pictures.pixels(range(32)) / 2 + 0.5
+    places = [[int((real - target).abs().flatten(1).sum(1).argmin()) for target in some] for some in kept.targets]
+    for prompts, found, targets in zip(kept.prompts, places, kept.targets, strict=True):
+        assert prompts[::2] == prompts[1::2]
+        assert torch.equal(real[found], targets)
+        assert [pictures.pictures[place].prompt for place in found] == list(prompts)
+    assert len({place for found in places for place in found}) > 6
+    assert len(set(kept.prompts)) > 2
+
+
+def test_every_step_is_learnt_from_sooner_or_later(folder: Path) -> None:
+    _, rollouts = rollouts_of(folder, replace(SMALL, groups=1, members=2, trained_steps=1))
+    torch.manual_seed(1)
+    handed = iter(rollouts)
+    assert len({float(next(handed).times[0]) for _ in range(12)}) == 4
+
+
+def test_more_groups_than_prompts_come_again(folder: Path) -> None:
+    _, rollouts = rollouts_of(folder, replace(SMALL, groups=6, members=2, draw_steps=2, trained_steps=1))
+    assert next(iter(rollouts)).advantages.shape == (12,)
+
+
+def test_nothing_drops_out_while_images_are_drawn_to_learn_from(folder: Path) -> None:
+    model, rollouts = rollouts_of(folder, replace(SMALL, draw_steps=2, trained_steps=1))
+    modes: list[bool] = []
+    model.network.module.train()
+    model.network.module.register_forward_pre_hook(lambda module, _: modes.append(module.training))
+    next(iter(rollouts))
+    assert modes == [False, False]
+
+
 def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) -> None:
     model, rollouts = rollouts_of(folder)
     torch.manual_seed(3)
@@ -167,6 +220,7 @@ def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) 
     ]
     away = ((step.mean - other.mean) ** 2 / (2 * step.deviation[:, None, None, None] ** 2)).mean()
     found = Improving(model.network, start.network, steps, SMALL).loss(moves)
+    assert float(found.parts["clipped"]) == sum(abs(ratio - 1) > 0.01 for ratio in ratios) / 12
     assert found.mean.item() == pytest.approx(0.5 * float(away) - sum(gains) / 12, rel=1e-4)
     found.mean.backward()
     assert all(weight.grad is None for weight in start.network.module.parameters())
@@ -181,6 +235,48 @@ def test_a_reward_rises_and_the_frozen_parts_stay(folder: Path) -> None:
     assert end > start + 0.005
     assert (done.kept, done.refused) == (done.looks[-1], None)
     assert (model.latents.digest, model.prompts.digest) == digests
+
+
+BRIEF = replace(SMALL, iterations=2, groups=2, members=2, draw_steps=2, trained_steps=2, learning_rate=1e-2)
+
+
+@pytest.fixture(scope="module")
+def brief(folder: Path) -> Tuned:
+    return tuned(folder, BRIEF)[1]
+
+
+@pytest.mark.parametrize("setting", [{"chance": 0.4}, {"guidance": 2.0}], ids=lambda setting: next(iter(setting)))
+def test_a_setting_of_how_to_draw_counts(setting: dict[str, Any], folder: Path, brief: Tuned) -> None:
+    assert tuned(folder, replace(BRIEF, **setting))[1].rounds[0].reward != brief.rounds[0].reward
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"accumulate": 2},
+        {"clip": 1e-4},
+        {"divergence": 50.0},
+        {"ema": 0.9},
+        {"learning_rate": 1e-3},
+        {"ratio_clip": 0.2},
+    ],
+    ids=lambda setting: next(iter(setting)),
+)
+def test_a_setting_of_how_to_learn_counts(setting: dict[str, Any], folder: Path, brief: Tuned) -> None:
+    _, other = tuned(folder, replace(BRIEF, **setting))
+    assert other.rounds[0] == brief.rounds[0]
+    assert other.looks[0] == brief.looks[0]
+    assert other.looks[-1].rewards != brief.looks[-1].rewards
+
+
+def test_there_is_a_look_after_the_last_iteration_too_and_the_best_weights_are_put_back(folder: Path) -> None:
+    model, done = tuned(folder, replace(BRIEF, iterations=3))
+    assert [look.window for look in done.looks] == [0, 4, 6]
+    rewards = [look.rewards["mine"] for look in done.looks]
+    assert done.kept.rewards["mine"] == max(rewards) > min(rewards) + 1e-4
+    prompts = [picture.prompt for picture in pictures_of(folder / "held").pictures]
+    drawn = draw_images(model, prompts, Sampling(steps=4, guidance=BRIEF.guidance, seed=5))
+    assert float(brightness(drawn).mean()) == pytest.approx(max(rewards), abs=1e-6)
 
 
 def test_groups_of_equal_rewards_are_counted_and_move_nothing(folder: Path) -> None:
@@ -276,6 +372,32 @@ def test_the_bound_is_of_distances_and_of_other_numbers(folder: Path) -> None:
         gate.load_state_dict({"looks": [{"window": at, "rewards": each} for at, each in enumerate(rewards)]})
         assert [gate.accepts(look) for look in gate.looks] == [True, True, False]
         assert (gate.kept.window, gate.refused) == (1, gate.looks[2])
+
+
+def test_the_first_of_the_best_accepted_looks_is_kept() -> None:
+    watch: Any = None
+    gate = Gate(watch, reward="a", quality="b", bound=1.3, every=1)
+    looks = [{"window": at, "rewards": {"a": worth, "b": 1.0}} for at, worth in enumerate((1.0, 3.0, 3.0, 2.0))]
+    gate.load_state_dict({"looks": looks})
+    assert (gate.kept.window, gate.refused) == (1, None)
+
+
+def test_a_tuning_that_was_refused_learns_nothing_more_and_is_told_beside_real_images_in_the_same_measure() -> None:
+    class Far:
+        """A watch of a distance."""
+
+        facts: Final = {"frechet": {"floor": 1.5}}
+
+    watch: Any = Far()
+    gate = Gate(watch, reward="a", quality="frechet", bound=1.3, every=1)
+    looks = [{"window": at, "rewards": {"a": 1.0 * at, "frechet": far}} for at, far in enumerate((-2.0, -9.0))]
+    gate.load_state_dict({"looks": looks})
+    run: Any = None
+    assert list(gate.watched(run, iter([Notice(message="a report")]))) == []
+    assert gate.verdict.endswith(
+        "the best accepted weights stay, after 0 steps: a 0, Fréchet distance 2 (less is better); real images have "
+        "Fréchet distance 1.5 (less is better)"
+    )
 
 
 def test_a_tuning_that_has_gained_nothing_says_so(folder: Path) -> None:

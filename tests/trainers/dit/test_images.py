@@ -11,6 +11,7 @@ from tiny_images import PROMPTS, bar, tiny_model, write_images
 
 from trainers.dit.errors import DataError
 from trainers.dit.images import Form, Pictures, as_floats, read_pictures
+from trainers.media.metadata import Refused, listed
 
 FORM = Form(1, 8, 8)
 
@@ -30,7 +31,7 @@ def test_images_come_with_their_prompts_in_the_order_of_metadata(tmp_path: Path)
     assert pictures.prompts == PROMPTS
     whole = torch.from_numpy(np.array(bar(PROMPTS[1], 1)))
     torch.testing.assert_close(pictures.pixels([1])[0, 0], as_floats(whole))
-    assert (float(pictures.pixels(range(6)).min()), float(pictures.pixels(range(6)).max())) >= (-1, -1)
+    assert as_floats(torch.tensor([0, 255], dtype=torch.uint8)).tolist() == [-1, 1]
 
 
 def test_the_digest_follows_pixels_and_prompts_and_not_names(tmp_path: Path) -> None:
@@ -133,6 +134,12 @@ def test_a_file_of_a_kind_that_is_no_picture_of_pixels_is_not_opened(content: by
         read(tmp_path)
 
 
+def test_twenty_bad_images_are_listed_and_of_more_the_number() -> None:
+    bad = [Refused(f"{number}.png", "broken") for number in range(22)]
+    assert listed(bad[:20], 0, "images").splitlines()[-1] == "  19.png: broken"
+    assert listed(bad, 0, "images").splitlines()[-2:] == ["  19.png: broken", "  and 2 more"]
+
+
 def test_one_bad_image_of_a_thousand_is_found_and_named(tmp_path: Path) -> None:
     folder = write_images(tmp_path, 1000)
     (folder / "images" / "0617.png").write_bytes(b"")
@@ -145,6 +152,7 @@ def test_a_prompt_longer_than_the_encoder_reads_is_refused_by_its_count(tmp_path
     model = tiny_model()
     folder = write_images(tmp_path, 3, ["images/0000.png|a", "long.png|" + "a bar on the left " * 3])
     bar(PROMPTS[0], 7).save(folder / "long.png")
+    model.prompts.check("a bar on the left " * 2)  # 12, with its beginning and end
     with pytest.raises(DataError, match="has 17 tokens, and the text encoder reads 12"):
         read_pictures(folder, model.form, model.prompts.check)
     left = read_pictures(folder, model.form, model.prompts.check, skip_bad=True).refused

@@ -8,17 +8,22 @@ from typing import Any
 
 import pytest
 import torch
+from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
 from diffusers.pipelines.pixart_alpha.pipeline_pixart_alpha import PixArtAlphaPipeline
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from safetensors.torch import load_file, save_file
 from tiny_images import LENGTH, PROMPTS, tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae
+from transformers import T5Config, T5EncoderModel
 
-from trainers.dit.encoders import scaled
+from trainers.dit.encoders import PromptCoder, scaled
 from trainers.dit.errors import DataError, ImageError, ModelError, SchedulerError
+from trainers.dit.images import Form
 from trainers.dit.models import ImageModel
+from trainers.dit.networks import PixArt
 from trainers.dit.objective import objective_of
 from trainers.dit.recipe import ObjectiveName, Sampling
 from trainers.dit.sampling import as_image, draw_images, grid
+from trainers.media.folders import next_draft
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 
@@ -84,6 +89,15 @@ def test_drawing_touches_neither_the_random_stream_nor_the_mode() -> None:
     assert all(part.training for part in model.network.module.modules())
 
 
+def test_nothing_drops_out_while_images_are_drawn() -> None:
+    model, modes = trained(), list[bool]()
+    model.network.module.train()
+    model.network.module.register_forward_pre_hook(lambda module, _: modes.append(module.training))
+    draw_images(model, PROMPTS[:1], Sampling(steps=5))
+    assert modes
+    assert not any(modes)
+
+
 def test_a_model_that_has_learnt_nothing_draws_nothing(tmp_path: Path) -> None:
     tiny_model().save(tmp_path / "model")
     model = ImageModel.load(tmp_path / "model")
@@ -118,6 +132,24 @@ def test_a_model_larger_than_there_is_room_for_is_one_error(tmp_path: Path) -> N
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_read_again_does_not_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def another(*_: object) -> FlowMatchEulerDiscreteScheduler:
+        return FlowMatchEulerDiscreteScheduler(1000)
+
+    monkeypatch.setattr("trainers.dit.models._scheduler", another)
+    with pytest.raises(SchedulerError, match="is the sampler of no objective here"):
+        trained().save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_kill_has_left_of_a_folder_is_in_nobodys_way(tmp_path: Path) -> None:
+    next_draft(tmp_path / "model").mkdir()
+    (tmp_path / ".model.draft" / "half").write_text("")
+    trained().save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert not (tmp_path / "model" / "half").exists()
 
 
 def test_a_folder_is_never_written_over(tmp_path: Path) -> None:
@@ -197,6 +229,37 @@ def test_encoding_is_undone_by_decoding_up_to_what_the_vae_loses() -> None:
     module: Any = coder.module
     plain = module.decode(module.encode(pixels).latent_dist.mean).sample
     torch.testing.assert_close(coder.decode(coder.encode(pixels).mean), (plain / 2 + 0.5).clamp(0, 1))
+
+
+def test_what_freezes_does_not_drop_out() -> None:
+    """T5 drops out by its usual settings."""
+    config = T5Config(
+        vocab_size=len(tiny_tokenizer()), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, dropout_rate=0.5
+    )
+    for coder in (PromptCoder(T5EncoderModel(config).train(), tiny_tokenizer()), tiny_model().latents):
+        assert not any(part.training for part in coder.module.modules())
+
+
+def test_half_a_shade_is_rounded_and_not_cut() -> None:
+    assert list(as_image(torch.tensor([[[0.0, 0.4, 0.999, 1.0]]]) * 1.0).tobytes()) == [0, 102, 255, 255]
+
+
+def test_a_network_that_also_says_how_sure_it_is_is_asked_for_its_first_half() -> None:
+    model = trained()
+    settings: Any = model.network.module.config
+    module: Any = PixArtTransformer2DModel.from_config({**settings, "out_channels": 8})
+    network = PixArt(module, model.form)
+    condition = model.prompts.embed(model.prompts.tokens(PROMPTS[:1]))
+    assert network.predict(torch.zeros(1, 4, 4, 4), torch.zeros(1), condition).shape == (1, 4, 4, 4)
+
+
+def test_a_network_of_the_largest_size_is_told_size_and_proportions() -> None:
+    settings: Any = tiny_transformer().config
+    largest = {**settings, "sample_size": 128, "patch_size": 32, "use_additional_conditions": True}
+    module: Any = PixArtTransformer2DModel.from_config(largest)
+    told: Any = PixArt(module, Form(1, 512, 1024))._told(torch.zeros(2, 4, 128, 128))
+    assert told["resolution"].tolist() == [[512, 1024]] * 2
+    assert told["aspect_ratio"].tolist() == [[0.5]] * 2
 
 
 def test_a_grid_has_its_images_row_by_row() -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from loop_reports import window
 from tiny_images import tiny_model, write_images
 from torch import Tensor
 
@@ -18,7 +20,7 @@ from trainers.dit.rewards import Kind, Material, reward_of
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import Learnt, fit
 from trainers.dit.watching import Look, Watch
-from trainers.loop import Checkpoints, Report, StoppedError, seed_everything
+from trainers.loop import Checkpoints, Notice, Report, StoppedError, seed_everything
 from trainers.progress import Consumer
 
 SAMPLING = Sampling(steps=3, guidance=2.0, seed=11)
@@ -139,6 +141,46 @@ def test_a_training_that_goes_on_remembers_what_was_seen(folder: Path, tmp_path:
     again, rest = trained(folder, Listed([0.0, 2, 5, 3]), 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9))
     assert rest.looks == learnt.looks
     assert torch.equal(weights(again), weights(whole))
+
+
+def test_looks_count_steps_and_not_windows_also_where_a_training_goes_on() -> None:
+    class Counted:
+        """A watch that looks at nothing."""
+
+        def look(self, run: Any) -> Look:
+            return Look(run.windows, {"listed": float(run.windows)})
+
+    class Still:
+        """A run that stands still."""
+
+        windows = 7
+
+        def stalled(self, score: float, *, patience: int) -> None:
+            assert (score, patience) == (-7.0, 1)
+
+    def made() -> Monitor:
+        watch: Any = Counted()
+        return Monitor(watch, "listed", every=2, collapse=Collapse(0))
+
+    run: Any = Still()
+    first, second = made(), made()
+    reports = [window(number, stepped=number % 3 != 2) for number in range(7)]
+    told = [one.message for one in first.watched(run, reports[:4]) if isinstance(one, Notice)]
+    assert told == ["after 2 steps: listed 7"]
+    second.load_state_dict(first.state_dict())
+    told = [one.message for one in second.watched(run, reports[4:]) if isinstance(one, Notice)]
+    assert told == ["after 4 steps: listed 7"]
+
+
+def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model().learning("flow")
+    material = Material(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
+    whole = Watch(model, material, [], SAMPLING)._begun()
+    monkeypatch.setattr("trainers.dit.watching.TOGETHER", 3)
+    parts = Watch(model, material, [], SAMPLING)._begun()
+    assert [len(part.places) for part in parts] == [3, 3, 2]
+    assert torch.equal(torch.cat([part.noise for part in parts]), whole[0].noise)
+    assert torch.equal(torch.cat([part.condition.embeddings for part in parts]), whole[0].condition.embeddings)
 
 
 def test_too_few_held_out_images_are_refused(folder: Path) -> None:

@@ -61,6 +61,8 @@ def test_advantages_are_counted_in_the_spread_of_each_group() -> None:
     assert found.values[1].tolist() == [0, 0, 0]
     assert float(found.values[2].sum()) == pytest.approx(0, abs=1e-5)
     assert float(advantages_of(torch.eye(100)[:1] * 50).values.max()) == 3.0
+    assert float(advantages_of(torch.eye(100)[:1] * -50).values.min()) == -3.0
+    assert float(advantages_of(torch.tensor([[0.0, 1e-4]])).values.max()) < 0.5  # nearly equal ones
 
 
 def test_nothing_is_gained_beyond_the_clip() -> None:

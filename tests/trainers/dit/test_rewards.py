@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from tiny_images import PROMPTS, tiny_tokenizer, write_images
+from tiny_images import PROMPTS, bar, tiny_tokenizer, write_images
 from torch import Tensor
 from torch.nn import functional
 from transformers import CLIPConfig, CLIPModel
@@ -14,6 +15,7 @@ from transformers import CLIPConfig, CLIPModel
 from trainers.dit.errors import RewardError
 from trainers.dit.images import Form, Pictures, read_pictures
 from trainers.dit.judge import judge_of, pixels_of
+from trainers.dit.resemblance import Resemblance
 from trainers.dit.rewards import KINDS, Frechet, Kind, Like, Material, Reward, reward_of, rewards_of
 from trainers.dit.statistics import frechet_distance, psnr, ssim
 
@@ -61,6 +63,14 @@ def test_frechet_distance_is_that_of_two_normal_distributions() -> None:
     # of diagonal covariances: squared distance of the means, and of the deviations
     assert frechet_distance(whitened, stretched) == pytest.approx(1 + 4 + (3 - 1) ** 2 + 0.5**2, rel=1e-4)
     assert frechet_distance(draw, draw) == pytest.approx(0, abs=1e-9)
+    # variances of 2 and of 8, not of 1 and 4
+    assert frechet_distance(torch.tensor([[0.0], [2]]), torch.tensor([[0.0], [4]])) == pytest.approx(1 + 2)
+
+
+def test_real_images_are_counted_from_black_to_white_as_drawn_ones_are(material: Material) -> None:
+    images, _ = held(material, 3)
+    wanted = torch.from_numpy(np.stack([np.array(bar(PROMPTS[number], number)) for number in range(3)]) / 255)
+    torch.testing.assert_close(images[:, 0], wanted.float())
 
 
 def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(material: Material) -> None:
@@ -87,6 +97,9 @@ def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(mat
     said = reward(images, prompts, images)
     assert said.tolist() == pytest.approx([-frechet_distance(judge.features(images), real)] * 16)
     assert float(reward(torch.rand(16, 1, 8, 8), prompts, images)[0]) < float(said[0]) - inner.floor
+    others = 1 - pixels_of(material.pictures)
+    floor = frechet_distance(judge.features(others[:16]), real)
+    assert Frechet(judge, pixels_of(material.held_out), others, 16).floor == pytest.approx(floor)
     with pytest.raises(RewardError, match=r"of 8 images cannot be compared with the others, of 16"):
         reward(images[:8], prompts[:8], images[:8])
     with pytest.raises(RewardError, match=r"of 25 images needs as many held-out images.*there are 24 and 25"):
@@ -128,6 +141,8 @@ def test_clip_is_the_cosine_of_its_embeddings_from_a_folder(material: Material, 
     with torch.no_grad():
         logits = model(**tokens, pixel_values=pixels).logits_per_image / model.logit_scale.exp()
     torch.testing.assert_close(said, logits.diagonal())
+    Resemblance(model.train(), tiny_tokenizer())
+    assert not any(part.training for part in model.modules())
 
 
 def test_clip_without_weights_is_refused(material: Material, tmp_path: Path) -> None:
@@ -145,8 +160,9 @@ def test_what_cannot_be_had_is_refused_by_name(material: Material, tmp_path: Pat
         reward_of("mine", material, kinds)
     with pytest.raises(RewardError, match="reward ssim reads no weights"):
         rewards_of(("ssim",), Material(material.pictures, material.held_out, tmp_path))
-    few = pictures_of(tmp_path / "few", 8)
-    with pytest.raises(RewardError, match="8 images of 4 prompts; a classifier needs"):
+    judge_of(pictures_of(tmp_path / "enough", 32))
+    few = pictures_of(tmp_path / "few", 31)
+    with pytest.raises(RewardError, match="31 images of 4 prompts; a classifier needs"):
         reward_of("classifier", Material(few, material.held_out))
     others = Pictures(few.folder, few.form, tuple(few.pictures[:3]), ())
     with pytest.raises(RewardError, match=f"has seen no image of '{PROMPTS[3]}'"):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tiny_images import (
     PROMPTS,
     WORDS,
@@ -99,9 +100,18 @@ def test_a_tuning_names_the_words_that_it_draws_unlearnt_and_hands_on_those_that
     said = ran(*words, *BRIEF, "--device", "cpu").stderr
     assert said.count(DOUBT) == 1
     assert f"{DOUBT} 'floor', which 1 of 5 prompts of {folder} have\n" in said
+    assert json.loads((tmp_path / "tuned" / "tuning.json").read_text("utf-8"))["words"] == sorted(WORDS)
     for model in (tmp_path / "tuned", place / "model"):
         assert trained_words(read_notes(model)) == frozenset(WORDS)
     assert f"{DOUBT} 'floor', and" in drawn(tmp_path / "tuned", "a bar on the floor", tmp_path / "a.png")
+
+
+def test_a_judgement_names_the_words_that_it_draws_unlearnt(place: Path, tmp_path: Path) -> None:
+    folder = strange(tmp_path / "images", "floor")
+    words = ("evaluate", place / "model", "--images", place / "own", "--held-out", folder, "--rewards", "ssim")
+    said = ran(*words, "--steps", "4", "--count", "2", "--page", tmp_path / "a.html").stderr
+    assert said.count(DOUBT) == 1
+    assert f"{DOUBT} 'floor', which 1 of 5 prompts of {folder} have\n" in said
 
 
 def test_a_further_training_adds_its_words(place: Path, tmp_path: Path) -> None:
@@ -134,3 +144,4 @@ def test_words_are_compared_without_punctuation_and_capitals() -> None:
     coder = PromptCoder(tiny_encoder(), tiny_pieces())
     assert coder.words("A bar, on (the) «Left»: - !") == ("a", "bar", "on", "the", "left")
     assert coder.unknown("a bar on the left") == ()
+    assert torch.equal(coder.tokens(["A  Bar"]).ids, coder.tokens(["a bar"]).ids)

@@ -26,6 +26,11 @@ def test_a_level_is_within_the_picture_and_lies_where_its_number_is() -> None:
     assert 0 < last < first < (drawn.level or 0) < 100
 
 
+def test_a_level_of_nothing_is_a_level_too() -> None:
+    assert plot(curve((1, -1.0), (2, 1.0), level=0.0)).level == 50
+    assert plot(curve((1, -1.0), (2, 1.0))).level is None
+
+
 def test_marks_lie_where_their_numbers_are() -> None:
     marks = plot(curve((100, 1.0), (1500, 3.0))).across
     assert [(mark.text, mark.place) for mark in marks] == [("0", 0), ("500", 33.33), ("1,000", 66.67), ("1,500", 100)]

@@ -1,8 +1,24 @@
-"""What commands say is text, whoever wrote the names in it."""
+"""What commands say is text, whoever wrote the names in it; counts are for a person at a terminal."""
+
+import sys
 
 import pytest
 
-from trainers.media.console import say
+from trainers.media.console import counter, say
+
+
+@pytest.mark.parametrize(
+    ("terminal", "silent", "shown"),
+    [(True, False, "\rencoded 1 of 2 images\rencoded 2 of 2 images\n"), (True, True, ""), (False, False, "")],
+)
+def test_counts_are_shown_to_a_person_at_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, terminal: bool, silent: bool, shown: str
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    tell = counter("encoded", "images", silent=silent)
+    tell(1, 2)
+    tell(2, 2)
+    assert capsys.readouterr().err == shown
 
 
 def test_escapes_in_a_name_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

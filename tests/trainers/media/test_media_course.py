@@ -1,8 +1,14 @@
 """How steps become rounds, whatever is trained."""
 
+import math
+from pathlib import Path
+
 import pytest
 
-from trainers.media.course import pace_of
+from trainers.loop import Checkpoints
+from trainers.media.course import checkpoints_in, pace_of
+from trainers.media.errors import MediaError
+from trainers.options import RunOptions
 
 
 @pytest.mark.parametrize(
@@ -12,3 +18,19 @@ def test_steps_become_whole_rounds_of_about_a_hundred(steps: int, rounds: int, r
     pace = pace_of(steps)
     assert (pace.rounds, pace.round_steps) == (rounds, round_steps)
     assert steps <= rounds * round_steps < steps + rounds
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [(5.0, 5.0), (math.inf, None)])
+def test_checkpoints_are_kept_and_timed_as_the_flags_say(seconds: float, wanted: float | None, tmp_path: Path) -> None:
+    made = checkpoints_in(tmp_path, RunOptions(keep=7, checkpoint_seconds=seconds), {"a": 1}, MediaError)
+    assert made.folder == tmp_path / "checkpoints"
+    assert (made._keep, made._every_seconds, made._settings) == (7, wanted, {"a": 1})
+
+
+def test_checkpoints_of_a_stopped_training_are_gone_on_from_only_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Checkpoints, "any", True)
+    with pytest.raises(MediaError, match=r"checkpoints holds checkpoints of a training .*continue it \(--resume\)"):
+        checkpoints_in(tmp_path, RunOptions(), {}, MediaError)
+    assert checkpoints_in(tmp_path, RunOptions(resume=True), {}, MediaError).any

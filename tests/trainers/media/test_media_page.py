@@ -1,5 +1,6 @@
 """Pages are written whole or not at all, and refused before work is done for one that cannot be written."""
 
+import errno
 import math
 import os
 from pathlib import Path
@@ -22,6 +23,21 @@ def test_a_page_is_written_whole_in_place_of_an_older_one(tmp_path: Path) -> Non
 def test_a_page_that_cannot_be_written_is_one_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(PageError, match=r"gone/page\.html cannot be written \(No such file or directory\)"):
         write_page(tmp_path / "gone" / "page.html", "text")
+
+
+def test_a_page_for_which_there_is_no_room_leaves_the_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(PageError, match="No space left on device"):
+        write_page(path, "new")
+    assert path.read_text("utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_place_for_a_page_is_refused_before_the_work(tmp_path: Path) -> None:
