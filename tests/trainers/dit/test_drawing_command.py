@@ -136,7 +136,7 @@ def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, mon
     model, source, recipe, _, _, monitor = seen
     assert (source.folder, recipe.seed, seeds) == (cached, 7, [7])
     assert (monitor._name, monitor._watch._sampling) == ("ssim", Sampling(steps=3, guidance=1.5))
-    assert torch.equal(monitor._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None), 4))
+    assert torch.equal(monitor._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None).some(4)))
     assert monitor._collapse([0.0, 1.0, 0.4])
     told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
     assert told["facts"]["frechet"].items() >= FAR.items()
@@ -158,7 +158,7 @@ def test_a_tuning_is_given_what_the_flags_say(place: Path, tmp_path: Path, monke
     model, pictures, reward, gate, recipe, _, _ = seen
     assert (pictures.folder, reward.name, recipe.seed, seeds) == (place / "own", "ssim", 7, [7])
     assert gate._watch._sampling == Sampling(steps=4, guidance=1.5)
-    assert torch.equal(gate._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None), 4))
+    assert torch.equal(gate._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None).some(4)))
     better = {"window": 8, "rewards": {"ssim": 0.6, "frechet": -2.5}}
     gate.load_state_dict({"looks": [asdict(LOOK), better]})
     assert gate.kept.window == 8
