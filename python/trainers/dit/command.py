@@ -71,7 +71,8 @@ def cache(
     if as_json:
         write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
         return
-    say(f"{facts['images']} images of {facts['prompts']} prompts, {len(pictures.refused)} left out.")
+    made = f"{_counted(facts['images'], 'image')} of {_counted(facts['prompts'], 'prompt')}"
+    say(f"{made}, {len(pictures.refused)} left out.")
     say(f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine")
 
 
@@ -180,6 +181,10 @@ def _as_settings(watching: Watching) -> dict[str, str | None]:
     """As texts, so that they are the same after they were written as JSON."""
     told = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
     return {name: None if value is None else str(value) for name, value in told.items()}
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _drawing(model: Path, prompt: str, *, priors: bool) -> str:

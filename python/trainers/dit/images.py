@@ -12,6 +12,7 @@ from typing import Final, final
 import numpy as np
 import torch
 from PIL import Image
+from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from trainers.dit.errors import DataError, ImageError
@@ -26,6 +27,12 @@ FORMATS: Final = ("PNG", "JPEG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM")
 
 UNREADABLE: Final = (OSError, SyntaxError, ValueError, TypeError, RuntimeError, Image.DecompressionBombError)
 """What Pillow raises of damaged files of these."""
+
+DEEP: Final = ";16"
+"""What Pillow's names of how pixels are stored have in them where these have 16 bits, of which it would keep 8."""
+
+SCALED: Final = "ppm"
+"""What Pillow reads PPM files by whose brightest pixel is not 255."""
 
 PHOTOGRAPH: Final = "MPO"
 """What Pillow calls a JPEG that carries something besides its image, such as the distances in it."""
@@ -186,7 +193,7 @@ def _checked(source: Path, line: Line, form: Form) -> Picture:
     return Picture(line.file, line.prompt, content_digest(line.prompt, decode(source / line.file, form)))
 
 
-def _check_form(path: Path, image: Image.Image, form: Form) -> None:
+def _check_form(path: Path, image: ImageFile, form: Form) -> None:
     if (image.width, image.height) != (form.width, form.height):
         raise DataError(
             f"{path} is {image.width}x{image.height}, and the model draws {form.width}x{form.height}; scale or crop it"
@@ -196,6 +203,8 @@ def _check_form(path: Path, image: Image.Image, form: Form) -> None:
             f"{path} has mode {image.mode} ({len(image.getbands())} channels), and the VAE reads "
             f"{MODES.get(form.channels, f'{form.channels} channels')}; convert it"
         )
+    if any(DEEP in str(tile.args) or tile.codec_name == SCALED for tile in image.tile):
+        raise DataError(f"{path} has other than 8 bits a channel, and the VAE reads 8; convert it")
 
 
 def _check_alone(path: Path, image: Image.Image) -> None:

@@ -20,6 +20,9 @@ MOST_PROMPTS: Final = 24
 MOST_IMAGES: Final = 8
 """Images of a prompt that are shown."""
 
+MOST_DRAWN: Final = 100
+"""Images of a single prompt that are shown."""
+
 MOST_MISTAKEN: Final = 24
 """Images that were taken for something else that are shown."""
 
@@ -117,9 +120,11 @@ def render_sheet(sheet: Sheet) -> str:
 
 
 def drawn_sheet(title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[Curve]) -> Sheet:
-    """Of images of one prompt, float32 [N, channels, height, width], 0 to 1, all of which are shown."""
-    strip = strip_of("Drawn", images, prompt)
+    """Of images of one prompt, float32 [N, channels, height, width], 0 to 1, of which many are shown."""
+    strip = strip_of("Drawn", images[:MOST_DRAWN], prompt)
     note = f"{len(images):,} image{'s' if len(images) > 1 else ''}"
+    if len(images) > MOST_DRAWN:
+        note += f", the first {MOST_DRAWN} shown"
     return Sheet(
         title=title,
         lines=tuple(lines),

@@ -223,6 +223,12 @@ def test_a_sample_has_a_page_with_all_its_images() -> None:
     assert "How well it draws" not in page.words
 
 
+def test_of_very_many_images_of_one_prompt_the_first_are_shown() -> None:
+    page = page_of(render_sheet(drawn_sheet("Drawn", (), PROMPTS[0], torch.zeros(101, 1, 8, 8), ())))
+    assert len(page.references) == 100
+    assert "101 images, the first 100 shown" in page.words
+
+
 # --- how a model came to be
 
 

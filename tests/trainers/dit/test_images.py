@@ -1,5 +1,7 @@
 """A folder of images is checked one by one; what cannot be used is listed, and left out only where that is wanted."""
 
+import struct
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from PIL import Image
 from tiny_images import PROMPTS, bar, tiny_model, write_images
 
 from trainers.dit.errors import DataError
-from trainers.dit.images import Form, Pictures, as_floats, read_pictures
+from trainers.dit.images import Form, Pictures, as_floats, decode, read_pictures
 from trainers.media.metadata import Refused, listed
 
 FORM = Form(1, 8, 8)
@@ -101,6 +103,33 @@ def test_bad_images_are_left_out_where_that_is_wanted_and_stay_visible(tmp_path:
     pictures = read(tmp_path, skip_bad=True)
     assert [one.file for one in pictures.pictures] == ["images/0000.png", "images/0002.png", "images/0003.png"]
     assert {one.name: expected[one.name] in one.reason for one in pictures.refused} == dict.fromkeys(expected, True)
+
+
+def of_sixteen_bits(kind: int, channels: int) -> bytes:
+    """A PNG of 8x8 pixels, whose kind is 0 for grey and 2 for colours."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    head = struct.pack(">IIBBBBB", 8, 8, 16, kind, 0, 0, 0)
+    rows = zlib.compress((b"\0" + bytes(8 * 2 * channels)) * 8)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "channels", "told"),
+    [
+        (of_sixteen_bits(2, 3), 3, "has other than 8 bits a channel"),
+        (of_sixteen_bits(0, 1), 1, "has mode I;16"),
+        (b"P6 8 8 65535\n" + bytes(8 * 8 * 6), 3, "has other than 8 bits a channel"),
+    ],
+)
+def test_bits_that_the_vae_does_not_read_are_not_dropped_in_silence(
+    content: bytes, channels: int, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "deep.png").write_bytes(content)
+    with pytest.raises(DataError, match=told):
+        decode(tmp_path / "deep.png", Form(channels, 8, 8))
 
 
 def test_a_name_that_stands_on_many_lines_is_told_by_the_first_of_them(tmp_path: Path) -> None:
