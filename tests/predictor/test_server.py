@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import socket
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import grpc
 import grpc.aio
@@ -75,6 +77,28 @@ def health_of(channel: grpc.Channel | grpc.aio.Channel) -> Any:
 def raw(channel: grpc.Channel, method: str, body: bytes, **options: Any) -> bytes:
     """Call with bytes of our choice."""
     return channel.unary_unary(f"/quantra.v1.PredictionService/{method}")(body, timeout=10, **options)
+
+
+SETTINGS, PING, GOAWAY = 4, 6, 7
+"""Kinds of HTTP/2 frames."""
+
+
+def frame(kind: int, content: bytes = b"") -> bytes:
+    return len(content).to_bytes(3, "big") + bytes([kind, 0]) + bytes(4) + content
+
+
+def kinds_until(answers: BinaryIO, last: int) -> list[int]:
+    """The kinds of frames that come, up to one of that kind or a goodbye."""
+    kinds: list[int] = []
+    while not kinds or kinds[-1] not in {last, GOAWAY}:
+        head = answers.read(9)
+        answers.read(int.from_bytes(head[:3], "big"))
+        kinds.append(head[3])
+    return kinds
+
+
+def _exhausted(answer: Any) -> list[Any]:
+    return list(answer) if isinstance(answer, Iterator) else [answer]
 
 
 def refusal(call: Callable[[], object]) -> tuple[grpc.StatusCode, str, str]:
@@ -314,6 +338,36 @@ def test_health_of_an_unknown_model_is_not_found(channel: grpc.Channel) -> None:
     stub = health_of(channel)
     code, _, _ = refusal(lambda: stub.Check(health_pb2.HealthCheckRequest(service="nope")))
     assert code is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("body", [GARBAGE, b"\x0a\x02\xff\xff"], ids=["garbage", "no UTF-8"])
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+def test_bytes_that_are_no_question_about_health_are_invalid(channel: grpc.Channel, method: str, body: bytes) -> None:
+    place = f"/grpc.health.v1.Health/{method}"
+    kind = channel.unary_unary if method == "Check" else channel.unary_stream
+    code, _, message = refusal(lambda: _exhausted(kind(place)(body, timeout=10)))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"the {len(body)} bytes of the request are not what this method reads" in message
+
+
+def test_bytes_that_are_no_question_about_services_are_invalid_after_one_that_is(channel: grpc.Channel) -> None:
+    place = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    asked = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    answers: Any = channel.stream_stream(place)(iter([asked, GARBAGE]), timeout=10)
+    assert b"quantra.v1.PredictionService" in next(answers)
+    code, _, _ = refusal(lambda: _exhausted(answers))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_client_that_pings_each_second_without_a_call_is_not_cut_off(served: Served) -> None:
+    host, port = served.target.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS))
+        answers = client.makefile("rb")
+        for _ in range(5):
+            client.sendall(frame(PING, b"a second"))
+            assert PING in kinds_until(answers, PING)
+            assert not threading.Event().wait(1.0)  # what the client does between two pings
 
 
 def test_reflection_lists_the_services(channel: grpc.Channel) -> None:

@@ -9,14 +9,18 @@ from typing import Final, final
 import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from predictor.errors import ConfigurationError
+from predictor.server.adopted import Adopting
 from predictor.server.servicer import SERVICE_NAME, Admission, PredictionServicer, Service
 from predictor.server.settings import Address, ServerLimits
 
 _CLOSE_S: Final = 1.0
 """How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
+
+_PING_INTERVAL_MS: Final = 900
+"""Pings at least so far apart are answered; a client that sends one a second has some that come a little early."""
 
 
 @final
@@ -54,10 +58,12 @@ class Listener:
         """Answer calls; health says SERVING for the server, for the service's name and for each model's name."""
         calls = PredictionServicer(service, self._admission, self._limits)
         self._server.add_generic_rpc_handlers((calls.handler(),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        adopting = Adopting(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, adopting)
         if self._address.is_loopback:  # others need not learn what there is to attack
             names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, self._server)
+            reflecting = reflection.aio.ReflectionServicer(names)
+            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, adopting)
         for name in ("", SERVICE_NAME, *(info.name for info in service.models())):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
@@ -90,6 +96,9 @@ def _options(limits: ServerLimits) -> tuple[tuple[str, int], ...]:
         # Not documented by gRPC, whose default of 1000 drops calls without a reason; a test sends a burst.
         ("grpc.server.max_pending_requests", limits.pending_calls),
         ("grpc.server.max_pending_requests_hard_limit", limits.pending_calls),
+        # Clients that ask each second whether the server is there, with no call under way, are not cut off for it.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", _PING_INTERVAL_MS),
         ("grpc.so_reuseport", 0),  # a second server on the port must fail, not take part of the calls
     )
 

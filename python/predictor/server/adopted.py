@@ -1,0 +1,77 @@
+"""Services of gRPC's own packages, whose requests are parsed here: bytes that are none get an answer that says so.
+
+What gRPC parses itself ends as UNKNOWN where it cannot be parsed.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Never, final
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@final
+class Adopting:
+    """Where generated code registers a service, in the place of a server.
+
+    Args:
+        server: that answers.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Register handlers, with requests parsed here."""
+        self._server.add_generic_rpc_handlers([_Adopted(handlers) for handlers in generic_rpc_handlers])
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: object) -> None:
+        """Nothing: the same handlers come by the other way."""
+
+
+@final
+class _Adopted(grpc.GenericRpcHandler):
+    def __init__(self, handlers: grpc.GenericRpcHandler) -> None:
+        self._handlers = handlers
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        handler: Any = self._handlers.service(handler_call_details)
+        return None if handler is None else _parsing(handler)
+
+
+def _parsing(handler: Any) -> Any:
+    """The same method, asked with bytes."""
+    answer: Callable[..., Any] = handler.stream_stream or handler.unary_stream or handler.unary_unary
+    parse: Callable[[bytes], Any] = handler.request_deserializer
+
+    async def one(body: bytes, context: Context) -> Any:
+        return await answer(await _parsed(parse, body, context), context)
+
+    async def many(bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
+        requests = (await _parsed(parse, body, context) async for body in bodies)
+        async for reply in answer(requests, context):
+            yield reply
+
+    serialize = handler.response_serializer
+    if handler.request_streaming:
+        return grpc.stream_stream_rpc_method_handler(many, response_serializer=serialize)
+    if handler.response_streaming:
+        return grpc.unary_stream_rpc_method_handler(one, response_serializer=serialize)
+    return grpc.unary_unary_rpc_method_handler(one, response_serializer=serialize)
+
+
+async def _parsed(parse: Callable[[bytes], Any], body: bytes, context: Context) -> Any:
+    try:
+        return parse(body)
+    except DecodeError:
+        await _refuse(context, len(body))
+
+
+async def _refuse(context: Context, size: int) -> Never:
+    await context.abort(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        f"the {size} bytes of the request are not what this method reads; encode it from the service's own .proto",
+    )
