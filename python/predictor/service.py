@@ -155,21 +155,26 @@ def done(value: ResultT) -> Future[ResultT]:
 
 
 class Worker:
-    """One thread that does its work in order, and refuses more than its capacity."""
+    """One thread that does its work in order, and refuses more than its capacity.
+
+    A process that was forked from one whose worker has worked lacks its thread, and is refused.
+    """
 
     def __init__(self, name: str, capacity: int, *, gives_way: bool = False) -> None:
         begin = _give_way if gives_way else None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name, initializer=begin)
         self._places = threading.BoundedSemaphore(capacity)
         self._name, self._capacity = name, capacity
+        self._process: int | None = None
 
     def submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
         """Do `work` after all that waits already.
 
         Raises:
             QueueFullError: too many calls wait.
-            UnavailableError: the worker is closed.
+            UnavailableError: the worker is closed, or works in the process that this one was forked from.
         """
+        self._check_process()
         if not self._places.acquire(blocking=False):
             raise QueueFullError(f"{self._capacity} calls wait for {self._name} already; try again later")
         try:
@@ -179,6 +184,15 @@ class Worker:
             raise UnavailableError("the service is stopping; call again when it is back") from error
         future.add_done_callback(lambda _: self._places.release())
         return future
+
+    def _check_process(self) -> None:
+        process = os.getpid()
+        self._process = self._process or process
+        if self._process != process:
+            raise UnavailableError(
+                f"these models work in process {self._process}, from which this one was forked without their threads; "
+                "open them here, or before any forecast, or start processes by spawn"
+            )
 
     def refuse(self) -> None:
         """Accept no more."""

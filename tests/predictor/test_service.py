@@ -1,9 +1,10 @@
 """The use cases without wire types: each instance its own answer, bounded queues, deadlines, and an orderly end."""
 
 import os
+import signal
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -318,6 +319,41 @@ def test_deadlines_do_not_share_their_flag() -> None:
 
 
 # --- workers
+
+
+def in_a_fork(work: Callable[[], str]) -> str:
+    """What a forked child says, within `SOON_S`."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SOON_S)
+        try:
+            os.write(writing, work().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def asked_in_a_fork(service: PredictionService) -> str:
+    try:
+        return type(service.predict("small", [], Deadline()).result(SOON_S)).__name__
+    except UnavailableError as error:
+        return error.message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_is_refused_at_once_after_its_parent_has_predicted(model: Model) -> None:
+    with PredictionService(_registry(model)) as service:
+        assert in_a_fork(lambda: asked_in_a_fork(service)) == "tuple"
+        assert _predict(service) == ()
+        said = in_a_fork(lambda: asked_in_a_fork(service))
+        assert f"work in process {os.getpid()}, from which this one was forked" in said
+        assert _predict(service) == ()
 
 
 def test_a_full_lane_refuses_at_once() -> None:
