@@ -1,12 +1,24 @@
 """Folders of tests that need an extra: without it each file is skipped, with the reason."""
 
-from collections.abc import Iterable
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from trainers.media.errors import Extra
+
+ROOT = Path(__file__).parents[1]
+HIDING = """
+import sys
+folder, *hidden = sys.argv[1:]
+sys.modules.update(dict.fromkeys(hidden))
+import pytest
+sys.exit(pytest.main([folder, "-q", "-rs", "-p", "no:cacheprovider"]))
+"""
 
 
 class LeftOut(pytest.Module):
@@ -26,3 +38,14 @@ def without(extra: Extra, path: Path, parent: pytest.Collector) -> pytest.Module
     left = LeftOut.from_parent(parent, path=path)
     left.reason = f"{extra.task} {', '.join(missing)}: pip install 'quantra[{extra.name}]'"
     return left
+
+
+def assert_left_out(folder: Path, hidden: Sequence[str], reason: str) -> None:
+    """Run a folder's tests where packages cannot be found: every file is skipped, with the reason."""
+    done = subprocess.run(
+        [sys.executable, "-c", HIDING, str(folder), *hidden], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
+    files = len(list(folder.glob("test_*.py")))
+    assert re.search(rf"^{files} skipped", done.stdout, re.MULTILINE)
+    assert reason in done.stdout

@@ -239,9 +239,7 @@ class PromptCoder:
         """
         for prompt in prompts:
             self.check(prompt)
-        texts = [written(prompt) for prompt in prompts]
-        found = self.tokenizer(texts, padding="max_length", max_length=self.length, return_tensors="pt")
-        return Tokens(found.input_ids, found.attention_mask)
+        return padded(self.tokenizer, [written(prompt) for prompt in prompts], self.length)
 
     @torch.no_grad()
     def embed(self, tokens: Tokens) -> Condition:
@@ -257,6 +255,12 @@ class PromptCoder:
         told |= {"padding": None, "truncation": None}  # those of its last call
         spelled = json.dumps(told, sort_keys=True)
         return hashlib.sha256(f"{digest_of(self.module)}\n{self.length}\n{spelled}".encode()).hexdigest()
+
+
+def padded(tokenizer: Any, texts: Sequence[str], length: int) -> Tokens:
+    """Texts that were checked, as tokens, int64 [N, length], filled up to that length."""
+    found = tokenizer(list(texts), padding="max_length", max_length=length, return_tensors="pt")
+    return Tokens(found.input_ids, found.attention_mask)
 
 
 def written(prompt: str) -> str:

@@ -16,7 +16,7 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.transformer_glm_image import GlmImageTransformer2DModel
 from torch import Tensor
 
-from trainers.dit.encoders import Tokens, Units, digest_of
+from trainers.dit.encoders import Tokens, Units, digest_of, padded
 from trainers.dit.errors import DataError, ModelError, SchedulerError
 from trainers.dit.images import Form
 from trainers.dit.networks import Condition
@@ -129,9 +129,7 @@ class GlyphCoder:
         """
         for prompt in prompts:
             self.check(prompt)
-        texts = [glyphs(prompt) for prompt in prompts]
-        found = self.tokenizer(texts, padding="max_length", max_length=self.length, return_tensors="pt")
-        return Tokens(found.input_ids, found.attention_mask)
+        return padded(self.tokenizer, [glyphs(prompt) for prompt in prompts], self.length)
 
     @torch.no_grad()
     def embed(self, tokens: Tokens) -> Condition:

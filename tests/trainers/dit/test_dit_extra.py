@@ -4,8 +4,6 @@ Of another build than torch, torchvision and torchaudio stop transformers and di
 """
 
 import ast
-import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from left_out import assert_left_out
 from tiny_images import PROMPTS, tiny_model, write_images
 from typer.testing import CliRunner
 
@@ -21,22 +20,10 @@ from trainers.cli.commands import app
 FOLDER = Path(__file__).parent
 ROOT = Path(__file__).parents[3]
 UNWANTED = ("torchvision", "torchaudio", "lpips")
-HIDDEN = """
-import sys
-sys.modules.update(diffusers=None)
-import pytest
-sys.exit(pytest.main([sys.argv[1], "-q", "-rs", "-p", "no:cacheprovider"]))
-"""
 
 
 def test_without_the_extra_every_file_of_tests_is_skipped_with_the_reason() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HIDDEN, str(FOLDER)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
-    files = len(list(FOLDER.glob("test_*.py")))
-    assert re.search(rf"^{files} skipped", done.stdout, re.MULTILINE)
-    assert "images need diffusers: pip install 'quantra[dit]'" in done.stdout
+    assert_left_out(FOLDER, ("diffusers",), "images need diffusers: pip install 'quantra[dit]'")
 
 
 @pytest.mark.parametrize("package", UNWANTED)

@@ -1,32 +1,20 @@
 """The extra `tts`: what happens without it, and what must never be in it."""
 
-import re
-import subprocess
-import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from left_out import assert_left_out
 
 FOLDER = Path(__file__).parent
 ROOT = Path(__file__).parents[3]
-HIDDEN = """
-import sys
-sys.modules.update(transformers=None, soundfile=None)
-import pytest
-sys.exit(pytest.main([sys.argv[1], "-q", "-rs", "-p", "no:cacheprovider"]))
-"""
 
 
 def test_without_the_extra_every_file_of_tests_is_skipped_with_the_reason() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HIDDEN, str(FOLDER)], cwd=ROOT, capture_output=True, text=True, check=False
+    assert_left_out(
+        FOLDER, ("transformers", "soundfile"), "speech needs transformers, soundfile: pip install 'quantra[tts]'"
     )
-    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
-    files = len(list(FOLDER.glob("test_*.py")))
-    assert re.search(rf"^{files} skipped", done.stdout, re.MULTILINE)
-    assert "speech needs transformers, soundfile: pip install 'quantra[tts]'" in done.stdout
 
 
 @pytest.mark.parametrize("package", ["torchvision", "torchaudio", "lpips"])
