@@ -1,6 +1,6 @@
 """A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
 
-from predictor.model.answers import UNITS, Answering, Identity, ranks_of
+from predictor.model.answers import UNITS, Answering, Identity, PreparedBatch, ranks_of
 from predictor.model.ensemble import Ensemble
 from predictor.model.ensemble_outputs import joint_quantiles
 from predictor.model.model import Model, output_map
@@ -13,6 +13,7 @@ __all__ = [
     "Identity",
     "Model",
     "Prepared",
+    "PreparedBatch",
     "bars_doubts",
     "bounded",
     "joint_quantiles",
