@@ -1,7 +1,7 @@
 """A service with fixed answers that a test can hold back or break: for what a real model would make slow or random."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import final
@@ -11,8 +11,9 @@ import numpy as np
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
-from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance, Query, ReadInstance
+from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance
 from predictor.internals import Internal, InternalAxis
+from predictor.service import Asked, AskedQuery
 
 _LONGEST_S = 30
 """A test that fails must not hold its process."""
@@ -41,23 +42,22 @@ class CannedService:
             raise ModelNotFoundError(f"there is no model {reference!r}; there are ['canned']")
         return model_info()
 
-    def predict(
-        self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
-    ) -> "Future[tuple[Outcome, ...]]":
+    def predict(self, reference: str, asked: Asked, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
         self.model(reference)
-        return self._predicting.submit(self._predict, instances, deadline)
+        return self._predicting.submit(self._predict, asked, deadline)
 
-    def explain(self, reference: str, query: Query, deadline: Deadline) -> "Future[Explanation]":
+    def explain(self, reference: str, asked: AskedQuery, deadline: Deadline) -> "Future[Explanation]":
         self.model(reference)
-        return self._explaining.submit(self._explain, query, deadline)
+        return self._explaining.submit(self._explain, asked, deadline)
 
-    def _predict(self, instances: Sequence[ReadInstance], deadline: Deadline) -> tuple[Outcome, ...]:
+    def _predict(self, asked: Asked, deadline: Deadline) -> tuple[Outcome, ...]:
         self.deadlines.append(deadline)
         self.begun.set()
         self.predictions_released.wait(_LONGEST_S)
-        return tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in instances)
+        return tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in asked.instances())
 
-    def _explain(self, query: Query, deadline: Deadline) -> Explanation:
+    def _explain(self, asked: AskedQuery, deadline: Deadline) -> Explanation:
+        query = asked.query()
         self.deadlines.append(deadline)
         self.begun.set()
         self.explanations_released.wait(_LONGEST_S)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from predictor.calls import Calls
+from predictor.calls.calls import Service
 from predictor.server import Address, ServerLimits
 from predictor.server.listener import Listener
-from predictor.server.servicer import Service
 
 ANY_PORT = Address("127.0.0.1", 0)
 
@@ -53,13 +54,16 @@ def serving(service: Service, limits: ServerLimits | None = None) -> Generator[S
 async def _serve(service: Service, limits: ServerLimits, ready: "Future[Served]") -> None:
     listener = Listener(ANY_PORT, limits)
     port = listener.bind()
-    await listener.start(service)
+    await listener.start()
+    calls = Calls(service)
+    await listener.serve(calls, [info.name for info in service.models()])
     served = Served(f"127.0.0.1:{port}", asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), Future())
     ready.set_result(served)
     await served.stopping.wait()
     await listener.drain()
     served.drained.set_result(None)
     await served.ended.wait()
+    calls.close()
 
 
 @dataclass(frozen=True, slots=True)

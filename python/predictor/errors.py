@@ -208,7 +208,21 @@ class ExplainUnsupportedError(QuantraError):
 
 
 class QueueFullError(QuantraError):
-    """Too much work is waiting already; try again later."""
+    """Too much work is waiting already; `metadata["retry_after_ms"]` says when to ask again."""
+
+    @classmethod
+    def of(cls, what: str, have: int, most: int, *, retry_after_s: float = 0.1) -> Self:
+        """Say what there is too much of, how much, and when to try again."""
+        return cls(
+            f"{have} {what} already, at most {most}; ask again in a moment",
+            metadata={"have": str(have), "most": str(most), "retry_after_ms": str(round(1000 * retry_after_s))},
+        )
+
+    @property
+    def retry_after_s(self) -> float:
+        """Seconds until another try makes sense; as the server said, or else a tenth."""
+        told = self.metadata.get("retry_after_ms", "")
+        return int(told) / 1000 if told.isdecimal() else 0.1
 
 
 class RequestTooLargeError(QuantraError):

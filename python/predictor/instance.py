@@ -95,6 +95,10 @@ class Deadline:
         """Expire `seconds` from now; None never expires."""
         return cls(None if seconds is None else time.monotonic() + seconds)
 
+    def is_over(self, now_s: float) -> bool:
+        """Whether nobody can use the result any more at this time of the monotonic clock."""
+        return self.cancelled.is_set() or (self.expires_at_s is not None and now_s >= self.expires_at_s)
+
     def check(self) -> None:
         """Stop work that nobody can use any more.
 

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import socket
+from collections.abc import Iterable
 from typing import Final, final
 
 import grpc
@@ -13,11 +14,15 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from predictor.errors import ConfigurationError
 from predictor.server.adopted import Adopting
-from predictor.server.servicer import SERVICE_NAME, Admission, PredictionServicer, Service
+from predictor.server.admission import Admission, Arrivals
+from predictor.server.servicer import SERVICE_NAME, Calls, PredictionServicer
 from predictor.server.settings import Address, ServerLimits
 
 _CLOSE_S: Final = 1.0
 """How long answers may take to be sent, and health watchers to hang up, once no call is in flight."""
+
+_WHOLE: Final = ("", SERVICE_NAME)
+"""What health tells of beside models: the server and its service."""
 
 _PING_INTERVAL_MS: Final = 900
 """Pings at least so far apart are answered; a client that sends one a second has some that come a little early."""
@@ -27,17 +32,20 @@ _PING_INTERVAL_MS: Final = 900
 class Listener:
     """One address, on the running event loop.
 
-    `bind` claims the address, `start` begins to answer, `drain` ends it; each is called once, in this order. `close`
-    ends it at any time.
+    `bind` claims the address, `start` begins to answer that models are loading, `serve` to answer calls, `drain` ends
+    it; each is called once, in this order. `close` ends it at any time.
     """
 
     def __init__(self, address: Address, limits: ServerLimits) -> None:
         self._address = address
         self._limits = limits
-        self._admission = Admission(limits.calls_in_flight)
+        self._admission, self._arrivals = Admission(limits), Arrivals(limits)
+        self._servicer = PredictionServicer(self._admission, self._arrivals, limits)
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
+        self._healthy: frozenset[str] = frozenset()
         self._server = grpc.aio.server(options=_options(limits))
         self._has_begun = False
+        self._bounding: asyncio.Task[None] | None = None
 
     def bind(self) -> int:
         """Claim the address before models are loaded, so that a conflict shows at once.
@@ -54,20 +62,34 @@ class Listener:
         except RuntimeError:
             raise ConfigurationError(f"cannot listen on {self._address}; choose another address") from None
 
-    async def start(self, service: Service) -> None:
-        """Answer calls; health says SERVING for the server, for the service's name and for each model's name."""
-        calls = PredictionServicer(service, self._admission, self._limits)
-        self._server.add_generic_rpc_handlers((calls.handler(),))
+    async def start(self) -> None:
+        """Answer that models are loading: UNAVAILABLE to calls, NOT_SERVING to questions about health."""
+        self._server.add_generic_rpc_handlers((self._servicer.handler(),))
         adopting = Adopting(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, adopting)
         if self._address.is_loopback:  # others need not learn what there is to attack
             names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
             reflecting = reflection.aio.ReflectionServicer(names)
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, adopting)
-        for name in ("", SERVICE_NAME, *(info.name for info in service.models())):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        for name in _WHOLE:
+            await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
         self._has_begun = True
+        self._bounding = asyncio.create_task(self._arrivals.keep_bounded())
+
+    async def serve(self, calls: Calls, models: Iterable[str]) -> None:
+        """Answer calls; health says SERVING for the server, for the service's name and for each of these models."""
+        self._servicer.serve(calls)
+        await self.tell_health(models)
+
+    async def tell_health(self, models: Iterable[str]) -> None:
+        """Say SERVING for these models, and NOT_SERVING for those that were served before."""
+        healthy = frozenset((*_WHOLE, *models))
+        for name in healthy - self._healthy:
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        for name in self._healthy - healthy:
+            await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._healthy = healthy
 
     async def drain(self) -> None:
         """Say NOT_SERVING, refuse new calls as UNAVAILABLE, let those in flight finish, and close."""
@@ -76,15 +98,20 @@ class Listener:
         try:
             await asyncio.wait_for(self._admission.idle(), self._limits.drain_s)
         except TimeoutError:
-            await self._server.stop(None)
+            await self._stop(None)
         else:
-            await self._server.stop(_CLOSE_S)
+            await self._stop(_CLOSE_S)
+
+    async def _stop(self, grace_s: float | None) -> None:
+        if self._bounding is not None:
+            self._bounding.cancel()
+        await self._server.stop(grace_s)
 
     async def close(self) -> None:
         """Give the address back at once, in whatever state the listener is."""
         if not self._has_begun:
             await self._server.start()  # gRPC frees the address of a server that has begun, and of no other
-        await self._server.stop(None)
+        await self._stop(None)
 
 
 def _options(limits: ServerLimits) -> tuple[tuple[str, int], ...]:
@@ -99,6 +126,8 @@ def _options(limits: ServerLimits) -> tuple[tuple[str, int], ...]:
         # Clients that ask each second whether the server is there, with no call under way, are not cut off for it.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_INTERVAL_MS),
+        ("grpc.server_handshake_timeout_ms", round(1000 * limits.handshake_s)),
+        ("grpc.max_connection_idle_ms", round(1000 * limits.idle_s)),
         ("grpc.so_reuseport", 0),  # a second server on the port must fail, not take part of the calls
     )
 

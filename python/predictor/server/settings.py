@@ -6,8 +6,18 @@ from pathlib import Path
 from typing import Self
 
 from predictor.errors import ConfigurationError
+from predictor.limits import ServiceLimits
 
 _MIB = 1024 * 1024
+_COUNTS = (
+    "receive_bytes",
+    "send_bytes",
+    "metadata_bytes",
+    "calls_in_flight",
+    "calls_per_peer",
+    "unfinished_requests",
+    "pending_calls",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +35,36 @@ class ServerLimits:
     metadata_bytes: int = 8 * 1024
     """All of a call's headers together."""
     calls_in_flight: int = 1024
-    """Predict and Explain calls that may be under way at once; one more is QUEUE_FULL."""
+    """Calls that may be under way at once, from their arrival until their answer is sent; one more is QUEUE_FULL."""
+    calls_per_peer: int = 512
+    """As many of them may come over one connection."""
+    unfinished_requests: int = 24
+    """Requests that may be on their way for more than a second; of more, the oldest are QUEUE_FULL. Each may hold
+    `receive_bytes` of memory."""
+    request_s: float = 30.0
+    """Seconds in which a request must arrive."""
     pending_calls: int = 100_000
     """Calls that gRPC has received and Python has not seen yet. Beyond it gRPC drops calls at random, as CANCELLED and
     without a reason, so it lies far above `calls_in_flight`, which refuses in order and says why."""
+    handshake_s: float = 10.0
+    """Seconds in which a connection must begin to speak HTTP/2."""
+    idle_s: float = 300.0
+    """Seconds after which a connection without a call ends; clients open another one when they need it."""
     drain_s: float = 30.0
     """How long calls in flight may finish after the signal to stop."""
+    service: ServiceLimits = field(default_factory=ServiceLimits)
+    """What may wait for its answer in the whole process, whatever door it came through."""
 
     def __post_init__(self) -> None:
         """Refuse bounds that let nothing through."""
-        for name in ("receive_bytes", "send_bytes", "metadata_bytes", "calls_in_flight", "pending_calls"):
+        for name in _COUNTS:
             value: int = getattr(self, name)
             if value < 1:
                 raise ConfigurationError(f"{name} is {value}, but must be at least 1")
+        for name in ("request_s", "handshake_s", "idle_s"):
+            seconds: float = getattr(self, name)
+            if not seconds > 0:
+                raise ConfigurationError(f"{name} is {seconds:g} seconds, but must be above 0")
         if not self.drain_s >= 0:
             raise ConfigurationError(f"drain_s is {self.drain_s:g} seconds, but must be 0 or more")
 

@@ -1,70 +1,264 @@
-"""How many parts a request's bytes hold, counted before they become messages.
+"""What a request's bytes hold, counted before any of them becomes a message.
 
-An empty message takes two bytes on the wire and some hundred in memory, so that the largest request would become
-gigabytes; the counts of `limits` can be checked on messages alone.
+An empty message takes two bytes on the wire and some hundred in memory, and parsing holds the interpreter, so that the
+largest request of the emptiest content would stop the process for seconds. Counting looks at tags and lengths alone,
+stops at the first limit, and finds where each instance lies, so that each is parsed by itself.
 """
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Final, cast
+from typing import Final, cast, final
 
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from predictor.errors import RequestTooLargeError
-from predictor.wire.limits import MAX_PARTS
+from predictor._pb import prediction_pb2 as pb
+from predictor.errors import MalformedRequestError, QuantraError, RequestTooLargeError
+from predictor.wire.limits import (
+    MAX_AXES,
+    MAX_FEATURES,
+    MAX_INSTANCES,
+    MAX_PARTS,
+    MAX_ROWS,
+    MAX_SESSIONS,
+    MAX_SYMBOLS,
+    MAX_TARGETS,
+    too_many,
+)
+
+MOST: Final[Mapping[str, int]] = {
+    "PredictRequest.instances": MAX_INSTANCES,
+    "ExplainRequest.targets": MAX_TARGETS,
+    "ExplainRequest.symbols": MAX_SYMBOLS,
+    "BarPanel.symbols": MAX_SYMBOLS,
+    "BarPanel.session_yyyymmdd": MAX_SESSIONS,
+    "FeatureWindow.symbols": MAX_SYMBOLS,
+    "FeatureWindow.anchor_price": MAX_SYMBOLS,
+    "FeatureWindow.features": MAX_FEATURES,
+    "Tensor.shape": MAX_AXES,
+    "Covariates.observed": MAX_FEATURES,
+    "Covariates.known": MAX_FEATURES,
+    "Covariates.future_yyyymmdd": MAX_SESSIONS,
+    "Covariates.numbers": MAX_FEATURES,
+    "Covariates.categories": MAX_FEATURES,
+    "CovariateTexts.values": MAX_SYMBOLS,
+}
+"""How many elements each repeated field of a request may have; a test holds that every one has a row."""
+
+_ROWS: Final = frozenset({"BarPanel.symbols", "FeatureWindow.symbols"})
+"""Fields whose elements are rows."""
+_INSTANCES: Final = "instances"
+"""The repeated field whose elements are parsed one by one."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
 _LONG: Final = 0x80
 """A byte of this value or above is followed by another of the same number. Most fit one: they are read in place."""
+_CONTINUED: Final = bytes(range(_LONG, 256))
 _LONGEST_VARINT: Final = 10
+_LAST_FIELD: Final = (1 << 29) - 1
 
 
-def check_parts(body: bytes, kind: type[Message]) -> None:
-    """Refuse a message of too many parts: its own fields and those of the messages in it. Array elements do not count.
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What a request holds."""
 
-    Bytes that are not a message pass: parsing says what is wrong with them.
+    parts: int
+    """Fields, at every depth."""
+    rows: int
+    """Symbols of all instances that were not refused."""
+    instances: tuple[slice | QuantraError, ...]
+    """Where each instance of the field `instances` lies, or what is wrong with it; empty for other requests."""
+    head: bytes
+    """The request without these instances."""
+
+
+def count_parts(body: bytes, kind: type[Message], most_parts: int = MAX_PARTS) -> Counted:
+    """Count a request. Too much of something within one of several instances is that instance's own error.
 
     Raises:
-        RequestTooLargeError: more than MAX_PARTS.
+        RequestTooLargeError: more instances, rows or parts than one request may have.
+        MalformedRequestError: the bytes are no message.
+        TooManyPartsError: more than `most_parts`, where that is less than a request may have.
     """
-    if len(body) <= MAX_PARTS:  # a part has at least one byte
-        return
+    counting = _Counting(body, most_parts)
     try:
-        _check(body, cast("Descriptor", kind.DESCRIPTOR))
-    except (IndexError, KeyError):  # it ends within a field, or has a field of no known type
-        return
+        return counting.request(cast("Descriptor", kind.DESCRIPTOR))
+    except IndexError:
+        raise no_message(kind, len(body)) from None
 
 
-def _check(body: bytes, kind: Descriptor) -> None:
-    parts, spans = 0, [(0, len(body), kind)]
-    while spans:
-        at, end, message = spans.pop()
-        inner = _messages_in(message)
+class TooManyPartsError(Exception):
+    """The request has more parts than were to be counted at once."""
+
+
+@final
+class _Counting:
+    """One pass over a request's bytes; IndexError means that they end within a field, or that none may look so."""
+
+    def __init__(self, body: bytes, most_parts: int) -> None:
+        self._body = body
+        self._most_parts = most_parts
+        self._parts = 0
+
+    def request(self, kind: Descriptor) -> Counted:
+        splits = _INSTANCES in kind.fields_by_name
+        number = kind.fields_by_name[_INSTANCES].number if splits else 0
+        spans: list[slice] = []
+        pieces: list[bytes] = []
+        rows, counts, fields = 0, dict[int, int](), _fields(kind)
+        for start, field, form, at, end in self._tags(0, len(self._body)):
+            if field == number and form == _BYTES:
+                spans.append(slice(at, end))
+                if len(spans) > MAX_INSTANCES:
+                    raise too_many(_INSTANCES, f"more than {MAX_INSTANCES}", MAX_INSTANCES)
+                continue
+            pieces.append(self._body[start:end])
+            if field in fields:
+                rows += self._field(fields[field], counts, form, at, end)
+        instances = tuple(self._instance(span, kind.fields_by_name[_INSTANCES].message_type) for span in spans)
+        rows += sum(one[1] for one in instances)
+        if rows > MAX_ROWS:
+            raise too_many("symbols of all instances", str(rows), MAX_ROWS)
+        return Counted(
+            parts=self._parts,
+            rows=rows,
+            instances=tuple(one[0] for one in instances),
+            head=b"".join(pieces),
+        )
+
+    def _instance(self, span: slice, kind: Descriptor | None) -> tuple[slice | QuantraError, int]:
+        """Where it lies and how many rows it has, or its error."""
+        try:
+            return span, self._rows(span.start, span.stop, cast("Descriptor", kind))
+        except RequestTooLargeError as error:
+            if error.metadata["field"] == _WHOLE:
+                raise
+            return error, 0
+        except IndexError:
+            return no_message(pb.Instance, span.stop - span.start), 0
+
+    def _rows(self, at: int, end: int, kind: Descriptor) -> int:
+        """Rows of the message from `at` to `end`, after its counts were checked."""
+        fields, counts, rows = _fields(kind), dict[int, int](), 0
+        for _, number, form, first, last in self._tags(at, end):
+            if number in fields:
+                rows += self._field(fields[number], counts, form, first, last)
+        return rows
+
+    def _field(self, field: "_Field", counts: dict[int, int], form: int, at: int, end: int) -> int:
+        """Rows of one field, after the elements of it so far were checked."""
+        if field.most:
+            have = counts[field.number] = counts.get(field.number, 0) + self._elements(field, form, at, end)
+            if have > field.most:
+                raise too_many(field.name, f"more than {field.most}", field.most)
+        if field.message is not None and form == _BYTES:
+            return self._rows(at, end, field.message)
+        return 1 if field.is_row else 0
+
+    def _elements(self, field: "_Field", form: int, at: int, end: int) -> int:
+        """How many elements of a repeated field lie here: one, or several packed."""
+        if form != _BYTES or field.element_bytes is None:
+            return 1
+        if field.element_bytes:
+            return (end - at) // field.element_bytes
+        if end - at > _LONGEST_VARINT * field.most:
+            return field.most + 1
+        return len(self._body[at:end].translate(None, _CONTINUED))
+
+    def _tags(self, at: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """Each field: where its tag is, its number and form, and where its content begins and ends."""
+        body = self._body
         while at < end:
-            parts += 1
-            if parts > MAX_PARTS:
-                raise RequestTooLargeError(
-                    f"the request holds more than {MAX_PARTS} fields; send several requests",
-                    metadata={"field": "request", "most": str(MAX_PARTS)},
-                )
+            self._parts += 1
+            if self._parts > self._most_parts:
+                raise _too_many_parts(self._most_parts)
+            start = at
             tag, at = (body[at], at + 1) if body[at] < _LONG else _varint(body, at)
             form = tag & 7
             if form == _BYTES:
                 length, at = (body[at], at + 1) if body[at] < _LONG else _varint(body, at)
-                if length and tag >> 3 in inner:
-                    spans.append((at, min(at + length, end), inner[tag >> 3]))
-                at += length
+                stop = at + length
             elif form == _VARINT:
-                _, at = _varint(body, at)
+                stop = at + 1 if body[at] < _LONG else _varint(body, at)[1]
+            elif form in _FIXED:
+                stop = at + _FIXED[form]
             else:
-                at += _FIXED[form]
+                raise IndexError  # groups: no field of ours is one, and what is within would go uncounted
+            if stop > end or not 0 < tag >> 3 <= _LAST_FIELD:
+                raise IndexError
+            yield start, tag >> 3, form, at, stop
+            at = stop
+
+
+_WHOLE: Final = "request"
+
+
+def _too_many_parts(most: int) -> Exception:
+    if most < MAX_PARTS:
+        return TooManyPartsError()
+    return RequestTooLargeError(
+        f"the request holds more than {MAX_PARTS} fields; send several requests",
+        metadata={"field": _WHOLE, "most": str(MAX_PARTS)},
+    )
+
+
+def no_message(kind: type[Message], size: int) -> MalformedRequestError:
+    """The error of bytes that cannot be parsed."""
+    name = kind.DESCRIPTOR.full_name
+    return MalformedRequestError(
+        f"the {size} bytes of the request are not a {name}; encode it from prediction.proto",
+        metadata={"message": name, "bytes": str(size)},
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What counting knows of a field."""
+
+    number: int
+    name: str
+    most: int
+    """Elements; 0 = not repeated."""
+    is_row: bool
+    element_bytes: int | None
+    """Of numbers that may lie packed: their size, 0 where it varies; None for all else."""
+    message: Descriptor | None
 
 
 @cache
-def _messages_in(kind: Descriptor) -> dict[int, Descriptor]:
-    """Which of its fields hold messages."""
-    return {field.number: field.message_type for field in kind.fields if field.message_type is not None}
+def _fields(kind: Descriptor) -> dict[int, _Field]:
+    """The fields of a message that are repeated or hold messages; no other needs to be looked at."""
+    return {one.number: one for one in map(_field_of, kind.fields) if one.most or one.message is not None}
+
+
+def _field_of(field: FieldDescriptor) -> _Field:
+    name = f"{field.containing_type.name}.{field.name}"
+    return _Field(
+        number=field.number,
+        name=name,
+        most=MOST.get(name, 0),
+        is_row=name in _ROWS,
+        element_bytes=_ELEMENT_BYTES.get(field.type, 0),
+        message=field.message_type,
+    )
+
+
+_ELEMENT_BYTES: Final[Mapping[int, int | None]] = {
+    FieldDescriptor.TYPE_STRING: None,
+    FieldDescriptor.TYPE_BYTES: None,
+    FieldDescriptor.TYPE_MESSAGE: None,
+    FieldDescriptor.TYPE_DOUBLE: 8,
+    FieldDescriptor.TYPE_FLOAT: 4,
+    FieldDescriptor.TYPE_FIXED64: 8,
+    FieldDescriptor.TYPE_FIXED32: 4,
+    FieldDescriptor.TYPE_SFIXED64: 8,
+    FieldDescriptor.TYPE_SFIXED32: 4,
+}
+"""All others are varints."""
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:

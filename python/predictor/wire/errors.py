@@ -8,18 +8,21 @@ from itertools import islice
 from typing import Final
 
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import DecodeError
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError, Message
 from google.rpc.code_pb2 import Code
-from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status as StatusMessage
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.errors import QuantraError, answer_of, from_reason
+from predictor.errors import QuantraError, QueueFullError, RequestTooLargeError, answer_of, from_reason
 
 DOMAIN: Final = "quantra"
 """The domain of the reasons, in google.rpc.ErrorInfo."""
 DETAILS_KEY: Final = "grpc-status-details-bin"
 """The trailer that carries google.rpc.Status."""
+PUSHBACK_KEY: Final = "grpc-retry-pushback-ms"
+"""The trailer that clients with a retry policy obey."""
 
 MAX_CALL_MESSAGE: Final = 1024  # bytes; three times that in the trailers if every character must be escaped
 MAX_INSTANCE_MESSAGE: Final = 8192  # bytes; a body is no trailer
@@ -44,15 +47,40 @@ def decode(message: pb.Error) -> QuantraError:
 
 
 def encode_details(error: QuantraError) -> bytes:
-    """The google.rpc.Status of a call's error: code, message, and ErrorInfo with reason and metadata."""
+    """The google.rpc.Status of a call's error: code, message, ErrorInfo with reason and metadata, perhaps RetryInfo."""
     answer = answer_of(error)
     facts = {key: shortened(value, _MAX_VALUE) for key, value in islice(error.metadata.items(), _MAX_VALUES)}
-    info = AnyMessage()
-    info.Pack(ErrorInfo(reason=answer.reason, domain=DOMAIN, metadata=facts))
+    info = ErrorInfo(reason=answer.reason, domain=DOMAIN, metadata=facts)
     status = StatusMessage(
-        code=Code.Value(answer.status.value), message=shortened(error.message, MAX_CALL_MESSAGE), details=[info]
+        code=Code.Value(answer.status.value),
+        message=shortened(error.message, MAX_CALL_MESSAGE),
+        details=[_packed(detail) for detail in (info, *_retry_info(error))],
     )
     return status.SerializeToString()
+
+
+def _retry_info(error: QuantraError) -> tuple[RetryInfo, ...]:
+    if not isinstance(error, QueueFullError):
+        return ()
+    after = Duration()
+    after.FromMilliseconds(round(1000 * error.retry_after_s))
+    return (RetryInfo(retry_delay=after),)
+
+
+def _packed(detail: Message) -> AnyMessage:
+    packed = AnyMessage()
+    packed.Pack(detail)
+    return packed
+
+
+def pushback_ms(error: QuantraError) -> int | None:
+    """When a client may repeat the call: so many milliseconds later; -1 = never; None = as its own policy says.
+
+    The two errors of RESOURCE_EXHAUSTED differ in it: more room comes with time, a smaller request does not.
+    """
+    if isinstance(error, QueueFullError):
+        return round(1000 * error.retry_after_s)
+    return -1 if isinstance(error, RequestTooLargeError) else None
 
 
 def decode_details(data: bytes) -> QuantraError | None:

@@ -76,10 +76,11 @@ def decode(message: pb.Instance) -> Instance:
 
 def decode_each(messages: Iterable[pb.Instance]) -> tuple[Instance | QuantraError, ...]:
     """Each message's instance, or what is wrong with it, in order."""
-    return tuple(map(_decode_or_error, messages))
+    return tuple(map(decode_or_error, messages))
 
 
-def _decode_or_error(message: pb.Instance) -> Instance | QuantraError:
+def decode_or_error(message: pb.Instance) -> Instance | QuantraError:
+    """The instance of a message, or what is wrong with it."""
     try:
         return decode(message)
     except QuantraError as error:

@@ -5,6 +5,8 @@ from typing import Final
 from predictor.errors import RequestTooLargeError
 
 MAX_INSTANCES: Final = 4096
+MAX_ROWS: Final = 20_000
+"""Symbols of all instances of a request together."""
 MAX_SYMBOLS: Final = 10_000
 MAX_SESSIONS: Final = 20_000
 """Also the bound of every axis of a window."""
@@ -12,6 +14,8 @@ MAX_FEATURES: Final = 10_000
 MAX_CELLS: Final = 8_000_000
 """Values of one array: symbols x sessions, or symbols x sessions x features."""
 MAX_TARGETS: Final = 256
+MAX_AXES: Final = 8
+"""Numbers in a tensor's shape."""
 MAX_PARTS: Final = 200_000
 """Fields of a request's message and of those in it, whatever they hold: three times what the largest watch list has."""
 MAX_TEXT: Final = 256
@@ -25,10 +29,15 @@ def check_count(what: str, have: int, most: int) -> None:
         RequestTooLargeError: `have` exceeds `most`.
     """
     if have > most:
-        raise RequestTooLargeError(
-            f"{what}: have {have}, at most {most} in one request; send several requests",
-            metadata={"field": what, "have": str(have), "most": str(most)},
-        )
+        raise too_many(what, str(have), most)
+
+
+def too_many(what: str, have: str, most: int) -> RequestTooLargeError:
+    """The error that says what there is too much of; `have` may be a text such as "more than 7"."""
+    return RequestTooLargeError(
+        f"{what}: have {have}, at most {most} in one request; send several requests",
+        metadata={"field": what, "have": have, "most": str(most)},
+    )
 
 
 def check_text(what: str, text: str) -> None:

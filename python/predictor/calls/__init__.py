@@ -1,0 +1,13 @@
+"""The calls of quantra.v1, from request bytes to answer bytes, on no particular transport.
+
+    calls.py       which calls there are, and how each is answered
+    requests.py    requests that are read when their turn comes
+    chaining.py    one future after another
+
+Every door is a thin caller: the gRPC server and the embedded door hand over bytes and a deadline, and get bytes or a
+QuantraError. Nothing here waits: what takes time is done on threads of the service.
+"""
+
+from predictor.calls.calls import Calls
+
+__all__ = ["Calls"]

@@ -1,0 +1,18 @@
+"""The use cases, without wire types: what every door (gRPC, in-process, pythonnet) calls, and all that it calls.
+
+    service.py     what can be asked, and which models are served
+    waiting.py     what waits: one queue, bounded in calls, rows and bytes
+    lanes.py       the threads that answer
+    traffic.py     how explanations give way to predictions
+
+Work runs on threads of its own and comes back as futures. Predictions have one thread per model, which takes all that
+waits; explanations have one thread for all, over an attribution view of their own, so that a prediction never waits
+for an explanation. While predictions come, explanations pause between their steps, because two threads of one
+interpreter hold each other up.
+"""
+
+from predictor.service.lanes import Asked, TurnLane
+from predictor.service.service import AskedQuery, PredictionService
+from predictor.service.waiting import Item, WorkQueue
+
+__all__ = ["Asked", "AskedQuery", "Item", "PredictionService", "TurnLane", "WorkQueue"]

@@ -1,0 +1,266 @@
+"""The threads that work: one for each model's predictions, one for all explanations."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice, pairwise
+from typing import Any, Protocol, TypeVar, final
+
+from predictor.errors import QuantraError
+from predictor.forecast import Outcome
+from predictor.instance import Cancellation, Deadline, ReadInstance
+from predictor.model import Answering
+from predictor.service.waiting import Item, Line, WorkQueue
+
+ResultT = TypeVar("ResultT", covariant=True)
+
+_log = logging.getLogger(__name__)
+
+
+def now() -> datetime:
+    """The present, with a time zone."""
+    return datetime.now(UTC)
+
+
+class Asked(Protocol):
+    """Instances to forecast, which may be read only when their turn comes."""
+
+    @property
+    def rows(self) -> int:
+        """Symbols of all of them."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes that they hold."""
+        ...
+
+    def instances(self) -> Sequence[ReadInstance]:
+        """Each instance, or what is wrong with it; raises QuantraError where none can be told."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Instances of the same process."""
+
+    given: Sequence[ReadInstance]
+
+    @property
+    def rows(self) -> int:
+        """Symbols of all of them; an instance that could not be read has none."""
+        return sum(len(one.input.symbols) for one in self.given if not isinstance(one, QuantraError))
+
+    @property
+    def size(self) -> int:
+        """None: they are the caller's own, who holds them in any case."""
+        return 0
+
+    def instances(self) -> Sequence[ReadInstance]:
+        """As they were given."""
+        return self.given
+
+
+Prediction = Item[Asked, tuple[Outcome, ...]]
+
+
+@final
+class PredictionLane:
+    """One thread that answers what waits for one model: all of it together, as it piled up, without waiting for more.
+
+    It begins with the first call, and ends once its line in the queue is closed and empty.
+    """
+
+    def __init__(self, model: Answering, queue: WorkQueue, clock: Callable[[], datetime], *, most_rows: int) -> None:
+        self._model = model
+        self._queue = queue
+        self._clock = clock
+        self._most_rows = most_rows
+        self._thread = threading.Thread(target=self._run, name=f"predict-{model.identity.name}", daemon=True)
+        self._begin = threading.Lock()
+
+    def put(self, item: Prediction) -> None:
+        """Let a call wait for this model; raises as `WorkQueue.put`."""
+        self._queue.put(self, item)
+        _begin(self._thread, self._begin)
+
+    def close(self) -> None:
+        """Take no more; what waits is still answered."""
+        self._queue.close_line(self)
+
+    def _run(self) -> None:
+        while items := self._queue.take(self, self._most_rows):
+            self._answer(items)
+            self._queue.release(items)
+            del items  # a lane that waits holds on to no request
+
+    def _answer(self, items: Sequence[Prediction]) -> None:
+        """Answer all; where a bug of ours ends them together, each by itself, so that it ends no other."""
+        try:
+            self._answer_together(items)
+        except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the callers' answer
+            unanswered = [item for item in items if not item.answer.done()]
+            if len(items) == 1 or isinstance(error, QuantraError):
+                for item in unanswered:
+                    item.answer.set_exception(error)
+            else:
+                for item in unanswered:
+                    self._answer([item])
+
+    def _answer_together(self, items: Sequence[Prediction]) -> None:
+        begun_s = time.perf_counter()
+        read = [(item, instances) for item in items if (instances := _read(item)) is not None]
+        if not read:
+            return
+        read_s = time.perf_counter()
+        everything = [instance for _, instances in read for instance in instances]
+        deadline = AnyWanted([item.deadline for item, _ in read])
+        batch = self._model.prepare_batch(everything, self._clock(), deadline)
+        prepared_s = time.perf_counter()
+        wanted = [(item, places) for item, places in _places(read) if item.is_wanted()]
+        outcomes = batch.outcomes([place for _, places in wanted for place in places], deadline)
+        forecast_s = time.perf_counter()
+        _set_outcomes(wanted, outcomes)
+        if _log.isEnabledFor(logging.DEBUG):
+            times = StageTimes(items[0].asked_at_s, begun_s, read_s, prepared_s, forecast_s, time.perf_counter())
+            _log.debug("%s: %d calls, %d instances, %s", self._model.identity.name, len(items), len(everything), times)
+
+
+def _read(item: Prediction) -> Sequence[ReadInstance] | None:
+    """The instances of a call; None where its answer is the error that it could not be read."""
+    try:
+        return item.asked.instances()
+    except QuantraError as error:
+        item.answer.set_exception(error)
+        return None
+
+
+def _places(read: Sequence[tuple[Prediction, Sequence[ReadInstance]]]) -> Iterator[tuple[Prediction, range]]:
+    """Where the instances of each call lie among those of all."""
+    first = 0
+    for item, instances in read:
+        yield item, range(first, first + len(instances))
+        first += len(instances)
+
+
+def _set_outcomes(wanted: Sequence[tuple[Prediction, range]], outcomes: Sequence[Outcome]) -> None:
+    left = iter(outcomes)
+    for item, places in wanted:
+        item.answer.set_result(tuple(islice(left, len(places))))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """When each stage of a batch ended, in seconds of one clock; `asked_s` is its first call's."""
+
+    asked_s: float
+    begun_s: float
+    read_s: float
+    prepared_s: float
+    forecast_s: float
+    encoded_s: float
+
+    def __str__(self) -> str:
+        """How long each took."""
+        ends = (self.asked_s, self.begun_s, self.read_s, self.prepared_s, self.forecast_s, self.encoded_s)
+        names = ("queue", "decode", "prepare", "forward", "encode")
+        spans = zip(names, pairwise(ends), strict=True)
+        return ", ".join(f"{name} {1e3 * (end - begin):.2f} ms" for name, (begin, end) in spans)
+
+
+@final
+class AnyWanted:
+    """The deadline of work for several calls: it goes on as long as anybody waits for its own part."""
+
+    def __init__(self, deadlines: Sequence[Deadline]) -> None:
+        self._deadlines = deadlines
+
+    def check(self) -> None:
+        """Raises what the first of the deadlines does, if all of them are over."""
+        now_s = time.monotonic()
+        if all(deadline.is_over(now_s) for deadline in self._deadlines):
+            for deadline in self._deadlines:
+                deadline.check()
+
+
+class Work(Protocol[ResultT]):
+    """Something that is worked on in turns with others."""
+
+    @property
+    def rows(self) -> int:
+        """Symbols that it reads."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        ...
+
+    def step(self, now: datetime, deadline: Cancellation) -> ResultT | None:
+        """Work until others may have their turn; the answer, or None while there is more to do."""
+        ...
+
+
+@final
+class TurnLane:
+    """One thread that works for all lines of a queue in turn, a step at a time. It begins with the first call.
+
+    Args:
+        name: of the thread.
+        queue: made for one thread.
+        clock: the present.
+        deadline_of: what a step asks whether it may go on, for a call's own deadline.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: WorkQueue,
+        *,
+        clock: Callable[[], datetime] = now,
+        deadline_of: Callable[[Deadline], Cancellation] = lambda deadline: deadline,
+    ) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._deadline_of = deadline_of
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._begin = threading.Lock()
+
+    def put(self, line: Line, item: Item[Any, Any]) -> None:
+        """Let a call wait for its turn among those of its line; raises as `WorkQueue.put`."""
+        self._queue.put(line, item)
+        _begin(self._thread, self._begin)
+
+    def _run(self) -> None:
+        while (item := self._queue.take_in_turn()) is not None:
+            if self._is_done(item):
+                self._queue.release([item])
+            else:
+                self._queue.put_back(item)
+            del item  # a lane that waits holds on to no request
+
+    def _is_done(self, item: Item[Any, Any]) -> bool:
+        """Whether the item has its answer after another step."""
+        try:
+            deadline = self._deadline_of(item.deadline)
+            deadline.check()
+            answer = item.asked.step(self._clock(), deadline)
+        except Exception as error:  # noqa: BLE001 - a thread's edge: the error is the caller's answer
+            item.answer.set_exception(error)
+            return True
+        if answer is not None:
+            item.answer.set_result(answer)
+        return answer is not None
+
+
+def _begin(thread: threading.Thread, once: threading.Lock) -> None:
+    """Start the thread if nobody has."""
+    if thread.ident is None:
+        with once:
+            if thread.ident is None:
+                thread.start()
