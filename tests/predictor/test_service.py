@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,10 +24,8 @@ from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
     DeadlineExceededError,
-    MalformedRequestError,
     ModelNotFoundError,
     NoUsableSymbolError,
-    QueueFullError,
     SessionGapError,
     TooFewBarsError,
     UnavailableError,
@@ -38,7 +36,8 @@ from predictor.forecast import Forecast, Outcome, TargetPoint
 from predictor.instance import Deadline, Instance, Query
 from predictor.model import Model
 from predictor.registry import ModelLine, Registry
-from predictor.service import LONGEST_PAUSE_S, LOW_PRIORITY, QUIET_S, PredictionService, Traffic, Worker, Yielding
+from predictor.service import PredictionService
+from predictor.service.traffic import LONGEST_PAUSE_S, QUIET_S, Limited, Traffic, Yielding
 
 SOON_S = 30
 """A test that fails must not hold its process."""
@@ -118,15 +117,6 @@ def test_a_model_does_not_wait_for_another(model: Model) -> None:
     with _held_at_first(model, small_model(small_artifact(), "other")) as (service, held):
         answered = service.predict("other", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
         assert isinstance(answered[0], Forecast)
-        assert not held.done()
-
-
-def test_instances_of_which_none_could_be_read_do_not_wait_for_the_model(model: Model) -> None:
-    unread = MalformedRequestError("bytes that are no instance")
-    with _held_at_first(model) as (service, held):
-        answered = service.predict("small", [unread, unread], Deadline())
-        assert answered.done()
-        assert answered.result() == (unread, unread)
         assert not held.done()
 
 
@@ -243,18 +233,15 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
     assert len(pauses) >= 3  # at the start, before the forecasts at both ends, before the gradients
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities for single threads")
-def test_the_thread_that_explains_gives_way_and_the_one_that_predicts_does_not(model: Model) -> None:
-    seen: list[int] = []
-
-    def clock() -> datetime:
-        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-        return datetime.now(UTC)
-
-    with PredictionService(_registry(model), clock=clock) as service:
-        _predict(service, Instance(input=recent_bars("AAPL")))
-        service.explain("", _query(), Deadline()).result(SOON_S)
-    assert seen == [os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), LOW_PRIORITY]
+def test_a_limit_of_the_servers_own_ends_an_explanation_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [50.0]
+    monkeypatch.setattr("predictor.service.traffic.time.monotonic", lambda: now_s[0])
+    limited = Limited(Deadline(), 30)
+    now_s[0] += 29
+    limited.check()
+    now_s[0] += 1
+    with pytest.raises(DeadlineExceededError, match="may take 30 seconds here; ask for fewer symbols or targets"):
+        limited.check()
 
 
 def test_a_prediction_is_noted_when_it_is_asked_for(
@@ -356,67 +343,6 @@ def test_a_forked_child_is_refused_at_once_after_its_parent_has_predicted(model:
         assert _predict(service) == ()
 
 
-def test_a_full_lane_refuses_at_once() -> None:
-    worker, held = Worker("predict-small", 2), threading.Event()
-    try:
-        first = worker.submit(lambda: held.wait(SOON_S))
-        second = worker.submit(lambda: "second")
-        with pytest.raises(QueueFullError, match="2 calls wait for predict-small already; try again later"):
-            worker.submit(lambda: "third")
-        held.set()
-        assert first.result(SOON_S)
-        assert second.result(SOON_S) == "second"
-        assert _has_place(worker)
-    finally:
-        held.set()
-        worker.close()
-
-
-def test_work_that_fails_gives_its_place_back() -> None:
-    worker = Worker("predict-small", 1)
-    for _ in range(5):
-        failed = worker.submit(lambda: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            failed.result(SOON_S)
-        assert _has_place(worker)
-    worker.close()
-
-
-def test_work_cancelled_while_it_waits_gives_its_place_back_and_never_runs() -> None:
-    worker, held, ran = Worker("predict-small", 2), threading.Event(), threading.Event()
-    first = worker.submit(lambda: held.wait(SOON_S))
-    second = worker.submit(ran.set)
-    assert second.cancel()
-    third = worker.submit(lambda: "third")
-    held.set()
-    assert (first.result(SOON_S), third.result(SOON_S)) == (True, "third")
-    with pytest.raises(CancelledError):
-        second.result(SOON_S)
-    assert not ran.is_set()
-    worker.close()
-
-
-def test_a_lane_works_in_order_on_one_thread() -> None:
-    worker = Worker("predict-small", 100)
-    done: list[tuple[int, int]] = []
-    for k in range(50):
-        worker.submit(lambda k=k: done.append((k, threading.get_ident())))
-    worker.close()
-    assert [k for k, _ in done] == list(range(50))
-    assert len({thread for _, thread in done}) == 1
-
-
-def test_a_closed_lane_finishes_what_waits_and_takes_no_more() -> None:
-    worker, held = Worker("predict-small", 5), threading.Event()
-    waiting = [worker.submit(lambda: held.wait(SOON_S)) for _ in range(3)]
-    worker.refuse()
-    with pytest.raises(UnavailableError, match="stopping"):
-        worker.submit(lambda: None)
-    held.set()
-    worker.close()
-    assert all(future.done() and future.result() for future in waiting)
-
-
 def test_closing_a_service_answers_what_waits(model: Model) -> None:
     service = PredictionService(_registry(model))
     futures = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(20)]
@@ -462,7 +388,7 @@ def _registry(*models: Model) -> Registry:
 
 
 @contextmanager
-def _held_at_first(*models: Model) -> Generator[tuple[PredictionService, "Future[tuple[Outcome, ...]]"]]:
+def _held_at_first(*models: Model) -> Generator[tuple[PredictionService, Future[tuple[Outcome, ...]]]]:
     """A service in which the first prediction, of the first model, is held at the clock until the block ends."""
     begun, released = threading.Event(), threading.Event()
 
@@ -502,11 +428,3 @@ def _without_last_bar(bars: BarPanel) -> BarPanel:
 
 def _query() -> Query:
     return Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
-
-
-def _has_place(worker: Worker) -> bool:
-    """Waits for it: a future is done a moment before its place is free."""
-    if not worker._places.acquire(timeout=SOON_S):
-        return False
-    worker._places.release()
-    return True

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from typing import Final, Protocol, TypeVar, final
 
 from google.protobuf.message import Message
 
@@ -110,10 +110,7 @@ class Calls:
         """
         answer: Future[bytes] = Future()
         try:
-            method = self._methods.get(name)
-            if method is None:
-                raise MalformedRequestError(f"there is no call {name[:80]!r}; there are {', '.join(self._methods)}")
-            self._begin(name, method, request, deadline, answer)
+            self._begin(name, self._method(name), request, deadline, answer)
         except Exception as error:  # noqa: BLE001 - the layer's edge
             fail(name, answer, error)
         return answer
@@ -121,6 +118,11 @@ class Calls:
     def close(self) -> None:
         """Count no more requests; those that were counted are the service's."""
         self._uncounted.close()
+
+    def _method(self, name: str) -> Method:
+        if name not in self._methods:
+            raise MalformedRequestError(f"there is no call {name[:80]!r}; there are {', '.join(self._methods)}")
+        return self._methods[name]
 
     def _begin(self, name: str, method: Method, request: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
         try:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import grpc.aio
 
@@ -46,7 +46,11 @@ class Admission:
         self._in_flight += 1
         self._peers[peer] += 1
         self._idle.clear()
-        context.add_done_callback(lambda _: self._leave(peer))
+
+        def leave(_: Context) -> None:
+            self._leave(peer)
+
+        context.add_done_callback(cast("Any", leave))  # the stubs name the argument otherwise
 
     def close(self) -> None:
         """Let no further call in."""

@@ -13,8 +13,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from predictor.errors import ConfigurationError
-from predictor.server.adopted import Adopting
 from predictor.server.admission import Admission, Arrivals
+from predictor.server.adopted import Adopting
 from predictor.server.servicer import SERVICE_NAME, Calls, PredictionServicer
 from predictor.server.settings import Address, ServerLimits
 

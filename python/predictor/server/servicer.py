@@ -7,11 +7,9 @@ does not wait for ever.
 import asyncio
 import logging
 import time
-from concurrent.futures import Future
-from typing import Any, Final, Never, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Never, Protocol, final
 
 import grpc
-import grpc.aio
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import InternalError, QuantraError, RequestTooLargeError, Status, UnavailableError, answer_of
@@ -19,6 +17,9 @@ from predictor.instance import Deadline
 from predictor.server.admission import Admission, Arrivals, Context
 from predictor.server.settings import ServerLimits
 from predictor.wire import errors
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 STATUS_CODES = {status: grpc.StatusCode[status.value] for status in Status}
 """gRPC's own constant for each status."""
@@ -97,8 +98,8 @@ class PredictionServicer:
         answer = await asyncio.wrap_future(self._calls.call(name, body, deadline))
         if len(answer) > self._limits.send_bytes:
             raise RequestTooLargeError(
-                f"the answer has {len(answer)} bytes, at most {self._limits.send_bytes}; ask for fewer symbols, targets "
-                "or less detail",
+                f"the answer has {len(answer)} bytes, at most {self._limits.send_bytes}; ask for fewer symbols or "
+                "targets, or for less detail",
                 metadata={"have": str(len(answer)), "most": str(self._limits.send_bytes)},
             )
         return answer

@@ -15,7 +15,7 @@ from predictor.instance import Cancellation, Deadline, ReadInstance
 from predictor.model import Answering
 from predictor.service.waiting import Item, Line, WorkQueue
 
-ResultT = TypeVar("ResultT", covariant=True)
+ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 _log = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class AnyWanted:
                 deadline.check()
 
 
-class Work(Protocol[ResultT]):
+class Work(Protocol[ResultT_co]):
     """Something that is worked on in turns with others."""
 
     @property
@@ -201,7 +201,7 @@ class Work(Protocol[ResultT]):
         """Bytes that it holds."""
         ...
 
-    def step(self, now: datetime, deadline: Cancellation) -> ResultT | None:
+    def step(self, now: datetime, deadline: Cancellation) -> ResultT_co | None:
         """Work until others may have their turn; the answer, or None while there is more to do."""
         ...
 

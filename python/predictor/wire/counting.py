@@ -236,7 +236,7 @@ def _fields(kind: Descriptor) -> dict[int, _Field]:
 
 
 def _field_of(field: FieldDescriptor) -> _Field:
-    name = f"{field.containing_type.name}.{field.name}"
+    name = ".".join(field.full_name.split(".")[-2:])
     return _Field(
         number=field.number,
         name=name,

@@ -1,0 +1,328 @@
+"""What waits: whose turn it is, what is dropped and refused, and that nothing is held that nobody waits for."""
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from predictor.errors import CallCancelledError, DeadlineExceededError, QueueFullError, UnavailableError
+from predictor.instance import Cancellation, Deadline
+from predictor.limits import QueueLimits
+from predictor.service import Item, TurnLane, WorkQueue
+from predictor.service.waiting import AnyItem, LineClosedError, Waiting
+
+SOON_S = 30
+"""A test that fails must not hold its process."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Nothing but its size."""
+
+    name: str = ""
+    rows: int = 1
+    size: int = 10
+
+
+def item(name: str = "", rows: int = 1, size: int = 10, expires_at_s: float | None = None) -> AnyItem:
+    return Item(Asked(name, rows, size), Deadline(expires_at_s))
+
+
+def names(items: list[AnyItem]) -> list[str]:
+    return [one.asked.name for one in items]
+
+
+# --- the policy
+
+
+def waiting(now_s: float = 0.0, **limits: int) -> Waiting:
+    return Waiting(QueueLimits(**limits), clock=lambda: now_s)
+
+
+def test_a_line_is_served_in_order_up_to_its_rows() -> None:
+    queue = waiting()
+    for name, rows in (("a", 2), ("b", 2), ("c", 2), ("d", 1)):
+        queue.put("m", item(name, rows))
+    assert names(queue.take("m", 4)) == ["a", "b"]
+    assert names(queue.take("m", 4)) == ["c", "d"]
+    assert queue.take("m", 4) == []
+
+
+def test_an_item_of_more_rows_than_may_be_taken_is_taken_alone() -> None:
+    queue = waiting()
+    queue.put("m", item("large", rows=100))
+    queue.put("m", item("small"))
+    assert names(queue.take("m", 4)) == ["large"]
+    assert names(queue.take("m", 4)) == ["small"]
+
+
+def test_lines_do_not_mix() -> None:
+    queue = waiting()
+    queue.put("m", item("a"))
+    queue.put("n", item("b"))
+    assert names(queue.take("n", 9)) == ["b"]
+    assert names(queue.take("m", 9)) == ["a"]
+
+
+def test_lines_take_turns_however_much_waits_in_one() -> None:
+    queue = waiting()
+    for name in ("a1", "a2", "a3"):
+        queue.put("a", item(name))
+    queue.put("b", item("b1"))
+    queue.put("c", item("c1"))
+    assert [names(queue.take_in_turn())[0] for _ in range(5)] == ["a1", "b1", "c1", "a2", "a3"]
+    assert queue.take_in_turn() == []
+
+
+def test_an_item_that_is_put_back_waits_behind_the_others() -> None:
+    queue = waiting()
+    queue.put("a", item("long"))
+    queue.put("b", item("short"))
+    (first,) = queue.take_in_turn()
+    queue.put_back(first)
+    assert [names(queue.take_in_turn())[0] for _ in range(2)] == ["short", "long"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"calls": 2}, "2 calls wait already, at most 2"),
+        ({"rows": 5}, "4 symbols wait already, at most 5"),
+        ({"size": 25}, "20 bytes of requests wait already, at most 25"),
+    ],
+)
+def test_beyond_each_limit_an_item_is_refused_and_told_when_to_come_again(limits: dict[str, int], message: str) -> None:
+    queue = waiting(**limits)
+    first = item(rows=2)
+    queue.put("m", first)
+    queue.put("n", item(rows=2))
+    with pytest.raises(QueueFullError, match=message) as refused:
+        queue.put("m", item(rows=2))
+    assert refused.value.retry_after_s > 0
+    queue.release(first)
+    queue.put("m", item(rows=2))
+
+
+def test_what_is_being_worked_on_counts_until_it_is_released() -> None:
+    queue = waiting(calls=1)
+    queue.put("m", item("a"))
+    (taken,) = queue.take("m", 9)
+    with pytest.raises(QueueFullError):
+        queue.put("m", item("b"))
+    queue.release(taken)
+    assert queue.held == (0, 0, 0)
+    queue.put("m", item("b"))
+
+
+def test_where_nothing_waits_an_item_of_any_size_may_come() -> None:
+    queue = waiting(rows=5, size=25)
+    queue.put("m", item(rows=500, size=2500))
+    assert queue.held == (1, 500, 2500)
+
+
+def test_releasing_twice_is_once() -> None:
+    queue = waiting()
+    one = item()
+    queue.put("m", one)
+    queue.put("m", item())
+    queue.release(one)
+    queue.release(one)
+    assert queue.held == (1, 1, 10)
+
+
+def test_items_whose_time_is_over_make_room_for_others() -> None:
+    queue = waiting(now_s=7.0, calls=2)
+    queue.put("m", item("late", expires_at_s=6.9))
+    queue.put("n", item("waits", expires_at_s=7.1))
+    assert names(queue.put("m", item("new"))) == ["late"]
+    assert names(queue.take("m", 9)) == ["new"]
+    assert queue.held[0] == 2
+
+
+# --- threads
+
+
+def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
+    queue = WorkQueue(QueueLimits(calls=4))
+    held: list[weakref.ref[Asked]] = []
+    for _ in range(50):
+        asked = Asked(size=15 << 20)
+        held.append(weakref.ref(asked))
+        one: AnyItem = Item(asked, Deadline())
+        queue.put("m", one)
+        assert one.answer.cancel()
+    del asked, one
+    gc.collect()
+    assert queue.held == (0, 0, 0)
+    assert not any(ref() for ref in held)
+
+
+def test_whoever_takes_gets_all_that_waits_and_none_that_was_cancelled() -> None:
+    queue = WorkQueue(QueueLimits())
+    items = [item(name) for name in "abc"]
+    for one in items:
+        queue.put("m", one)
+    items[1].answer.cancel()
+    assert names(queue.take("m", 9)) == ["a", "c"]
+    assert not items[0].answer.cancel()
+
+
+def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
+    queue = WorkQueue(QueueLimits())
+    late, gone = item(expires_at_s=0.0), item()
+    gone.deadline.cancelled.set()
+    for one in (late, gone, item("a")):
+        queue.put("m", one)
+    assert names(queue.take("m", 9)) == ["a"]
+    assert isinstance(late.answer.exception(0), DeadlineExceededError)
+    assert isinstance(gone.answer.exception(0), CallCancelledError)
+    assert queue.held[0] == 1
+
+
+def test_an_item_dropped_to_make_room_is_answered() -> None:
+    queue = WorkQueue(QueueLimits(calls=1))
+    late = item(expires_at_s=0.0)
+    queue.put("m", late)
+    queue.put("m", item("a"))
+    assert isinstance(late.answer.exception(0), DeadlineExceededError)
+
+
+def test_a_closed_line_gives_what_waits_and_takes_no_more_while_others_do() -> None:
+    queue = WorkQueue(QueueLimits())
+    queue.put("m", item("a"))
+    queue.close_line("m")
+    with pytest.raises(LineClosedError):
+        queue.put("m", item())
+    queue.put("n", item())
+    assert names(queue.take("m", 9)) == ["a"]
+    assert queue.take("m", 9) == []
+
+
+def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
+    queue = WorkQueue(QueueLimits(), in_turn=True)
+    queue.put("m", item("a"))
+    queue.close()
+    with pytest.raises(UnavailableError, match="stopping"):
+        queue.put("m", item())
+    taken = queue.take_in_turn()
+    assert taken is not None
+    assert taken.asked.name == "a"
+    assert queue.take_in_turn() is None
+
+
+def test_joining_waits_until_everything_has_its_answer() -> None:
+    queue = WorkQueue(QueueLimits())
+    queue.put("m", item())
+    (taken,) = queue.take("m", 9)
+    queue.close()
+    joined = threading.Thread(target=queue.join)
+    joined.start()
+    assert joined.is_alive()
+    queue.release([taken])
+    joined.join(SOON_S)
+    assert not joined.is_alive()
+
+
+# --- a lane that works in turn
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Takes as many steps as it is told to, and says when each was."""
+
+    name: str
+    count: int
+    said: list[str]
+    rows: int = 1
+    size: int = 1
+
+    def step(self, _now: datetime, deadline: Cancellation) -> str | None:
+        deadline.check()
+        self.said.append(self.name)
+        return self.name if self.said.count(self.name) == self.count else None
+
+
+def put(lane: TurnLane, line: str, work: object, deadline: Deadline | None = None) -> "Future[Any]":
+    one: AnyItem = Item(work, deadline or Deadline())
+    lane.put(line, one)
+    return one.answer
+
+
+def held_lane(queue: WorkQueue) -> tuple[TurnLane, Callable[[], None]]:
+    """A lane whose thread waits in its first step until it is released."""
+    lane, begun, released = TurnLane("held", queue), threading.Event(), threading.Event()
+
+    class Holding:
+        rows = size = 1
+
+        def step(self, _now: datetime, _deadline: Cancellation) -> bool:
+            begun.set()
+            return released.wait(SOON_S)
+
+    put(lane, "held", Holding())
+    assert begun.wait(SOON_S)
+    return lane, released.set
+
+
+def test_long_work_of_one_line_lets_others_have_their_turn() -> None:
+    queue = WorkQueue(QueueLimits(), in_turn=True)
+    lane, release = held_lane(queue)
+    said: list[str] = []
+    answers = [put(lane, line, Steps(line, count, said)) for line, count in (("long", 4), ("short", 1), ("other", 2))]
+    release()
+    assert [answer.result(SOON_S) for answer in answers] == ["long", "short", "other"]
+    assert said == ["long", "short", "other", "long", "other", "long", "long"]
+    queue.close()
+
+
+def test_work_that_is_cancelled_between_two_steps_ends() -> None:
+    queue = WorkQueue(QueueLimits(), in_turn=True)
+    lane, said, deadline = TurnLane("lane", queue), [], Deadline()
+
+    class Endless:
+        rows = size = 1
+
+        def step(self, _now: datetime, _deadline: Cancellation) -> None:
+            said.append("step")
+            deadline.cancelled.set()
+
+    assert isinstance(put(lane, "m", Endless(), deadline).exception(SOON_S), CallCancelledError)
+    assert said == ["step"]
+    queue.close()
+    queue.join()
+    assert queue.held == (0, 0, 0)
+
+
+def test_work_that_fails_ends_no_other() -> None:
+    queue = WorkQueue(QueueLimits(), in_turn=True)
+    lane = TurnLane("lane", queue)
+
+    class Broken:
+        rows = size = 1
+
+        def step(self, _now: datetime, _deadline: Cancellation) -> float:
+            return 1 / 0
+
+    assert isinstance(put(lane, "m", Broken()).exception(SOON_S), ZeroDivisionError)
+    assert put(lane, "m", Steps("a", 1, [])).result(SOON_S) == "a"
+    queue.close()
+
+
+def test_work_cancelled_while_it_waits_never_begins() -> None:
+    queue = WorkQueue(QueueLimits(), in_turn=True)
+    lane, release = held_lane(queue)
+    said: list[str] = []
+    cancelled, other = put(lane, "m", Steps("a", 1, said)), put(lane, "m", Steps("b", 1, said))
+    assert cancelled.cancel()
+    release()
+    assert other.result(SOON_S) == "b"
+    with pytest.raises(CancelledError):
+        cancelled.result(SOON_S)
+    assert said == ["b"]
+    queue.close()
