@@ -1,9 +1,9 @@
 """A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
 
-from predictor.model.answers import UNITS, Answering, Identity, ranks_of
-from predictor.model.ensemble import Ensemble
+from predictor.model.answers import UNITS, Answering, Identity, default_targets, ranks_of
+from predictor.model.ensemble import Ensemble, ensemble_info
 from predictor.model.ensemble_outputs import joint_quantiles
-from predictor.model.model import Model, output_map
+from predictor.model.model import Model, model_info, output_map
 from predictor.model.prepared import Prepared, bars_doubts, bounded
 
 __all__ = [
@@ -15,7 +15,10 @@ __all__ = [
     "Prepared",
     "bars_doubts",
     "bounded",
+    "default_targets",
+    "ensemble_info",
     "joint_quantiles",
+    "model_info",
     "output_map",
     "ranks_of",
 ]
