@@ -1,6 +1,6 @@
 """A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
 
-from predictor.model.answers import UNITS, Answering, Identity, default_targets, ranks_of
+from predictor.model.answers import UNITS, Answering, Identity, PreparedBatch, default_targets, ranks_of
 from predictor.model.ensemble import Ensemble, ensemble_info
 from predictor.model.ensemble_outputs import joint_quantiles
 from predictor.model.model import Model, model_info, output_map
@@ -13,6 +13,7 @@ __all__ = [
     "Identity",
     "Model",
     "Prepared",
+    "PreparedBatch",
     "bars_doubts",
     "bounded",
     "default_targets",

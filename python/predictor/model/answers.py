@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +41,32 @@ class Identity:
     weights_hash: str
 
 
+class PreparedBatch(Protocol):
+    """Instances that were prepared together and wait for the network."""
+
+    def outcomes(self, places: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
+        """The outcomes of those instances, by place in the order they were given; one forward for all of them.
+
+        Raises:
+            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+        """
+        ...
+
+
 class Answering(Protocol):
     """A model that can be asked: one network, or an ensemble. Nothing on it changes, so any thread may use it."""
 
     @property
     def identity(self) -> Identity:
         """Its name, version and weights."""
+        ...
+
+    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
+        """Check and encode each instance; the errors of bad ones, or of those not read, are kept as their outcomes.
+
+        Raises:
+            DeadlineExceededError, CallCancelledError: nobody waits for the answers any more.
+        """
         ...
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
@@ -86,14 +106,28 @@ class Staged(Protocol[PreparedT]):
         ...
 
 
-def outcomes(
+@final
+class WaitingBatch(Generic[PreparedT]):
+    """As `PreparedBatch`, of a model that answers in two steps."""
+
+    def __init__(self, model: Staged[PreparedT], prepared: Sequence[PreparedT | QuantraError]) -> None:
+        """Receive what the model made of each instance, in order."""
+        self._model = model
+        self._prepared = prepared
+
+    def outcomes(self, places: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
+        """As `PreparedBatch.outcomes`."""
+        chosen = [self._prepared[place] for place in places]
+        good = [p for p in chosen if not isinstance(p, QuantraError)]
+        forecasts = iter(self._model.forecast(good, deadline) if good else ())
+        return tuple(p if isinstance(p, QuantraError) else next(forecasts) for p in chosen)
+
+
+def batch_of(
     model: Staged[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
-) -> tuple[Outcome, ...]:
-    """The outcome of each instance, in order; see `Answering.predict`."""
-    prepared = [_prepared(model, instance, now, deadline) for instance in instances]
-    good = [p for p in prepared if not isinstance(p, QuantraError)]
-    forecasts = iter(model.forecast(good, deadline) if good else ())
-    return tuple(p if isinstance(p, QuantraError) else next(forecasts) for p in prepared)
+) -> WaitingBatch[PreparedT]:
+    """The instances, prepared; see `Answering.prepare_batch`."""
+    return WaitingBatch(model, [_prepared(model, instance, now, deadline) for instance in instances])
 
 
 def _prepared(

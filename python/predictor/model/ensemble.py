@@ -21,7 +21,7 @@ from predictor.errors import FeatureMismatchError, QuantraError
 from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
-from predictor.model.answers import Identity, default_targets, outcomes, prices_of
+from predictor.model.answers import Identity, PreparedBatch, batch_of, default_targets, prices_of
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
 from predictor.model.model import Model
 from predictor.model.prepare import prepared_by
@@ -271,9 +271,13 @@ class Ensemble:
         by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
         return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
 
+    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
+        """As `Answering.prepare_batch`."""
+        return batch_of(self, instances, now, deadline)
+
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         """As `Answering.predict`."""
-        return outcomes(self, instances, now, deadline)
+        return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
         """Attributions of one query, one per target: the means of the members'.

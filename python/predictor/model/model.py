@@ -24,10 +24,11 @@ from predictor.internals import Internal, InternalAxis
 from predictor.model.answers import (
     AnswerSource,
     Identity,
+    PreparedBatch,
     attribution_of,
+    batch_of,
     default_targets,
     forecast_of,
-    outcomes,
     summed,
 )
 from predictor.model.prepare import prepared_by
@@ -108,9 +109,13 @@ class Model:
         answers = self.runner.answers(prepared, deadline)
         return [forecast_of(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
 
+    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
+        """As `Answering.prepare_batch`."""
+        return batch_of(self, instances, now, deadline)
+
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         """As `Answering.predict`."""
-        return outcomes(self, instances, now, deadline)
+        return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
     def units_in_float64(self, prepared: Prepared) -> Tensor:
         """Quantiles [N, H, Q] in units of each window's scale, with all of the network's arithmetic in float64."""

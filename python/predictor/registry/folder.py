@@ -81,12 +81,10 @@ class ModelsFolder:
         left.build_default()
         return registry.renewed(name, self._reader.unread(name, left))
 
-    def follow(
-        self, registry: Registry, name: str, *, there: frozenset[int], changed: frozenset[int]
-    ) -> Registry:
-        """What the folder makes of a model, of whose versions `there` some are new or changed: as far as it can serve it.
+    def follow(self, registry: Registry, name: str, *, there: frozenset[int], changed: frozenset[int]) -> Registry:
+        """What the folder makes of a model, of whose versions there some are new or changed, as far as it can be served.
 
-        What it cannot is in the new registry's problems, and what was served in its place stays. Versions that are not
+        What cannot is in the new registry's problems, and what was served in its place stays. Versions that are not
         there any more are dropped, but for the champion's. Of a model that is not served, all versions are read.
         """
         present = registry.lines.get(name, NOTHING)
@@ -145,7 +143,7 @@ def _parts(reference: str) -> tuple[str, int | None]:
     version = version_number(selector)
     if selector and version is None:
         raise VersionNotFoundError(
-            f"{selector[:SHOWN]!r} is no version of {name[:SHOWN]!r}; give NAME or NAME@VERSION, the version as a number"
+            f"{selector[:SHOWN]!r} is no version of {name[:SHOWN]!r}; give NAME or NAME@VERSION, such as NAME@1"
         )
     return name, version
 

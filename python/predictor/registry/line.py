@@ -9,7 +9,7 @@ from predictor.errors import ArtifactError
 from predictor.model import Answering
 from predictor.registry.layout import ALIASES, CHAMPION, read_aliases, versions_in
 from predictor.registry.lazy import LazyModel, of_version
-from predictor.registry.loading import Runtime, load_model, read_version
+from predictor.registry.loading import Runtime, load_model
 from predictor.registry.lock import Lock
 
 
@@ -169,7 +169,11 @@ class LineReader:
             read = LazyModel.read(self._models / name / str(version), (name, version), self._runtime, self._lock)
             if present is None:
                 return read
-            if isinstance(present, LazyModel) and present.manifest_hash == read.manifest_hash and not present.has_failed:
+            if (
+                isinstance(present, LazyModel)
+                and present.manifest_hash == read.manifest_hash
+                and not present.has_failed
+            ):
                 return present
             read.build()
         except ArtifactError as error:

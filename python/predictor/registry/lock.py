@@ -1,7 +1,7 @@
 """The lock file: which versions may be served, by the SHA-256 of their manifests.
 
-It is what `sha256sum */*/manifest.json` prints in the folder of models. A manifest holds the SHA-256 of every other file
-of its artifact, and that of an ensemble those of its members' manifests, so one line stands for the whole version.
+It is what `sha256sum */*/manifest.json` prints in the folder of models. A manifest holds the SHA-256 of every other
+file of its artifact, and that of an ensemble those of its members' manifests: one line stands for the whole version.
 """
 
 import re

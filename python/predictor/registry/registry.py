@@ -62,9 +62,10 @@ class Registry:
         if line is None:
             raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(self.lines)}")
         version = line.default if not selector else line.aliases.get(selector, version_number(selector))
-        if version not in line.versions:
+        model = None if version is None else line.versions.get(version)
+        if model is None:
             raise _not_found(name, line, selector)
-        return line.versions[version]
+        return model
 
     def info(self, model: Answering) -> ModelInfo:
         """What a model of this registry is."""

@@ -120,13 +120,12 @@ def _signature(version: Path) -> Signature:
     """Of what lies in a folder, also of what does not belong there."""
     found: set[tuple[str, int, int, int]] = set()
     for folder, _, names in os.walk(version):
-        for name in names:
-            path = os.path.join(folder, name)
+        for path in (Path(folder, name) for name in names):
             try:
-                entry = os.lstat(path)
+                entry = path.lstat()
             except OSError:
                 continue  # gone meanwhile, which the next look sees
-            found.add((os.path.relpath(path, version), entry.st_size, entry.st_mtime_ns, entry.st_ino))
+            found.add((path.relative_to(version).as_posix(), entry.st_size, entry.st_mtime_ns, entry.st_ino))
     return frozenset(found)
 
 
