@@ -82,7 +82,7 @@ class ModelsFolder:
         return registry.renewed(name, self._reader.unread(name, left))
 
     def follow(self, registry: Registry, name: str, *, there: frozenset[int], changed: frozenset[int]) -> Registry:
-        """What the folder makes of a model, of whose versions there some are new or changed, as far as it can be served.
+        """What the folder makes of a model, of which some versions are new or changed, as far as it can be served.
 
         What cannot is in the new registry's problems, and what was served in its place stays. Versions that are not
         there any more are dropped, but for the champion's. Of a model that is not served, all versions are read.
