@@ -22,7 +22,7 @@ class ModelLine:
     refused: frozenset[int] = frozenset()
     """Versions that exist, but cannot be served."""
     unloaded: frozenset[int] = frozenset()
-    """Versions that exist, but are not to be served."""
+    """Versions that exist, but are not loaded."""
 
     @property
     def default(self) -> int:
@@ -67,7 +67,7 @@ class ModelLine:
     def _fate(self, version: int) -> str:
         if version in self.refused:
             return "was refused when it was loaded"
-        return "is unloaded" if version in self.unloaded else "is missing"
+        return "is not loaded" if version in self.unloaded else "is missing"
 
 
 NOTHING: Final = ModelLine(versions={}, aliases={})
