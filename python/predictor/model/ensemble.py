@@ -141,6 +141,16 @@ def named_once(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
     return tuple(named.values())
 
 
+def member_identities(identity: Identity, stored: StoredEnsemble) -> dict[str, Identity]:
+    """Who each member is, in the manifest's order."""
+    return {
+        name: Identity(
+            name=f"{identity.name}/{name}", version=identity.version, weights_hash=stored.members[name].weights_hash
+        )
+        for name in stored.manifest.members
+    }
+
+
 KIND = "ensemble"
 """Given in place of a network's kind."""
 
@@ -226,17 +236,8 @@ class Ensemble:
     def assemble(cls, identity: Identity, stored: StoredEnsemble, *, device: torch.device, max_rows: int) -> Self:
         """Build every member from its artifact's parts."""
         members = {
-            name: Model.assemble(
-                Identity(
-                    name=f"{identity.name}/{name}",
-                    version=identity.version,
-                    weights_hash=stored.members[name].weights_hash,
-                ),
-                stored.members[name].artifact,
-                device=device,
-                max_rows=max_rows,
-            )
-            for name in stored.manifest.members
+            name: Model.assemble(own, stored.members[name].artifact, device=device, max_rows=max_rows)
+            for name, own in member_identities(identity, stored).items()
         }
         return cls(identity, stored.manifest, members)
 

@@ -13,7 +13,15 @@ from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError
 from predictor.forecast import Attribution, Outcome, TargetPoint
 from predictor.instance import Cancellation, Query, ReadInstance
-from predictor.model import Answering, Identity, PreparedBatch, default_targets, ensemble_info, model_info
+from predictor.model import (
+    Answering,
+    Identity,
+    PreparedBatch,
+    default_targets,
+    ensemble_info,
+    member_identities,
+    model_info,
+)
 from predictor.registry.loading import Runtime, Stored, built, read_version
 from predictor.registry.lock import Lock
 
@@ -127,8 +135,8 @@ def _info(identity: Identity, stored: Stored) -> ModelInfo:
     """What is known of a version before it is built; without aliases."""
     if not isinstance(stored, StoredEnsemble):
         return model_info(identity, stored.artifact.manifest, stored.artifact.pipeline, (), is_default=False)
-    parts = (stored.members[name].artifact for name in stored.manifest.members)
-    members = [model_info(identity, part.manifest, part.pipeline, (), is_default=False) for part in parts]
+    parts = [(own, stored.members[name].artifact) for name, own in member_identities(identity, stored).items()]
+    members = [model_info(own, part.manifest, part.pipeline, (), is_default=False) for own, part in parts]
     return ensemble_info(identity, stored.manifest, members, (), is_default=False)
 
 
