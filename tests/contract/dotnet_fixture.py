@@ -39,9 +39,8 @@ from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.inference import choose_device
 from predictor.instance import Deadline, Instance, Query, instance_of
 from predictor.internals import Internal
-from predictor.model import Model
 from predictor.networks import Target
-from predictor.registry import Registry, Runtime
+from predictor.registry import Runtime, load_single
 from predictor.service import PredictionService
 from predictor.skill import Skill
 
@@ -125,8 +124,7 @@ def _attribution(service: PredictionService, asked: BarPanel | Instance, model: 
 
 def _window(models: Path, name: str, bars: BarPanel) -> dict[str, object]:
     """The feature windows that the model itself makes of the bars; a fitted scale has one number per horizon."""
-    model = Registry.open(models, Runtime(choose_device("cpu"), 256)).find(name)
-    assert isinstance(model, Model)
+    model = load_single(models / name / "1", (name, 1), Runtime(choose_device("cpu"), 256))
     inputs = model.prepare(Instance(input=bars), datetime.now(UTC)).inputs
     groups = {name: group.numpy() for name, group in inputs._asdict().items()}
     if not model.pipeline.normaliser.is_per_horizon:

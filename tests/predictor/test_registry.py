@@ -1,7 +1,5 @@
 """The models of a folder: found by reference, refused when broken, never replaced by another in silence."""
 
-import hashlib
-import json
 import os
 import shutil
 import threading
@@ -9,21 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from artifacts import save_small_artifact
+from model_folders import RUNTIME, break_weights, forge_weights, save_seeds
 
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.registry import ALIASES, Registry, Runtime, alias_problems, read_aliases, set_alias
-
-RUNTIME = Runtime(torch.device("cpu"), 256)
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two artifacts, 0 and 1, of different weights."""
-    folder = tmp_path_factory.mktemp("saved")
-    for seed in (0, 1):
-        save_small_artifact(folder / f"{seed}", seed=seed)
-    return folder
+    return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1)
 
 
 @pytest.fixture
@@ -112,7 +105,7 @@ def test_what_is_served_is_listed_by_name_and_version(models: Path) -> None:
 
 
 def test_a_broken_version_is_refused_and_the_others_are_served(models: Path) -> None:
-    _break(models / "small" / "2")
+    break_weights(models / "small" / "2")
     registry = _open(models)
     assert [(i.name, i.version) for i in registry.infos()] == [("other", 7), ("small", 1)]
     assert len(registry.problems) == 1
@@ -122,7 +115,7 @@ def test_a_broken_version_is_refused_and_the_others_are_served(models: Path) -> 
 def test_a_broken_champion_makes_the_model_unavailable(models: Path) -> None:
     """Serving another version in its place would be a fallback that nobody sees."""
     set_alias(models / "small", "champion", 2)
-    _break(models / "small" / "2")
+    break_weights(models / "small" / "2")
     registry = _open(models)
     with pytest.raises(ModelNotFoundError):
         registry.find("small")
@@ -138,12 +131,12 @@ def test_a_broken_champion_makes_the_model_unavailable(models: Path) -> None:
 def test_weights_of_another_model_are_refused_by_the_golden_instance(models: Path) -> None:
     """All digests are right, but the parts do not belong together."""
     one, two = models / "small" / "1", models / "small" / "2"
-    shutil.copy(two / "weights.safetensors", one / "weights.safetensors")
-    _forge_digests(one)
+    forge_weights(two, one)
     registry = _open(models)
     assert [p.message.split(" is off")[0] for p in registry.problems] == [
-        "small/1: golden/arrays.safetensors: golden instance: stage units"
+        "small/2: golden/arrays.safetensors: golden instance: stage units"
     ]
+    assert registry.find("small").identity.version == 1
 
 
 def test_folders_that_are_no_versions_are_not_looked_at(models: Path) -> None:
@@ -167,7 +160,7 @@ def test_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None:
 
 def test_a_folder_of_broken_models_says_why_each_is_broken(models: Path) -> None:
     for version in ("small/1", "small/2", "other/7"):
-        _break(models / version)
+        break_weights(models / version)
     with pytest.raises(ConfigurationError) as caught:
         _open(models)
     assert caught.value.message.count("weights.safetensors: its SHA-256") == 3
@@ -206,14 +199,14 @@ def test_an_alias_of_a_missing_version_is_a_problem_and_the_others_answer(models
 
 def test_an_alias_of_a_refused_version_is_a_problem_of_its_own(models: Path) -> None:
     set_alias(models / "small", "canary", 2)
-    _break(models / "small" / "2")
+    break_weights(models / "small" / "2")
     _, problem = _open(models).problems
     assert problem.message.startswith("small/aliases.json: alias 'canary' names version 2, which was refused")
 
 
 def test_an_alias_that_leads_nowhere_is_not_found_and_the_message_says_why(models: Path) -> None:
     (models / "small" / ALIASES).write_text('{"canary": 9, "champion": 1, "next": 2}')
-    _break(models / "small" / "2")
+    break_weights(models / "small" / "2")
     registry = _open(models)
     there = r"; it has versions \[1\] and aliases \['champion'\]"
     with pytest.raises(VersionNotFoundError, match=rf"alias 'canary' names version 9, which is missing{there}"):
@@ -232,7 +225,7 @@ def test_aliases_of_a_model_without_any_version_are_problems(models: Path) -> No
 
 def test_the_aliases_of_one_folder_are_judged_as_a_server_would(models: Path) -> None:
     (models / "small" / ALIASES).write_text('{"canary": 9, "champion": 1, "next": 2}')
-    _break(models / "small" / "2")
+    break_weights(models / "small" / "2")
     served = [p.message for p in _open(models).problems if ALIASES in p.message]
     assert [p.message for p in alias_problems(models / "small", RUNTIME)] == served
     assert len(served) == 2
@@ -313,23 +306,3 @@ def test_an_alias_that_cannot_be_written_leaves_the_old_ones(models: Path, monke
 
 def _open(models: Path) -> Registry:
     return Registry.open(models, RUNTIME)
-
-
-def _break(version: Path) -> None:
-    path = version / "weights.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-
-
-def _forge_digests(version: Path) -> None:
-    def sha256(data: bytes) -> str:
-        return hashlib.sha256(data).hexdigest()
-
-    manifest = json.loads((version / "manifest.json").read_bytes())
-    for name, entry in manifest["files"].items():
-        data = (version / name).read_bytes()
-        entry.update(bytes=len(data), sha256=sha256(data))
-    text = json.dumps(manifest).encode()
-    (version / "manifest.json").write_bytes(text)
-    (version / "manifest.sha256").write_text(f"{sha256(text)}  manifest.json\n")

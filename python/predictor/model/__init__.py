@@ -1,9 +1,9 @@
 """A loaded model: an immutable handle that turns instances into forecasts and queries into attributions."""
 
-from predictor.model.answers import UNITS, Answering, Identity, PreparedBatch, ranks_of
-from predictor.model.ensemble import Ensemble
+from predictor.model.answers import UNITS, Answering, Identity, PreparedBatch, default_targets, ranks_of
+from predictor.model.ensemble import Ensemble, ensemble_info, member_identities
 from predictor.model.ensemble_outputs import joint_quantiles
-from predictor.model.model import Model, output_map
+from predictor.model.model import Model, model_info, output_map
 from predictor.model.prepared import Prepared, bars_doubts, bounded
 
 __all__ = [
@@ -16,7 +16,11 @@ __all__ = [
     "PreparedBatch",
     "bars_doubts",
     "bounded",
+    "default_targets",
+    "ensemble_info",
     "joint_quantiles",
+    "member_identities",
+    "model_info",
     "output_map",
     "ranks_of",
 ]

@@ -141,6 +141,16 @@ def named_once(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
     return tuple(named.values())
 
 
+def member_identities(identity: Identity, stored: StoredEnsemble) -> dict[str, Identity]:
+    """Who each member is, in the manifest's order."""
+    return {
+        name: Identity(
+            name=f"{identity.name}/{name}", version=identity.version, weights_hash=stored.members[name].weights_hash
+        )
+        for name in stored.manifest.members
+    }
+
+
 KIND = "ensemble"
 """Given in place of a network's kind."""
 
@@ -148,14 +158,13 @@ KIND = "ensemble"
 def ensemble_info(
     identity: Identity,
     manifest: EnsembleManifest,
-    reading: JointReading,
     members: Sequence[ModelInfo],
     aliases: tuple[str, ...],
     *,
     is_default: bool,
 ) -> ModelInfo:
     """Everything about it; the card lists the members, which come in the manifest's order."""
-    longest = max(info.encoder_length for info in members)
+    longest, bars_needed = max(info.encoder_length for info in members), max(info.bars_needed for info in members)
     return ModelInfo(
         name=identity.name,
         version=identity.version,
@@ -165,11 +174,11 @@ def ensemble_info(
         observed_features=named_once(info.observed_features for info in members),
         known_features=named_once(info.known_features for info in members),
         static_features=named_once(info.static_features for info in members),
-        covariates=reading.covariates,
+        covariates=named_once(info.covariates for info in members),
         schema_hash=_schema_hash([info.schema_hash for info in members]),
         encoder_length=longest,
-        lookback=reading.bars_needed - longest + 1,
-        bars_needed=reading.bars_needed,
+        lookback=bars_needed - longest + 1,
+        bars_needed=bars_needed,
         future_length=manifest.target.reach,
         horizons=manifest.target.horizons,
         quantiles=manifest.quantiles,
@@ -227,17 +236,8 @@ class Ensemble:
     def assemble(cls, identity: Identity, stored: StoredEnsemble, *, device: torch.device, max_rows: int) -> Self:
         """Build every member from its artifact's parts."""
         members = {
-            name: Model.assemble(
-                Identity(
-                    name=f"{identity.name}/{name}",
-                    version=identity.version,
-                    weights_hash=stored.members[name].weights_hash,
-                ),
-                stored.members[name].artifact,
-                device=device,
-                max_rows=max_rows,
-            )
-            for name in stored.manifest.members
+            name: Model.assemble(own, stored.members[name].artifact, device=device, max_rows=max_rows)
+            for name, own in member_identities(identity, stored).items()
         }
         return cls(identity, stored.manifest, members)
 
@@ -311,7 +311,7 @@ class Ensemble:
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
         """What the ensemble is, for people and programs; its card lists the members."""
         members = [member.info((), is_default=False) for member in self.members.values()]
-        return ensemble_info(self.identity, self.manifest, self._reading, members, aliases, is_default=is_default)
+        return ensemble_info(self.identity, self.manifest, members, aliases, is_default=is_default)
 
     def _joined(self, prepared: JointlyPrepared, members: Sequence[Forecast]) -> Forecast:
         first = members[0]

@@ -175,33 +175,40 @@ class Model:
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
         """What the model is, for people and programs."""
-        m, features = self.manifest, self.pipeline.features.features
-        return ModelInfo(
-            name=self.identity.name,
-            version=self.identity.version,
-            aliases=aliases,
-            is_default=is_default,
-            kind=m.kind.name,
-            observed_features=_feature_infos(features.observed),
-            known_features=(*_feature_infos(features.known), *_is_known_infos(self.pipeline.features)),
-            static_features=_static_infos(self.pipeline.features.statics),
-            covariates=self.pipeline.covariates,
-            schema_hash=self.pipeline.features.schema_hash,
-            encoder_length=self.pipeline.encoder_length,
-            lookback=self.pipeline.lookback,
-            bars_needed=self.pipeline.bars_needed,
-            future_length=m.target.reach,
-            horizons=m.target.horizons,
-            quantiles=m.quantiles,
-            lag=m.target.lag,
-            target_kind=m.target.kind.value,
-            calendar=self.pipeline.calendar.name,
-            calendar_ends=self.pipeline.calendar.last,
-            is_panel_model=m.kind.is_panel_model,
-            explain_methods=(INTEGRATED_GRADIENTS,),
-            weights_hash=self.identity.weights_hash,
-            card_json=canonical.to_bytes(m.card).decode(),
-        )
+        return model_info(self.identity, self.manifest, self.pipeline, aliases, is_default=is_default)
+
+
+def model_info(
+    identity: Identity, manifest: Manifest, pipeline: Pipeline, aliases: tuple[str, ...], *, is_default: bool
+) -> ModelInfo:
+    """What a model of these parts is; no network is needed."""
+    features = pipeline.features.features
+    return ModelInfo(
+        name=identity.name,
+        version=identity.version,
+        aliases=aliases,
+        is_default=is_default,
+        kind=manifest.kind.name,
+        observed_features=_feature_infos(features.observed),
+        known_features=(*_feature_infos(features.known), *_is_known_infos(pipeline.features)),
+        static_features=_static_infos(pipeline.features.statics),
+        covariates=pipeline.covariates,
+        schema_hash=pipeline.features.schema_hash,
+        encoder_length=pipeline.encoder_length,
+        lookback=pipeline.lookback,
+        bars_needed=pipeline.bars_needed,
+        future_length=manifest.target.reach,
+        horizons=manifest.target.horizons,
+        quantiles=manifest.quantiles,
+        lag=manifest.target.lag,
+        target_kind=manifest.target.kind.value,
+        calendar=pipeline.calendar.name,
+        calendar_ends=pipeline.calendar.last,
+        is_panel_model=manifest.kind.is_panel_model,
+        explain_methods=(INTEGRATED_GRADIENTS,),
+        weights_hash=identity.weights_hash,
+        card_json=canonical.to_bytes(manifest.card).decode(),
+    )
 
 
 def internals_of(internals: Internals, features: FittedFeatures, target: Target, h: int) -> tuple[Internal, ...]:

@@ -1,0 +1,92 @@
+"""What lies where in a folder of models: `NAME/VERSION/` artifacts, and `NAME/aliases.json` beside them."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from predictor import artifact, canonical
+from predictor.canonical import Record
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.replacement import check_file, replace_file
+
+ALIASES: Final = "aliases.json"
+CHAMPION: Final = "champion"
+"""The alias that a plain name stands for."""
+SHOWN: Final = 80
+"""Characters of a text from outside that a message repeats."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VERSION = re.compile(r"0|[1-9][0-9]{0,8}")
+"""One spelling per version, so that 1 and 01 cannot both stand for it."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a model can have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
+def version_number(text: str) -> int | None:
+    """The version that a text spells; None if it spells none."""
+    return int(text) if _VERSION.fullmatch(text) else None
+
+
+def names_in(models: Path) -> frozenset[str]:
+    """Names of the folders in a folder of models that a model can have.
+
+    Raises:
+        OSError: the folder is missing or cannot be read.
+    """
+    return frozenset(p.name for p in models.iterdir() if is_name(p.name) and p.is_dir())
+
+
+def versions_in(line: Path) -> frozenset[int]:
+    """Versions that have a folder in that of a model, whatever is in it.
+
+    Raises:
+        OSError: the folder is missing or cannot be read.
+    """
+    numbers = {p: version_number(p.name) for p in line.iterdir()}
+    return frozenset(number for p, number in numbers.items() if number is not None and p.is_dir())
+
+
+def read_aliases(line: Path) -> dict[str, int]:
+    """Aliases of the model in this folder.
+
+    Raises:
+        ArtifactError: the file is not an object of integers, a key is not an alias, or it cannot be read.
+    """
+    path, source = line / ALIASES, f"{line.name}/{ALIASES}"
+    try:
+        content = path.read_bytes() if path.is_file() else None
+    except OSError as error:
+        raise ArtifactError.of(source, f"cannot be read: {error.strerror}") from error
+    if content is None:
+        return {}
+    record = Record.from_bytes(content, source)
+    aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is no dict
+    wrong = [alias for alias in aliases if not _is_alias(alias)]
+    if wrong:
+        raise ArtifactError.of(source, f"{wrong[0][:SHOWN]!r} is not an alias; {_ALIAS_RULE}")
+    return aliases
+
+
+def set_alias(line: Path, alias: str, version: int) -> None:
+    """Point an alias of the model in this folder to a version, in one step.
+
+    Raises:
+        ConfigurationError: the alias is not a valid name, the version does not exist, or the folder cannot be written.
+    """
+    if not _is_alias(alias):
+        raise ConfigurationError(f"{alias[:SHOWN]!r} is not an alias; {_ALIAS_RULE}")
+    if not artifact.is_artifact(line / str(version)):
+        raise ConfigurationError(f"{line}: has no version {version}; it has {sorted(versions_in(line))}")
+    check_file(line / ALIASES)
+    content = canonical.to_bytes(read_aliases(line) | {alias: version})
+    replace_file(line / ALIASES, content)
+
+
+_ALIAS_RULE = "it must be 1 to 64 letters, digits, dots, dashes and underscores, and not a number"
+
+
+def _is_alias(text: str) -> bool:
+    return is_name(text) and not text.isdigit()

@@ -1,0 +1,280 @@
+"""The versions of one model and its aliases, and how they are read from the model's folder."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, final
+
+from predictor.errors import ArtifactError
+from predictor.model import Answering
+from predictor.registry.layout import ALIASES, CHAMPION, read_aliases, versions_in
+from predictor.registry.lazy import LazyModel, of_version
+from predictor.registry.loading import Runtime, load_model
+from predictor.registry.lock import Lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLine:
+    """All versions of one model that can be asked, and its aliases."""
+
+    versions: Mapping[int, Answering]
+    aliases: Mapping[str, int]
+    refused: frozenset[int] = frozenset()
+    """Versions that exist, but cannot be served."""
+    unloaded: frozenset[int] = frozenset()
+    """Versions that exist, but are not loaded."""
+
+    @property
+    def default(self) -> int:
+        """The version that the plain name means: the champion's, else the newest."""
+        return self.aliases.get(CHAMPION, max(self.versions))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the plain name means a version that is served."""
+        return bool(self.versions) and self.aliases.get(CHAMPION, max(self.versions)) in self.versions
+
+    def aliases_of(self, version: int) -> tuple[str, ...]:
+        """Aliases that name this version, sorted."""
+        return tuple(sorted(alias for alias, v in self.aliases.items() if v == version))
+
+    def lost(self) -> dict[str, str]:
+        """What is wrong with each alias that names a version which is not served."""
+        return {
+            alias: f"names version {version}, which {self._fate(version)}"
+            for alias, version in sorted(self.aliases.items())
+            if version not in self.versions
+        }
+
+    def refusing(self, version: int) -> "ModelLine":
+        """The line without a version that turned out not to be servable."""
+        return replace(self, versions=_without(self.versions, version), refused=self.refused | {version})
+
+    def unloading(self, version: int) -> "ModelLine":
+        """The line without a version that is not to be served any more."""
+        return replace(self, versions=_without(self.versions, version), unloaded=self.unloaded | {version})
+
+    def build_default(self) -> None:
+        """Build what the plain name means, so that no caller waits for that.
+
+        Raises:
+            ArtifactError: as `LazyModel.build`.
+        """
+        model = self.versions[self.default]
+        if isinstance(model, LazyModel):
+            model.build()
+
+    def _fate(self, version: int) -> str:
+        if version in self.refused:
+            return "was refused when it was loaded"
+        return "is not loaded" if version in self.unloaded else "is missing"
+
+
+NOTHING: Final = ModelLine(versions={}, aliases={})
+"""What is served of a model that is not."""
+
+
+def _without(versions: Mapping[int, Answering], version: int) -> Mapping[int, Answering]:
+    return {v: model for v, model in versions.items() if v != version}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """What becomes of a model's line when its folder is read."""
+
+    line: ModelLine | None
+    """None if no version can be served."""
+    failures: tuple[ArtifactError, ...] = ()
+    """What kept the line from being as the folder says."""
+    remarks: tuple[ArtifactError, ...] = ()
+    """What is wrong beside that: aliases other than the champion, and versions of the lock file, that lead nowhere."""
+    untried: frozenset[int] = frozenset()
+    """Versions of the folder that were not read: what was wrong with them still is."""
+
+
+@final
+class LineReader:
+    """Reads models of a folder, verified and within the lock; what is refused becomes an error value."""
+
+    def __init__(self, models: Path, runtime: Runtime, lock: Lock | None) -> None:
+        """Receive the folder of models, where networks run, and which versions may be served (None: all)."""
+        self._models = models
+        self._runtime = runtime
+        self._lock = lock
+
+    @property
+    def locked(self) -> frozenset[str]:
+        """Models of which the lock file lists a version."""
+        return frozenset(self._lock.digests) if self._lock is not None else frozenset()
+
+    def absent(self, name: str) -> Renewal:
+        """Nothing, of a model that has no folder."""
+        return Renewal(line=None, remarks=self._missing(name, frozenset()))
+
+    def unread(self, name: str, line: ModelLine) -> Renewal:
+        """A line that comes from no reading; what was wrong with other versions still is."""
+        known = frozenset(line.versions) | line.refused | (self._lock.versions(name) if self._lock else frozenset())
+        return Renewal(
+            line=line if line.versions else None, remarks=_lost_aliases(name, line), untried=known - line.unloaded
+        )
+
+    def opened(self, name: str) -> Renewal:
+        """The line of a model of which nothing is served yet."""
+        try:
+            there = versions_in(self._models / name)
+        except OSError as error:
+            return Renewal(line=None, failures=(unreadable(name, str(error.strerror)),))
+        return self.renewed(name, NOTHING, there=there, wanted=there)
+
+    def renewed(
+        self,
+        name: str,
+        present: ModelLine,
+        *,
+        there: frozenset[int],
+        wanted: Collection[int],
+        gone: Collection[int] = (),
+    ) -> Renewal:
+        """The line after some versions were read, with the aliases that the folder has now.
+
+        Versions that are not wanted, and those that prove to be the same, stay the objects that they are. A version
+        that is served is replaced only by one that has been built. What the plain name means is built; if that cannot
+        be, the aliases of before hold.
+
+        Args:
+            name: the model, which has a folder.
+            present: what is served now.
+            there: versions in the folder.
+            wanted: those to read.
+            gone: those to drop.
+        """
+        read = {version: self._version(name, version, present.versions.get(version)) for version in sorted(wanted)}
+        drawn = _drawn(present, read, there=there, gone=gone)
+        line, failures = self._with_aliases(name, drawn, present)
+        return Renewal(
+            line=line if line.is_live else None,
+            failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
+            remarks=(*_lost_aliases(name, line), *self._missing(name, there)),
+            untried=there - frozenset(wanted),
+        )
+
+    def _missing(self, name: str, there: frozenset[int]) -> tuple[ArtifactError, ...]:
+        """Versions of a model that are in the lock file, but not in the folder."""
+        problems = self._lock.missing(name, there) if self._lock is not None else []
+        return tuple(of_version(name, version, ArtifactError(problem)) for version, problem in problems)
+
+    def _version(self, name: str, version: int, present: Answering | None) -> Answering | ArtifactError:
+        """What the folder holds under this number: the same object if it is what is served."""
+        try:
+            read = LazyModel.read(self._models / name / str(version), (name, version), self._runtime, self._lock)
+            if present is None:
+                return read
+            if (
+                isinstance(present, LazyModel)
+                and present.manifest_hash == read.manifest_hash
+                and not present.has_failed
+            ):
+                return present
+            read.build()
+        except ArtifactError as error:
+            return error
+        return read
+
+    def _with_aliases(
+        self, name: str, drawn: ModelLine, present: ModelLine
+    ) -> tuple[ModelLine, tuple[ArtifactError, ...]]:
+        """The line with the aliases of the folder, else with those of before, and what it could not be made with."""
+        try:
+            aliases = read_aliases(self._models / name)
+        except ArtifactError as error:
+            problem = of_model(name, error)
+            return _kept(drawn, present, (problem,)) if present.is_live else (NOTHING, (problem,))
+        line, failures = _with_default_built(replace(drawn, aliases=aliases))
+        if CHAMPION not in line.lost():
+            return line, failures
+        consequence = "what was served stays" if present.is_live else "no version is served"
+        failures = (*failures, _lost(name, line, CHAMPION, consequence))
+        return _kept(line, present, failures) if present.is_live else (line, failures)
+
+
+def _drawn(
+    present: ModelLine,
+    read: Mapping[int, Answering | ArtifactError],
+    *,
+    there: frozenset[int],
+    gone: Collection[int],
+) -> ModelLine:
+    """The line with what was read; a version that is served outlives one that cannot take its place."""
+    fresh = {version: model for version, model in read.items() if not isinstance(model, ArtifactError)}
+    versions = {v: model for v, model in present.versions.items() if v not in gone} | fresh
+    refused = ((present.refused | frozenset(read)) - versions.keys()) & there
+    return replace(present, versions=versions, refused=refused, unloaded=there - versions.keys() - refused)
+
+
+def _with_default_built(line: ModelLine) -> tuple[ModelLine, tuple[ArtifactError, ...]]:
+    """The line with what the plain name means built; versions that cannot be are refused, and why."""
+    failures: list[ArtifactError] = []
+    while line.is_live:
+        try:
+            line.build_default()
+            break
+        except ArtifactError as error:
+            failures.append(error)
+            line = line.refusing(line.default)
+    return line, tuple(failures)
+
+
+def _kept(
+    line: ModelLine, present: ModelLine, failures: tuple[ArtifactError, ...]
+) -> tuple[ModelLine, tuple[ArtifactError, ...]]:
+    """The line with the aliases of before and what the plain name meant by them."""
+    versions = {present.default: present.versions[present.default], **line.versions}
+    kept, more = _with_default_built(replace(line, aliases=present.aliases, versions=versions))
+    return kept, (*failures, *more)
+
+
+def _lost_aliases(name: str, line: ModelLine) -> tuple[ArtifactError, ...]:
+    """Aliases that lead nowhere; for the champion more is to be said."""
+    return tuple(_lost(name, line, alias, "nothing answers to it") for alias in line.lost() if alias != CHAMPION)
+
+
+def _lost(name: str, line: ModelLine, alias: str, consequence: str) -> ArtifactError:
+    """The problem of an alias that names a version which is not served.
+
+    Serving another version in the champion's place would be a fallback that nobody sees.
+    """
+    problem = f"alias {alias!r} {line.lost()[alias]}, so {consequence}"
+    return of_model(name, ArtifactError.of(f"{name}/{ALIASES}", problem))
+
+
+def of_model(name: str, error: ArtifactError) -> ArtifactError:
+    """The same error; `metadata` names the model."""
+    return ArtifactError(error.message, metadata={**error.metadata, "model": name})
+
+
+def unreadable(name: str, reason: str) -> ArtifactError:
+    """A model's folder that cannot be looked into."""
+    return of_model(name, ArtifactError(f"{name}: the folder cannot be read: {reason}"))
+
+
+def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
+    """What is wrong with the aliases of the model in this folder: each must name a version that loads."""
+    try:
+        aliases = read_aliases(folder)
+    except ArtifactError as error:
+        return [error]
+    there = frozenset(aliases.values()) & versions_in(folder)
+    models = {version: _loaded(folder / str(version), (folder.name, version), runtime) for version in there}
+    line = _drawn(replace(NOTHING, aliases=aliases), models, there=there, gone=())
+    return [_lost(folder.name, line, alias, _consequence(alias)) for alias in line.lost()]
+
+
+def _loaded(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Answering | ArtifactError:
+    try:
+        return load_model(folder, identity, runtime)
+    except ArtifactError as error:
+        return error
+
+
+def _consequence(alias: str) -> str:
+    return "no version is served" if alias == CHAMPION else "nothing answers to it"

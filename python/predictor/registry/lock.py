@@ -1,0 +1,102 @@
+"""The lock file: which versions may be served, by the SHA-256 of their manifests.
+
+It is what `sha256sum */*/manifest.json` prints in the folder of models. A manifest holds the SHA-256 of every other
+file of its artifact, and that of an ensemble those of its members' manifests: one line stands for the whole version.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from predictor.artifact import MANIFEST
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.registry.layout import SHOWN, is_name, version_number
+
+RECIPE: Final = "run 'sha256sum */*/manifest.json' in the folder of models and keep what it prints"
+"""How a lock file is made."""
+
+_LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?([^/.][^/]*)/([^/.][^/]*)/manifest\.json")
+
+
+class _Entry(NamedTuple):
+    name: str
+    folder: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """The versions that may be served, and no others."""
+
+    file: str
+    """The lock file's name, for messages."""
+    digests: Mapping[str, Mapping[int, str]]
+    """SHA-256 of the manifest of each version, by the model's name."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a lock file; lines of folders that are no versions, such as drafts, are passed over.
+
+        Raises:
+            ConfigurationError: the file cannot be read, a line is not one of `sha256sum`'s of a manifest, a version is
+                listed twice, or none is.
+        """
+        lines = enumerate(_text(path).splitlines(), start=1)
+        entries = [(number, _entry(path, number, line)) for number, line in lines if line.strip()]
+        digests: dict[str, dict[int, str]] = {}
+        for number, (name, folder, digest) in entries:
+            version = version_number(folder)
+            if version is None or not is_name(name):
+                continue
+            if version in digests.setdefault(name, {}):
+                raise ConfigurationError(f"{path}: line {number} lists {name}/{version} again; make it anew: {RECIPE}")
+            digests[name][version] = digest
+        if not any(digests.values()):
+            raise ConfigurationError(f"{path}: lists no version, so nothing could be served; {RECIPE}")
+        return cls(file=path.name, digests=digests)
+
+    def versions(self, name: str) -> frozenset[int]:
+        """Versions of a model that are listed."""
+        return frozenset(self.digests.get(name, {}))
+
+    def check(self, name: str, version: int, manifest_hash: str) -> None:
+        """Refuse a version that is not the one listed.
+
+        Raises:
+            ArtifactError: it is not listed, or its manifest is another one.
+        """
+        expected = self.digests.get(name, {}).get(version)
+        if expected != manifest_hash:
+            what = "is not listed in" if expected is None else "is not the one listed in"
+            raise ArtifactError.of(
+                MANIFEST,
+                f"{what} the lock file {self.file}, so the version is not served; if it is meant to be, make the lock "
+                f"file anew: {RECIPE}",
+            )
+
+    def missing(self, name: str, there: frozenset[int]) -> list[tuple[int, str]]:
+        """Each version of a model that is listed but has no folder, and what is to be said of it."""
+        problem = f"is listed in the lock file {self.file}, but missing; put it in place, or make the lock file anew: "
+        return [(version, problem + RECIPE) for version in sorted(self.versions(name) - there)]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: the lock file cannot be read: {error.strerror}; {RECIPE}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: the lock file is not text in UTF-8; {RECIPE}") from error
+
+
+def _entry(path: Path, number: int, line: str) -> _Entry:
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise ConfigurationError(
+            f"{path}: line {number} is {line[:SHOWN]!r}, but must be 64 hexadecimal digits, two spaces and "
+            f"NAME/VERSION/{MANIFEST}; {RECIPE}"
+        )
+    digest, name, folder = match.groups()
+    return _Entry(name, folder, digest.lower())
