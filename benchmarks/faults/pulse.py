@@ -89,7 +89,7 @@ def ask_until_told(target: str) -> Waits:
     return Waits(asked, unanswered, 1000 * longest_s)
 
 
-def is_well(check: grpc.UnaryUnaryMultiCallable[bytes, bytes]) -> bool:
+def is_well(check: "grpc.UnaryUnaryMultiCallable[bytes, bytes]") -> bool:
     """Whether the server says SERVING."""
     try:
         return check(b"", timeout=PATIENCE_S) == SERVING
