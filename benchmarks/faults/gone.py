@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from benchmarks.faults import http2
 from benchmarks.faults.calls import EXPLAIN, LIST, PREDICT, ask_once, codes, predict_request, until_answered
 from benchmarks.faults.fault import Place
 from benchmarks.faults.findings import Finding
+from benchmarks.faults.models import NAME
 from benchmarks.faults.served import MIB, Server, Vitals, forget_peak, serving
 from benchmarks.faults.sizes import BUDGET_MIB, LARGEST, PART, SLACK
 from benchmarks.report import Row, at_most, shown
@@ -21,8 +23,10 @@ from predictor._pb import prediction_pb2 as pb
 RECOVERY_S: Final = 2.0
 """Within which calls must be answered again, and threads and descriptors be those of before."""
 PATIENCE_S: Final = 15.0
+LEFT_S: Final = 0.3
+"""How long callers stay when they have sent what they send."""
 CALLERS, QUICK_CALLERS = 50, 10
-SILENT, QUICK_SILENT = 300, 300
+SILENT: Final = 300
 DESCRIPTORS: Final = 256
 BUSY_S: Final = 2.0
 """How long the CPU of a server that nobody asks is watched."""
@@ -72,7 +76,11 @@ def recovered(server: Server, request: bytes, do: Callable[[], None]) -> Recover
 
 
 def run(place: Place) -> Iterator[Finding]:
-    """Each with a server of its own."""
+    """Each with a server of its own, or in a short run with one for all."""
+    if place.quick:
+        with serving(place.material.many, place.log, "--log-level", "error", descriptors=DESCRIPTORS) as server:
+            yield from (fault(place, server) for fault in (_sending, _explaining, _unread, _silent))
+        return
     with serving(place.material.small, place.log, "--log-level", "error") as server:
         yield _sending(place, server)
     with serving(place.material.heavy, place.log, "--log-level", "error") as server:
@@ -86,12 +94,11 @@ def run(place: Place) -> Iterator[Finding]:
 def _sending(place: Place, server: Server) -> Finding:
     """Callers whose connection is reset while they send."""
     count = place.count(CALLERS, QUICK_CALLERS)
-    request = predict_request(place.material.one_stock())
     start = b"\0" + LARGEST.to_bytes(4, "big") + bytes(PART // 2)
-    found = recovered(server, request, lambda: together(count, lambda: reset_within(server.port, PREDICT, start)))
+    found = recovered(server, _request(place), lambda: reset_together(server.port, PREDICT, start, count))
     return Finding(
         fault="callers gone while they send",
-        done=f"{count} connections reset after half of a request of {LARGEST / MIB:.0f} MiB",
+        done=f"{count} connections reset at once, each after half of a request of {LARGEST / MIB:.0f} MiB",
         calls=count + 1,
         wrong=int(not server.is_alive),
         lost=int(found.answered_s is None),
@@ -99,40 +106,45 @@ def _sending(place: Place, server: Server) -> Finding:
     )
 
 
-def together(count: int, do: Callable[[], None]) -> None:
-    """Do it in as many threads at once."""
+def _request(place: Place) -> bytes:
+    return predict_request(place.material.one_stock(), model=NAME)
+
+
+def reset_together(port: int, path: str, content: bytes, count: int, *, whole: bool = False) -> None:
+    """Send content over as many connections, leave it some time, and go away without a word, all at once."""
+    together = threading.Barrier(count)
+
+    def one() -> None:
+        try:
+            with http2.Connection(port, timeout_s=PATIENCE_S) as connection:
+                connection.send(connection.call(path), content, last=whole)
+                together.wait(PATIENCE_S)
+                time.sleep(LEFT_S)
+                connection.reset()
+        except (OSError, threading.BrokenBarrierError):
+            together.abort()  # the server ended one of them first, which is no worse
+
     with ThreadPoolExecutor(count) as pool:
-        for done in [pool.submit(do) for _ in range(count)]:
+        for done in [pool.submit(one) for _ in range(count)]:
             done.result()
-
-
-def reset_within(port: int, path: str, content: bytes, *, whole: bool = False) -> None:
-    """Send content and go away without a word; a server that ends it first is no worse."""
-    try:
-        with http2.Connection(port, timeout_s=PATIENCE_S) as connection:
-            connection.send(connection.call(path), content, last=whole)
-            connection.reset()
-    except OSError:
-        return
 
 
 def _explaining(place: Place, server: Server) -> Finding:
     """Callers whose connection is reset while the server explains; its CPU must be idle soon."""
     count = place.count(CALLERS, QUICK_CALLERS)
-    request = predict_request(place.material.one_stock())
-    question = http2.message(pb.ExplainRequest(instance=place.material.bars()).SerializeToString())
-
-    def do() -> None:
-        together(count, lambda: reset_within(server.port, EXPLAIN, question, whole=True))
-
-    found = recovered(server, request, do)
+    question = pb.ExplainRequest(model=NAME, instance=place.material.bars()).SerializeToString()
+    whole = asyncio.run(ask_once(server.target, EXPLAIN, question)).took_s
+    sent = http2.message(question)
+    found = recovered(
+        server, _request(place), lambda: reset_together(server.port, EXPLAIN, sent, count, whole=True)
+    )
     used_before = server.vitals().cpu_s
     time.sleep(BUSY_S)
     busy = (server.vitals().cpu_s - used_before) / BUSY_S
     detail = f"over the {BUSY_S:g} s that begin when it has settled, or {RECOVERY_S:g} s after the callers left"
     return Finding(
         fault="callers gone while it explains",
-        done=f"{count} connections reset after a whole question whose answer takes seconds",
+        done=f"{count} connections reset {LEFT_S:g} s after a question whose answer takes {whole:.2f} s of a quiet server",
         calls=count + 1,
         wrong=int(not server.is_alive),
         lost=int(found.answered_s is None),
@@ -146,7 +158,7 @@ def _explaining(place: Place, server: Server) -> Finding:
 def _unread(place: Place, server: Server) -> Finding:
     """Callers that read nothing, beside one who does."""
     count = place.count(CALLERS, QUICK_CALLERS)
-    request = predict_request(place.material.one_stock(), model="stock0")
+    request = _request(place)
     size = len(asyncio.run(ask_once(server.target, LIST, b"")).body)
     meanwhile: list[float | None] = []
 
@@ -154,14 +166,17 @@ def _unread(place: Place, server: Server) -> Finding:
         with ExitStack() as readers:
             for _ in range(count):
                 connection = readers.enter_context(http2.Connection(server.port, window=0))
-                connection.send(connection.call(LIST), http2.message(b""), last=True)
-            time.sleep(BUSY_S / 2)
+                stream = connection.call(LIST)
+                connection.send(stream, http2.message(b""), last=True)
+                while not stream.headers:  # the answer has begun
+                    connection.read()
+            time.sleep(LEFT_S)
             meanwhile.append(asyncio.run(until_answered(server.target, PREDICT, request, PATIENCE_S)))
 
     found = recovered(server, request, do)
     return Finding(
         fault="callers that never read",
-        done=f"{count} answers of {size / MIB:.1f} MiB with a window of 0, {BUSY_S / 2:g} s long; then they hang up",
+        done=f"{count} answers of {size / MIB:.1f} MiB begun, with a window of 0; then they hang up",
         calls=count + 2,
         wrong=int(not server.is_alive),
         lost=sum(taken is None for taken in (*meanwhile, found.answered_s)),
@@ -182,19 +197,18 @@ def _unread(place: Place, server: Server) -> Finding:
 
 def _silent(place: Place, server: Server) -> Finding:
     """More connections than the server has descriptors, of callers that say nothing."""
-    count = place.count(SILENT, QUICK_SILENT)
-    request = predict_request(place.material.one_stock())
+    request = _request(place)
     meanwhile: list[str] = []
 
     def do() -> None:
-        with connected(server.port, count):
+        with connected(server.port, SILENT):
             end = asyncio.run(ask_once(server.target, PREDICT, request, RECOVERY_S))
             meanwhile.append(codes([end]))
 
     found = recovered(server, request, do)
     return Finding(
         fault="connections that say nothing",
-        done=f"{count} connections to a server that may have {DESCRIPTORS} descriptors; a call over a new one; closed",
+        done=f"{SILENT} connections to a server that may have {DESCRIPTORS} descriptors; a call over a new one; closed",
         calls=2,
         wrong=int(not server.is_alive),
         lost=int(found.answered_s is None),

@@ -15,12 +15,12 @@ import numpy as np
 from predictor._pb import prediction_pb2 as pb
 
 SMALL_HIDDEN, HEAVY_HIDDEN, HEAVY_LAYERS = 32, 192, 4
-MANY: Final = 12
+MANY: Final = 8
 """Models of the folder that takes long to load."""
-NOTE_BYTES: Final = 300_000
+NOTE_BYTES: Final = 500_000
 """What each of those tells in its card: a list of them all is a large answer."""
 NAME: Final = "stock"
-"""Of the model in every folder; the many have a number behind it."""
+"""Of the model in every folder; beside it, the many have others with a number behind it."""
 
 
 @final
@@ -46,7 +46,7 @@ class Material:
 
     @property
     def many(self) -> Path:
-        """Many heavy models, with long cards."""
+        """Many models of the usual size, with long cards."""
         return self.folder / "many"
 
     def version(self, seed: int) -> Path:
@@ -79,8 +79,8 @@ def write(folder: Path) -> None:
     for seed in (1, 2):
         parts.save(material.version(seed), hidden=SMALL_HIDDEN, layers=2, seed=seed)
     parts.save(material.heavy / NAME / "1", hidden=HEAVY_HIDDEN, layers=HEAVY_LAYERS, seed=0)
-    first = material.many / f"{NAME}0" / "1"
-    parts.save(first, hidden=HEAVY_HIDDEN, layers=HEAVY_LAYERS, seed=0, note="x" * NOTE_BYTES)
+    first = material.many / NAME / "1"
+    parts.save(first, hidden=SMALL_HIDDEN, layers=2, seed=0, note="x" * NOTE_BYTES)
     for number in range(1, MANY):
         shutil.copytree(first, material.many / f"{NAME}{number}" / "1")
     for name, instance in parts.instances().items():

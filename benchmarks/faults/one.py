@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.faults import beside, burst, deadlines, gone, mutated, sizes
+from benchmarks.faults import beside, burst, deadlines, gone, mutated, sizes, stopping
 from benchmarks.faults.fault import Fault, Place
 from benchmarks.faults.models import Material
 
@@ -19,6 +19,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "beside": beside.run,
     "deadlines": deadlines.run,
     "gone": gone.run,
+    "stopping": stopping.run,
 }
 """Every fault by its name, in the order in which they are run."""
 
