@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.embed import requests
 from predictor.embed.fields import Fields
+from predictor.errors import MalformedRequestError
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import FeatureWindow, GapPolicy, Instance
 
@@ -144,7 +145,15 @@ def test_a_last_bar_without_its_close_is_allowed_where_the_host_says_so(*, allow
     assert read(told, buffers).allow_incomplete_last_bar is allowed
 
 
-@pytest.mark.parametrize(("sent", "meant"), [(0.25, 0.25), (0, 0.01)])
+@pytest.mark.parametrize("tolerance", [-0.1, 9.9e-5, 1.0])
+def test_a_tolerance_that_no_gap_can_meet_is_refused_naming_the_least(tolerance: float) -> None:
+    buffers = Buffers()
+    told: Json = {"instance": POLICY | {"bars": described(panel(), buffers)}, "tolerance": tolerance}
+    with pytest.raises(MalformedRequestError, match=r"from 0\.0001 to below 1"):
+        requests.query(asked(told, buffers))
+
+
+@pytest.mark.parametrize(("sent", "meant"), [(0.25, 0.25), (1e-4, 1e-4), (0, 0.01)])
 def test_a_question_for_reasons_is_read_whole(sent: float, meant: float) -> None:
     buffers = Buffers()
     told: Json = {

@@ -11,7 +11,7 @@ from predictor.covariates import Covariates
 from predictor.embed.fields import FLOAT32, FLOAT64, INT32, AnyArray, Fields, wrong
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.forecast import Detail, TargetPoint
-from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
+from predictor.instance import LEAST_TOLERANCE, FeatureWindow, GapPolicy, Instance, Query
 from predictor.wire.limits import MAX_FEATURES, MAX_SESSIONS, MAX_SYMBOLS, MAX_TARGETS, check_count, check_text
 
 DEFAULT_TOLERANCE: Final = 0.01
@@ -162,8 +162,9 @@ def _names(asked: Fields, field: str, most: int) -> tuple[str, ...]:
 def query(asked: Fields) -> Query:
     """The question for an explanation."""
     tolerance = asked.number("tolerance")
-    if not 0 <= tolerance < 1:
-        raise wrong(f"{asked.path}.tolerance", tolerance, f"a number between 0 and 1, or 0 for {DEFAULT_TOLERANCE:g}")
+    if tolerance != 0 and not LEAST_TOLERANCE <= tolerance < 1:
+        wanted = f"a number from {LEAST_TOLERANCE:g} to below 1, or 0 for {DEFAULT_TOLERANCE:g}"
+        raise wrong(f"{asked.path}.tolerance", tolerance, wanted)
     targets = asked.objects("targets", MAX_TARGETS)
     return Query(
         instance=_instance(asked.nested("instance")),
