@@ -85,6 +85,14 @@ class Answering(Protocol):
         """
         ...
 
+    def explain_cost(self, query: Query) -> int:
+        """Rows of a network's forward and backward that `explain` may take at most; nothing is prepared for it.
+
+        Raises:
+            UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
+        """
+        ...
+
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """Every horizon at the quantile nearest to the median."""
         ...

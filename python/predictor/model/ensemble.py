@@ -18,6 +18,7 @@ from predictor.card import skill_of
 from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
 from predictor.covariates import check_sent
 from predictor.errors import FeatureMismatchError, QuantraError
+from predictor.explain import Work
 from predictor.explain.integrated_gradients import FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
@@ -26,6 +27,7 @@ from predictor.model.ensemble_outputs import JointPrediction, joint_attribution,
 from predictor.model.model import Model
 from predictor.model.prepare import prepared_by
 from predictor.model.prepared import Prepared, bounded, doubts, nothing_usable, places_of
+from predictor.model.questions import points_of, work_of
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
@@ -284,8 +286,10 @@ class Ensemble:
         """Attributions of one query, one per target: the means of the members'.
 
         Raises:
+            RequestTooLargeError: it might take more than `explain.MOST_ROWS`, all members together.
             QuantraError: as `prepare`, and as `Model.attributions`.
         """
+        self._work(query).check()
         asked = replace(query, targets=query.targets or self.default_targets())
         prepared = self.prepare(asked.instance, now)
         attributions = [
@@ -303,6 +307,15 @@ class Ensemble:
             )
             for target, answers in zip(asked.targets, zip(*attributions, strict=True), strict=True)
         )
+
+    def explain_cost(self, query: Query) -> int:
+        """As `Answering.explain_cost`: rows of all members together."""
+        return self._work(query).rows
+
+    def _work(self, query: Query) -> Work:
+        targets = query.targets or self.default_targets()
+        points = points_of(targets, self.manifest.target, self.manifest.quantiles)
+        return work_of(query, points, sum(member.rows_per_window for member in self.members.values()))
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """As `Answering.default_targets`."""

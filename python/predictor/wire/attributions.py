@@ -6,7 +6,7 @@ from typing import Final
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ExplainUnsupportedError, MalformedRequestError
 from predictor.forecast import Attribution, Detail, Explanation, RowKind, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, Query
+from predictor.instance import INTEGRATED_GRADIENTS, LEAST_TOLERANCE, Query
 from predictor.internals import Internal, InternalAxis
 from predictor.wire import arrays, forecasts, instances
 from predictor.wire.limits import MAX_TARGETS, check_count
@@ -101,7 +101,8 @@ def decode_query(message: pb.ExplainRequest) -> Query:
     """The question of a request.
 
     Raises:
-        MalformedRequestError: a tolerance outside [0, 1), an unknown detail, or a malformed instance.
+        MalformedRequestError: a tolerance that is neither 0 nor in [LEAST_TOLERANCE, 1), an unknown detail, or a
+            malformed instance.
         RequestTooLargeError: more of anything than one request may have.
         ExplainUnsupportedError: the wire knows no such method.
         BarsError: bars that no market can have made.
@@ -127,9 +128,10 @@ def _detail(number: int) -> Detail:
 
 
 def _tolerance(value: float) -> float:
-    if not 0 <= value < 1:
+    if value != 0 and not LEAST_TOLERANCE <= value < 1:
         raise MalformedRequestError(
-            f"tolerance: {value:g} is not a relative gap; send one from 0 to below 1; 0 means {DEFAULT_TOLERANCE:g}",
+            f"tolerance: {value:g} is not a relative gap that float32 can tell; send one from {LEAST_TOLERANCE:g} to "
+            f"below 1; 0 means {DEFAULT_TOLERANCE:g}",
             metadata={"field": "tolerance", "value": repr(value)},
         )
     return value or DEFAULT_TOLERANCE
