@@ -216,6 +216,8 @@ class BarPanel:
         """The panel's last `count` sessions, or all of them where there are fewer."""
         if count < 1:
             raise BarsError(f"a panel needs at least one session, but {count} were asked for")
+        if count >= len(self.sessions):
+            return self
         return self._part(slice(None), slice(-count, None), self.symbols)
 
     def until(self, session: int) -> Self:

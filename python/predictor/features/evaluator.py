@@ -4,8 +4,8 @@ Equal sub-expressions become one step. Inside, a series is [rows, symbols] with 
 so every value of it has a full window and nothing is computed for the rows before, which are NaN by definition.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -19,7 +19,7 @@ from predictor.features.operators import BINARY_KERNELS, OPERATORS
 @final
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A step's input: its slot, and how many of its oldest rows have no partner in the other inputs."""
+    """A step's input: its slot, and how many of its oldest rows the step has no use for."""
 
     slot: int
     skipped: int
@@ -33,7 +33,9 @@ class _Step:
     kernel: Kernel
     sources: tuple[_Source, ...]
     slot: int
-    released: tuple[int, ...]
+    reach: int
+    """Rows before a value's own that it reads of its inputs."""
+    released: tuple[int, ...] = ()
 
 
 @final
@@ -65,7 +67,9 @@ class EvaluationPlan:
         self._field_slots = tuple(builder.fields.values())
         self._outputs = tuple(series.slot for series in outputs)
         self._slots: list[FloatArray | None] = list(builder.constants)
-        self._steps = _with_releases(builder.steps, (*self._outputs, *builder.constant_slots))
+        self._steps = _with_releases(builder.steps, (*self._outputs, *builder.number_slots))
+        self._rows_before = _rows_before(self._steps, self._outputs, builder.constant_slots)
+        self._steps_of_last = tuple(_of_last(step, self._rows_before) for step in self._steps)
 
     @property
     def lookback(self) -> int:
@@ -86,28 +90,42 @@ class EvaluationPlan:
         slots = self._slots.copy()
         for name, slot in zip(self.fields, self._field_slots, strict=True):
             slots[slot] = _time_first(columns[name], missing)
-        with np.errstate(all="ignore"):
-            for step in self._steps:
-                _run(step, slots)
+        _run(self._steps, slots)
         result = np.empty((len(self._outputs), sessions + missing, symbols))
         for values, slot, lookback in zip(result, self._outputs, self.lookbacks, strict=True):
             values[: lookback - 1] = np.nan
             values[lookback - 1 :] = slots[slot]
         return result[:, missing:]
 
+    def evaluate_last(self, columns: Mapping[str, FloatArray], rows: int) -> FloatArray:
+        """The same [F, rows, S] of the last sessions alone: nothing is computed that they do not depend on."""
+        symbols, sessions = next(iter(columns.values())).shape
+        if sessions < rows + self.lookback - 1:
+            return self.evaluate(columns)[:, -rows:]
+        slots = self._slots.copy()
+        for name, slot in zip(self.fields, self._field_slots, strict=True):
+            slots[slot] = _time_first(columns[name][:, -rows - self._rows_before[slot] :])
+        _run(self._steps_of_last, slots)
+        result = np.empty((len(self._outputs), rows, symbols))
+        for values, slot in zip(result, self._outputs, strict=True):
+            values[:] = _aligned(slots[slot], self._rows_before[slot])
+        return result
 
-def _time_first(column: FloatArray, missing: int) -> FloatArray:
+
+def _time_first(column: FloatArray, missing: int = 0) -> FloatArray:
     """[T, S], contiguous, after as many rows of NaN as the look-back is longer than the bars."""
     if missing:
         column = np.pad(column, ((0, 0), (missing, 0)), constant_values=np.nan)
     return np.ascontiguousarray(column.T)
 
 
-def _run(step: _Step, slots: list[FloatArray | None]) -> None:
-    inputs = [_aligned(slots[source.slot], source.skipped) for source in step.sources]
-    slots[step.slot] = step.kernel(*inputs)
-    for slot in step.released:
-        slots[slot] = None
+def _run(steps: Sequence[_Step], slots: list[FloatArray | None]) -> None:
+    """Fill the slots, step by step."""
+    with np.errstate(all="ignore"):
+        for step in steps:
+            slots[step.slot] = step.kernel(*[_aligned(slots[one.slot], one.skipped) for one in step.sources])
+            for slot in step.released:
+                slots[slot] = None
 
 
 def _aligned(series: FloatArray | None, skipped: int) -> FloatArray:
@@ -122,8 +140,24 @@ def _with_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, 
     for step in reversed(steps):
         unneeded = {source.slot for source in step.sources} - needed
         needed |= unneeded
-        result.append(_Step(step.kernel, step.sources, step.slot, tuple(sorted(unneeded))))
+        result.append(replace(step, released=tuple(sorted(unneeded))))
     return tuple(reversed(result))
+
+
+def _rows_before(steps: Sequence[_Step], outputs: Sequence[int], constants: Collection[int]) -> Mapping[int, int]:
+    """How many rows of each slot the outputs' last row depends on, before that row; a constant has none."""
+    before = dict.fromkeys((*outputs, *constants), 0)
+    for step in reversed(steps):
+        for source in step.sources:
+            if source.slot not in constants:
+                before[source.slot] = max(before.get(source.slot, 0), before[step.slot] + step.reach)
+    return before
+
+
+def _of_last(step: _Step, before: Mapping[int, int]) -> _Step:
+    """The step over series that begin with the first row that is needed of each; all end on the last session."""
+    wanted = before[step.slot] + step.reach
+    return replace(step, sources=tuple(_Source(one.slot, max(0, before[one.slot] - wanted)) for one in step.sources))
 
 
 @final
@@ -137,9 +171,14 @@ class _Builder:
         self._known: dict[Hashable, _Series] = {}
 
     @property
-    def constant_slots(self) -> tuple[int, ...]:
+    def number_slots(self) -> tuple[int, ...]:
         """The slots of numbers, which stay for the next run."""
         return tuple(slot for slot, value in enumerate(self.constants) if value is not None)
+
+    @property
+    def constant_slots(self) -> frozenset[int]:
+        """The slots of numbers, and of what follows from numbers alone."""
+        return frozenset(series.slot for series in self._known.values() if series.constant)
 
     def series_of(self, expression: Expression) -> _Series:
         """The slot of an expression, made if there is none yet."""
@@ -183,6 +222,6 @@ class _Builder:
             slot = len(self.constants)
             self.constants.append(None)
             sources = tuple(_Source(part.slot, 0 if part.constant else lookback - part.lookback) for part in parts)
-            self.steps.append(_Step(kernel, sources, slot, ()))
+            self.steps.append(_Step(kernel, sources, slot, reach))
             self._known[key] = _Series(slot, lookback + reach, constant)
         return self._known[key]
