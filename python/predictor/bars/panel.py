@@ -190,7 +190,10 @@ class BarPanel:
     @property
     def without_volume(self) -> tuple[str, ...]:
         """The symbols that have bars, and 0 as the volume of each."""
-        silent = self.present.any(axis=1) & ~np.any(self.volume > 0, axis=1)
+        traded = np.any(self.volume > 0, axis=1)
+        if traded.all():
+            return ()
+        silent = self.present.any(axis=1) & ~traded
         return tuple(self.symbols[row] for row in np.flatnonzero(silent))
 
     @property
