@@ -104,14 +104,14 @@ def service_of(model: Answering) -> PredictionService:
 
 
 def count_preparations(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (import_module("predictor.model.model"), import_module("predictor.model.ensemble")):
-        prepared_by = module.prepared_by
+    module = import_module("predictor.model.prepare")
+    read_bars = module.read_bars
 
-        def counted(*arguments: object, work: Callable[..., object] = prepared_by) -> object:
-            steps.take()
-            return work(*arguments)
+    def counted(*arguments: object) -> object:
+        steps.take()
+        return read_bars(*arguments)
 
-        monkeypatch.setattr(module, "prepared_by", counted)
+    monkeypatch.setattr(module, "read_bars", counted)
 
 
 def test_after_a_cancelled_call_of_a_thousand_instances_the_next_caller_does_not_wait_for_them(

@@ -14,7 +14,7 @@ from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
 from predictor.card import skill_of
 from predictor.catalog import FeatureInfo, ModelInfo
-from predictor.errors import ExplainUnsupportedError
+from predictor.errors import ExplainUnsupportedError, QuantraError
 from predictor.explain import Baseline, Explainer, Work, attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
@@ -31,7 +31,7 @@ from predictor.model.answers import (
     forecast_of,
     summed,
 )
-from predictor.model.prepare import prepared_by
+from predictor.model.prepare import prepare_each
 from predictor.model.prepared import Prepared, Taught, bounded, doubts, nothing_usable
 from predictor.model.questions import check_tolerance, points_of, work_of
 from predictor.model.runner import PanelRunner, RowRunner, Runner
@@ -93,13 +93,34 @@ class Model:
         Raises:
             QuantraError: the instance cannot be forecast; see predictor.errors.
         """
-        prepared = self.warned(prepared_by(self.pipeline, instance, now))
-        doubtful = doubts((self.taught,), instance, prepared.usable_symbols)
-        return replace(prepared, warnings=bounded((*doubtful, *prepared.warnings)))
+        (prepared,) = self.prepare_each([instance], now, NEVER)
+        if isinstance(prepared, QuantraError):
+            raise prepared
+        return prepared
+
+    def prepare_each(
+        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+    ) -> list[Prepared | QuantraError]:
+        """As `Staged.prepare_each`."""
+        together = not self.manifest.kind.is_panel_model
+        prepared = prepare_each(self.pipeline, instances, now, deadline, together=together)
+        return [
+            one if isinstance(one, QuantraError) else self._told(instance, one)
+            for instance, one in zip(instances, prepared, strict=True)
+        ]
+
+    def _told(self, instance: Instance, prepared: Prepared) -> Prepared:
+        """The same with all that makes its forecast doubtful."""
+        warned = self.warned(prepared)
+        doubtful = tuple(doubts((self.taught,), instance, warned.usable_symbols))
+        if not doubtful and not warned.warnings:
+            return warned
+        return replace(warned, warnings=bounded((*doubtful, *warned.warnings)))
 
     def warned(self, prepared: Prepared) -> Prepared:
         """The same with this network's own warnings."""
-        return replace(prepared, warnings=(*prepared.warnings, *self.runner.warnings(prepared)))
+        own = tuple(self.runner.warnings(prepared))
+        return replace(prepared, warnings=(*prepared.warnings, *own)) if own else prepared
 
     def forecast(self, prepared: Sequence[Prepared], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecasts of several instances; a network that reads row by row answers all of them in one pass.
