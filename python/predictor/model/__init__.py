@@ -3,6 +3,7 @@
 from predictor.model.answers import UNITS, Answering, Identity, ranks_of
 from predictor.model.ensemble import Ensemble
 from predictor.model.ensemble_outputs import joint_quantiles
+from predictor.model.explaining import explain_each
 from predictor.model.model import Model, output_map
 from predictor.model.prepared import Prepared, bars_doubts, bounded
 
@@ -15,6 +16,7 @@ __all__ = [
     "Prepared",
     "bars_doubts",
     "bounded",
+    "explain_each",
     "joint_quantiles",
     "output_map",
     "ranks_of",
