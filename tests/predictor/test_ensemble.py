@@ -323,6 +323,7 @@ def test_a_symbol_without_a_forecast_has_no_reasons(joint: Ensemble) -> None:
     assert np.isnan(found.per_row[0]).all()
     assert np.isfinite(found.per_row[1]).all()
     assert (found.converged.tolist(), found.nodes[0]) == ([False, True], 0)
+    assert list(found.refusals) == ["AAPL"]
 
 
 def test_a_method_or_a_target_that_members_lack_is_refused(joint: Ensemble) -> None:

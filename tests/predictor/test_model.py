@@ -603,6 +603,7 @@ def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> No
     assert np.isfinite(found.per_row[1]).all()
     assert (found.converged.tolist()[0], found.nodes.tolist()[0]) == (False, 0)
     assert found.warnings[0].startswith("no forecast of AAPL")
+    assert list(found.refusals) == ["AAPL"]
 
 
 def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model) -> None:

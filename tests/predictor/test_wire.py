@@ -128,6 +128,16 @@ def test_an_attribution_comes_back_with_its_internals() -> None:
     assert_same(attributions.decode(explained(sent)).attributions[0], sent)
 
 
+def test_an_attribution_comes_back_with_why_a_symbol_has_none() -> None:
+    sent = dataclasses.replace(
+        attribution(("A", "B")), refusals={"B": TooFewBarsError("too few", metadata={"have": "3"})}
+    )
+    got = attributions.decode(explained(sent)).attributions[0].refusals
+    assert [(s, type(e), e.message, e.metadata) for s, e in got.items()] == [
+        ("B", TooFewBarsError, "too few", {"have": "3"})
+    ]
+
+
 def explained(one: Attribution) -> pb.ExplainResponse:
     return attributions.encode(Explanation(attributions=(one,), queue_ms=0.5, compute_ms=2.5), "seven")
 

@@ -259,6 +259,7 @@ def attribution_of(
         warnings=prepared.warnings,
         internals=tuple(replace(one, values=_on_symbols(one.values, usable)) for one in internals),
         skill=source.skill,
+        refusals=prepared.refusals,
     )
 
 

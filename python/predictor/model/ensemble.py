@@ -395,7 +395,9 @@ class Ensemble:
         h, q = target.index_in(self.manifest.target.horizons, self.manifest.quantiles)
         floor = FLOOR * self.manifest.target.spread[h] * shown.scale[:, h]
         rows = places_of(shown.symbols, forecast.symbols)
-        return JointPrediction(values=forecast.values[rows, h, q], floor=floor, tolerance=tolerance)
+        return JointPrediction(
+            values=forecast.values[rows, h, q], floor=floor, tolerance=tolerance, refusals=shown.refusals
+        )
 
 
 def _sixteen_digits(*parts: str) -> str:
