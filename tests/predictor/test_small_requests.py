@@ -67,7 +67,7 @@ def peak(work: Callable[[], object]) -> int:
 def too_few(model: Answering, instance: Instance, *, explain: bool) -> None:
     if explain:
         with pytest.raises(TooFewBarsError):
-            model.explain(Query(instance=instance), LONG_AFTER, NEVER)
+            model.explain(Query(instance=instance, symbols=("S0",)), LONG_AFTER, NEVER)
     else:
         assert isinstance(model.predict([instance], LONG_AFTER, NEVER)[0], TooFewBarsError)
 

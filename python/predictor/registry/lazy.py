@@ -96,6 +96,10 @@ class LazyModel:
         """As `Answering.explain`; raises as `build` too."""
         return self.build().explain(query, now, deadline)
 
+    def explain_cost(self, query: Query) -> int:
+        """As `Answering.explain_cost`; raises as `build` too."""
+        return self.build().explain_cost(query)
+
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """As `Answering.default_targets`; builds nothing."""
         return self._targets

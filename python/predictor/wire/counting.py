@@ -31,6 +31,8 @@ MOST: Final[Mapping[str, int]] = {
     "PredictRequest.instances": MAX_INSTANCES,
     "ExplainRequest.targets": MAX_TARGETS,
     "ExplainRequest.symbols": MAX_SYMBOLS,
+    "ExplainGlobalRequest.instances": MAX_INSTANCES,
+    "ExplainGlobalRequest.targets": MAX_TARGETS,
     "BarPanel.symbols": MAX_SYMBOLS,
     "BarPanel.session_yyyymmdd": MAX_SESSIONS,
     "FeatureWindow.symbols": MAX_SYMBOLS,
