@@ -7,7 +7,7 @@ Errors are the same exceptions as in-process ones. UnavailableError means that n
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar, cast, final
 
@@ -32,8 +32,9 @@ from predictor.errors import (
     UnavailableError,
 )
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
+from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Query, Question, importance_query, instance_of
-from predictor.wire import attributions, errors, forecasts, instances, models
+from predictor.wire import attributions, errors, forecasts, global_importance, instances, models
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 LONGEST_TIMEOUT_S: Final = 86_400.0
@@ -139,6 +140,19 @@ class QuantraClient:
         """The reasons behind a forecast; raises as `predict`."""
         return self._ask(_Call.explain(self._model, query))
 
+    def explain_global(self, query: GlobalQuery) -> Iterator[GlobalImportance]:
+        """What moves the forecasts of many instances: what is known after some of them, the last time after all.
+
+        Raises:
+            QuantraError: as `predict`, at any step.
+        """
+        request = global_importance.encode_query(query, self._model)
+        try:
+            for known in self._stub.ExplainGlobal(request, timeout=self._timeout_s):
+                yield global_importance.decode(known)
+        except grpc.RpcError as failure:
+            raise _error(failure, self._target, self._timeout_s) from failure
+
     def models(self) -> tuple[ModelInfo, ...]:
         """Every version that the server has."""
         return self._ask(_Call.models())
@@ -201,6 +215,15 @@ class AsyncQuantraClient:
     async def explain(self, query: Query) -> Explanation:
         """The reasons behind a forecast; raises as `predict`."""
         return await self._ask(_Call.explain(self._model, query))
+
+    async def explain_global(self, query: GlobalQuery) -> AsyncIterator[GlobalImportance]:
+        """What moves the forecasts of many instances; as QuantraClient.explain_global."""
+        request = global_importance.encode_query(query, self._model)
+        try:
+            async for known in self._stub.ExplainGlobal(request, timeout=self._timeout_s):
+                yield global_importance.decode(known)
+        except grpc.RpcError as failure:
+            raise _error(failure, self._target, self._timeout_s) from failure
 
     async def models(self) -> tuple[ModelInfo, ...]:
         """Every version that the server has."""

@@ -1,7 +1,8 @@
 """The in-process front door: one artifact, the same methods and answers as a server's client."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
@@ -9,6 +10,7 @@ from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
+from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
 from predictor.instance import Deadline, Instance, Query, importance_query, instance_of
 from predictor.registry import ModelLine, Registry, Runtime, load_model
@@ -83,6 +85,22 @@ class Forecaster:
             QuantraError: as `feature_importance`.
         """
         return self._service.explain("", query, Deadline()).result()
+
+    def explain_global(self, query: GlobalQuery) -> Iterator[GlobalImportance]:
+        """What moves the forecasts of many instances: what is known after some of them, the last time after all.
+
+        Raises:
+            QuantraError: as `feature_importance`, at any step.
+        """
+        known: SimpleQueue[GlobalImportance | None] = SimpleQueue()
+        deadline = Deadline()
+        last = self._service.explain_global("", query, known.put, deadline)
+        last.add_done_callback(lambda _: known.put(None))
+        try:
+            yield from iter(known.get, None)
+            yield last.result()
+        finally:
+            deadline.cancelled.set()  # whoever stops to read has no use for the rest
 
     def model(self) -> ModelInfo:
         """What the model reads and forecasts, and how it was made."""

@@ -93,8 +93,8 @@ class PredictionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExplainGlobal(self, request, context):
-        """How much each input moves the forecasts of many instances: one report after each instance, each over all so far. An
-        instance that cannot be explained is counted with its reason.
+        """How much each input moves the forecasts of many instances: a report after each of them, or about a hundred in all
+        where there are more, each over all so far. An instance that cannot be explained is counted with its reason.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -264,6 +264,173 @@ class PredictionService(object):
             '/quantra.v1.PredictionService/ExplainGlobal',
             predictor_dot___pb_dot_prediction__pb2.ExplainGlobalRequest.SerializeToString,
             predictor_dot___pb_dot_prediction__pb2.ExplainGlobalProgress.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class ModelAdminServiceStub(object):
+    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
+    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.LoadModel = channel.unary_unary(
+                '/quantra.v1.ModelAdminService/LoadModel',
+                request_serializer=predictor_dot___pb_dot_prediction__pb2.LoadModelRequest.SerializeToString,
+                response_deserializer=predictor_dot___pb_dot_prediction__pb2.LoadModelResponse.FromString,
+                _registered_method=True)
+        self.UnloadModel = channel.unary_unary(
+                '/quantra.v1.ModelAdminService/UnloadModel',
+                request_serializer=predictor_dot___pb_dot_prediction__pb2.UnloadModelRequest.SerializeToString,
+                response_deserializer=predictor_dot___pb_dot_prediction__pb2.UnloadModelResponse.FromString,
+                _registered_method=True)
+        self.ReloadModel = channel.unary_unary(
+                '/quantra.v1.ModelAdminService/ReloadModel',
+                request_serializer=predictor_dot___pb_dot_prediction__pb2.ReloadModelRequest.SerializeToString,
+                response_deserializer=predictor_dot___pb_dot_prediction__pb2.ReloadModelResponse.FromString,
+                _registered_method=True)
+
+
+class ModelAdminServiceServicer(object):
+    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
+    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """
+
+    def LoadModel(self, request, context):
+        """Serve what the folder has under this reference and is not served yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnloadModel(self, request, context):
+        """Serve it no more; calls that wait for it are still answered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReloadModel(self, request, context):
+        """Read it again from the folder, and let it take the place of what is served; a bad one leaves that serving.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ModelAdminServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'LoadModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadModel,
+                    request_deserializer=predictor_dot___pb_dot_prediction__pb2.LoadModelRequest.FromString,
+                    response_serializer=predictor_dot___pb_dot_prediction__pb2.LoadModelResponse.SerializeToString,
+            ),
+            'UnloadModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnloadModel,
+                    request_deserializer=predictor_dot___pb_dot_prediction__pb2.UnloadModelRequest.FromString,
+                    response_serializer=predictor_dot___pb_dot_prediction__pb2.UnloadModelResponse.SerializeToString,
+            ),
+            'ReloadModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReloadModel,
+                    request_deserializer=predictor_dot___pb_dot_prediction__pb2.ReloadModelRequest.FromString,
+                    response_serializer=predictor_dot___pb_dot_prediction__pb2.ReloadModelResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'quantra.v1.ModelAdminService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('quantra.v1.ModelAdminService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class ModelAdminService(object):
+    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
+    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """
+
+    @staticmethod
+    def LoadModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quantra.v1.ModelAdminService/LoadModel',
+            predictor_dot___pb_dot_prediction__pb2.LoadModelRequest.SerializeToString,
+            predictor_dot___pb_dot_prediction__pb2.LoadModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnloadModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quantra.v1.ModelAdminService/UnloadModel',
+            predictor_dot___pb_dot_prediction__pb2.UnloadModelRequest.SerializeToString,
+            predictor_dot___pb_dot_prediction__pb2.UnloadModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReloadModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quantra.v1.ModelAdminService/ReloadModel',
+            predictor_dot___pb_dot_prediction__pb2.ReloadModelRequest.SerializeToString,
+            predictor_dot___pb_dot_prediction__pb2.ReloadModelResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,8 +49,8 @@ class PredictionServiceStub:
     Explain: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]
     """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
     ExplainGlobal: _grpc.UnaryStreamMultiCallable[_prediction_pb2.ExplainGlobalRequest, _prediction_pb2.ExplainGlobalProgress]
-    """How much each input moves the forecasts of many instances: one report after each instance, each over all so far. An
-    instance that cannot be explained is counted with its reason.
+    """How much each input moves the forecasts of many instances: a report after each of them, or about a hundred in all
+    where there are more, each over all so far. An instance that cannot be explained is counted with its reason.
     """
 
 @_typing.type_check_only
@@ -65,8 +65,8 @@ class PredictionServiceAsyncStub(PredictionServiceStub):
     Explain: _aio.UnaryUnaryMultiCallable[_prediction_pb2.ExplainRequest, _prediction_pb2.ExplainResponse]  # type: ignore[assignment]
     """How much each input moved the forecast away from the baseline's forecast, in the forecast's own unit."""
     ExplainGlobal: _aio.UnaryStreamMultiCallable[_prediction_pb2.ExplainGlobalRequest, _prediction_pb2.ExplainGlobalProgress]  # type: ignore[assignment]
-    """How much each input moves the forecasts of many instances: one report after each instance, each over all so far. An
-    instance that cannot be explained is counted with its reason.
+    """How much each input moves the forecasts of many instances: a report after each of them, or about a hundred in all
+    where there are more, each over all so far. An instance that cannot be explained is counted with its reason.
     """
 
 class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -108,8 +108,69 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _prediction_pb2.ExplainGlobalRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_prediction_pb2.ExplainGlobalProgress], _abc.AsyncIterator[_prediction_pb2.ExplainGlobalProgress]]:
-        """How much each input moves the forecasts of many instances: one report after each instance, each over all so far. An
-        instance that cannot be explained is counted with its reason.
+        """How much each input moves the forecasts of many instances: a report after each of them, or about a hundred in all
+        where there are more, each over all so far. An instance that cannot be explained is counted with its reason.
         """
 
 def add_PredictionServiceServicer_to_server(servicer: PredictionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class ModelAdminServiceStub:
+    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
+    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> ModelAdminServiceAsyncStub: ...
+    LoadModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.LoadModelRequest, _prediction_pb2.LoadModelResponse]
+    """Serve what the folder has under this reference and is not served yet."""
+    UnloadModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.UnloadModelRequest, _prediction_pb2.UnloadModelResponse]
+    """Serve it no more; calls that wait for it are still answered."""
+    ReloadModel: _grpc.UnaryUnaryMultiCallable[_prediction_pb2.ReloadModelRequest, _prediction_pb2.ReloadModelResponse]
+    """Read it again from the folder, and let it take the place of what is served; a bad one leaves that serving."""
+
+@_typing.type_check_only
+class ModelAdminServiceAsyncStub(ModelAdminServiceStub):
+    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
+    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    LoadModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.LoadModelRequest, _prediction_pb2.LoadModelResponse]  # type: ignore[assignment]
+    """Serve what the folder has under this reference and is not served yet."""
+    UnloadModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.UnloadModelRequest, _prediction_pb2.UnloadModelResponse]  # type: ignore[assignment]
+    """Serve it no more; calls that wait for it are still answered."""
+    ReloadModel: _aio.UnaryUnaryMultiCallable[_prediction_pb2.ReloadModelRequest, _prediction_pb2.ReloadModelResponse]  # type: ignore[assignment]
+    """Read it again from the folder, and let it take the place of what is served; a bad one leaves that serving."""
+
+class ModelAdminServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Which models are served, on an address of its own. References are "NAME" or "NAME@VERSION", as in the server's folder
+    of models; never a path. Each call answers when the change is in force, and changes nothing where it fails.
+    """
+
+    @_abc_1.abstractmethod
+    def LoadModel(
+        self,
+        request: _prediction_pb2.LoadModelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_prediction_pb2.LoadModelResponse, _abc.Awaitable[_prediction_pb2.LoadModelResponse]]:
+        """Serve what the folder has under this reference and is not served yet."""
+
+    @_abc_1.abstractmethod
+    def UnloadModel(
+        self,
+        request: _prediction_pb2.UnloadModelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_prediction_pb2.UnloadModelResponse, _abc.Awaitable[_prediction_pb2.UnloadModelResponse]]:
+        """Serve it no more; calls that wait for it are still answered."""
+
+    @_abc_1.abstractmethod
+    def ReloadModel(
+        self,
+        request: _prediction_pb2.ReloadModelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_prediction_pb2.ReloadModelResponse, _abc.Awaitable[_prediction_pb2.ReloadModelResponse]]:
+        """Read it again from the folder, and let it take the place of what is served; a bad one leaves that serving."""
+
+def add_ModelAdminServiceServicer_to_server(servicer: ModelAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

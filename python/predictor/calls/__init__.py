@@ -2,6 +2,7 @@
 
     calls.py       which calls there are, and how each is answered
     requests.py    requests that are read when their turn comes
+    streams.py     calls whose answer is a stream of messages
     chaining.py    one future after another
 
 Every door is a thin caller: the gRPC server and the embedded door hand over bytes and a deadline, and get bytes or a
@@ -9,5 +10,6 @@ QuantraError. Nothing here waits: what takes time is done on threads of the serv
 """
 
 from predictor.calls.calls import Calls
+from predictor.calls.streams import OpenCall
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "OpenCall"]

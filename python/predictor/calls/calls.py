@@ -4,20 +4,29 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final, Protocol, TypeVar, final
 
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.chaining import chain, fail, follow, settle
-from predictor.calls.requests import EncodedInstances, EncodedQuery, checked_reference, parsed
+from predictor.calls.requests import (
+    EncodedGlobalQuery,
+    EncodedInstances,
+    EncodedQuery,
+    checked_reference,
+    parsed,
+)
+from predictor.calls.streams import Emit, OpenCall
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.forecast import Explanation, Forecast, Outcome
+from predictor.global_importance import GlobalImportance
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import ServiceLimits
-from predictor.service import Asked, AskedQuery, Item, TurnLane, WorkQueue
-from predictor.wire import attributions, errors, forecasts, models
+from predictor.service import Asked, AskedGlobalQuery, AskedQuery, Item, TurnLane, WorkQueue
+from predictor.wire import attributions, errors, forecasts, global_importance, models
 from predictor.wire.counting import Counted, TooManyPartsError, count_parts
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
@@ -46,6 +55,12 @@ class Service(Protocol):
 
     def explain(self, reference: str, asked: AskedQuery, deadline: Deadline) -> Future[Explanation]:
         """The reasons behind one forecast; never keeps a prediction waiting."""
+        ...
+
+    def explain_global(
+        self, reference: str, asked: AskedGlobalQuery, report: Callable[[GlobalImportance], None], deadline: Deadline
+    ) -> Future[GlobalImportance]:
+        """What moves the forecasts of many instances; reports on the way, called on a thread of the service."""
         ...
 
 
@@ -91,38 +106,41 @@ class Calls:
         self._service = service
         self._uncounted = WorkQueue((limits or ServiceLimits()).uncounted)
         self._counting = TurnLane("count", self._uncounted)
-        self._methods = {
+        self._unary = {
             "ListModels": Method(pb.ListModelsRequest, self._list_models),
             "GetModel": Method(pb.GetModelRequest, self._get_model),
             "Predict": Method(pb.PredictRequest, self._predict),
             "Explain": Method(pb.ExplainRequest, self._explain),
         }
 
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """Names of the calls that have one answer."""
-        return tuple(self._methods)
-
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
         """Answer one call. Never raises: the future fails, with a QuantraError and nothing else.
 
         Cancelling the future drops a call that waits; the deadline's flag ends one that is worked on.
         """
-        answer: Future[bytes] = Future()
-        try:
-            self._begin(name, self._method(name), request, deadline, answer)
-        except Exception as error:  # noqa: BLE001 - the layer's edge
-            fail(name, answer, error)
-        return answer
+        return self._answered(name, self._unary.get(name), request, deadline)
+
+    def open(self, name: str, deadline: Deadline, emit: Emit) -> OpenCall:
+        """Begin a call whose answer is a stream of messages. Never raises, as `call`."""
+        streams = {"ExplainGlobal": Method(pb.ExplainGlobalRequest, partial(self._explain_global, emit))}
+        return OpenCall(
+            name, lambda request: self._answered(name, streams.get(name), request, deadline), deadline, emit
+        )
 
     def close(self) -> None:
         """Count no more requests; those that were counted are the service's."""
         self._uncounted.close()
 
-    def _method(self, name: str) -> Method:
-        if name not in self._methods:
-            raise MalformedRequestError(f"there is no call {name[:80]!r}; there are {', '.join(self._methods)}")
-        return self._methods[name]
+    def _answered(self, name: str, method: Method | None, request: bytes, deadline: Deadline) -> "Future[bytes]":
+        answer: Future[bytes] = Future()
+        if method is None:
+            fail(name, answer, MalformedRequestError(f"there is no call {name[:80]!r} of this kind"))
+            return answer
+        try:
+            self._begin(name, method, request, deadline, answer)
+        except Exception as error:  # noqa: BLE001 - the layer's edge
+            fail(name, answer, error)
+        return answer
 
     def _begin(self, name: str, method: Method, request: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
         try:
@@ -154,6 +172,18 @@ class Calls:
         asked = EncodedQuery(body, counted)
         explanation = self._service.explain(asked.model, asked, deadline)
         chain("Explain", explanation, answer, lambda done: encode_explanation(asked.request_id, done))
+
+    def _explain_global(
+        self, emit: Emit, body: bytes, counted: Counted, deadline: Deadline, answer: "Future[bytes]"
+    ) -> None:
+        asked = EncodedGlobalQuery(body, counted)
+        known = self._service.explain_global(asked.model, asked, lambda known: emit(encode_known(known)), deadline)
+        chain("ExplainGlobal", known, answer, encode_known)
+
+
+def encode_known(known: GlobalImportance) -> bytes:
+    """One message of the answer to ExplainGlobal."""
+    return global_importance.encode(known).SerializeToString()
 
 
 def encode_results(request_ids: Sequence[str], outcomes: Sequence[Outcome]) -> bytes:

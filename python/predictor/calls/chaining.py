@@ -37,14 +37,14 @@ def _go_on(call: str, first: Future[GivenT], second: Future[Any], go_on: Callabl
 
 
 def settle(answer: Future[MadeT], value: MadeT) -> None:
-    """Give an answer that nobody has begun, unless it was cancelled."""
-    if answer.set_running_or_notify_cancel():
+    """Give an answer that nobody has given, unless it was cancelled."""
+    if not answer.done() and answer.set_running_or_notify_cancel():
         answer.set_result(value)
 
 
 def fail(call: str, answer: Future[MadeT], error: Exception) -> None:
-    """End an answer that nobody has begun, unless it was cancelled."""
-    if answer.set_running_or_notify_cancel():
+    """End an answer that nobody has given, unless it was cancelled."""
+    if not answer.done() and answer.set_running_or_notify_cancel():
         answer.set_exception(quantra_error(call, error))
 
 

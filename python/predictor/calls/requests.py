@@ -1,14 +1,16 @@
 """Requests that were counted, and that are read only when their turn comes: bytes wait in less memory than arrays."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar, final
 
 from google.protobuf.message import DecodeError, Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError, QuantraError
+from predictor.global_importance import GlobalQuery
 from predictor.instance import Query, ReadInstance
-from predictor.wire import attributions, instances
+from predictor.wire import attributions, global_importance, instances
 from predictor.wire.counting import Counted, no_message
 from predictor.wire.limits import check_text
 
@@ -95,6 +97,33 @@ class EncodedQuery:
     def query(self) -> Query:
         """What is asked; raises as `attributions.decode_query`."""
         return attributions.decode_query(self._message)
+
+
+@final
+class EncodedGlobalQuery:
+    """The instances and targets of a request for a global explanation.
+
+    Args:
+        body: the request.
+        counted: what it holds.
+
+    Raises:
+        MalformedRequestError: it holds no instance.
+    """
+
+    def __init__(self, body: bytes, counted: Counted) -> None:
+        self._head = parsed(counted.head, pb.ExplainGlobalRequest)
+        self._instances = EncodedInstances(body, counted)
+        self.rows, self.size = counted.rows, len(body)
+
+    @property
+    def model(self) -> str:
+        """The reference of the model that is asked."""
+        return checked_reference(self._head.model)
+
+    def query(self) -> GlobalQuery:
+        """What is asked; called once. Raises as `global_importance.decode_query`."""
+        return replace(global_importance.decode_query(self._head), instances=self._instances.instances())
 
 
 def checked_reference(reference: str) -> str:

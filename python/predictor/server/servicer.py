@@ -7,6 +7,7 @@ does not wait for ever.
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Never, Protocol, final
 
 import grpc
@@ -20,6 +21,10 @@ from predictor.wire import errors
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from google.protobuf.descriptor import MethodDescriptor
+
+    from predictor.calls import OpenCall
 
 STATUS_CODES = {status: grpc.StatusCode[status.value] for status in Status}
 """gRPC's own constant for each status."""
@@ -35,6 +40,10 @@ class Calls(Protocol):
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
         """Answer one call; the future fails with a QuantraError and nothing else."""
+        ...
+
+    def open(self, name: str, deadline: Deadline, emit: Callable[[bytes], None]) -> "OpenCall":
+        """Begin a call whose answer is a stream of messages."""
         ...
 
 
@@ -65,19 +74,24 @@ class PredictionServicer:
 
     def handler(self) -> grpc.GenericRpcHandler:
         """What gRPC routes calls to."""
-        methods = {
-            method.name: grpc.stream_unary_rpc_method_handler(self._unary(method.name)) for method in _SERVICE.methods
-        }
+        methods = {method.name: self._method(method) for method in _SERVICE.methods}
         return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
 
-    def _unary(self, name: str) -> Any:
-        """The handler of a call of one request and one answer."""
+    def _method(self, method: "MethodDescriptor") -> Any:
+        """The handler of a call; requests come as a stream whatever the call, so that they are read here."""
+        if method.server_streaming:
+            return grpc.stream_stream_rpc_method_handler(self._guarded(method.name, self._stream))
+        return grpc.stream_unary_rpc_method_handler(self._guarded(method.name, self._unary))
 
-        async def answer(_requests: object, context: Context) -> bytes:
+    def _guarded(self, name: str, work: Callable[[str, Calls, Context, Deadline], Awaitable[Any]]) -> Any:
+        """A handler that lets a call in, and whose every error ends as a status."""
+
+        async def answer(_requests: object, context: Context) -> Any:
             started_s = time.perf_counter()
             deadline = Deadline.after(context.time_remaining())
             try:
-                return await self._answer(name, context, deadline)
+                self._admission.enter(context)
+                return await work(name, self._ready(), context, deadline)
             except asyncio.CancelledError:
                 deadline.cancelled.set()
                 raise
@@ -90,12 +104,31 @@ class PredictionServicer:
 
         return answer
 
-    async def _answer(self, name: str, context: Context, deadline: Deadline) -> bytes:
-        self._admission.enter(context)
+    def _ready(self) -> Calls:
         if self._calls is None:
             raise UnavailableError("the models are still being loaded (loading); ask again in a moment")
+        return self._calls
+
+    async def _unary(self, name: str, calls: Calls, context: Context, deadline: Deadline) -> bytes:
         body = await self._arrivals.request(context)
-        answer = await asyncio.wrap_future(self._calls.call(name, body, deadline))
+        return self._sendable(await asyncio.wrap_future(calls.call(name, body, deadline)))
+
+    async def _stream(self, name: str, calls: Calls, context: Context, deadline: Deadline) -> None:
+        body = await self._arrivals.request(context)
+        loop, messages = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
+
+        def put(message: bytes | None) -> None:
+            loop.call_soon_threadsafe(messages.put_nowait, message)
+
+        call = calls.open(name, deadline, put)
+        call.ended.add_done_callback(lambda _: put(None))
+        call.send(body)
+        while (message := await messages.get()) is not None:
+            await context.write(self._sendable(message))
+        await asyncio.wrap_future(call.ended)
+
+    def _sendable(self, answer: bytes) -> bytes:
+        """The answer, if clients accept as many bytes."""
         if len(answer) > self._limits.send_bytes:
             raise RequestTooLargeError(
                 f"the answer has {len(answer)} bytes, at most {self._limits.send_bytes}; ask for fewer symbols or "

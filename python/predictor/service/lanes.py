@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice, pairwise
@@ -43,6 +43,11 @@ class Asked(Protocol):
         ...
 
 
+def rows_of(instances: Iterable[ReadInstance]) -> int:
+    """Symbols of all of them; an instance that could not be read has none."""
+    return sum(len(one.input.symbols) for one in instances if not isinstance(one, QuantraError))
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -52,8 +57,8 @@ class Given:
 
     @property
     def rows(self) -> int:
-        """Symbols of all of them; an instance that could not be read has none."""
-        return sum(len(one.input.symbols) for one in self.given if not isinstance(one, QuantraError))
+        """Symbols of all of them."""
+        return rows_of(self.given)
 
     @property
     def size(self) -> int:

@@ -1,100 +1,38 @@
 """What can be asked, of the models that are served now."""
 
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TypeVar, final
+from typing import Self, TypeVar
 
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError
 from predictor.forecast import Explanation, Outcome
+from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device, use_threads
-from predictor.instance import Cancellation, Deadline, Query, ReadInstance
+from predictor.instance import Deadline, Query, ReadInstance
 from predictor.limits import ServiceLimits
 from predictor.model import Answering
 from predictor.registry import Lock, ModelsFolder, Registry, Runtime, Watch
+from predictor.service.explanations import (
+    AskedGlobalQuery,
+    AskedQuery,
+    GivenGlobalQuery,
+    GivenQuery,
+    GlobalExplanation,
+    Report,
+    SingleExplanation,
+)
 from predictor.service.lanes import Asked, Given, Prediction, PredictionLane, TurnLane, now
 from predictor.service.served import ServedModels
 from predictor.service.traffic import Limited, Traffic, Yielding
 from predictor.service.waiting import Item, LineClosedError, WorkQueue
 
 ResultT = TypeVar("ResultT")
-
-
-class AskedQuery(Protocol):
-    """A query, which may be read only when its turn comes."""
-
-    @property
-    def rows(self) -> int:
-        """Symbols that are read."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Bytes that it holds."""
-        ...
-
-    def query(self) -> Query:
-        """What is asked; raises QuantraError where it cannot be read."""
-        ...
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class GivenQuery:
-    """A query of the same process."""
-
-    given: Query
-
-    @property
-    def rows(self) -> int:
-        """Symbols that are read."""
-        return len(self.given.instance.input.symbols)
-
-    @property
-    def size(self) -> int:
-        """None: it is the caller's own, who holds it in any case."""
-        return 0
-
-    def query(self) -> Query:
-        """As it was given."""
-        return self.given
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class SingleExplanation:
-    """One query to one model, as the explaining thread works on it."""
-
-    model: Answering
-    asked: AskedQuery
-    asked_s: float = field(default_factory=time.perf_counter)
-
-    @property
-    def rows(self) -> int:
-        """Symbols that are read."""
-        return self.asked.rows
-
-    @property
-    def size(self) -> int:
-        """Bytes that the query holds."""
-        return self.asked.size
-
-    def step(self, now: datetime, deadline: Cancellation) -> Explanation:
-        """The whole answer."""
-        begun_s = time.perf_counter()
-        attributions = self.model.explain(self.asked.query(), now, deadline)
-        return Explanation(
-            attributions=attributions,
-            queue_ms=1e3 * (begun_s - self.asked_s),
-            compute_ms=1e3 * (time.perf_counter() - begun_s),
-        )
 
 
 class PredictionService:
@@ -218,6 +156,26 @@ class PredictionService:
         model = self.served.now.registry.find(reference)
         query = GivenQuery(asked) if isinstance(asked, Query) else asked
         item: Item[SingleExplanation, Explanation] = Item(SingleExplanation(model, query), deadline)
+        self._explaining.put(model.identity.name, item)
+        return item.answer
+
+    def explain_global(
+        self, reference: str, asked: AskedGlobalQuery | GlobalQuery, report: Report, deadline: Deadline
+    ) -> Future[GlobalImportance]:
+        """Explain many instances, one at a time, so that other explanations come in between.
+
+        Args:
+            reference: the model.
+            asked: the instances.
+            report: as for `GlobalExplanation`.
+            deadline: looked at before every instance and every forward.
+
+        Raises:
+            ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: at once.
+        """
+        model = self.served.now.registry.find(reference)
+        query = GivenGlobalQuery(asked) if isinstance(asked, GlobalQuery) else asked
+        item: Item[GlobalExplanation, GlobalImportance] = Item(GlobalExplanation(model, query, report), deadline)
         self._explaining.put(model.identity.name, item)
         return item.answer
 
