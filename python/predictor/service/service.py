@@ -115,6 +115,11 @@ class PredictionService:
         """Models that serve their newest version because they lack the alias `champion`."""
         return self.served.now.registry.without_champion()
 
+    @property
+    def waiting(self) -> tuple[int, int, int]:
+        """Calls, symbols and request bytes of predictions that have no answer yet."""
+        return self._predictions.held
+
     def models(self) -> tuple[ModelInfo, ...]:
         """Every version of every model."""
         return self.served.now.registry.infos()
