@@ -398,7 +398,7 @@ def test_a_look_opens_no_file_but_those_of_aliases(models: Path, monkeypatch: py
 
     monkeypatch.setattr(Path, "read_bytes", noted)
     state = FolderState.of(models)
-    assert read == [models / "other" / ALIASES, models / "small" / ALIASES]
+    assert read == [models / "small" / ALIASES]
     assert FolderState.of(models) == state
     assert sorted(state.lines["small"].versions) == [1, 2]
 
