@@ -317,9 +317,10 @@ def test_a_folder_that_is_gone_changes_nothing_and_is_told_once(server: Server, 
     assert server.poll() == Change(registry=before, problems=())
     assert server.registry is before
     shutil.copytree(saved / "2", models.parent / "away" / "small" / "3")
+    shutil.rmtree(models.parent / "away" / "other")
     (models.parent / "away").rename(models)
     assert server.problems() == []
-    assert server.served["small"] == {1, 2, 3}
+    assert server.served == {"small": {1, 2, 3}}
     models.rename(models.parent / "away")
     assert len(server.problems()) == 1
 
