@@ -13,7 +13,7 @@ from model_folders import RUNTIME, WEIGHTS, break_weights, forge_weights, lock_l
 
 from predictor.errors import ArtifactError
 from predictor.instance import NEVER, Instance
-from predictor.registry import ALIASES, Change, FolderState, LazyModel, Lock, ModelsFolder, Registry, Watch, set_alias
+from predictor.registry import ALIASES, Change, FolderState, Lock, ModelsFolder, Registry, Watch, set_alias
 
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -114,9 +114,6 @@ def test_an_alias_that_moves_moves_what_is_live(server: Server, models: Path) ->
     set_alias(models / "small", "champion", 2)
     assert server.problems() == []
     assert server.registry.find("small") is before.find("small@2")
-    model = server.registry.find("small")
-    assert isinstance(model, LazyModel)
-    assert not model.has_failed
     shutil.rmtree(models)
     assert _ask(server, "small") == 1
 
@@ -227,6 +224,22 @@ def test_bad_aliases_leave_the_old_ones_and_are_told_once(server: Server, models
     assert server.registry.lines["small"].aliases == {"champion": 2}
 
 
+def test_aliases_that_are_bad_in_another_way_are_told_anew(server: Server, models: Path) -> None:
+    for version in (8, 9):
+        (models / "small" / ALIASES).write_text(f'{{"champion": {version}}}')
+        assert [message.split(",")[0] for message in server.problems()] == [
+            f"small/aliases.json: alias 'champion' names version {version}"
+        ]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name on this system")
+def test_a_look_does_not_wait_for_a_pipe(server: Server, models: Path) -> None:
+    os.mkfifo(models / "other" / ALIASES)
+    os.mkfifo(models / "other" / "7" / "pipe")
+    assert server.problems() == ["other/7: pipe: does not belong to the artifact"]
+    assert server.served["other"] == {7}
+
+
 def test_versions_are_loaded_while_the_aliases_are_bad(server: Server, models: Path, saved: Path) -> None:
     (models / "small" / ALIASES).write_text("not json")
     shutil.copytree(saved / "2", models / "small" / "3")
@@ -304,9 +317,10 @@ def test_a_folder_that_is_gone_changes_nothing_and_is_told_once(server: Server, 
     assert server.poll() == Change(registry=before, problems=())
     assert server.registry is before
     shutil.copytree(saved / "2", models.parent / "away" / "small" / "3")
+    shutil.rmtree(models.parent / "away" / "other")
     (models.parent / "away").rename(models)
     assert server.problems() == []
-    assert server.served["small"] == {1, 2, 3}
+    assert server.served == {"small": {1, 2, 3}}
     models.rename(models.parent / "away")
     assert len(server.problems()) == 1
 
@@ -385,7 +399,7 @@ def test_a_look_opens_no_file_but_those_of_aliases(models: Path, monkeypatch: py
 
     monkeypatch.setattr(Path, "read_bytes", noted)
     state = FolderState.of(models)
-    assert read == [models / "other" / ALIASES, models / "small" / ALIASES]
+    assert read == [models / "small" / ALIASES]
     assert FolderState.of(models) == state
     assert sorted(state.lines["small"].versions) == [1, 2]
 

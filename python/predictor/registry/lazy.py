@@ -63,10 +63,9 @@ class LazyModel:
             raise of_version(name, version, error) from error
         return cls(folder, stored, identity, runtime)
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether it was built in vain."""
-        return self._failure is not None
+    def stands_for(self, read: "LazyModel") -> bool:
+        """Whether what was read later is the same artifact, and there is no need to try again."""
+        return self.manifest_hash == read.manifest_hash and self._failure is None
 
     def build(self) -> Answering:
         """The model, built now unless it was before.

@@ -32,7 +32,7 @@ class ModelLine:
     @property
     def is_live(self) -> bool:
         """Whether the plain name means a version that is served."""
-        return bool(self.versions) and self.aliases.get(CHAMPION, max(self.versions)) in self.versions
+        return bool(self.versions) and self.default in self.versions
 
     def aliases_of(self, version: int) -> tuple[str, ...]:
         """Aliases that name this version, sorted."""
@@ -169,11 +169,7 @@ class LineReader:
             read = LazyModel.read(self._models / name / str(version), (name, version), self._runtime, self._lock)
             if present is None:
                 return read
-            if (
-                isinstance(present, LazyModel)
-                and present.manifest_hash == read.manifest_hash
-                and not present.has_failed
-            ):
+            if isinstance(present, LazyModel) and present.stands_for(read):
                 return present
             read.build()
         except ArtifactError as error:
@@ -207,8 +203,9 @@ def _drawn(
     """The line with what was read; a version that is served outlives one that cannot take its place."""
     fresh = {version: model for version, model in read.items() if not isinstance(model, ArtifactError)}
     versions = {v: model for v, model in present.versions.items() if v not in gone} | fresh
-    refused = ((present.refused | frozenset(read)) - versions.keys()) & there
-    return replace(present, versions=versions, refused=refused, unloaded=there - versions.keys() - refused)
+    served = frozenset(versions)
+    refused = ((present.refused | frozenset(read)) - served) & there
+    return replace(present, versions=versions, refused=refused, unloaded=there - served - refused)
 
 
 def _with_default_built(line: ModelLine) -> tuple[ModelLine, tuple[ArtifactError, ...]]:

@@ -131,11 +131,13 @@ def _signature(version: Path) -> Signature:
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return path.read_bytes() if path.is_file() else None
     except OSError:
         return None
 
 
 def _gist(problem: ArtifactError) -> tuple[str | None, str | None, str]:
-    """What a problem is, apart from its numbers: that of a file which is still being copied changes with its size."""
-    return problem.metadata.get("model"), problem.metadata.get("version"), re.sub(r"\d+", "", problem.message)
+    """What a problem is; of a version apart from numbers, as those of a file that is still being copied change."""
+    version = problem.metadata.get("version")
+    message = problem.message if version is None else re.sub(r"\d+", "", problem.message)
+    return problem.metadata.get("model"), version, message
