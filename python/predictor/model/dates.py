@@ -69,7 +69,7 @@ class DateReader:
     def __init__(self, pipeline: Pipeline, now: datetime) -> None:
         self._pipeline = pipeline
         self._now = now
-        self._read: dict[tuple[bytes, str, GapPolicy, bool], ForecastDates] = {}
+        self._read: dict[tuple[bytes, str, str, bool], ForecastDates] = {}
 
     def read(self, instance: Instance, bars: BarPanel) -> ForecastDates:
         """What the dates of an instance's bars say.
@@ -78,10 +78,11 @@ class DateReader:
             BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the calendar does not allow them.
             TooFewBarsError, NoUsableSymbolError: the bars are of too few sessions for any symbol.
         """
-        key = (bars.sessions.tobytes(), bars.calendar, instance.gap_policy, instance.allow_incomplete_last_bar)
-        if key not in self._read:
-            self._read[key] = self._dates(instance, bars)
-        return self._read[key]
+        key = (bars.sessions.tobytes(), bars.calendar, instance.gap_policy.value, instance.allow_incomplete_last_bar)
+        dates = self._read.get(key)
+        if dates is None:
+            dates = self._read[key] = self._dates(instance, bars)
+        return dates
 
     def _dates(self, instance: Instance, bars: BarPanel) -> ForecastDates:
         pipeline = self._pipeline
