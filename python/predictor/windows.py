@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray, PositionArray
 from predictor.bars import AdjustedBars, BarPanel
 from predictor.catalog import CovariateGroup, CovariateInfo
-from predictor.covariates import Covariates
+from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import CalendarEndedError, ConfigurationError, TooFewBarsError
 from predictor.features import FittedFeatures
 from predictor.networks import DailySeries, Inputs, InputSizes, Levels, Normaliser, Target
 from predictor.sessions import SessionCalendar
-
-NO_COVARIATES: Final = Covariates()
 
 LONGEST_ENCODER: Final = 2500
 """Sessions, ten years: a bound for what an artifact may ask to be built."""

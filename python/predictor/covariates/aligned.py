@@ -195,6 +195,10 @@ def _taken(values: FloatArray, places: NDArray[np.intp]) -> FloatArray:
     return taken
 
 
+NO_COVARIATES: Final = Covariates()
+"""Nothing beside the bars."""
+
+
 def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
     """Compare names and groups.
 
